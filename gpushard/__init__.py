@@ -1,0 +1,103 @@
+"""gpushard: arrays that span devices, move between layouts at memory speed and behave like NumPy.
+
+The map of the house; imports point downwards only.
+
+====== ================================= ===================================================
+layer  package                           what it knows
+====== ================================= ===================================================
+9      `cli`, `testing`                  the command line; tools for tests
+5      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
+3      `movement`                        copies between shards: plans and their execution
+2      `runtime`                         devices, streams, memory, events; the host backend
+1      `geometry`                        meshes, specs and shardings, as integers and names
+0      `errors`, `config`, `tree`, ...   errors, settings, pytrees, types, a bounded cache
+====== ================================= ===================================================
+"""
+
+from __future__ import annotations
+
+from gpushard import errors, tree
+from gpushard.array import Array, ShapeDtypeStruct, Shard, transfer_guard
+from gpushard.array.guards import (
+    transfer_guard_device_to_device,
+    transfer_guard_device_to_host,
+    transfer_guard_host_to_device,
+)
+from gpushard.config import Settings
+from gpushard.geometry.mesh import AbstractMesh, Mesh, create_device_mesh
+from gpushard.geometry.partition_spec import P, PartitionSpec
+from gpushard.geometry.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from gpushard.movement.plan import Plan
+from gpushard.placement.defaults import (
+    default_backend,
+    default_device,
+    device_count,
+    devices,
+    local_device_count,
+    local_devices,
+    make_mesh,
+    process_count,
+    process_index,
+)
+from gpushard.placement.device_put import (
+    block_until_ready,
+    device_get,
+    device_put,
+    register_placeable,
+    reshard,
+)
+from gpushard.placement.make_array import (
+    live_arrays,
+    make_array_from_callback,
+    make_array_from_process_local_data,
+    make_array_from_single_device_arrays,
+    num_addressable_indices,
+)
+from gpushard.placement.npy import load, save
+from gpushard.runtime.current import configure
+from gpushard.runtime.device import Device
+
+__all__ = [
+    "AbstractMesh",
+    "Array",
+    "Device",
+    "Mesh",
+    "NamedSharding",
+    "P",
+    "PartitionSpec",
+    "Plan",
+    "Settings",
+    "ShapeDtypeStruct",
+    "Shard",
+    "Sharding",
+    "SingleDeviceSharding",
+    "block_until_ready",
+    "configure",
+    "create_device_mesh",
+    "default_backend",
+    "default_device",
+    "device_count",
+    "device_get",
+    "device_put",
+    "devices",
+    "errors",
+    "live_arrays",
+    "load",
+    "local_device_count",
+    "local_devices",
+    "make_array_from_callback",
+    "make_array_from_process_local_data",
+    "make_array_from_single_device_arrays",
+    "make_mesh",
+    "num_addressable_indices",
+    "process_count",
+    "process_index",
+    "register_placeable",
+    "reshard",
+    "save",
+    "transfer_guard",
+    "transfer_guard_device_to_device",
+    "transfer_guard_device_to_host",
+    "transfer_guard_host_to_device",
+    "tree",
+]

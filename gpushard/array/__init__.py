@@ -1,0 +1,10 @@
+"""Layer 5: `Array` and its shards."""
+
+from __future__ import annotations
+
+from gpushard.array.array import Array
+from gpushard.array.aval import ShapeDtypeStruct
+from gpushard.array.guards import transfer_guard
+from gpushard.array.shard import Shard
+
+__all__ = ["Array", "ShapeDtypeStruct", "Shard", "transfer_guard"]

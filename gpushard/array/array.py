@@ -1,0 +1,390 @@
+"""`Array`: a NumPy-like array whose elements are spread over devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gpushard.array.aval import ShapeDtypeStruct
+from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
+from gpushard.array.indexing import index_piece, index_sharding, parse_index
+from gpushard.array.shard import Shard
+from gpushard.array.text import array_text, describe
+from gpushard.errors import ArgumentError, ArrayIndexError, DeletedArrayError
+from gpushard.geometry.layout import Layout
+from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.geometry.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.execute import move, plan_for
+from gpushard.movement.host_copies import HostRead, from_host, read_host, start_read
+from gpushard.movement.plan import Plan
+from gpushard.runtime.device import Device
+from gpushard.typing import HostArray, Shape
+
+
+class Array:
+    """An array spread over devices as its sharding says.
+
+    Arrays are values: nothing changes one once it is made. Make them with `device_put`,
+    `make_array_from_callback` and the like, not with this class.
+
+    Args:
+      buffer: the data.
+      sharding: how it is laid out.
+      committed: whether a user chose the devices.
+      weak_type: whether the dtype came from a Python scalar.
+    """
+
+    __array_priority__ = 100
+    __hash__ = None  # type: ignore[assignment]
+
+    __slots__ = (
+        "__weakref__",
+        "_buffer",
+        "_dtype",
+        "_host",
+        "_shape",
+        "_shard_data",
+        "_sharding",
+        "committed",
+        "weak_type",
+    )
+
+    def __init__(
+        self,
+        buffer: ShardedBuffer,
+        sharding: Sharding,
+        *,
+        committed: bool = True,
+        weak_type: bool = False,
+    ) -> None:
+        self._buffer: ShardedBuffer | None = buffer
+        self._shape = buffer.layout.shape
+        self._dtype = buffer.dtype
+        self._sharding = sharding
+        self._host: HostArray | HostRead | None = None
+        self._shard_data: dict[int, Array] = {}
+        self.committed = committed
+        """Whether a user chose the devices; uncommitted arrays follow others."""
+        self.weak_type = weak_type
+        """Whether the dtype came from a Python scalar and gives way to others."""
+        buffer.runtime.register(self)
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes of the dims."""
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self._dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dims."""
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self._shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self._dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements, each counted once."""
+        return self.size * self._dtype.itemsize
+
+    @property
+    def sharding(self) -> Sharding:
+        """How the elements are laid out over devices."""
+        return self._sharding
+
+    @property
+    def aval(self) -> ShapeDtypeStruct:
+        """Shape, dtype and weak type."""
+        return ShapeDtypeStruct(self._shape, self._dtype, weak_type=self.weak_type)
+
+    @property
+    def device(self) -> Device | Sharding:
+        """Where new data should go to be beside this array, whatever its rank.
+
+        The device of an array on one device; otherwise a sharding that holds replicas on the
+        array's mesh.
+        """
+        if self._sharding.num_devices == 1:
+            return next(iter(self.devices()))
+        if isinstance(self._sharding, NamedSharding):
+            return self._sharding.with_spec(PartitionSpec())
+        return self._sharding
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every device holds the whole array."""
+        return self._sharding.is_fully_replicated
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process can reach every shard."""
+        return self._sharding.is_fully_addressable
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The shards that this process can reach, in device order."""
+        layout = self._live().layout
+        return [self._shard(layout, position) for position in layout.addressable]
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        """All shards, in device order; `data` is None where this process cannot reach it."""
+        layout = self._live().layout
+        reachable = set(layout.addressable)
+        return [
+            self._shard(layout, position, with_data=position in reachable)
+            for position in range(len(layout.devices))
+        ]
+
+    def addressable_data(self, index: int) -> Array:
+        """Return the data of one addressable shard.
+
+        Args:
+          index: position among `addressable_shards`; any, for a fully replicated array.
+
+        Raises:
+          ArrayIndexError: there are not as many shards.
+        """
+        addressable = self._live().layout.addressable
+        if self.is_fully_replicated:
+            index = 0
+        if not 0 <= index < len(addressable):
+            raise ArrayIndexError(
+                f"index={index} is out of bounds; this process addresses {len(addressable)} shards",
+                argument="index",
+                index=index,
+                shards=len(addressable),
+            )
+        return self._data_of(addressable[index])
+
+    def devices(self) -> set[Device]:
+        """Return the devices that hold the array."""
+        return set(devices_of(self._live().layout))
+
+    def platform(self) -> str:
+        """Return the platform of the devices: "cpu" or "gpu"."""
+        return devices_of(self._live().layout)[0].platform
+
+    def on_device_size_in_bytes(self) -> int:
+        """Return the bytes of all shards, replicas included."""
+        return int(self._live().layout.volumes.sum()) * self._dtype.itemsize
+
+    def unsafe_buffer_pointer(self) -> int:
+        """Return the address of the data of an array on one device.
+
+        Raises:
+          ArgumentError: the array has several shards.
+        """
+        buffer = self._live()
+        if len(buffer.values) != 1:
+            raise ArgumentError(
+                f"the array has {len(buffer.values)} shards and no single address; take "
+                "x.addressable_data(i).unsafe_buffer_pointer()",
+                argument="self",
+                shards=len(buffer.values),
+            )
+        return buffer.runtime.backend.address(buffer.values[0])
+
+    def block_until_ready(self) -> Array:
+        """Wait until the value is there, and return this array.
+
+        Raises:
+          ExecutionError: the work that should have made it failed.
+        """
+        self._live().wait()
+        return self
+
+    def is_ready(self) -> bool:
+        """Whether a read would not wait; True also for an array whose work failed."""
+        return self._live().is_ready()
+
+    def copy_to_host_async(self) -> None:
+        """Start fetching the value, so that a later read finds it; never waits."""
+        buffer = self._live()
+        if self._host is None:
+            check_transfer(DEVICE_TO_HOST, "copy_to_host_async()", explicit=True)
+            self._host = start_read(buffer)
+
+    def delete(self) -> None:
+        """Give up the array's memory, except what other arrays share; doing it twice is fine."""
+        self._buffer = self._host = None
+        for data in self._shard_data.values():
+            data.delete()
+        self._shard_data = {}
+
+    def is_deleted(self) -> bool:
+        """Whether the array was deleted or donated."""
+        return self._buffer is None
+
+    def to_device(self, device: Device | Sharding, /, *, stream: None = None) -> Array:
+        """Return the array on another device or in another sharding.
+
+        Args:
+          device: a device, or a sharding.
+          stream: must be None; ordering is the library's.
+        """
+        sharding = device if isinstance(device, Sharding) else SingleDeviceSharding(device)
+        return self._moved(sharding)
+
+    def plan(self, sharding: Sharding) -> Plan:
+        """Return the plan of moving this array to another sharding."""
+        return plan_for(self._live(), sharding.layout(self._shape))
+
+    def _moved(self, sharding: Sharding) -> Array:
+        """Return this array in another sharding; what can be shared is not copied."""
+        buffer = move(self._live(), self.plan(sharding))
+        return Array(buffer, sharding, weak_type=self.weak_type)
+
+    def __getitem__(self, index: Any) -> Array:
+        """Return the part that a basic index selects; it stays on the devices."""
+        buffer = self._live()
+        piece = index_piece(parse_index(self._shape, index))
+        sharding = index_sharding(self._sharding, piece)
+        plan = plan_for(buffer, sharding.layout(piece.shape), piece)
+        result = move(buffer, plan, "indexing")
+        return Array(result, sharding, committed=self.committed, weak_type=self.weak_type)
+
+    def __iter__(self) -> Iterator[Array]:
+        """Yield the parts along the first dim; they stay on the devices."""
+        if not self._shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(self._shape[0]))
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("len() of unsized object")
+        return self._shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+        value = self._host_value("numpy.asarray(x)")
+        if copy:
+            return np.array(value, dtype=dtype)
+        return np.asarray(value, dtype=dtype, copy=copy)
+
+    def _host_value(self, what: str, *, explicit: bool = False) -> HostArray:
+        """Return the value on the host: read-only, fetched once.
+
+        Args:
+          what: who asks, for transfer guards.
+          explicit: whether the transfer was asked for by name.
+
+        Raises:
+          ExecutionError: the work that should have made the value failed.
+          TransferGuardError: a guard forbids the transfer.
+        """
+        buffer = self._live()
+        if self._host is None:
+            check_transfer(DEVICE_TO_HOST, what, explicit=explicit)
+            self._host = read_host(buffer)
+        elif isinstance(self._host, HostRead):
+            self._host = self._host.wait()
+        return self._host
+
+    def item(self, *args: int) -> Any:
+        """Return one element as a Python scalar, as `numpy.ndarray.item` does."""
+        return self._host_value("x.item()").item(*args)
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists of Python scalars."""
+        return self._host_value("x.tolist()").tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """Return the bytes of the elements in the given order."""
+        return self._host_value("x.tobytes()").tobytes(order)
+
+    def __bool__(self) -> bool:
+        return bool(self._host_value("bool(x)"))
+
+    def __int__(self) -> int:
+        return int(self._host_value("int(x)"))
+
+    def __float__(self) -> float:
+        return float(self._host_value("float(x)"))
+
+    def __complex__(self) -> complex:
+        return complex(self._host_value("complex(x)"))
+
+    def __index__(self) -> int:
+        return self._host_value("operator.index(x)").__index__()
+
+    def __format__(self, spec: str) -> str:
+        value = self._host_value("format(x)")
+        return format(value[()] if value.ndim == 0 else value, spec)
+
+    def __str__(self) -> str:
+        check_transfer(DEVICE_TO_HOST, "str(x)", explicit=False)
+        return array_text(self._live())
+
+    def __repr__(self) -> str:
+        if self._buffer is None:
+            return f"Array(deleted, shape={self._shape}, dtype={self._dtype.name})"
+        check_transfer(DEVICE_TO_HOST, "repr(x)", explicit=False)
+        return describe(self._buffer, self.weak_type)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        value = self._host_value("pickling")
+        return _unpickle, (np.array(value), self._sharding, self.committed, self.weak_type)
+
+    @property
+    def device_buffer(self) -> Any:
+        """Gone; raises with the new name."""
+        raise AttributeError("device_buffer is gone; use x.addressable_data(0)")
+
+    @property
+    def device_buffers(self) -> Any:
+        """Gone; raises with the new name."""
+        raise AttributeError("device_buffers is gone; use [s.data for s in x.addressable_shards]")
+
+    def _live(self) -> ShardedBuffer:
+        if self._buffer is None:
+            raise DeletedArrayError(
+                f"the array of shape {self._shape}, dtype {self._dtype} and sharding "
+                f"{self._sharding} was deleted or donated; keep a copy, or do not donate it",
+                shape=self._shape,
+                dtype=self._dtype,
+                sharding=self._sharding,
+            )
+        return self._buffer
+
+    def _shard(self, layout: Layout, position: int, *, with_data: bool = True) -> Shard:
+        return Shard(
+            layout.devices[position],
+            layout.indices[position],
+            int(layout.assignment.replica_ids[position]),
+            self._data_of(position) if with_data else None,
+        )
+
+    def _data_of(self, position: int) -> Array:
+        data = self._shard_data.get(position)
+        if data is None:
+            buffer = self._live()
+            sharding = SingleDeviceSharding(buffer.layout.devices[position])
+            layout = sharding.layout(buffer.layout.shard_shapes[position])
+            part = ShardedBuffer(
+                layout, buffer.dtype, [buffer.values[position]], [buffer.claims[position]]
+            )
+            data = self._shard_data[position] = Array(part, sharding, weak_type=self.weak_type)
+        return data
+
+
+def _unpickle(value: HostArray, sharding: Sharding, committed: bool, weak_type: bool) -> Array:
+    layout = sharding.layout(value.shape)
+    runtime = devices_of(layout)[0].runtime
+    buffer = from_host(runtime, layout, value.dtype, lambda index, _: value[index])
+    return Array(buffer, sharding, committed=committed, weak_type=weak_type)

@@ -1,0 +1,94 @@
+"""The shape and type of an array without its data."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.geometry.sharding import Sharding
+from gpushard.typing import Shape
+
+
+@dataclasses.dataclass(frozen=True)
+class ShapeDtypeStruct:
+    """What can be known of an array before it is computed.
+
+    Args:
+      shape: sizes of the dims.
+      dtype: type of the elements.
+      sharding: where it lies, or None.
+      weak_type: whether the dtype came from a Python scalar and gives way to others.
+
+    >>> ShapeDtypeStruct((2, 3), "float32").size
+    6
+    """
+
+    shape: Shape
+    dtype: Any
+    sharding: Sharding | None = None
+    weak_type: bool = False
+
+    def __post_init__(self) -> None:
+        """Accept whatever NumPy accepts as a shape and a dtype."""
+        object.__setattr__(self, "shape", as_shape(self.shape))
+        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+
+    @property
+    def ndim(self) -> int:
+        """Number of dims."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+
+def as_shape(shape: Any, argument: str = "shape") -> Shape:
+    """Return a shape as a tuple of non-negative integers.
+
+    Raises:
+      ArgumentTypeError: it is not made of integers.
+      ArgumentError: a size is negative.
+
+    >>> as_shape([2, 3]), as_shape(4)
+    ((2, 3), (4,))
+    """
+    try:
+        sizes = (shape,) if np.ndim(shape) == 0 else tuple(shape)
+        result = tuple(int(size.__index__()) for size in sizes)
+    except (TypeError, AttributeError, ValueError):
+        raise ArgumentTypeError(
+            f"{argument}={shape!r} must be a tuple of integers", argument=argument, value=shape
+        ) from None
+    if any(size < 0 for size in result):
+        raise ArgumentError(
+            f"{argument}={result} has a negative size; sizes start at 0",
+            argument=argument,
+            value=result,
+        )
+    return result
+
+
+def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
+    """Return a numeric dtype in native byte order.
+
+    Raises:
+      ArgumentTypeError: elements are not booleans or numbers.
+
+    >>> check_dtype(np.dtype(">f4"), "x")
+    dtype('float32')
+    """
+    custom = dtype.isbuiltin == 2  # registered with NumPy by others, such as bfloat16
+    if dtype.kind not in "?biufc" and not custom:
+        raise ArgumentTypeError(
+            f"{argument} has dtype {dtype}; arrays hold booleans, integers, floats or complex "
+            "numbers. Convert it first",
+            argument=argument,
+            dtype=dtype,
+        )
+    return dtype.newbyteorder("=") if not dtype.isnative else dtype

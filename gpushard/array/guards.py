@@ -1,0 +1,104 @@
+"""Guards against copies between host and devices that nobody asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import logging
+from collections.abc import Iterator
+
+from gpushard.errors import ArgumentError, TransferGuardError
+
+HOST_TO_DEVICE = "host_to_device"
+DEVICE_TO_DEVICE = "device_to_device"
+DEVICE_TO_HOST = "device_to_host"
+
+_LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
+_logger = logging.getLogger("gpushard.transfer")
+_guards = {
+    direction: contextvars.ContextVar(direction, default="allow")
+    for direction in (HOST_TO_DEVICE, DEVICE_TO_DEVICE, DEVICE_TO_HOST)
+}
+
+
+@contextlib.contextmanager
+def transfer_guard(level: str) -> Iterator[None]:
+    """Allow, log or forbid transfers in all directions within a `with` block.
+
+    An explicit transfer is one that was asked for by name (`device_put`, `device_get`, `reshard`,
+    `copy_to_host_async`); others (`numpy.asarray(x)`, `float(x)`, `print(x)`) are implicit.
+
+    Args:
+      level: "allow" (the default outside of any guard); "log" or "disallow", for implicit transfers;
+        "log_explicit" or "disallow_explicit", for all.
+
+    Raises:
+      ArgumentError: the level is unknown.
+
+    >>> import gpushard as gs
+    >>> with transfer_guard("disallow"):
+    ...     float(gs.device_put(1.0))
+    Traceback (most recent call last):
+    gpushard.errors.TransferGuardError: ...
+    """
+    with (
+        transfer_guard_host_to_device(level),
+        transfer_guard_device_to_device(level),
+        transfer_guard_device_to_host(level),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _guard(direction: str, level: str) -> Iterator[None]:
+    if level not in _LEVELS:
+        raise ArgumentError(
+            f"level={level!r} is unknown; use one of {', '.join(_LEVELS)}",
+            argument="level",
+            level=level,
+        )
+    token = _guards[direction].set(level)
+    try:
+        yield
+    finally:
+        _guards[direction].reset(token)
+
+
+def transfer_guard_host_to_device(level: str) -> contextlib.AbstractContextManager[None]:
+    """`transfer_guard` for copies from host memory to devices."""
+    return _guard(HOST_TO_DEVICE, level)
+
+
+def transfer_guard_device_to_device(level: str) -> contextlib.AbstractContextManager[None]:
+    """`transfer_guard` for copies between devices."""
+    return _guard(DEVICE_TO_DEVICE, level)
+
+
+def transfer_guard_device_to_host(level: str) -> contextlib.AbstractContextManager[None]:
+    """`transfer_guard` for copies from devices to host memory."""
+    return _guard(DEVICE_TO_HOST, level)
+
+
+def check_transfer(direction: str, what: str, *, explicit: bool) -> None:
+    """Apply the guard of one direction to a transfer that is about to happen.
+
+    Raises:
+      TransferGuardError: the guard forbids it.
+    """
+    level = _guards[direction].get()
+    if level == "allow" or (explicit and not level.endswith("_explicit")):
+        return
+    kind = "explicit" if explicit else "implicit"
+    if level.startswith("log"):
+        _logger.warning("%s %s transfer: %s", kind, direction, what)
+        return
+    raise TransferGuardError(
+        f"{what} is an {kind} {direction} transfer, which transfer_guard({level!r}) forbids; "
+        + (
+            "leave the guard or use a weaker level"
+            if explicit
+            else "ask for it by name (device_put, device_get), or leave the guard"
+        ),
+        direction=direction,
+        level=level,
+    )

@@ -1,0 +1,131 @@
+"""Basic indices: integers, slices, `...` and None, as pieces and shardings."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any, TypeAlias
+
+from gpushard.errors import ArgumentTypeError, ArrayIndexError, ShardingError
+from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.geometry.sharding import NamedSharding, Sharding
+from gpushard.movement.dim_map import DimMap, Piece
+from gpushard.typing import Shape
+
+Entry: TypeAlias = tuple[int, int, int] | int | None
+"""(start, step, length) of a slice, an integer, or None for a new dim."""
+
+
+def parse_index(shape: Shape, index: Any) -> tuple[Entry, ...]:
+    """Return an index in a form that has no negative positions, ellipses or missing entries.
+
+    Raises:
+      ArrayIndexError: too many entries, or a position out of bounds.
+      ArgumentTypeError: an entry is not an integer, a slice, `...` or None.
+
+    >>> parse_index((4, 6), (-1, slice(None, None, -2)))
+    (3, (5, -2, 3))
+    """
+    entries = index if isinstance(index, tuple) else (index,)
+    taken = sum(entry is not None and entry is not Ellipsis for entry in entries)
+    if sum(entry is Ellipsis for entry in entries) > 1:
+        raise ArrayIndexError("an index can have only one '...'", argument="index", index=index)
+    if taken > len(shape):
+        raise ArrayIndexError(
+            f"the index has {taken} entries for an array of shape {shape}; give at most one per dim",
+            argument="index",
+            index=index,
+            shape=shape,
+        )
+    if not any(entry is Ellipsis for entry in entries):
+        entries = (*entries, Ellipsis)
+    result: list[Entry] = []
+    dim = 0
+    for entry in entries:
+        if entry is None:
+            result.append(None)
+        elif entry is Ellipsis:
+            missing = len(shape) - taken
+            result.extend((0, 1, size) for size in shape[dim : dim + missing])
+            dim += missing
+        else:
+            result.append(_parse_entry(shape, dim, entry))
+            dim += 1
+    return tuple(result)
+
+
+def _parse_entry(shape: Shape, dim: int, entry: Any) -> Entry:
+    size = shape[dim]
+    if isinstance(entry, slice):
+        start, stop, step = entry.indices(size)
+        return start, step, len(range(start, stop, step))
+    try:
+        if isinstance(entry, bool) or getattr(entry, "dtype", None) == bool:
+            raise TypeError
+        position = operator.index(entry)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"entry {entry!r} of the index is not supported; use integers, slices, '...' or None",
+            argument="index",
+            entry=entry,
+        ) from None
+    if not -size <= position < size:
+        raise ArrayIndexError(
+            f"index {position} is out of bounds for dim {dim} of length {size}; use "
+            f"{-size} to {size - 1}",
+            argument="index",
+            dim=dim,
+            size=size,
+            position=position,
+        )
+    return position % size
+
+
+@functools.lru_cache(maxsize=4096)
+def index_piece(entries: tuple[Entry, ...]) -> Piece:
+    """Return the piece of a parsed index."""
+    maps = []
+    source = destination = 0
+    for entry in entries:
+        if entry is None:
+            maps.append(DimMap(None, destination, 0, 1, 1))
+        elif isinstance(entry, int):
+            maps.append(DimMap(source, None, entry, 1, 1))
+        else:
+            start, step, length = entry
+            maps.append(DimMap(source, destination, start, step, length))
+        source += entry is not None
+        destination += not isinstance(entry, int)
+    return Piece(tuple(maps))
+
+
+def index_sharding(sharding: Sharding, piece: Piece) -> Sharding:
+    """Return how the result of an index is laid out.
+
+    Kept dims keep their mesh axes; new dims and dims of size at most 1 are not split; axes of dims
+    that are gone hold replicas.
+
+    Raises:
+      ShardingError: the sharding is a user's own over several devices, which does not say how
+        slices of an array are laid out.
+    """
+    if not isinstance(sharding, NamedSharding):
+        if sharding.num_devices == 1:
+            return sharding
+        raise ShardingError(
+            f"{type(sharding).__name__} does not say how a part of an array is laid out; reshard "
+            "to a NamedSharding first",
+            argument="index",
+            sharding=sharding,
+        )
+    entries = [
+        sharding.spec[m.source]
+        if m.source is not None and m.source < len(sharding.spec) and m.length > 1
+        else None
+        for m in piece.maps
+        if m.destination is not None
+    ]
+    while entries and entries[-1] is None:
+        entries.pop()
+    spec = PartitionSpec(*entries)
+    return sharding if spec == sharding.spec else sharding.with_spec(spec)

@@ -1,0 +1,88 @@
+"""Typed errors: one tree, each also the builtin that a user would catch.
+
+A message names the argument, the sizes that clash and the fix; the same facts are attributes, so
+that programs need not parse text.
+
+>>> try:
+...     raise ShardingError("spec P('z') names no axis of the mesh", argument="spec", axis="z")
+... except ValueError as error:
+...     error.axis
+'z'
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class GpushardError(Exception):
+    """Base of every error that gpushard raises.
+
+    Args:
+      message: what is wrong, where, the sizes, and the fix.
+      **facts: the same facts for programs; each becomes an attribute.
+    """
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "facts" and name in self.facts:
+            return self.facts[name]
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, {"facts": self.facts}
+
+
+class ConfigurationError(GpushardError, ValueError):
+    """A setting has a value that makes no sense, or changed after devices were in use."""
+
+
+class TreeError(GpushardError, ValueError):
+    """Pytrees do not match, or a node type is unknown or registered twice."""
+
+
+class MeshError(GpushardError, ValueError):
+    """A mesh is malformed: repeated devices or axis names, sizes that do not multiply out."""
+
+
+class ShardingError(GpushardError, ValueError):
+    """A sharding does not fit its mesh, an array's shape, or the data given for it."""
+
+
+class ArgumentError(GpushardError, ValueError):
+    """An argument has the right type and an impossible value."""
+
+
+class ArgumentTypeError(GpushardError, TypeError):
+    """An argument has a type that cannot be used here."""
+
+
+class ArrayIndexError(GpushardError, IndexError):
+    """An index is out of bounds or has more entries than the array has dims."""
+
+
+class DeletedArrayError(GpushardError, RuntimeError):
+    """An array was used after `delete()` or after it was donated."""
+
+
+class TransferGuardError(GpushardError, RuntimeError):
+    """A transfer guard forbids this copy between host and device."""
+
+
+class ExecutionError(GpushardError, RuntimeError):
+    """Work that an array's value depends on failed; the cause is chained."""
+
+
+class OutOfMemoryError(GpushardError, MemoryError):
+    """A device has no room for an allocation within its quota."""
+
+
+class FileFormatError(GpushardError, ValueError):
+    """A file is not a readable array file."""
+
+
+class DeserializationError(GpushardError, RuntimeError):
+    """A pickled array names devices that this process does not have."""

@@ -1,0 +1,328 @@
+"""Meshes: devices in a grid whose axes have names."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import math
+import operator
+import threading
+import weakref
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentTypeError, MeshError
+from gpushard.typing import Device, IntArray, Shape
+
+_current: contextvars.ContextVar[tuple[Mesh, ...]] = contextvars.ContextVar("mesh", default=())
+
+
+def _axis_names(axis_names: Any, ndim: int, argument: str = "axis_names") -> tuple[str, ...]:
+    names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+    for name in names:
+        if not isinstance(name, str):
+            raise ArgumentTypeError(
+                f"{argument}={names!r}: every axis name must be a string, got {name!r}",
+                argument=argument,
+                name=name,
+            )
+    if len(set(names)) != len(names):
+        raise MeshError(
+            f"{argument}={names!r} repeats a name; give every axis a name of its own",
+            argument=argument,
+            names=names,
+        )
+    if len(names) != ndim:
+        raise MeshError(
+            f"{argument}={names!r} has {len(names)} names for {ndim} axes; give one name per axis",
+            argument=argument,
+            names=names,
+            ndim=ndim,
+        )
+    return names
+
+
+class AbstractMesh:
+    """The shape of a mesh without its devices.
+
+    Args:
+      axis_sizes: size of each axis, at least 1.
+      axis_names: name of each axis.
+
+    Raises:
+      MeshError: sizes and names do not match, a name is repeated, or a size is not positive.
+
+    >>> AbstractMesh((4, 2), ("x", "y")).shape["y"]
+    2
+    """
+
+    def __init__(self, axis_sizes: Sequence[int], axis_names: str | Sequence[str]) -> None:
+        self.axis_sizes = _sizes(axis_sizes, "axis_sizes")
+        self.axis_names = _axis_names(axis_names, len(self.axis_sizes))
+
+    @functools.cached_property
+    def shape(self) -> MappingProxyType[str, int]:
+        """Size of each axis by name, in order."""
+        return MappingProxyType(dict(zip(self.axis_names, self.axis_sizes, strict=True)))
+
+    @property
+    def shape_tuple(self) -> tuple[tuple[str, int], ...]:
+        """(name, size) of each axis, in order."""
+        return tuple(self.shape.items())
+
+    @property
+    def size(self) -> int:
+        """Number of positions."""
+        return math.prod(self.axis_sizes)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the mesh has no axes."""
+        return not self.axis_names
+
+    @property
+    def abstract_mesh(self) -> AbstractMesh:
+        """Itself."""
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is AbstractMesh and self.shape_tuple == other.shape_tuple
+
+    def __hash__(self) -> int:
+        return hash(self.shape_tuple)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AbstractMesh, (self.axis_sizes, self.axis_names)
+
+    def __repr__(self) -> str:
+        return f"AbstractMesh({_named_sizes(self.shape)})"
+
+
+class Mesh:
+    """Devices in a grid with named axes.
+
+    Meshes are immutable, and equal ones are the same object.
+
+    Args:
+      devices: the devices, as an array or nested sequence with one dim per axis.
+      axis_names: name of each axis.
+
+    Raises:
+      MeshError: a device or a name is repeated, or there are not as many names as axes.
+
+    >>> mesh = Mesh([["a", "b"], ["c", "d"]], ("x", "y"))
+    >>> mesh["y"].devices.tolist()
+    ['a', 'b']
+    """
+
+    devices: np.ndarray[Any, np.dtype[np.object_]]
+    axis_names: tuple[str, ...]
+    assignment: tuple[Device, ...]
+    """The devices in row-major order."""
+
+    def __new__(cls, devices: Any, axis_names: str | Sequence[str]) -> Mesh:
+        grid = _device_grid(devices)
+        names = _axis_names(axis_names, grid.ndim)
+        assignment = tuple(grid.flat)
+        if len(set(assignment)) != len(assignment):
+            repeated = next(d for d in assignment if assignment.count(d) > 1)
+            raise MeshError(
+                f"devices of shape {grid.shape} hold {repeated!r} more than once; a mesh holds "
+                "each device once",
+                argument="devices",
+                device=repeated,
+            )
+        key = (assignment, grid.shape, names)
+        with _meshes_lock:
+            mesh = _meshes.get(key)
+            if mesh is None:
+                mesh = super().__new__(cls)
+                grid.flags.writeable = False
+                mesh.devices, mesh.axis_names, mesh.assignment = grid, names, assignment
+                mesh._hash = hash(key)
+                _meshes[key] = mesh
+        return mesh
+
+    _hash: int
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Mesh, (np.array(self.devices), self.axis_names)
+
+    def __repr__(self) -> str:
+        return f"Mesh({_named_sizes(self.shape)})"
+
+    @functools.cached_property
+    def shape(self) -> MappingProxyType[str, int]:
+        """Size of each axis by name, in order."""
+        return MappingProxyType(dict(zip(self.axis_names, self.devices.shape, strict=True)))
+
+    @property
+    def axis_sizes(self) -> Shape:
+        """Size of each axis."""
+        return self.devices.shape
+
+    @property
+    def size(self) -> int:
+        """Number of devices."""
+        return self.devices.size
+
+    @property
+    def empty(self) -> bool:
+        """Whether the mesh has no axes."""
+        return self.devices.ndim == 0
+
+    @functools.cached_property
+    def abstract_mesh(self) -> AbstractMesh:
+        """The same axes without devices."""
+        return AbstractMesh(self.axis_sizes, self.axis_names)
+
+    @functools.cached_property
+    def device_ids(self) -> IntArray:
+        """The devices' ids, in the shape of the mesh."""
+        ids = [getattr(device, "id", position) for position, device in enumerate(self.assignment)]
+        return np.array(ids, np.int64).reshape(self.devices.shape)
+
+    @functools.cached_property
+    def local_devices(self) -> list[Device]:
+        """The devices that this process addresses, in row-major order."""
+        return [device for device in self.assignment if is_addressable(device)]
+
+    @property
+    def is_multi_process(self) -> bool:
+        """Whether some device belongs to another process."""
+        return len(self.local_devices) != self.size
+
+    @functools.cached_property
+    def local_mesh(self) -> Mesh:
+        """The part of the mesh that this process addresses.
+
+        Raises:
+          MeshError: its devices do not form a subcube.
+        """
+        if not self.is_multi_process:
+            return self
+        local = np.array([is_addressable(d) for d in self.assignment], bool)
+        local = local.reshape(self.devices.shape)
+        if not local.any():
+            raise MeshError("the mesh holds no device of this process", argument="mesh")
+        hull = tuple(slice(int(where.min()), int(where.max()) + 1) for where in np.nonzero(local))
+        if not local[hull].all():
+            raise MeshError(
+                f"the {int(local.sum())} devices of this process do not form a subcube of the mesh "
+                f"{dict(self.shape)}; order the devices so that each process holds a block",
+                argument="mesh",
+                shape=dict(self.shape),
+            )
+        return Mesh(self.devices[hull], self.axis_names)
+
+    def __getitem__(self, axes: str | Sequence[str]) -> Mesh:
+        """Return the mesh over `axes`, at coordinate 0 of the others.
+
+        Args:
+          axes: one name or several; the result's axes are in this order.
+
+        Raises:
+          MeshError: a name is unknown or repeated.
+        """
+        names = (axes,) if isinstance(axes, str) else tuple(axes)
+        unknown = [name for name in names if name not in self.axis_names]
+        if unknown or len(set(names)) != len(names):
+            raise MeshError(
+                f"axes={names!r} must be distinct axes of the mesh {dict(self.shape)}",
+                argument="axes",
+                axes=names,
+            )
+        at_zero = self.devices[tuple(slice(None) if n in names else 0 for n in self.axis_names)]
+        kept = [name for name in self.axis_names if name in names]
+        return Mesh(np.transpose(at_zero, [kept.index(name) for name in names]), names)
+
+    def __enter__(self) -> Mesh:
+        """Make this the mesh that bare `PartitionSpec` placements refer to."""
+        _current.set((*_current.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.set(_current.get()[:-1])
+
+
+_meshes: weakref.WeakValueDictionary[Any, Mesh] = weakref.WeakValueDictionary()
+# Equality is identity, so two threads must not both make a mesh for one key.
+_meshes_lock = threading.RLock()
+
+
+def current_mesh() -> Mesh | None:
+    """Return the mesh of the innermost `with mesh:`, or None."""
+    stack = _current.get()
+    return stack[-1] if stack else None
+
+
+def is_addressable(device: Device) -> bool:
+    """Whether this process can reach the memory of `device`; True for devices that do not say."""
+    return bool(getattr(device, "is_addressable", True))
+
+
+def create_device_mesh(
+    mesh_shape: Sequence[int], devices: Sequence[Device]
+) -> np.ndarray[Any, np.dtype[np.object_]]:
+    """Arrange devices in a grid, row-major, so that neighbours on the last axis are neighbours.
+
+    Args:
+      mesh_shape: size of each axis.
+      devices: exactly as many devices.
+
+    Returns:
+      The devices in that shape.
+
+    Raises:
+      MeshError: the sizes do not multiply out to the number of devices.
+
+    >>> create_device_mesh((2, 2), "abcd").tolist()
+    [['a', 'b'], ['c', 'd']]
+    """
+    sizes = _sizes(mesh_shape, "mesh_shape")
+    if math.prod(sizes) != len(devices):
+        raise MeshError(
+            f"mesh_shape={sizes} needs {math.prod(sizes)} devices, got {len(devices)}; change the "
+            "sizes or pass that many devices",
+            argument="mesh_shape",
+            sizes=sizes,
+            devices=len(devices),
+        )
+    return _device_grid(devices).reshape(sizes)
+
+
+def _sizes(sizes: Any, argument: str) -> Shape:
+    try:
+        result = tuple(map(operator.index, [sizes] if np.ndim(sizes) == 0 else sizes))
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"{argument}={sizes!r} must be integers", argument=argument, value=sizes
+        ) from None
+    if any(size < 1 for size in result):
+        raise MeshError(
+            f"{argument}={result} must be positive; leave out axes that you do not need",
+            argument=argument,
+            sizes=result,
+        )
+    return result
+
+
+def _device_grid(devices: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
+    """Return a fresh object array of devices."""
+    grid = np.array(list(devices) if isinstance(devices, str) else devices, dtype=object)
+    if grid.size == 0:
+        raise MeshError("devices is empty; a mesh needs at least one device", argument="devices")
+    return grid
+
+
+def _named_sizes(shape: MappingProxyType[str, int]) -> str:
+    return ", ".join(f"{name!r}: {size}" for name, size in shape.items())

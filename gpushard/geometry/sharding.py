@@ -1,0 +1,412 @@
+"""Shardings: how the elements of an array are laid out over devices."""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections import Counter
+from typing import Any, Self
+
+import numpy as np
+
+from gpushard.cache import BoundedCache
+from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
+from gpushard.geometry.layout import Assignment, Layout, layout_from_indices
+from gpushard.geometry.mesh import AbstractMesh, Mesh, is_addressable
+from gpushard.geometry.partition_spec import UNCONSTRAINED, PartitionSpec
+from gpushard.typing import Device, Index, IntArray, Shape
+
+MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
+
+_layouts: BoundedCache[Layout] = BoundedCache(limit=64 << 20)
+
+
+class Sharding(abc.ABC):
+    """Describes which box of an array each device holds.
+
+    Derive from it to make your own: define `device_set` and `devices_indices_map`, and `__eq__` and
+    `__hash__` if instances are to compare by value. The order of the map is the order of the
+    devices. Everything else follows from these two.
+
+    >>> class LastDeviceTakesAll(Sharding):
+    ...     def __init__(self, devices):
+    ...         self.devices = devices
+    ...     @property
+    ...     def device_set(self):
+    ...         return set(self.devices)
+    ...     def devices_indices_map(self, global_shape):
+    ...         n = global_shape[0]
+    ...         return {d: (slice(0 if d == self.devices[-1] else n, n),) for d in self.devices}
+    >>> LastDeviceTakesAll("ab").layout((5,)).shard_shapes
+    [(0,), (5,)]
+    """
+
+    @property
+    @abc.abstractmethod
+    def device_set(self) -> set[Device]:
+        """The devices that this sharding spans."""
+
+    @abc.abstractmethod
+    def devices_indices_map(self, global_shape: Shape) -> dict[Device, Index]:
+        """Map each device to the slices of the global array that it holds.
+
+        Args:
+          global_shape: shape of the array.
+
+        Returns:
+          One tuple of slices per device, in device order.
+
+        Raises:
+          ShardingError: the sharding does not fit the shape.
+        """
+
+    def layout(self, global_shape: Shape) -> Layout:
+        """Return the boxes of all devices as arrays; cached.
+
+        Args:
+          global_shape: shape of the array.
+
+        Raises:
+          ShardingError: the sharding does not fit the shape.
+        """
+        key = (self, global_shape)
+        found = _layouts.get(key)
+        if found is None:
+            found = self._make_layout(global_shape)
+            _layouts.put(key, found, found.nbytes)
+        return found
+
+    def _make_layout(self, global_shape: Shape) -> Layout:
+        indices = self.devices_indices_map(global_shape)
+        if set(indices) != self.device_set:
+            raise ShardingError(
+                f"devices_indices_map of {self!r} and its device_set name different devices; map "
+                "every device of the set",
+                argument="devices_indices_map",
+            )
+        return layout_from_indices(global_shape, indices)
+
+    @property
+    def num_devices(self) -> int:
+        """Number of devices."""
+        return len(self.device_set)
+
+    @property
+    def addressable_devices(self) -> set[Device]:
+        """The devices whose memory this process can reach."""
+        return {device for device in self.device_set if is_addressable(device)}
+
+    def addressable_devices_indices_map(self, global_shape: Shape) -> dict[Device, Index]:
+        """`devices_indices_map`, restricted to `addressable_devices`."""
+        indices = self.devices_indices_map(global_shape)
+        return {device: index for device, index in indices.items() if is_addressable(device)}
+
+    def shard_shape(self, global_shape: Shape) -> Shape:
+        """Return the shape of a full shard.
+
+        Args:
+          global_shape: shape of the array.
+
+        Returns:
+          The length of the longest block of each dim. Where blocks do not divide a dim, trailing
+          shards are smaller than this.
+        """
+        layout = self.layout(tuple(global_shape))
+        return tuple(int(np.diff(edges).max(initial=0)) for edges in layout.edges)
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every device holds the whole array, whatever its shape."""
+        return self.num_devices == 1
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process can reach every device."""
+        return all(is_addressable(device) for device in self.device_set)
+
+    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
+        """Whether both lay out every array of `ndim` dims alike, over the same devices in order."""
+        return self == other
+
+    @property
+    def memory_kind(self) -> str:
+        """In which memory of a device the shards lie."""
+        return "device"
+
+    def with_memory_kind(self, kind: str) -> Sharding:
+        """Return the same sharding in another memory of the devices."""
+        raise ArgumentError(
+            f"{type(self).__name__} has no memory kinds; use a NamedSharding or override "
+            "with_memory_kind",
+            argument="kind",
+            kind=kind,
+        )
+
+
+class _GridSharding(Sharding):
+    """A sharding whose block numbers do not depend on the shape."""
+
+    _memory_kind: str
+
+    @abc.abstractmethod
+    def assignment(self, ndim: int) -> Assignment:
+        """Return the block numbers of every device for arrays of `ndim` dims."""
+
+    def _make_layout(self, global_shape: Shape) -> Layout:
+        return Layout.regular(global_shape, self.assignment(len(global_shape)))
+
+    def devices_indices_map(self, global_shape: Shape) -> dict[Device, Index]:
+        """Map each device to the slices of the global array that it holds."""
+        layout = self.layout(tuple(global_shape))
+        return dict(zip(layout.devices, layout.indices, strict=True))
+
+    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
+        """Whether both lay out every array of `ndim` dims alike, over the same devices in order."""
+        if self == other:
+            return True
+        if not isinstance(other, _GridSharding) or self._memory_kind != other._memory_kind:
+            return False
+        mine, theirs = self.assignment(ndim), other.assignment(ndim)
+        return (
+            mine.devices == theirs.devices
+            and mine.counts == theirs.counts
+            and np.array_equal(mine.blocks, theirs.blocks)
+        )
+
+    @property
+    def memory_kind(self) -> str:
+        """In which memory of a device the shards lie."""
+        return self._memory_kind
+
+
+class NamedSharding(_GridSharding):
+    """Lays out an array over a mesh as a `PartitionSpec` says.
+
+    Dim i is split into as many blocks as the axes in `spec[i]` multiply out to; the block number of
+    a device is the mixed-radix number of its coordinates on those axes, first axis most significant.
+    Axes that the spec does not name hold replicas.
+
+    Args:
+      mesh: the devices.
+      spec: which axes split which dim.
+      memory_kind: "device" (the default), "pinned_host" or "unpinned_host".
+
+    Raises:
+      ShardingError: the spec names an axis that the mesh does not have, or one axis twice.
+
+    >>> mesh = Mesh([["a", "b"], ["c", "d"]], ("x", "y"))
+    >>> NamedSharding(mesh, PartitionSpec("x")).devices_indices_map((5,))["c"]
+    (slice(3, 5, None),)
+    """
+
+    def __init__(
+        self, mesh: Mesh | AbstractMesh, spec: PartitionSpec, *, memory_kind: str | None = None
+    ) -> None:
+        if not isinstance(mesh, Mesh | AbstractMesh):
+            raise ArgumentTypeError(
+                f"mesh={mesh!r} must be a Mesh or an AbstractMesh", argument="mesh"
+            )
+        if not isinstance(spec, PartitionSpec):
+            raise ArgumentTypeError(
+                f"spec={spec!r} must be a PartitionSpec, such as P('{mesh.axis_names[0]}')"
+                if mesh.axis_names
+                else f"spec={spec!r} must be a PartitionSpec, such as P()",
+                argument="spec",
+            )
+        _check_spec(mesh, spec)
+        self.mesh = mesh
+        self.spec = spec
+        self._memory_kind = _checked_kind(memory_kind)
+        self._hash = hash((mesh, spec, self._memory_kind))
+        self._assignments: dict[int, Assignment] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            type(other) is NamedSharding
+            and self._hash == other._hash
+            and self.mesh == other.mesh
+            and self.spec == other.spec
+            and self._memory_kind == other._memory_kind
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _named_sharding, (self.mesh, self.spec, self._memory_kind)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name!r}: {size}" for name, size in self.mesh.shape.items())
+        entries = ", ".join(map(repr, self.spec))
+        kind = "" if self._memory_kind == "device" else f", memory_kind={self._memory_kind!r}"
+        return f"NamedSharding(mesh=({sizes}), spec=P({entries}){kind})"
+
+    @functools.cached_property
+    def device_set(self) -> set[Device]:
+        """The devices of the mesh."""
+        return set(self._concrete_mesh().assignment)
+
+    @functools.cached_property
+    def num_devices(self) -> int:
+        """Number of devices of the mesh, abstract or not."""
+        return self.mesh.size
+
+    @functools.cached_property
+    def is_fully_replicated(self) -> bool:
+        """Whether the axes that the spec names have size 1, all together."""
+        return all(self.mesh.shape[axis] == 1 for axis in self.spec.all_axes())
+
+    @functools.cached_property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process can reach every device."""
+        return not self._concrete_mesh().is_multi_process
+
+    def with_memory_kind(self, kind: str) -> Self:
+        """Return the same sharding in another memory of the devices."""
+        return type(self)(self.mesh, self.spec, memory_kind=kind)
+
+    def with_spec(self, spec: PartitionSpec) -> Self:
+        """Return the sharding of another spec over the same mesh and memory."""
+        return type(self)(self.mesh, spec, memory_kind=self._memory_kind)
+
+    def assignment(self, ndim: int) -> Assignment:
+        """Return the block numbers of every device for arrays of `ndim` dims."""
+        if len(self.spec) > ndim:
+            raise ShardingError(
+                f"{self.spec!r} has {len(self.spec)} entries for an array of {ndim} dims; give at "
+                "most one entry per dim",
+                argument="spec",
+                spec=self.spec,
+                ndim=ndim,
+            )
+        found = self._assignments.get(ndim)
+        if found is None:
+            found = self._assignments[ndim] = self._make_assignment(ndim)
+        return found
+
+    def _make_assignment(self, ndim: int) -> Assignment:
+        mesh = self._concrete_mesh()
+        coordinates = dict(zip(mesh.axis_names, np.indices(mesh.axis_sizes), strict=True))
+        blocks = np.zeros((ndim, mesh.size), np.int64)
+        counts = []
+        for dim in range(ndim):
+            number: IntArray = np.zeros(mesh.axis_sizes, np.int64)
+            count = 1
+            for axis in self.spec.axes(dim):
+                number = number * mesh.shape[axis] + coordinates[axis]
+                count *= mesh.shape[axis]
+            blocks[dim] = number.ravel()
+            counts.append(count)
+        return Assignment(mesh.assignment, tuple(counts), blocks)
+
+    def _concrete_mesh(self) -> Mesh:
+        if isinstance(self.mesh, AbstractMesh):
+            raise ShardingError(
+                f"{self!r} has an abstract mesh and so no devices; use a Mesh",
+                argument="mesh",
+                mesh=self.mesh,
+            )
+        return self.mesh
+
+
+class SingleDeviceSharding(_GridSharding):
+    """Keeps a whole array on one device.
+
+    Args:
+      device: the device.
+      memory_kind: "device" (the default), "pinned_host" or "unpinned_host".
+
+    >>> SingleDeviceSharding("a").devices_indices_map((5,))
+    {'a': (slice(None, None, None),)}
+    """
+
+    def __init__(self, device: Device, *, memory_kind: str | None = None) -> None:
+        self._device = device
+        self._memory_kind = _checked_kind(memory_kind)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            type(other) is SingleDeviceSharding
+            and self._device == other._device
+            and self._memory_kind == other._memory_kind
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._device, self._memory_kind))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _single_device_sharding, (self._device, self._memory_kind)
+
+    def __repr__(self) -> str:
+        kind = "" if self._memory_kind == "device" else f", memory_kind={self._memory_kind!r}"
+        return f"SingleDeviceSharding(device={self._device!r}{kind})"
+
+    @property
+    def device_set(self) -> set[Device]:
+        """The one device."""
+        return {self._device}
+
+    @property
+    def num_devices(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Always True."""
+        return True
+
+    def with_memory_kind(self, kind: str) -> Self:
+        """Return the same placement in another memory of the device."""
+        return type(self)(self._device, memory_kind=kind)
+
+    def assignment(self, ndim: int) -> Assignment:
+        """Return the block numbers of the device: all zero."""
+        return Assignment((self._device,), (1,) * ndim, np.zeros((ndim, 1), np.int64))
+
+
+def _named_sharding(mesh: Mesh, spec: PartitionSpec, kind: str) -> NamedSharding:
+    return NamedSharding(mesh, spec, memory_kind=kind)
+
+
+def _single_device_sharding(device: Device, kind: str) -> SingleDeviceSharding:
+    return SingleDeviceSharding(device, memory_kind=kind)
+
+
+def _checked_kind(kind: str | None) -> str:
+    if kind is None:
+        return "device"
+    if kind not in MEMORY_KINDS:
+        raise ArgumentError(
+            f"memory_kind={kind!r} is unknown; use one of {', '.join(MEMORY_KINDS)}",
+            argument="memory_kind",
+            kind=kind,
+        )
+    return kind
+
+
+def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
+    for axis, times in Counter(spec.all_axes()).items():
+        if axis not in mesh.axis_names:
+            raise ShardingError(
+                f"{spec!r} names the axis {axis!r}, the mesh has {dict(mesh.shape)}; use one of "
+                "its axes",
+                argument="spec",
+                spec=spec,
+                axis=axis,
+                mesh_shape=dict(mesh.shape),
+            )
+        if times > 1:
+            raise ShardingError(
+                f"{spec!r} names the axis {axis!r} {times} times; an axis can split one dim only",
+                argument="spec",
+                spec=spec,
+                axis=axis,
+            )
+    if any(entry is UNCONSTRAINED for entry in spec):
+        raise ShardingError(
+            f"{spec!r} leaves a dim UNCONSTRAINED; an array's own sharding must say how every dim "
+            "is split",
+            argument="spec",
+            spec=spec,
+        )

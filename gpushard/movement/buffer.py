@@ -1,0 +1,144 @@
+"""Sharded buffers: a layout and the local data of every device."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from typing import Any, cast
+
+import numpy as np
+
+from gpushard.errors import ArgumentTypeError, ExecutionError, ShardingError
+from gpushard.geometry.layout import Layout
+from gpushard.runtime.backend import WorkFailure
+from gpushard.runtime.device import Device
+from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.runtime import Runtime
+from gpushard.typing import LocalArray
+
+
+@dataclasses.dataclass(slots=True)
+class ShardedBuffer:
+    """The data of one array: for every device its shard and the claim on the shard's memory.
+
+    Every shard is dense in row-major order and aligned to 16 bytes.
+    """
+
+    layout: Layout
+    """Which device holds what."""
+
+    dtype: np.dtype[Any]
+    """Type of the elements."""
+
+    values: list[LocalArray]
+    """Local array of each device."""
+
+    claims: list[Claim]
+    """Claim on the memory of each local array."""
+
+    settled: bool = False
+    """Whether everything is known to be there; a shortcut for `is_ready`."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime of the devices."""
+        return devices_of(self.layout)[0].runtime
+
+    @property
+    def memories(self) -> list[Memory]:
+        """The distinct memories."""
+        return list(dict.fromkeys(claim.memory for claim in self.claims))
+
+    @property
+    def root_nbytes(self) -> int:
+        """Bytes of the largest root allocation."""
+        return max(claim.memory.nbytes for claim in self.claims)
+
+    def is_ready(self) -> bool:
+        """Whether a read would not wait; True also for what failed."""
+        return self.settled or not any(memory.pending() for memory in self.memories)
+
+    def is_settled(self) -> bool:
+        """Whether everything is there and nothing failed."""
+        if not self.settled:
+            self.settled = all(
+                not memory.pending() and memory.error is None for memory in self.memories
+            )
+        return self.settled
+
+    def wait(self) -> None:
+        """Wait until everything is there.
+
+        Raises:
+          ExecutionError: the work that should have written it failed.
+        """
+        if self.settled:
+            return
+        for memory in self.memories:
+            wait_for(memory)
+        self.settled = True
+
+
+_devices: weakref.WeakKeyDictionary[Layout, tuple[Device, ...]] = weakref.WeakKeyDictionary()
+
+
+def devices_of(layout: Layout) -> tuple[Device, ...]:
+    """Return the devices of a layout that data can live on.
+
+    Raises:
+      ArgumentTypeError: some device is not one of `gpushard.devices()`.
+      ShardingError: the devices belong to different runtimes.
+    """
+    found = _devices.get(layout)
+    if found is None:
+        found = _devices[layout] = _checked_devices(layout)
+    return found
+
+
+def _checked_devices(layout: Layout) -> tuple[Device, ...]:
+    for device in layout.devices:
+        if not isinstance(device, Device):
+            raise ArgumentTypeError(
+                f"the sharding names {device!r}, which holds no data; use gpushard.devices()",
+                argument="sharding",
+                device=device,
+            )
+    devices = cast("tuple[Device, ...]", layout.devices)
+    if len({id(device.runtime) for device in devices}) > 1:
+        raise ShardingError(
+            "the sharding mixes devices of different runtimes; take all from one "
+            "gpushard.devices()",
+            argument="sharding",
+        )
+    return devices
+
+
+def wait_for(memory: Memory) -> None:
+    """Wait for the content of a memory; raise a fresh error if it failed."""
+    if memory.written is not None:
+        stream, tick = memory.written
+        stream.synchronize(tick)
+        memory.written = None
+    if memory.error is not None:
+        raise failure(memory.error)
+
+
+def wait_idle(memory: Memory) -> None:
+    """Wait until nothing reads or writes a memory that the host is about to write."""
+    for stream, tick in list(memory.clock()):
+        stream.synchronize(tick)
+    memory.written, memory.used = None, {}
+
+
+def failure(error: BaseException) -> ExecutionError:
+    """Return a fresh error for a reader of failed work, chained to the cause."""
+    if isinstance(error, WorkFailure):
+        name, cause = error.name, error.cause
+    else:
+        name, cause = "unnamed work", error
+    raised = ExecutionError(
+        f"the value is not there because {name} failed: {type(cause).__name__}: {cause}",
+        operation=name,
+    )
+    raised.__cause__ = cause
+    return raised

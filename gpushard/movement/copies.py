@@ -1,0 +1,172 @@
+"""Expansion of a plan into box copies, with a holder for each. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from gpushard.movement.overlap import Overlap
+from gpushard.typing import IntArray
+
+_ROWS_WORTH_CUTTING = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Copies:
+    """Box copies, sorted by the domain that receives them."""
+
+    pair: IntArray
+    """Destination pair of each copy."""
+
+    held: IntArray
+    """The held pair that it reads."""
+
+    domain: IntArray
+    """Domain that receives it."""
+
+    source_domain: IntArray
+    """Domain that it is read from."""
+
+    source_offset: IntArray
+    """First element within the source block in each mapped dim, shape (maps, copies)."""
+
+    destination_offset: IntArray
+    """First element within the destination block, likewise."""
+
+    length: IntArray
+    """Elements in each mapped dim, likewise."""
+
+    @property
+    def volume(self) -> IntArray:
+        """Elements of each copy."""
+        return np.asarray(np.prod(self.length, axis=0, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.pair)
+
+
+def expand(overlap: Overlap, pairs: IntArray) -> Copies:
+    """List the box copies that write the given wanted pairs.
+
+    One copy per pair and source block. A block that the domain lacks is read from the domains that
+    hold it; where there are several, what is asked of the block is lined up and the line cut into
+    equal byte ranges, one per holder.
+    """
+    cells = overlap.cells[pairs]
+    pair = np.repeat(pairs, cells)
+    run = _runs_of_cells(overlap, pairs, cells)
+    boxes = np.empty((3, *run.shape), np.int64)
+    for dim, runs in enumerate(overlap.runs):
+        boxes[0, dim] = runs.source_offset[run[dim]]
+        boxes[1, dim] = runs.destination_offset[run[dim]]
+        boxes[2, dim] = runs.length[run[dim]]
+    block = overlap.source_block(run)
+    held, local = overlap.held.find(overlap.wanted.domain[pair], block)
+    if not local.all():
+        copy, held_remote, remote = _share_among_holders(
+            overlap, np.flatnonzero(~local), block, boxes
+        )
+        kept = np.flatnonzero(local)
+        order = np.argsort(np.concatenate((pair[kept], pair[copy])), kind="stable")
+        boxes = np.concatenate((boxes[:, :, kept], remote), axis=2)[:, :, order]
+        held = np.concatenate((held[kept], held_remote))[order]
+        pair = np.concatenate((pair[kept], pair[copy]))[order]
+    return Copies(
+        pair=pair,
+        held=held,
+        domain=overlap.wanted.domain[pair],
+        source_domain=overlap.held.domain[held],
+        source_offset=boxes[0],
+        destination_offset=boxes[1],
+        length=boxes[2],
+    )
+
+
+def _runs_of_cells(overlap: Overlap, pairs: IntArray, cells: IntArray) -> IntArray:
+    """Return the run of every cell in each mapped dim: the mixed-radix digits of its number."""
+    number = _within(cells)
+    run = np.empty((len(overlap.runs), len(number)), np.int64)
+    for dim in range(len(overlap.runs) - 1, -1, -1):
+        radix = np.repeat(overlap.counts[dim, pairs], cells)
+        rest = number // radix
+        run[dim] = np.repeat(overlap.first[dim, pairs], cells) + number - rest * radix
+        number = rest
+    return run
+
+
+def _share_among_holders(
+    overlap: Overlap, remote: IntArray, block: IntArray, boxes: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Choose holders for the copies `remote`, cutting those that straddle two holders' shares.
+
+    Returns:
+      The copy that each part belongs to, the held pair that it reads, and its box.
+    """
+    order, first, holders = overlap.held.by_block
+    if (holders[block[remote]] == 1).all():
+        return remote, order[first[block[remote]]], boxes[:, :, remote]
+    copy = remote[np.argsort(block[remote], kind="stable")]
+    volume = boxes[2][:, copy].prod(axis=0)
+    start, total = _lines(block[copy], volume)
+    shares = holders[block[copy]]
+    low = start * shares // total
+    parts = (start + volume - 1) * shares // total - low + 1
+    part_copy = np.repeat(copy, parts)
+    holder = np.repeat(low, parts) + _within(parts)
+    box = boxes[:, :, part_copy]
+    dim = _cut_dim(box[2])
+    column = np.arange(len(part_copy))
+    rows = box[2, dim, column]
+    start, total = np.repeat(start, parts), np.repeat(total, parts)
+    row_volume = np.repeat(volume, parts) // rows
+    share = np.repeat(shares, parts)
+    low_row = _row(holder, share, total, start, row_volume, rows)
+    high_row = _row(holder + 1, share, total, start, row_volume, rows)
+    step = np.array([runs.map.step for runs in overlap.runs], np.int64)[dim]
+    box[0, dim, column] += step * low_row
+    box[1, dim, column] += low_row
+    box[2, dim, column] = high_row - low_row
+    kept = high_row > low_row
+    part_copy, holder = part_copy[kept], holder[kept]
+    return part_copy, order[first[block[part_copy]] + holder], box[:, :, kept]
+
+
+def _lines(block: IntArray, volume: IntArray) -> tuple[IntArray, IntArray]:
+    """Line up the demands on each block: where each starts on its line, and the line's length."""
+    ends = np.cumsum(volume)
+    starts = ends - volume
+    new = np.flatnonzero(np.concatenate(([True], block[1:] != block[:-1])))
+    sizes = np.diff(new, append=len(block))
+    begin = np.repeat(starts[new], sizes)
+    end = np.repeat(ends[np.append(new[1:], len(block)) - 1], sizes)
+    return starts - begin, end - begin
+
+
+def _row(
+    holder: IntArray,
+    shares: IntArray,
+    total: IntArray,
+    start: IntArray,
+    row_volume: IntArray,
+    rows: IntArray,
+) -> IntArray:
+    """Return the row of a box nearest to where the share of `holder` begins."""
+    position = -(-holder * total // shares) - start
+    return np.clip((2 * position + row_volume) // (2 * row_volume), 0, rows)
+
+
+def _cut_dim(length: IntArray) -> IntArray:
+    """Return the dim along which each box is cut: the first long one, else the longest."""
+    long = length >= _ROWS_WORTH_CUTTING
+    return np.where(long.any(axis=0), long.argmax(axis=0), length.argmax(axis=0))
+
+
+def _within(counts: IntArray) -> IntArray:
+    """Number the members of consecutive groups from 0.
+
+    >>> _within(np.array([2, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)

@@ -1,0 +1,154 @@
+"""Running plans: allocate everything, then alias, view and copy."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.cache import BoundedCache
+from gpushard.geometry.layout import Layout
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.dim_map import Piece, identity
+from gpushard.movement.plan import Plan, make_plan
+from gpushard.movement.recipe import Recipe
+from gpushard.movement.reuse import ALIAS, COPY, EMPTY
+from gpushard.runtime.backend import BoxCopy
+from gpushard.runtime.memory import Claim
+from gpushard.runtime.runtime import Runtime
+from gpushard.typing import LocalArray
+
+
+def plan_for(source: ShardedBuffer, destination: Layout, piece: Piece | None = None) -> Plan:
+    """Return the cached plan that moves `source` to `destination`.
+
+    Args:
+      source: the data to move.
+      destination: layout of the result, of the piece's shape.
+      piece: where its elements come from; None for a reshard.
+    """
+    plans: BoundedCache[Plan] = source.runtime.plans
+    itemsize, root_nbytes = source.dtype.itemsize, source.root_nbytes
+    key = (source.layout, destination, piece, itemsize, root_nbytes)
+    plan = plans.get(key)
+    if plan is None:
+        piece = piece or identity(source.layout.shape)
+        plan = make_plan(source.layout, destination, piece, itemsize, root_nbytes)
+        plans.put(key, plan, plan.nbytes)
+    return plan
+
+
+@dataclasses.dataclass(slots=True)
+class _Targets:
+    """The blocks that a plan writes."""
+
+    values: list[LocalArray]
+    claims: list[Claim]
+    inline: bool
+    """Whether the caller runs the copies; otherwise they were given to streams."""
+
+
+def move(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> ShardedBuffer:
+    """Run a plan.
+
+    Small movements of data that is there run at once, in the caller; others are given to the copy
+    streams of the destination's memory domains.
+
+    Args:
+      source: laid out as the plan says.
+      plan: the movement.
+      name: what it is, for errors.
+
+    Raises:
+      OutOfMemoryError: a device has no room; nothing has changed.
+    """
+    runtime, recipe = source.runtime, plan.recipe
+    targets = _Targets([], [], True)
+    if recipe.allocations:
+        targets = runtime.commit(functools.partial(_submit, runtime, plan, source, name))
+    if targets.inline:
+        for domain in recipe.domains:
+            copies = _bind(recipe, domain, source.values, targets.values)
+            runtime.backend.copy_boxes(copies, domain)
+    return _assemble(plan, source, targets)
+
+
+def _submit(runtime: Runtime, plan: Plan, source: ShardedBuffer, name: str) -> _Targets:
+    """Allocate every block, then give the copies to streams unless the caller can run them."""
+    recipe, settings = plan.recipe, runtime.settings
+    inline = recipe.total <= settings.inline_bytes and source.is_settled()
+    if inline and recipe.largest < settings.small_bytes:
+        return _small_targets(runtime, plan, source.dtype)
+    devices = devices_of(plan.destination)
+    claims = [
+        runtime.claim(devices[home], nbytes, None if inline else devices[home].domain.copy)
+        for home, _, nbytes in recipe.allocations
+    ]
+    values = [
+        runtime.backend.view(claim.memory.raw, shape, source.dtype)
+        for claim, (_, shape, _) in zip(claims, recipe.allocations, strict=True)
+    ]
+    targets = _Targets(values, claims, inline and not any(c.memory.busy() for c in claims))
+    if not targets.inline:
+        for domain in recipe.domains:
+            _submit_copies(runtime, recipe, domain, source, targets, name)
+    return targets
+
+
+def _small_targets(runtime: Runtime, plan: Plan, dtype: np.dtype[Any]) -> _Targets:
+    """Make small blocks that own their bytes, counted by one claim."""
+    devices, blocks = devices_of(plan.destination), plan.recipe.allocations
+    claim = runtime.claim_small([(devices[home], nbytes) for home, _, nbytes in blocks])
+    values = [np.empty(shape, dtype) for _, shape, _ in blocks]
+    return _Targets(values, [claim] * len(values), inline=True)
+
+
+def _submit_copies(
+    runtime: Runtime,
+    recipe: Recipe,
+    domain: int,
+    source: ShardedBuffer,
+    targets: _Targets,
+    name: str,
+) -> None:
+    """Give the copies into one domain to its copy stream."""
+    from_values, to_values = source.values, targets.values  # the item must hold no claim
+
+    def run() -> None:
+        runtime.backend.copy_boxes(_bind(recipe, domain, from_values, to_values), domain)
+
+    reads = dict.fromkeys(source.claims[i].memory for i in recipe.sources(domain))
+    writes = [targets.claims[i].memory for i in recipe.targets(domain)]
+    runtime.submit(runtime.domains[domain].copy, name, run, tuple(reads), writes)
+
+
+def _bind(
+    recipe: Recipe, domain: int, sources: Sequence[LocalArray], targets: Sequence[LocalArray]
+) -> list[BoxCopy]:
+    return [
+        (targets[to][to_index], sources[of][of_index], source_domain)
+        for to, to_index, of, of_index, source_domain in recipe.boxes(domain)
+    ]
+
+
+def _assemble(plan: Plan, source: ShardedBuffer, targets: _Targets) -> ShardedBuffer:
+    """Put written, aliased and viewed blocks in the order of the devices."""
+    values: list[LocalArray] = []
+    claims: list[Claim] = []
+    shapes = plan.destination.shard_shapes
+    for position, (kind, of, index) in enumerate(plan.recipe.slots):
+        if kind == COPY:
+            values.append(targets.values[of])
+            claims.append(targets.claims[of])
+        elif kind == EMPTY:
+            values.append(np.empty(shapes[position], source.dtype))
+            claims.append(source.claims[0])
+        else:
+            value = source.values[of]
+            values.append(value if kind == ALIAS else value[index].reshape(shapes[position]))
+            claims.append(source.claims[of])
+    settled = targets.inline and source.settled
+    return ShardedBuffer(plan.destination, source.dtype, values, claims, settled)

@@ -1,0 +1,301 @@
+"""Copies between user memory on the host and shards."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpushard.geometry.layout import Layout
+from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_for, wait_idle
+from gpushard.movement.holdings import holdings
+from gpushard.movement.overlap import volumes
+from gpushard.movement.reuse import VIEW_ALIGNMENT
+from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy
+from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.runtime import Runtime
+from gpushard.typing import HostArray, Index, LocalArray, Shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """The distinct (memory domain, block) pairs of a layout, for copies from and to the host."""
+
+    homes: list[int]
+    """Position of the device that is charged for each pair."""
+
+    shapes: list[Shape]
+    """Shape of each pair's block."""
+
+    indices: list[Index]
+    """Slices of the global array that it holds."""
+
+    volumes: list[int]
+    """Elements of it."""
+
+    of_device: list[int]
+    """The pair of each device."""
+
+    sharers: list[list[int]]
+    """For each distinct block, the pairs that hold it."""
+
+    distinct: list[int]
+    """For each distinct block that is not empty, one of them."""
+
+    largest: int
+    """Elements of the largest block."""
+
+
+_blocks: weakref.WeakKeyDictionary[Layout, Blocks] = weakref.WeakKeyDictionary()
+
+
+def blocks_of(layout: Layout) -> Blocks:
+    """Return the distinct blocks of a layout; cached as long as the layout lives."""
+    found = _blocks.get(layout)
+    if found is None:
+        found = _blocks[layout] = _make_blocks(layout)
+    return found
+
+
+def _make_blocks(layout: Layout) -> Blocks:
+    pairs = holdings(layout.assignment)
+    homes = pairs.home.tolist()
+    volume = volumes(pairs, layout)
+    order, first, counts = pairs.by_block
+    sharers = [order[i : i + n].tolist() for i, n in zip(first, counts, strict=True) if n]
+    distinct = [pairs[0] for pairs in sharers]
+    return Blocks(
+        homes=homes,
+        shapes=[layout.shard_shapes[home] for home in homes],
+        indices=[layout.indices[home] for home in homes],
+        volumes=volume.tolist(),
+        of_device=pairs.of_device.tolist(),
+        sharers=sharers,
+        distinct=[pair for pair in distinct if volume[pair] > 0],
+        largest=int(volume.max()),
+    )
+
+
+Reader = Callable[[Index, Shape], HostArray]
+"""Gives the host data of a box, from its slices and its shape."""
+
+
+def from_host(
+    runtime: Runtime,
+    layout: Layout,
+    dtype: np.dtype[Any],
+    read: Reader,
+    *,
+    batch_nbytes: int | None = None,
+) -> ShardedBuffer:
+    """Copy host data to the devices; returns when all was read.
+
+    Args:
+      runtime: of the devices.
+      layout: who gets what.
+      dtype: type of the elements.
+      read: gives the data of a box; called once for every distinct box.
+      batch_nbytes: how much of what `read` gave is held before it is copied; None for all of it.
+
+    Raises:
+      OutOfMemoryError: a device has no room.
+    """
+    blocks = blocks_of(layout)
+    values, claims = _allocate(runtime, layout, dtype, list(range(len(blocks.homes))))
+    batch = _Batch(runtime, [device.memory_domain for device in devices_of(layout)])
+    for sharers in blocks.sharers:
+        box = read(blocks.indices[sharers[0]], blocks.shapes[sharers[0]])
+        for pair in sharers:
+            batch.add(blocks.homes[pair], values[pair], box)
+        if batch_nbytes is not None and batch.nbytes >= batch_nbytes:
+            batch.run()
+    batch.run()
+    return _by_device(layout, dtype, values, claims)
+
+
+def alias_host(
+    runtime: Runtime, layout: Layout, dtype: np.dtype[Any], source: HostArray
+) -> ShardedBuffer:
+    """Make shards refer to host data where it is dense and aligned, and copy the rest.
+
+    Args:
+      runtime: of the devices.
+      layout: who gets what.
+      dtype: type of the elements.
+      source: the data; it must not change while the result lives.
+
+    Raises:
+      OutOfMemoryError: a device has no room for the rest.
+    """
+    blocks = blocks_of(layout)
+    boxes = [source[index] for index in blocks.indices]
+    copied = [pair for pair, box in enumerate(boxes) if not _usable_in_place(box, dtype)]
+    borrowed = runtime.commit(lambda: runtime.claim_small([(devices_of(layout)[0], 0)]))
+    values: list[LocalArray] = list(boxes)
+    claims = [borrowed] * len(boxes)
+    batch = _Batch(runtime, [device.memory_domain for device in devices_of(layout)])
+    made_values, made_claims = _allocate(runtime, layout, dtype, copied)
+    for pair, value, claim in zip(copied, made_values, made_claims, strict=True):
+        values[pair], claims[pair] = value, claim
+        batch.add(blocks.homes[pair], value, boxes[pair])
+    batch.run()
+    return _by_device(layout, dtype, values, claims)
+
+
+class _Batch:
+    """Copies from the host, collected by receiving domain."""
+
+    def __init__(self, runtime: Runtime, domains: list[int]) -> None:
+        self._runtime = runtime
+        self._domains = domains
+        self._copies: dict[int, list[BoxCopy]] = {}
+        self.nbytes = 0
+
+    def add(self, device: int, value: LocalArray, box: HostArray) -> None:
+        self._copies.setdefault(self._domains[device], []).append((value, box, HOST_DOMAIN))
+        self.nbytes += value.nbytes
+
+    def run(self) -> None:
+        for domain, copies in self._copies.items():
+            self._runtime.backend.copy_boxes(copies, domain)
+        self._copies, self.nbytes = {}, 0
+
+
+def _usable_in_place(box: HostArray, dtype: np.dtype[Any]) -> bool:
+    return bool(
+        box.dtype == dtype
+        and box.flags.c_contiguous
+        and box.ctypes.data % VIEW_ALIGNMENT == 0
+        and box.nbytes
+    )
+
+
+def _allocate(
+    runtime: Runtime, layout: Layout, dtype: np.dtype[Any], pairs: list[int]
+) -> tuple[list[LocalArray], list[Claim]]:
+    """Make memory for blocks that the host may write at once."""
+    blocks, devices = blocks_of(layout), devices_of(layout)
+    if not pairs:
+        return [], []
+    charges = [(devices[blocks.homes[p]], blocks.volumes[p] * dtype.itemsize) for p in pairs]
+    shapes = [blocks.shapes[p] for p in pairs]
+    if blocks.largest * dtype.itemsize < runtime.settings.small_bytes:
+        claim = runtime.commit(functools.partial(runtime.claim_small, charges))
+        return [np.empty(shape, dtype) for shape in shapes], [claim] * len(pairs)
+    claims = runtime.commit(lambda: [runtime.claim(d, nbytes, None) for d, nbytes in charges])
+    for claim in claims:
+        wait_idle(claim.memory)
+    view = runtime.backend.view
+    return [
+        view(claim.memory.raw, shape, dtype) for claim, shape in zip(claims, shapes, strict=True)
+    ], claims
+
+
+def _by_device(
+    layout: Layout, dtype: np.dtype[Any], values: list[LocalArray], claims: list[Claim]
+) -> ShardedBuffer:
+    pairs = blocks_of(layout).of_device
+    return ShardedBuffer(
+        layout, dtype, [values[p] for p in pairs], [claims[p] for p in pairs], settled=True
+    )
+
+
+class HostRead:
+    """A value on its way to the host.
+
+    Args:
+      array: where it will be, read-only.
+      memories: what has to be written first.
+    """
+
+    __slots__ = ("_array", "_memories")
+
+    def __init__(self, array: HostArray, memories: list[Memory]) -> None:
+        self._array = array
+        self._memories = memories
+
+    def wait(self) -> HostArray:
+        """Wait for the value and return it.
+
+        Raises:
+          ExecutionError: the work that should have written it failed.
+        """
+        for memory in self._memories:
+            wait_for(memory)
+        self._memories = []
+        return self._array
+
+
+def read_host(buffer: ShardedBuffer) -> HostArray:
+    """Return the value in host memory, read-only; waits for it.
+
+    One replica of every box is copied; a value that lies whole on a device that the host can read is
+    not copied at all.
+
+    Raises:
+      ExecutionError: the work that should have written it failed.
+    """
+    buffer.wait()
+    runtime, layout = buffer.runtime, buffer.layout
+    whole = _whole_box(buffer)
+    if whole is not None:
+        return whole
+    nbytes = math.prod(layout.shape) * buffer.dtype.itemsize
+    if nbytes < runtime.settings.small_bytes:
+        array: HostArray = np.empty(layout.shape, buffer.dtype)
+        runtime.backend.copy_boxes(_fetches(buffer, array), HOST_DOMAIN)
+        array.flags.writeable = False
+        return array
+    claim = runtime.commit(lambda: runtime.claim_host(nbytes, None))
+    wait_idle(claim.memory)
+    target = runtime.backend.view(claim.memory.raw, layout.shape, buffer.dtype)
+    runtime.backend.copy_boxes(_fetches(buffer, target), HOST_DOMAIN)
+    return runtime.backend.host_view(target, claim)
+
+
+def start_read(buffer: ShardedBuffer) -> HostRead:
+    """Start copying a value to host memory; never waits."""
+    whole = _whole_box(buffer)
+    if whole is not None:
+        return HostRead(whole, buffer.memories)
+    runtime, layout = buffer.runtime, buffer.layout
+    stream = devices_of(layout)[0].domain.fetch
+    nbytes = math.prod(layout.shape) * buffer.dtype.itemsize
+
+    def submit() -> tuple[Claim, HostArray]:
+        claim = runtime.claim_host(nbytes, stream)
+        target = runtime.backend.view(claim.memory.raw, layout.shape, buffer.dtype)
+        copies = _fetches(buffer, target)
+
+        def run() -> None:
+            runtime.backend.copy_boxes(copies, HOST_DOMAIN)
+
+        runtime.submit(stream, "copy to host", run, buffer.memories, [claim.memory])
+        return claim, target
+
+    claim, target = runtime.commit(submit)
+    return HostRead(runtime.backend.host_view(target, claim), [claim.memory])
+
+
+def _whole_box(buffer: ShardedBuffer) -> HostArray | None:
+    """Return a view of a shard that is the whole array, if the host can read it."""
+    blocks = blocks_of(buffer.layout)
+    if len(blocks.distinct) != 1 or not buffer.runtime.backend.host_readable:
+        return None
+    home = blocks.homes[blocks.distinct[0]]
+    return buffer.runtime.backend.host_view(buffer.values[home], buffer.claims[home])
+
+
+def _fetches(buffer: ShardedBuffer, target: HostArray) -> list[BoxCopy]:
+    blocks, devices = blocks_of(buffer.layout), devices_of(buffer.layout)
+    copies: list[BoxCopy] = []
+    for pair in blocks.distinct:
+        home = blocks.homes[pair]
+        index = (*blocks.indices[pair], ...)
+        copies.append((target[index], buffer.values[home], devices[home].memory_domain))
+    return copies

@@ -1,0 +1,102 @@
+"""How the wanted blocks of a destination overlap the held blocks of a source. Pure.
+
+The overlaps ("cells") of a wanted block are the product of its runs in every dim; they are never
+listed here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from gpushard.geometry.layout import Layout
+from gpushard.movement.dim_map import Piece, Runs, cut_runs
+from gpushard.movement.holdings import Holdings, holdings
+from gpushard.typing import IntArray
+
+
+@dataclasses.dataclass(frozen=True)
+class Overlap:
+    """Wanted and held pairs of (domain, block), and the runs that connect them."""
+
+    held: Holdings
+    """Who holds which source block."""
+
+    wanted: Holdings
+    """Who wants which destination block."""
+
+    runs: tuple[Runs, ...]
+    """The dim maps of the piece, cut at all block edges."""
+
+    counts: IntArray
+    """Runs of each wanted pair in each mapped dim, shape (maps, pairs)."""
+
+    first: IntArray
+    """The first of them, likewise."""
+
+    volume: IntArray
+    """Elements of each wanted pair."""
+
+    cells: IntArray
+    """Source blocks that each wanted pair overlaps."""
+
+    def source_block(self, runs: IntArray) -> IntArray:
+        """Return the row-major source block of cells given by one run per mapped dim."""
+        block = np.zeros(runs.shape[1], np.int64)
+        stride = 1
+        for dim in range(len(self.runs) - 1, -1, -1):
+            if self.runs[dim].map.source is not None:
+                block += self.runs[dim].source_block[runs[dim]] * stride
+                stride *= len(self.runs[dim].source_edges) - 1
+        return block
+
+    def volume_between(self, pair: IntArray, other: IntArray) -> IntArray:
+        """Return how many elements each wanted pair reads from each held pair."""
+        volume = np.ones(len(pair), np.int64)
+        for runs in self.runs:
+            to, of = runs.map.destination, runs.map.source
+            volume *= runs.overlap(
+                0 if to is None else self.wanted.coordinates[to][pair],
+                0 if of is None else self.held.coordinates[of][other],
+            )
+        return volume
+
+
+def overlap(source: Layout, destination: Layout, piece: Piece) -> Overlap:
+    """Cut a piece at the blocks of both layouts."""
+    held, wanted = holdings(source.assignment), holdings(destination.assignment)
+    runs = tuple(
+        cut_runs(
+            m,
+            None if m.source is None else source.edges[m.source],
+            None if m.destination is None else destination.edges[m.destination],
+        )
+        for m in piece.maps
+    )
+    counts = np.ones((len(runs), len(wanted.key)), np.int64)
+    first = np.zeros_like(counts)
+    for dim, run in enumerate(runs):
+        if run.map.destination is None:
+            counts[dim] = len(run.length)
+        else:
+            block = wanted.coordinates[run.map.destination]
+            counts[dim] = run.counts[block]
+            first[dim] = run.first[block]
+    return Overlap(
+        held=held,
+        wanted=wanted,
+        runs=runs,
+        counts=counts,
+        first=first,
+        volume=volumes(wanted, destination),
+        cells=counts.prod(axis=0),
+    )
+
+
+def volumes(pairs: Holdings, layout: Layout) -> IntArray:
+    """Return the elements of the block of each pair."""
+    volume = np.ones(len(pairs.key), np.int64)
+    for dim, edges in enumerate(layout.edges):
+        volume *= (edges[1:] - edges[:-1])[pairs.coordinates[dim]]
+    return volume

@@ -1,0 +1,129 @@
+"""The devices of this process, and which of them new data goes to."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gpushard.errors import ArgumentTypeError, MeshError
+from gpushard.geometry.mesh import Mesh, create_device_mesh
+from gpushard.runtime import current
+from gpushard.runtime.device import Device
+
+_default_device: contextvars.ContextVar[Device | None] = contextvars.ContextVar(
+    "default_device", default=None
+)
+
+
+def devices(backend: str | None = None) -> list[Device]:
+    """Return the devices of all processes.
+
+    Args:
+      backend: only those of a platform, "cpu" or "gpu".
+
+    >>> len(devices()) == device_count()
+    True
+    """
+    return [d for d in current.current().devices if backend in (None, d.platform)]
+
+
+def local_devices(backend: str | None = None) -> list[Device]:
+    """Return the devices that this process drives."""
+    return devices(backend)
+
+
+def device_count(backend: str | None = None) -> int:
+    """Return the number of devices of all processes."""
+    return len(devices(backend))
+
+
+def local_device_count(backend: str | None = None) -> int:
+    """Return the number of devices that this process drives."""
+    return len(local_devices(backend))
+
+
+def process_index() -> int:
+    """Return the number of this process."""
+    return 0
+
+
+def process_count() -> int:
+    """Return the number of processes that share the devices."""
+    return 1
+
+
+def default_backend() -> str:
+    """Return the platform of the devices: "cpu" or "gpu"."""
+    return current.current().backend.platform
+
+
+@contextlib.contextmanager
+def default_device(device: Device) -> Iterator[None]:
+    """Put new data on `device` within a `with` block, where no other placement is given.
+
+    Args:
+      device: one of `devices()`.
+
+    Raises:
+      ArgumentTypeError: it is no device.
+
+    >>> import gpushard as gs
+    >>> with default_device(devices()[1]):
+    ...     gs.device_put(1.0).device.id
+    1
+    """
+    if not isinstance(device, Device):
+        raise ArgumentTypeError(
+            f"device={device!r} must be one of gpushard.devices()", argument="device"
+        )
+    token = _default_device.set(device)
+    try:
+        yield
+    finally:
+        _default_device.reset(token)
+
+
+def get_default_device() -> Device:
+    """Return the device that new data goes to."""
+    return _default_device.get() or current.current().devices[0]
+
+
+def make_mesh(
+    axis_shapes: Sequence[int],
+    axis_names: str | Sequence[str],
+    *,
+    devices: Sequence[Any] | None = None,
+) -> Mesh:
+    """Arrange devices in a mesh.
+
+    Args:
+      axis_shapes: size of each axis.
+      axis_names: name of each axis.
+      devices: the devices, row-major; the first of `gpushard.devices()` by default.
+
+    Returns:
+      The mesh.
+
+    Raises:
+      MeshError: there are too few devices, or sizes and names do not match.
+
+    >>> make_mesh((4, 2), ("x", "y"))
+    Mesh('x': 4, 'y': 2)
+    """
+    chosen: Sequence[Any] = current.current().devices if devices is None else devices
+    sizes = tuple(axis_shapes)
+    needed = math.prod(sizes)
+    if devices is None and needed > len(chosen):
+        raise MeshError(
+            f"axis_shapes={sizes} needs {needed} devices, there are {len(chosen)}; use a smaller "
+            f"mesh, or start with GPUSHARD_HOST_DEVICES={needed}",
+            argument="axis_shapes",
+            sizes=sizes,
+            devices=len(chosen),
+        )
+    return Mesh(
+        create_device_mesh(sizes, chosen[:needed] if devices is None else chosen), axis_names
+    )

@@ -1,0 +1,287 @@
+"""Placing data on devices, moving it between shardings and reading it back."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpushard import tree
+from gpushard.array.array import Array
+from gpushard.array.aval import check_dtype
+from gpushard.array.guards import (
+    DEVICE_TO_DEVICE,
+    HOST_TO_DEVICE,
+    check_transfer,
+)
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.geometry.layout import Layout
+from gpushard.geometry.mesh import current_mesh
+from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.geometry.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from gpushard.movement.buffer import devices_of
+from gpushard.movement.host_copies import alias_host, from_host
+from gpushard.placement.defaults import get_default_device
+from gpushard.runtime.device import Device
+from gpushard.typing import HostArray, Index, Shape
+
+_SCALARS = (bool, int, float, complex)
+
+_converters: dict[type, Callable[[Any], HostArray]] = {}
+
+
+def register_placeable(kind: type, convert: Callable[[Any], HostArray]) -> None:
+    """Teach `device_put` a type of data.
+
+    Args:
+      kind: the type; subclasses count.
+      convert: gives the data as a NumPy array, without a copy if it can.
+    """
+    _converters[kind] = convert
+
+
+def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: Any = False) -> Any:
+    """Place data on devices.
+
+    Args:
+      x: an array, a scalar, or a pytree of them: NumPy arrays, gpushard arrays, Python scalars, and
+        what offers `__array__` or `__dlpack__` on the CPU.
+      device: where to: a device, a `Sharding`, or a `PartitionSpec` within `with mesh:`; or a pytree
+        of these that is a prefix of `x`, such as a list of devices for a list of arrays. None leaves
+        arrays where they are and puts other data on the default device, uncommitted.
+      donate: whether gpushard arrays in `x` may be given up; they count as deleted afterwards. A bool,
+        or a prefix pytree of bools.
+      may_alias: whether the result may share memory with a NumPy source, which then must not be
+        changed. By default the source may be overwritten as soon as this returns. A bool or a prefix.
+
+    Returns:
+      `Array`s in the structure of `x`.
+
+    Raises:
+      ShardingError: a sharding does not fit a shape.
+      ArgumentTypeError: data is not numeric, or a placement is none of the above.
+      DeletedArrayError: an array in `x` was deleted.
+      OutOfMemoryError: a device has no room.
+      TreeError: `device`, `donate` or `may_alias` is no prefix of `x`.
+
+    >>> import gpushard as gs
+    >>> mesh = gs.make_mesh((2,), "x")
+    >>> gs.device_put(np.arange(3), gs.NamedSharding(mesh, gs.P("x"))).addressable_data(1)
+    Array([2], dtype=int64)
+    """
+    if isinstance(x, (np.ndarray, Array)) and not isinstance(device, list | tuple | dict):
+        return _put_leaf(x, device, donate, may_alias)
+    leaves, structure = tree.flatten(x)
+    places = _prefix(device, x, "device")
+    donations, aliases = _prefix(donate, x, "donate"), _prefix(may_alias, x, "may_alias")
+    checked = [_check_leaf(*arguments) for arguments in zip(leaves, places, strict=True)]
+    put = [
+        _put_leaf(leaf, place, give, alias)
+        for leaf, place, give, alias in zip(checked, places, donations, aliases, strict=True)
+    ]
+    return tree.unflatten(structure, put)
+
+
+def device_get(x: Any) -> Any:
+    """Return the values of arrays on the host.
+
+    Args:
+      x: an array or a pytree; what is no `Array` stays as it is.
+
+    Returns:
+      The same structure with read-only NumPy arrays.
+
+    Raises:
+      ExecutionError: the work that should have made a value failed.
+      TransferGuardError: a guard forbids even explicit transfers.
+
+    >>> import gpushard as gs
+    >>> device_get({"a": gs.device_put(np.arange(3))})
+    {'a': array([0, 1, 2])}
+    """
+    for leaf in tree.leaves(x):
+        if isinstance(leaf, Array):
+            leaf.copy_to_host_async()
+    return tree.map(
+        lambda leaf: (
+            leaf._host_value("device_get(x)", explicit=True) if isinstance(leaf, Array) else leaf
+        ),
+        x,
+    )
+
+
+def reshard(x: Any, sharding: Any, *, donate: bool = False) -> Any:
+    """Move arrays to other shardings, shard to shard; the host sees nothing of it.
+
+    Args:
+      x: an `Array` or a pytree of them.
+      sharding: a `Sharding`, or a `PartitionSpec` over the mesh of each array, or a prefix pytree.
+      donate: whether `x` may be given up, so that memory which is not shared is free at once.
+
+    Returns:
+      Arrays in the structure of `x`.
+
+    Raises:
+      ArgumentTypeError: a leaf is no `Array`.
+      ShardingError: a sharding does not fit a shape.
+
+    >>> import gpushard as gs
+    >>> mesh = gs.make_mesh((4, 2), ("x", "y"))
+    >>> x = gs.device_put(np.arange(16).reshape(4, 4), gs.NamedSharding(mesh, gs.P("x")))
+    >>> reshard(x, gs.P("y")).addressable_data(0).shape
+    (2, 4)
+    """
+    leaves, structure = tree.flatten(x)
+    places = _prefix(sharding, x, "sharding")
+    for leaf in leaves:
+        if not isinstance(leaf, Array):
+            raise ArgumentTypeError(
+                f"x holds a {type(leaf).__name__}; reshard moves gpushard arrays, use device_put "
+                "for other data",
+                argument="x",
+                type=type(leaf),
+            )
+    targets = [_target(leaf, place) for leaf, place in zip(leaves, places, strict=True)]
+    for leaf, target in zip(leaves, targets, strict=True):
+        place_layout(target, leaf.shape)
+    moved = [_move(leaf, target, donate) for leaf, target in zip(leaves, targets, strict=True)]
+    return tree.unflatten(structure, moved)
+
+
+def block_until_ready(x: Any) -> Any:
+    """Wait until all arrays of a pytree are there, and return it.
+
+    Raises:
+      ExecutionError: the work that should have made a value failed.
+    """
+    for leaf in tree.leaves(x):
+        if isinstance(leaf, Array):
+            leaf.block_until_ready()
+    return x
+
+
+def as_sharding(place: Any) -> Sharding:
+    """Return the sharding that a placement means.
+
+    Raises:
+      ArgumentTypeError: it is not a device, a sharding or a spec.
+      ArgumentError: it is a spec outside of `with mesh:`.
+    """
+    if isinstance(place, Sharding):
+        return place
+    if isinstance(place, Device):
+        return SingleDeviceSharding(place)
+    if isinstance(place, PartitionSpec):
+        mesh = current_mesh()
+        if mesh is None:
+            raise ArgumentError(
+                f"device={place!r} needs a mesh; place within `with mesh:` or use "
+                "NamedSharding(mesh, spec)",
+                argument="device",
+                spec=place,
+            )
+        return NamedSharding(mesh, place)
+    raise ArgumentTypeError(
+        f"device={place!r} must be one of gpushard.devices(), a Sharding or a PartitionSpec",
+        argument="device",
+        value=place,
+    )
+
+
+def place_layout(sharding: Sharding, shape: Shape) -> Layout:
+    """Return the layout of an array that is about to be made.
+
+    Raises:
+      ShardingError: the sharding does not fit the shape.
+      ArgumentError: the devices do not have its memory kind.
+    """
+    if sharding.memory_kind != "device":
+        raise ArgumentError(
+            f"memory_kind={sharding.memory_kind!r} is not there on these devices; use 'device'",
+            argument="memory_kind",
+            kind=sharding.memory_kind,
+        )
+    layout = sharding.layout(shape)
+    devices_of(layout)
+    return layout
+
+
+def as_host_array(x: Any, argument: str = "x") -> tuple[HostArray, bool]:
+    """Return host data as a NumPy array, and whether its dtype is weak.
+
+    Raises:
+      ArgumentTypeError: it is not numeric data.
+    """
+    weak = type(x) in _SCALARS
+    converter = next((c for kind, c in _converters.items() if isinstance(x, kind)), None)
+    if converter is not None:
+        array = converter(x)
+    elif isinstance(x, np.ndarray | np.generic) or weak or hasattr(x, "__array__"):
+        array = np.asarray(x)
+    elif hasattr(x, "__dlpack__"):
+        array = np.from_dlpack(x)
+    else:
+        raise ArgumentTypeError(
+            f"{argument} holds a {type(x).__name__}; place numbers, arrays, or pytrees of them",
+            argument=argument,
+            type=type(x),
+        )
+    check_dtype(array.dtype, argument)
+    return array, weak
+
+
+def _prefix(prefix: Any, x: Any, argument: str) -> list[Any]:
+    return tree.broadcast_prefix(prefix, x, is_leaf=_is_none, names=(argument, "x"))
+
+
+def _is_none(node: Any) -> bool:
+    return node is None
+
+
+def _check_leaf(x: Any, place: Any) -> Any:
+    """Check one leaf before any is placed; return it, host data as a NumPy array or scalar."""
+    if isinstance(x, Array):
+        x._live()
+    shape = x.shape if isinstance(x, Array) else as_host_array(x)[0].shape
+    if place is not None:
+        place_layout(as_sharding(place), shape)
+    return x
+
+
+def _put_leaf(x: Any, place: Any, donate: bool, may_alias: bool) -> Array:
+    if isinstance(x, Array):
+        if place is None:
+            return x
+        return _move(x, as_sharding(place), donate)
+    data, weak = as_host_array(x)
+    committed = place is not None
+    sharding = as_sharding(place) if committed else SingleDeviceSharding(get_default_device())
+    layout = place_layout(sharding, data.shape)
+    check_transfer(HOST_TO_DEVICE, "device_put(x)", explicit=True)
+    runtime, dtype = devices_of(layout)[0].runtime, check_dtype(data.dtype, "x")
+    if may_alias and runtime.backend.host_readable:
+        buffer = alias_host(runtime, layout, dtype, data)
+    else:
+        buffer = from_host(runtime, layout, dtype, functools.partial(_box, data))
+    return Array(buffer, sharding, committed=committed, weak_type=weak)
+
+
+def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:
+    return data[index]
+
+
+def _target(x: Array, place: Any) -> Sharding:
+    if isinstance(place, PartitionSpec) and isinstance(x.sharding, NamedSharding):
+        return x.sharding.with_spec(place)
+    return as_sharding(place)
+
+
+def _move(x: Array, sharding: Sharding, donate: bool) -> Array:
+    place_layout(sharding, x.shape)
+    check_transfer(DEVICE_TO_DEVICE, "moving an array to another sharding", explicit=True)
+    moved = x._moved(sharding)
+    if donate:
+        x.delete()
+    return moved

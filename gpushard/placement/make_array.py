@@ -1,0 +1,313 @@
+"""Arrays from callbacks, from the data of a process, and from arrays on single devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.array.array import Array
+from gpushard.array.aval import as_shape, check_dtype
+from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
+from gpushard.errors import ArgumentTypeError, ShardingError
+from gpushard.geometry.layout import Layout
+from gpushard.geometry.sharding import Sharding
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.host_copies import blocks_of, from_host
+from gpushard.placement.device_put import as_host_array, place_layout
+from gpushard.runtime import current
+from gpushard.typing import HostArray, Index, IntArray, Shape
+
+_BATCH_NBYTES = 64 << 20
+
+
+def make_array_from_callback(
+    shape: Any,
+    sharding: Sharding,
+    data_callback: Callable[[Index], Any],
+    *,
+    dtype: Any = None,
+) -> Array:
+    """Make an array from a function that gives the data of a box.
+
+    Args:
+      shape: shape of the array.
+      sharding: how to lay it out.
+      data_callback: takes slices of the global array and returns their data. It is called once for
+        every distinct box that this process holds, so once for a replicated array; boxes of no
+        elements are left out.
+      dtype: type of the elements; that of the first data by default.
+
+    Returns:
+      The array.
+
+    Raises:
+      ShardingError: the sharding does not fit the shape, or data has not the shape of its box.
+      ArgumentTypeError: data is not numeric, or its dtype differs from the first.
+
+    >>> import gpushard as gs
+    >>> sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
+    >>> make_array_from_callback((4,), sharding, lambda index: np.arange(4)[index] * 2)
+    Array([0, 2, 4, 6], dtype=int64)
+    """
+    layout = place_layout(_checked_sharding(sharding), as_shape(shape))
+    check_transfer(HOST_TO_DEVICE, "make_array_from_callback(...)", explicit=True)
+    blocks = blocks_of(layout)
+    sample = blocks.distinct[0] if blocks.distinct else 0
+    first = _checked_data(data_callback(blocks.indices[sample]), blocks.shapes[sample], None)
+    expected = first.dtype if dtype is None else check_dtype(np.dtype(dtype), "dtype")
+    pending = {id(blocks.indices[sample]): first}
+
+    def read(index: Index, box_shape: Shape) -> HostArray:
+        found = pending.pop(id(index), None)
+        if found is not None:
+            return found
+        return _checked_data(data_callback(index), box_shape, first.dtype)
+
+    runtime = devices_of(layout)[0].runtime
+    buffer = from_host(
+        runtime, layout, check_dtype(expected, "dtype"), read, batch_nbytes=_BATCH_NBYTES
+    )
+    return Array(buffer, sharding)
+
+
+def make_array_from_process_local_data(
+    sharding: Sharding, local_data: Any, global_shape: Any = None
+) -> Array:
+    """Make an array from the data that this process has.
+
+    Args:
+      sharding: how to lay the array out.
+      local_data: along each dim either the whole array, or just the slices that devices of this
+        process hold, packed one after the other.
+      global_shape: shape of the array; by default each dim is as long as the local data times the
+        share of its blocks that this process holds.
+
+    Returns:
+      The array.
+
+    Raises:
+      ShardingError: a dim of the data is neither the global size nor what this process addresses.
+
+    >>> import gpushard as gs
+    >>> sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
+    >>> make_array_from_process_local_data(sharding, np.arange(4))
+    Array([0, 1, 2, 3], dtype=int64)
+    """
+    data, _ = as_host_array(local_data, "local_data")
+    sharding = _checked_sharding(sharding)
+    if global_shape is None:
+        shape = _global_shape(sharding, data.shape)
+    else:
+        shape = as_shape(global_shape, "global_shape")
+    layout = place_layout(sharding, shape)
+    to_local = local_slices(layout, data.shape)
+    check_transfer(HOST_TO_DEVICE, "make_array_from_process_local_data(...)", explicit=True)
+    buffer = from_host(
+        devices_of(layout)[0].runtime,
+        layout,
+        check_dtype(data.dtype, "local_data"),
+        lambda index, _: data[to_local(index)],
+    )
+    return Array(buffer, sharding)
+
+
+def make_array_from_single_device_arrays(
+    shape: Any, sharding: Sharding, arrays: Sequence[Array], *, dtype: Any = None
+) -> Array:
+    """Make an array whose shards are the given arrays; nothing is copied.
+
+    Args:
+      shape: shape of the array.
+      sharding: how it is laid out.
+      arrays: one array for each addressable device of the sharding, on that device, in any order.
+      dtype: type of the elements; needed only if there are no arrays.
+
+    Returns:
+      The array; it shares memory with `arrays`.
+
+    Raises:
+      ArgumentTypeError: one of them is no `Array`, or dtypes differ.
+      ShardingError: devices or shard shapes do not match the sharding.
+
+    >>> import gpushard as gs
+    >>> sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
+    >>> parts = [gs.device_put(np.full(2, d.id), d) for d in gs.devices()[:2]]
+    >>> make_array_from_single_device_arrays((4,), sharding, parts)
+    Array([0, 0, 1, 1], dtype=int64)
+    """
+    layout = place_layout(_checked_sharding(sharding), as_shape(shape))
+    for position, array in enumerate(arrays):
+        if not isinstance(array, Array):
+            raise ArgumentTypeError(
+                f"arrays[{position}] is a {type(array).__name__}; each must be an Array on one "
+                "device, place it with device_put(x, device)",
+                argument="arrays",
+                position=position,
+            )
+    parts = _by_device(layout, arrays)
+    expected = np.dtype(dtype) if dtype is not None else parts[0].dtype
+    for device, part, shard_shape in zip(layout.devices, parts, layout.shard_shapes, strict=True):
+        if part.dtype != expected:
+            raise ArgumentTypeError(
+                f"arrays hold {part.dtype} on {device!r} and {expected} elsewhere; all must have "
+                "one dtype",
+                argument="arrays",
+                device=device,
+                dtype=part.dtype,
+                expected=expected,
+            )
+        if part.shape != shard_shape:
+            raise ShardingError(
+                f"arrays hold the shape {part.shape} on {device!r}; {sharding} of shape "
+                f"{layout.shape} needs {shard_shape} there",
+                argument="arrays",
+                device=device,
+                shape=part.shape,
+                expected=shard_shape,
+            )
+    buffers = [part._live() for part in parts]
+    buffer = ShardedBuffer(
+        layout, expected, [b.values[0] for b in buffers], [b.claims[0] for b in buffers]
+    )
+    return Array(buffer, sharding)
+
+
+def live_arrays(platform: str | None = None) -> list[Array]:
+    """Return the arrays that are alive and not deleted.
+
+    Args:
+      platform: only those on "cpu" or "gpu" devices.
+    """
+    found = [a for a in current.current().live_arrays() if not a.is_deleted()]
+    return [array for array in found if platform in (None, array.platform())]
+
+
+def num_addressable_indices(sharding: Sharding, dim: int, global_shape: Any) -> int:
+    """Return how many indices of a dim the devices of this process hold, each counted once.
+
+    Args:
+      sharding: how the array is laid out.
+      dim: the dim.
+      global_shape: shape of the array.
+    """
+    layout = sharding.layout(as_shape(global_shape, "global_shape"))
+    return int(sum(stop - start for start, stop in _local_intervals(layout, dim)))
+
+
+def local_slices(layout: Layout, local_shape: Shape) -> Callable[[Index], Index]:
+    """Return the function from global slices to slices of densely packed local data.
+
+    Raises:
+      ShardingError: a dim of the data is neither the global size nor what this process addresses.
+    """
+    if len(local_shape) != layout.ndim:
+        raise ShardingError(
+            f"local_data has {len(local_shape)} dims, global_shape={layout.shape} has "
+            f"{layout.ndim}; they must agree",
+            argument="local_data",
+            local_shape=local_shape,
+            global_shape=layout.shape,
+        )
+    offsets: list[dict[int, int] | None] = []
+    for dim, (local, size) in enumerate(zip(local_shape, layout.shape, strict=True)):
+        intervals = _local_intervals(layout, dim)
+        lengths = [stop - start for start, stop in intervals]
+        if local == size:
+            offsets.append(None)
+        elif local == sum(lengths):
+            packed = np.cumsum([0, *lengths])[:-1].tolist()
+            offsets.append({s: at for (s, _), at in zip(intervals, packed, strict=True)})
+        else:
+            raise ShardingError(
+                f"local_data has {local} elements in dim {dim}; give all {size} of "
+                f"global_shape={layout.shape} or the {sum(lengths)} that this process addresses",
+                argument="local_data",
+                dim=dim,
+                local_shape=local_shape,
+                global_shape=layout.shape,
+            )
+
+    def to_local(index: Index) -> Index:
+        result = []
+        for part, packed, size in zip(index, offsets, layout.shape, strict=True):
+            start, stop, _ = part.indices(size)
+            at = start if packed is None else packed.get(start, 0)
+            result.append(slice(at, at + stop - start))
+        return tuple(result)
+
+    return to_local
+
+
+def _local_intervals(layout: Layout, dim: int) -> list[tuple[int, int]]:
+    """Return the distinct intervals of a dim that this process holds, ascending, empty ones not."""
+    local = list(layout.addressable)
+    bounds: IntArray = np.stack([layout.starts[dim, local], layout.stops[dim, local]], axis=1)
+    return [(start, stop) for start, stop in np.unique(bounds, axis=0).tolist() if start < stop]
+
+
+def _global_shape(sharding: Sharding, local_shape: Shape) -> Shape:
+    """Scale local sizes by the share of each dim's blocks that this process holds."""
+    counts = sharding.layout(local_shape).assignment
+    local = [position for position in sharding.layout(local_shape).addressable]
+    return tuple(
+        size * count // len(np.unique(blocks[local]))
+        for size, count, blocks in zip(local_shape, counts.counts, counts.blocks, strict=True)
+    )
+
+
+def _by_device(layout: Layout, arrays: Sequence[Array]) -> list[Array]:
+    """Order single-device arrays as the layout orders devices."""
+    found = {}
+    for position, array in enumerate(arrays):
+        devices = array.devices()
+        if len(devices) != 1:
+            raise ShardingError(
+                f"arrays[{position}] lies on {len(devices)} devices; each must lie on one",
+                argument="arrays",
+                position=position,
+            )
+        found[next(iter(devices))] = array
+    wanted = [layout.devices[position] for position in layout.addressable]
+    missing = [device for device in wanted if device not in found]
+    surplus = [device for device in found if device not in set(wanted)]
+    if missing or surplus or len(arrays) != len(wanted):
+        raise ShardingError(
+            f"arrays lie on {len(found)} devices, {len(arrays)} in number; the sharding has "
+            f"{len(wanted)}. Without an array: {missing}; not in the sharding: {surplus}. Give "
+            "one array per device",
+            argument="arrays",
+            missing=missing,
+            surplus=surplus,
+        )
+    return [found[device] for device in wanted]
+
+
+def _checked_sharding(sharding: Any) -> Sharding:
+    if not isinstance(sharding, Sharding):
+        raise ArgumentTypeError(
+            f"sharding={sharding!r} must be a Sharding, such as NamedSharding(mesh, P('x'))",
+            argument="sharding",
+        )
+    return sharding
+
+
+def _checked_data(data: Any, shape: Shape, dtype: np.dtype[Any] | None) -> HostArray:
+    array, _ = as_host_array(data, "data_callback")
+    if array.shape != shape:
+        raise ShardingError(
+            f"data_callback returned the shape {array.shape} for a box of shape {shape}; return "
+            "exactly the data of the slices that it is given",
+            argument="data_callback",
+            shape=array.shape,
+            expected=shape,
+        )
+    if dtype is not None and array.dtype != dtype:
+        raise ArgumentTypeError(
+            f"data_callback returned {array.dtype} after {dtype}; return one dtype for all boxes",
+            argument="data_callback",
+            dtype=array.dtype,
+            expected=dtype,
+        )
+    return array

@@ -1,0 +1,135 @@
+"""What a backend provides. Everything else is shared between backends."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from gpushard.config import Settings
+from gpushard.runtime.memory import Memory
+from gpushard.runtime.stream import Event, Stream, Tick
+from gpushard.typing import HostArray, LocalArray, Shape
+
+BoxCopy: TypeAlias = tuple[LocalArray, LocalArray, int]
+"""(destination view, source view of the same shape, memory domain of the source)."""
+
+HOST_DOMAIN = -1
+"""Stands for the user's own host memory where memory domains are counted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceInfo:
+    """What a backend says of one of its devices."""
+
+    kind: str
+    """Such as "host" or the name of a GPU."""
+
+    hardware_id: int
+    """Position of the chip among those of this process."""
+
+    partition: int
+    """Which part of the chip."""
+
+    domain: int
+    """The memory domain; devices of one domain share physical memory."""
+
+
+class Item:
+    """Work for a stream: what to run, after what, and whose content it decides.
+
+    It holds memories, never claims, so that pending work keeps no memory from being freed.
+    """
+
+    __slots__ = ("name", "reads", "run", "stream", "tick", "waits", "writes")
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[], None],
+        stream: Stream,
+        tick: int,
+        waits: tuple[Tick, ...],
+        reads: Sequence[Memory],
+        writes: Sequence[Memory],
+    ) -> None:
+        self.name = name
+        self.run = run
+        self.stream = stream
+        self.tick = tick
+        self.waits = waits
+        self.reads = reads
+        self.writes = writes
+
+    def execute(self) -> None:
+        """Run; an error, its own or of what it reads, becomes the error of all it writes."""
+        error = next((memory.error for memory in self.reads if memory.error is not None), None)
+        if error is None:
+            try:
+                self.run()
+            except BaseException as raised:  # whatever it is, it belongs to the readers
+                error = WorkFailure(self.name, raised.with_traceback(None))
+        if error is not None:
+            for memory in self.writes:
+                memory.error = error
+
+
+class WorkFailure(Exception):
+    """What failed and why, kept without the traceback, which would keep memory alive."""
+
+    def __init__(self, name: str, cause: BaseException) -> None:
+        super().__init__(name, cause)
+        self.name = name
+        self.cause = cause
+
+
+class Backend(Protocol):
+    """Devices, queues and copies of one kind of hardware."""
+
+    name: str
+    """The name that selects it."""
+
+    platform: str
+    """"cpu" or "gpu"."""
+
+    exact: bool
+    """Whether an event can still be placed at a past item of a stream."""
+
+    host_readable: bool
+    """Whether the host can read device memory as it lies."""
+
+    traffic: dict[tuple[int, int], int]
+    """Bytes copied so far for each (source domain, destination domain)."""
+
+    def describe(self) -> list[DeviceInfo]:
+        """List the devices."""
+
+    def allocate(self, domain: int, nbytes: int) -> Any:
+        """Make a raw buffer, aligned for any element type."""
+
+    def view(self, raw: Any, shape: Shape, dtype: Any) -> LocalArray:
+        """Return the start of a raw buffer as a dense array."""
+
+    def address(self, array: LocalArray) -> int:
+        """Return the address of the first element."""
+
+    def host_view(self, array: LocalArray, owner: Any) -> HostArray:
+        """Return host-readable local data as a read-only NumPy array that keeps `owner` alive."""
+
+    def add_stream(self, stream: Stream, domain: int) -> None:
+        """Make the queue behind a stream."""
+
+    def enqueue(self, item: Item) -> None:
+        """Append an item to its stream; never waits."""
+
+    def record(self, stream: Stream, tick: int) -> Event:
+        """Make an event that covers `tick` of `stream`."""
+
+    def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
+        """Copy into memory of `domain` and return when all is copied."""
+
+    def close(self) -> None:
+        """Stop; work that has not started is dropped."""
+
+
+BackendFactory: TypeAlias = Callable[[Settings], Backend]

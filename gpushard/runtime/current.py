@@ -1,0 +1,114 @@
+"""The runtime that module-level functions use."""
+
+from __future__ import annotations
+
+import atexit
+import copyreg
+import dataclasses
+import threading
+from typing import Any
+
+from gpushard.config import Settings
+from gpushard.errors import ConfigurationError, DeserializationError
+from gpushard.runtime.backend import BackendFactory
+from gpushard.runtime.device import Device
+from gpushard.runtime.host import HostBackend
+from gpushard.runtime.runtime import Runtime
+
+_BACKENDS: dict[str, BackendFactory] = {"host": HostBackend}
+
+_lock = threading.Lock()
+_runtime: Runtime | None = None
+_settings: Settings | None = None
+
+
+def make_runtime(settings: Settings) -> Runtime:
+    """Make a runtime with the backend that the settings name, or the best one here."""
+    return Runtime(settings, _BACKENDS[settings.backend or "host"](settings))
+
+
+def current() -> Runtime:
+    """Return the runtime of this process, made at first use."""
+    global _runtime
+    if _runtime is None:
+        with _lock:
+            if _runtime is None:
+                _runtime = make_runtime(_configured())
+                atexit.register(_runtime.close)
+    return _runtime
+
+
+def swap(runtime: Runtime | None) -> Runtime | None:
+    """Make `runtime` the current one and return the one before; for tests and tools."""
+    global _runtime
+    with _lock:
+        before, _runtime = _runtime, runtime
+    return before
+
+
+def _configured() -> Settings:
+    global _settings
+    if _settings is None:
+        _settings = Settings.from_environment()
+    return _settings
+
+
+def settings() -> Settings:
+    """Return the settings in force."""
+    return _runtime.settings if _runtime is not None else _configured()
+
+
+def configure(**changes: Any) -> Settings:
+    """Change settings, before any device is in use.
+
+    Args:
+      **changes: fields of `Settings`, such as `host_devices=4` or `memory_limit=2 << 30`.
+
+    Returns:
+      The settings now in force.
+
+    Raises:
+      ConfigurationError: a name or value is wrong, or devices are in use already.
+    """
+    global _settings
+    unknown = sorted(set(changes) - {field.name for field in dataclasses.fields(Settings)})
+    if unknown:
+        known = ", ".join(field.name for field in dataclasses.fields(Settings))
+        raise ConfigurationError(
+            f"configure() has no setting {unknown[0]!r}; the settings are {known}",
+            argument=unknown[0],
+        )
+    with _lock:
+        if _runtime is not None:
+            raise ConfigurationError(
+                "devices are in use already; call configure() before the first array or "
+                "gpushard.devices(), or set the environment variables before the start",
+                argument=next(iter(changes), None),
+            )
+        _settings = dataclasses.replace(_configured(), **changes)
+        return _settings
+
+
+def find_device(platform: str, id: int) -> Device:
+    """Return the device of a platform and id; how devices are unpickled.
+
+    Raises:
+      DeserializationError: this process has no such device.
+    """
+    for device in current().devices:
+        if device.platform == platform and device.id == id:
+            return device
+    raise DeserializationError(
+        f"the pickle names device {id} of platform {platform!r}; this process has "
+        f"{len(current().devices)} of {current().backend.platform!r}. Unpickle where there are as "
+        "many devices, or pickle numpy.asarray(x) instead",
+        platform=platform,
+        id=id,
+    )
+
+
+def _reduce_device(device: Device) -> tuple[Any, ...]:
+    return find_device, (device.platform, device.id)
+
+
+copyreg.pickle(Device, _reduce_device)

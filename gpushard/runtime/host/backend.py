@@ -1,0 +1,161 @@
+"""The host backend: NumPy memory, virtual devices, strands over worker threads."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.config import Settings
+from gpushard.runtime.backend import BoxCopy, DeviceInfo, Item
+from gpushard.runtime.host.workers import Workers
+from gpushard.runtime.stream import Event, Stream
+from gpushard.typing import HostArray, Shape
+
+ALIGNMENT = 64
+"""Bytes that every allocation is aligned to: a cache line, and any vector."""
+
+SHARED_BYTES = 4 << 20
+"""Copies of fewer bytes are not worth a second thread."""
+
+PART_BYTES = 8 << 20
+"""Larger boxes are cut, so that all threads end at about the same time."""
+
+
+class _HostEvent:
+    """An event at exactly one tick of a strand."""
+
+    __slots__ = ("_stream", "_workers", "tick")
+
+    def __init__(self, workers: Workers, stream: Stream, tick: int) -> None:
+        self._workers = workers
+        self._stream = stream
+        self.tick = tick
+
+    def query(self) -> bool:
+        return self._workers.finished(self._stream) >= self.tick
+
+    def synchronize(self) -> None:
+        self._workers.wait(self._stream, self.tick)
+
+
+class _Owner:
+    """Host memory for NumPy: the `base` of views that keep something alive."""
+
+    def __init__(self, array: HostArray, owner: Any) -> None:
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, True)}
+        self._kept = (array, owner)
+
+
+class HostBackend:
+    """NumPy as a backend.
+
+    Args:
+      settings: of these, host_devices, host_domains and host_workers.
+    """
+
+    name = "host"
+    platform = "cpu"
+    exact = True
+    host_readable = True
+
+    def __init__(self, settings: Settings) -> None:
+        self._devices = settings.host_devices
+        self._domains = settings.host_domains
+        self.workers = Workers(settings.host_workers or max(2, os.cpu_count() or 1))
+        self.traffic: dict[tuple[int, int], int] = {}
+        self._counting = threading.Lock()
+
+    def describe(self) -> list[DeviceInfo]:
+        """List the virtual devices; consecutive ones share a domain."""
+        per_domain = self._devices // self._domains
+        return [
+            DeviceInfo(kind="host", hardware_id=0, partition=i, domain=i // per_domain)
+            for i in range(self._devices)
+        ]
+
+    def allocate(self, domain: int, nbytes: int) -> HostArray:
+        """Make an aligned byte buffer."""
+        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+        offset = -raw.ctypes.data % ALIGNMENT
+        return raw[offset : offset + nbytes]
+
+    def view(self, raw: HostArray, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+        """Return the start of a buffer as a C-contiguous array."""
+        return np.ndarray(shape, dtype, raw)
+
+    def address(self, array: HostArray) -> int:
+        """Return the address of the first element."""
+        return int(array.ctypes.data)
+
+    def host_view(self, array: HostArray, owner: Any) -> HostArray:
+        """Return a read-only array over the same memory that keeps `owner` alive."""
+        view = np.asarray(_Owner(array, owner))
+        return view if view.dtype == array.dtype else view.view(array.dtype)
+
+    def add_stream(self, stream: Stream, domain: int) -> None:
+        """Make a strand."""
+        self.workers.add(stream)
+
+    def enqueue(self, item: Item) -> None:
+        """Append an item to its strand."""
+        self.workers.enqueue(item)
+
+    def record(self, stream: Stream, tick: int) -> Event:
+        """Make an event at `tick`."""
+        return _HostEvent(self.workers, stream, tick)
+
+    def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
+        """Copy boxes, on several threads if there is enough to copy."""
+        total = sum(target.nbytes for target, _, _ in copies)
+        if total < SHARED_BYTES:
+            self._copy(copies, domain)
+            return
+        pieces = [piece for copy in copies for piece in cut(copy, PART_BYTES)]
+        parts = batches(pieces, max(PART_BYTES // 4, total // (8 * self.workers.count)))
+        self.workers.share([functools.partial(self._copy, part, domain) for part in parts])
+
+    def close(self) -> None:
+        """End the worker threads."""
+        self.workers.close()
+
+    def _copy(self, copies: Sequence[BoxCopy], domain: int) -> None:
+        moved: dict[tuple[int, int], int] = {}
+        for target, source, source_domain in copies:
+            np.copyto(target, source)
+            link = (source_domain, domain)
+            moved[link] = moved.get(link, 0) + target.nbytes
+        with self._counting:
+            for link, nbytes in moved.items():
+                self.traffic[link] = self.traffic.get(link, 0) + nbytes
+
+
+def cut(copy: BoxCopy, limit: int) -> list[BoxCopy]:
+    """Cut a copy along its first long dim into parts of at most about `limit` bytes."""
+    target, source, domain = copy
+    if target.nbytes <= limit:
+        return [copy]
+    dim = next((d for d, n in enumerate(target.shape) if n > 1), None)
+    if dim is None:
+        return [copy]
+    rows = max(1, target.shape[dim] * limit // target.nbytes)
+    lead = (slice(None),) * dim
+    parts = [(*lead, slice(i, i + rows)) for i in range(0, target.shape[dim], rows)]
+    return [(target[part], source[part], domain) for part in parts]
+
+
+def batches(copies: Sequence[BoxCopy], limit: int) -> list[list[BoxCopy]]:
+    """Group copies in order into lists of about `limit` bytes."""
+    groups: list[list[BoxCopy]] = [[]]
+    filled = 0
+    for copy in copies:
+        if filled >= limit:
+            groups.append([])
+            filled = 0
+        groups[-1].append(copy)
+        filled += copy[0].nbytes
+    return groups

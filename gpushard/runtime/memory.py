@@ -1,0 +1,312 @@
+"""Memory: root allocations that know who wrote and who uses them, and pools of free ones.
+
+A `Memory` is one root allocation with its clocks. A `Claim` is the right to it: arrays, views,
+exports and running calls hold references to one claim, and when the last is gone the memory goes back
+to its pool. It keeps its clock there, so that the next taker waits for every earlier user and a
+release never waits for anyone.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gpushard.runtime.stream import Clock, Stream, Tick
+
+_CLASSES_PER_DOUBLING = 8
+
+
+class Account:
+    """What one device is charged for.
+
+    Args:
+      owner: the device's name, for messages.
+      limit: quota in bytes, or None.
+    """
+
+    __slots__ = ("allocations", "in_use", "largest", "limit", "owner", "peak")
+
+    def __init__(self, owner: str, limit: int | None = None) -> None:
+        self.owner = owner
+        self.limit = limit
+        self.in_use = 0
+        self.peak = 0
+        self.allocations = 0
+        self.largest = 0
+
+    def fits(self, nbytes: int) -> bool:
+        """Whether the quota leaves room for `nbytes` more."""
+        return self.limit is None or self.in_use + nbytes <= self.limit
+
+    def charge(self, nbytes: int) -> None:
+        """Add an allocation."""
+        self.in_use += nbytes
+        self.peak = max(self.peak, self.in_use)
+        self.largest = max(self.largest, nbytes)
+        self.allocations += 1
+
+
+class Memory:
+    """One root allocation.
+
+    Args:
+      raw: the backend's buffer; None when the shards of a small array own theirs.
+      nbytes: bytes asked for.
+      capacity: bytes that the pool holds for it; 0 when it is not pooled.
+      charges: the accounts that pay, with the bytes.
+      pool: where it goes back to.
+    """
+
+    __slots__ = ("capacity", "charges", "error", "nbytes", "pool", "raw", "used", "written")
+
+    def __init__(
+        self,
+        raw: Any,
+        nbytes: int,
+        capacity: int,
+        charges: tuple[tuple[Account, int], ...],
+        pool: Pool,
+    ) -> None:
+        self.raw = raw
+        self.nbytes = nbytes
+        self.capacity = capacity
+        self.charges = charges
+        self.pool = pool
+        self.written: Tick | None = None
+        """The item that writes the current content; None when it is known to be there."""
+        self.used: Clock = {}
+        """The last item of each stream that reads it, or that used it before it was freed."""
+        self.error: BaseException | None = None
+        """Why the content will never be there."""
+
+    def pending(self) -> bool:
+        """Whether its content is still to be written."""
+        if self.written is None:
+            return False
+        stream, tick = self.written
+        if not stream.finished(tick):
+            return True
+        self.written = None
+        return False
+
+    def busy(self) -> bool:
+        """Whether some item still reads or writes it."""
+        self.used = {s: n for s, n in self.used.items() if not s.finished(n)}
+        return self.pending() or bool(self.used)
+
+    def clock(self) -> Iterable[Tick]:
+        """The ticks that whoever overwrites it has to wait for."""
+        if self.written is not None:
+            yield self.written
+        yield from self.used.items()
+
+    def covered(self, stream: Stream) -> bool:
+        """Whether `stream` may overwrite it without a wait."""
+        return all(stream.covers(other, tick) for other, tick in self.clock())
+
+
+class Claim:
+    """The right to a memory, shared by reference; the memory is free when no reference is left."""
+
+    __slots__ = ("__weakref__", "memory")
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+
+
+class _ClaimEnd(weakref.ref[Claim]):
+    """Watches a claim; when it dies, `Claims.ended.append` is called with this, from C."""
+
+    __slots__ = ("memory",)
+    memory: Memory
+
+
+class Claims:
+    """All claims of a runtime, and the queue of those that ended."""
+
+    def __init__(self) -> None:
+        self._open: set[_ClaimEnd] = set()
+        self._ended: deque[Any] = deque()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def make(self, memory: Memory) -> Claim:
+        """Return the claim on a fresh memory."""
+        claim = Claim(memory)
+        end = _ClaimEnd(claim, self._ended.append)
+        end.memory = memory
+        self._open.add(end)
+        return claim
+
+    def drain(self) -> None:
+        """Give back the memory of claims that ended; under the submission lock."""
+        while self._ended:
+            end = self._ended.popleft()
+            self._open.discard(end)
+            end.memory.pool.release(end.memory)
+
+
+class NoRoomError(Exception):
+    """A pool cannot serve an allocation now."""
+
+    def __init__(self, nbytes: int, account: Account | None) -> None:
+        self.nbytes = nbytes
+        self.account = account
+
+
+class Pool:
+    """The memory of one domain: what is in use, and free blocks with their clocks.
+
+    Every method is called under the runtime's submission lock.
+
+    Args:
+      allocate: makes a raw buffer of so many bytes.
+      limit: bytes that blocks, in use or free, may take together; None for no limit.
+    """
+
+    def __init__(self, allocate: Callable[[int], Any], limit: int | None) -> None:
+        self._allocate = allocate
+        self._limit = limit
+        self._free: dict[int, deque[Memory]] = {}
+        self.total = 0
+        """Bytes of all blocks."""
+        self.free = 0
+        """Bytes of the free ones."""
+        self.peak = 0
+        """The most bytes that were in use at once."""
+
+    def take(self, nbytes: int, account: Account | None, stream: Stream | None) -> Memory:
+        """Return memory for `stream` to write.
+
+        A free block that the stream may overwrite at once comes first, then new memory within the
+        limit, then the free block that was released first; its clock comes with it.
+
+        Args:
+          nbytes: bytes needed.
+          account: who pays; None for memory that no device is charged for.
+          stream: who writes first; None for the host.
+
+        Raises:
+          NoRoomError: neither the account nor the limit leaves room.
+        """
+        if account is not None and not account.fits(nbytes):
+            raise NoRoomError(nbytes, account)
+        capacity = size_class(nbytes)
+        block = self._covered(capacity, stream) or self._grow(nbytes, capacity)
+        if block is None:
+            block = self._oldest(capacity)
+        if block is None:
+            raise NoRoomError(nbytes, account)
+        charges = () if account is None else ((account, nbytes),)
+        memory = Memory(block.raw, nbytes, block.capacity, charges, self)
+        memory.written, memory.used = block.written, block.used
+        self._charge(memory)
+        return memory
+
+    def adopt(self, charges: tuple[tuple[Account, int], ...]) -> Memory:
+        """Return unpooled memory that is only counted; what owns its bytes holds them.
+
+        Raises:
+          NoRoomError: an account has no room.
+        """
+        for account, nbytes in charges:
+            if not account.fits(nbytes):
+                raise NoRoomError(nbytes, account)
+        memory = Memory(None, sum(nbytes for _, nbytes in charges), 0, charges, self)
+        self._charge(memory)
+        return memory
+
+    def release(self, memory: Memory) -> None:
+        """Take back memory that nobody claims any more."""
+        for account, nbytes in memory.charges:
+            account.in_use -= nbytes
+        if memory.capacity:
+            self._free.setdefault(memory.capacity, deque()).append(memory)
+            self.free += memory.capacity
+            if self.free > self.peak:
+                self._trim(self.free - self.peak)
+
+    def trim(self) -> int:
+        """Give free blocks that nothing uses any more back to the system.
+
+        Returns:
+          The bytes given back.
+        """
+        return self._trim(self.free)
+
+    def pending(self) -> list[Tick]:
+        """The ticks that free blocks wait for."""
+        return [tick for blocks in self._free.values() for b in blocks for tick in b.clock()]
+
+    def _charge(self, memory: Memory) -> None:
+        for account, nbytes in memory.charges:
+            account.charge(nbytes)
+        self.peak = max(self.peak, self.total - self.free)
+
+    def _covered(self, capacity: int, stream: Stream | None) -> Memory | None:
+        blocks = self._free.get(capacity, ())
+        for position in range(len(blocks) - 1, -1, -1):
+            block = blocks[position]
+            if not block.busy() if stream is None else block.covered(stream):
+                del blocks[position]
+                self.free -= capacity
+                return block
+        return None
+
+    def _grow(self, nbytes: int, capacity: int) -> Memory | None:
+        if self._limit is not None:
+            if self.total + nbytes > self._limit:
+                self._trim(self.total + nbytes - self._limit)
+            capacity = min(capacity, self._limit - self.total)
+        if capacity < nbytes:
+            return None
+        try:
+            raw = self._allocate(capacity)
+        except MemoryError:
+            if not self.trim():
+                return None
+            return self._grow(nbytes, capacity)
+        self.total += capacity
+        return Memory(raw, nbytes, capacity, (), self)
+
+    def _oldest(self, capacity: int) -> Memory | None:
+        blocks = self._free.get(capacity)
+        if not blocks:
+            return None
+        self.free -= capacity
+        return blocks.popleft()
+
+    def _trim(self, wanted: int) -> int:
+        """Drop at least `wanted` bytes of free blocks that nothing uses any more, if there are."""
+        dropped = 0
+        for capacity, blocks in self._free.items():
+            for _ in range(len(blocks)):
+                block = blocks.popleft()
+                if dropped < wanted and not block.busy():
+                    dropped += capacity
+                else:
+                    blocks.append(block)
+        self.free -= dropped
+        self.total -= dropped
+        return dropped
+
+
+def size_class(nbytes: int) -> int:
+    """Round up so that blocks of similar size can be reused for one another.
+
+    Args:
+      nbytes: bytes needed.
+
+    Returns:
+      The next of eight sizes per doubling, at most an eighth more, and at least 64.
+
+    >>> [size_class(n) for n in (0, 64, 1000, 1 << 20, (1 << 20) + 1)]
+    [64, 64, 1024, 1048576, 1179648]
+    """
+    if nbytes <= 64:
+        return 64
+    step = max(64, (1 << (nbytes - 1).bit_length() - 1) // _CLASSES_PER_DOUBLING)
+    return -(-nbytes // step) * step

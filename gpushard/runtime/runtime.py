@@ -1,0 +1,211 @@
+"""The runtime: devices, memory and the one door through which work is submitted."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from gpushard.cache import BoundedCache
+from gpushard.config import Settings
+from gpushard.errors import OutOfMemoryError
+from gpushard.runtime.backend import Backend, Item
+from gpushard.runtime.device import Device, Domain
+from gpushard.runtime.memory import Account, Claim, Claims, Memory, NoRoomError, Pool
+from gpushard.runtime.stream import Clock, Stream
+
+T = TypeVar("T")
+
+
+class Runtime:
+    """A backend with its devices, streams, memory and settings.
+
+    Args:
+      settings: what was configured.
+      backend: the hardware.
+    """
+
+    def __init__(self, settings: Settings, backend: Backend) -> None:
+        self.settings = settings
+        self.backend = backend
+        self.lock = threading.Lock()
+        """The submission lock: its order is the order between threads."""
+        self.plans: BoundedCache[Any] = BoundedCache(settings.plan_cache_bytes)
+        """Movement plans, for reuse."""
+        self._claims = Claims()
+        self._reclaiming = threading.Lock()
+        self._arrays: dict[int, weakref.ref[Any]] = {}  # by id: arrays have no hash
+        self._dead_arrays: deque[weakref.ref[Any]] = deque()
+        self.domains: list[Domain] = []
+        self.devices: tuple[Device, ...] = self._make_devices()
+        self.host_pool = Pool(lambda nbytes: backend.allocate(0, nbytes), None)
+        """Host memory for values that were read back."""
+
+    def _make_devices(self) -> tuple[Device, ...]:
+        infos = self.backend.describe()
+        limit = self.settings.memory_limit
+        for index in range(max(info.domain for info in infos) + 1):
+            members = sum(info.domain == index for info in infos)
+            pool = Pool(
+                lambda nbytes, domain=index: self.backend.allocate(domain, nbytes),  # type: ignore[misc]
+                None if limit is None else limit * members,
+            )
+            copy, fetch = (self._stream(f"{use} {index}", index) for use in ("copy", "fetch"))
+            self.domains.append(Domain(index, pool, copy, fetch))
+        devices = []
+        for id, info in enumerate(infos):
+            name = f"{self.backend.platform.capitalize()}Device(id={id})"
+            devices.append(
+                Device(
+                    self,
+                    id,
+                    self.backend.platform,
+                    info.kind,
+                    info.hardware_id,
+                    info.partition,
+                    self.domains[info.domain],
+                    Account(name, limit),
+                    self._stream(f"device {id}", info.domain),
+                )
+            )
+        return tuple(devices)
+
+    def _stream(self, name: str, domain: int) -> Stream:
+        stream = Stream(self.backend, name)
+        self.backend.add_stream(stream, domain)
+        return stream
+
+    def drain(self) -> None:
+        """Account for everything that was garbage collected; under the lock."""
+        self._claims.drain()
+        while self._dead_arrays:
+            self._arrays.pop(id(self._dead_arrays.popleft()), None)
+
+    def commit(self, step: Callable[[], T]) -> T:
+        """Run one submission under the lock: all of its allocations, waits and items.
+
+        When memory is short, frees what can be freed, outside the lock, and tries again.
+
+        Args:
+          step: allocates first and then submits, so that running out of memory changes nothing.
+
+        Raises:
+          OutOfMemoryError: a quota has no room, even after garbage collection.
+        """
+        try:
+            with self.lock:
+                self.drain()
+                return step()
+        except NoRoomError:
+            pass
+        with self._reclaiming:
+            gc.collect()
+            try:
+                with self.lock:
+                    self.drain()
+                    pending = self._pending_frees()
+                for stream, tick in pending:
+                    stream.synchronize(tick)
+                with self.lock:
+                    self.drain()
+                    return step()
+            except NoRoomError as shortage:
+                raise self._out_of_memory(shortage) from None
+
+    def claim(self, device: Device, nbytes: int, stream: Stream | None) -> Claim:
+        """Allocate on a device; inside `commit`."""
+        return self._claims.make(device.domain.pool.take(nbytes, device.account, stream))
+
+    def claim_host(self, nbytes: int, stream: Stream | None) -> Claim:
+        """Allocate host memory for values that are read back; inside `commit`."""
+        return self._claims.make(self.host_pool.take(nbytes, None, stream))
+
+    def claim_small(self, charges: Sequence[tuple[Device, int]]) -> Claim:
+        """Count small shards that own their bytes; inside `commit`."""
+        accounts = tuple((device.account, nbytes) for device, nbytes in charges)
+        return self._claims.make(charges[0][0].domain.pool.adopt(accounts))
+
+    def submit(
+        self,
+        stream: Stream,
+        name: str,
+        run: Callable[[], None],
+        reads: Sequence[Memory],
+        writes: Sequence[Memory],
+    ) -> None:
+        """Give a stream work that runs after everything it depends on; inside `commit`.
+
+        Args:
+          stream: where it runs.
+          name: what it is, for errors.
+          run: the work; an exception becomes the error of all that it writes.
+          reads: memory whose content it needs.
+          writes: memory that it overwrites.
+        """
+        waits: Clock = {}
+        for memory in reads:
+            if memory.written is not None:
+                _wait(waits, stream, *memory.written)
+        for memory in writes:
+            for other, tick in memory.clock():
+                _wait(waits, stream, other, tick)
+        tick = stream.issued + 1
+        for memory in reads:
+            memory.used[stream] = tick
+        for memory in writes:
+            memory.written = (stream, tick)
+            memory.used = {}
+        stream.issued = tick
+        stream.seen.update(waits)
+        item = Item(name, run, stream, tick, tuple(waits.items()), tuple(reads), tuple(writes))
+        self.backend.enqueue(item)
+
+    def register(self, array: Any) -> None:
+        """Remember a live array, weakly."""
+        reference = weakref.ref(array, self._dead_arrays.append)
+        self._arrays[id(reference)] = reference
+
+    def live_arrays(self) -> list[Any]:
+        """Return the arrays that are still reachable."""
+        with self.lock:
+            self.drain()
+            found = [reference() for reference in self._arrays.values()]
+        return [array for array in found if array is not None]
+
+    def close(self) -> None:
+        """Stop the backend and give back the memory of its pools."""
+        self.backend.close()
+        with self.lock:
+            self.drain()
+            for pool in (self.host_pool, *(domain.pool for domain in self.domains)):
+                pool.trim()
+
+    def _pending_frees(self) -> list[tuple[Stream, int]]:
+        return [tick for domain in self.domains for tick in domain.pool.pending()]
+
+    def _out_of_memory(self, shortage: NoRoomError) -> OutOfMemoryError:
+        account = shortage.account
+        arrays = sorted(self.live_arrays(), key=lambda array: -int(array.nbytes))[:5]
+        largest = "; ".join(f"{a.dtype}{list(a.shape)} {a.nbytes:,} bytes" for a in arrays)
+        where, in_use, limit = "the host", None, None
+        if account is not None:
+            where, in_use, limit = account.owner, account.in_use, account.limit
+        quota = "no quota" if limit is None else f"a quota of {limit:,}"
+        held = "" if in_use is None else f", {in_use:,} in use"
+        return OutOfMemoryError(
+            f"{where} has no room for {shortage.nbytes:,} bytes ({quota}{held}). Largest live "
+            f"arrays: {largest or 'none'}. Delete arrays, shard over more devices or raise "
+            "memory_limit",
+            device=where,
+            nbytes=shortage.nbytes,
+            in_use=in_use,
+            limit=limit,
+        )
+
+
+def _wait(waits: Clock, stream: Stream, other: Stream, tick: int) -> None:
+    if not stream.covers(other, tick) and waits.get(other, 0) < tick:
+        waits[other] = tick

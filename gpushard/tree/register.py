@@ -1,0 +1,146 @@
+"""New node types, registered once for the whole process."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from gpushard.errors import TreeError
+from gpushard.tree.node import NODES, KeyEntry, Node, field_keys, show_fields
+
+_T = TypeVar("_T")
+
+
+def _register(cls: type, node: Node) -> None:
+    # setdefault is atomic: of two threads that register a class, one gets the error.
+    if NODES.setdefault(cls, node) is not node:
+        raise TreeError(
+            f"{cls.__qualname__} is a node already; register a class once per process", cls=cls
+        )
+
+
+def register_node(
+    cls: type[_T],
+    flatten: Callable[[_T], tuple[Iterable[Any], Any]],
+    unflatten: Callable[[Any, tuple[Any, ...]], _T],
+) -> None:
+    """Make the instances of a class nodes.
+
+    Args:
+      cls: the class; its subclasses are not included.
+      flatten: instance -> (children, aux). Aux is part of the structure, so it must be hashable
+        and comparable.
+      unflatten: (aux, children) -> instance. Children may be any values, not arrays only.
+
+    Raises:
+      TreeError: the class is a node already.
+
+    >>> from gpushard import tree
+    >>> class Pair:
+    ...     def __init__(self, a, b):
+    ...         self.a, self.b = a, b
+    >>> tree.register_node(Pair, lambda p: ((p.a, p.b), None), lambda aux, ab: Pair(*ab))
+    >>> tree.leaves([Pair(1, 2), 3])
+    [1, 2, 3]
+    """
+
+    def checked(tree: _T) -> tuple[Sequence[Any], Any]:
+        result = flatten(tree)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TreeError(
+                f"the flatten function of {cls.__qualname__} returned a {type(result).__name__}; "
+                "return the tuple (children, aux)",
+                cls=cls,
+            )
+        return tuple(result[0]), result[1]
+
+    node = Node(
+        checked,
+        lambda cls, aux, children: unflatten(aux, tuple(children)),
+        lambda cls, aux, size: [KeyEntry(i, f"[<flat index {i}>]") for i in range(size)],
+        lambda cls, aux, children: f"{cls.__name__}[{aux!r}]({', '.join(children)})",
+    )
+    _register(cls, node)
+
+
+def register_dataclass(
+    cls: type[_T],
+    data_fields: Sequence[str] | None = None,
+    meta_fields: Sequence[str] | None = None,
+) -> type[_T]:
+    """Make the instances of a dataclass nodes; usable as a decorator.
+
+    Args:
+      cls: a dataclass; with both lists given, any class whose constructor takes the fields by name.
+      data_fields: fields that hold subtrees. By default those not marked as static by
+        `dataclasses.field(metadata={"static": True})`.
+      meta_fields: fields that are part of the structure, so hashable and comparable.
+
+    Returns:
+      The class itself.
+
+    Raises:
+      TreeError: the lists do not split the constructor's fields, or the class is a node already.
+
+    >>> import dataclasses
+    >>> from gpushard import tree
+    >>> @tree.register_dataclass
+    ... @dataclasses.dataclass
+    ... class Layer:
+    ...     weight: float
+    ...     name: str = dataclasses.field(metadata={"static": True})
+    >>> tree.flatten(Layer(0.5, "out"))
+    ([0.5], TreeDef(Layer(weight=*, name='out')))
+    """
+    data, meta = _split_fields(cls, data_fields, meta_fields)
+    names = data + meta
+
+    def flatten(tree: _T) -> tuple[list[Any], tuple[Any, ...]]:
+        return [getattr(tree, n) for n in data], tuple([getattr(tree, n) for n in meta])
+
+    def unflatten(_: Any, aux: tuple[Any, ...], children: list[Any]) -> _T:
+        return cls(**dict(zip(names, (*children, *aux), strict=True)))
+
+    def show(_: Any, aux: tuple[Any, ...], children: list[str]) -> str:
+        return show_fields(cls, names, (*children, *[repr(value) for value in aux]))
+
+    _register(cls, Node(flatten, unflatten, lambda *_: field_keys(data), show))
+    return cls
+
+
+def _split_fields(
+    cls: type, data_fields: Sequence[str] | None, meta_fields: Sequence[str] | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    declared = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else None
+    if data_fields is not None and meta_fields is not None:
+        data, meta = tuple(data_fields), tuple(meta_fields)
+    elif declared is not None and data_fields is meta_fields is None:
+        static = {f.name for f in declared if f.metadata.get("static", False)}
+        data = tuple(f.name for f in declared if f.name not in static)
+        meta = tuple(f.name for f in declared if f.name in static)
+    else:
+        raise TreeError(
+            f"{cls.__qualname__} was registered with {data_fields=} and {meta_fields=}; give both "
+            "or, for a dataclass, neither",
+            cls=cls,
+        )
+    if declared is not None:
+        _check_fields(cls, data + meta, {f.name for f in declared if f.init})
+    return data, meta
+
+
+def _check_fields(cls: type, listed: tuple[str, ...], wanted: set[str]) -> None:
+    missing = sorted(wanted.difference(listed))
+    unexpected = sorted(set(listed) - wanted)
+    repeated = sorted({name for name in listed if listed.count(name) > 1})
+    if missing or unexpected or repeated:
+        raise TreeError(
+            f"data_fields and meta_fields must name each field that the constructor of "
+            f"{cls.__qualname__} takes once: {missing=}, {unexpected=}, {repeated=}; list the "
+            "missing ones and leave out the others",
+            cls=cls,
+            missing=missing,
+            unexpected=unexpected,
+            repeated=repeated,
+        )

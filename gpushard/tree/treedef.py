@@ -1,0 +1,265 @@
+"""Structures of trees, and the walk that finds the leaves and the structure of one."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from types import NoneType
+from typing import Any, TypeAlias
+
+from gpushard.errors import TreeError
+from gpushard.tree.node import NODES, KeyPath, Node, keystr, known_node, namedtuple_node
+
+MAX_DEPTH = 10_000
+"""Levels after which a tree is taken for endless."""
+
+_CYCLE_CHECK = 25
+"""Levels between two looks for a container that holds itself."""
+
+_SHOWN = 200
+"""Characters of a structure that fit into an error message."""
+
+IsLeaf: TypeAlias = Callable[[Any], bool]
+
+_Entry: TypeAlias = tuple[type, Any, int]
+"""A node: (class, aux, number of children)."""
+
+_Spec: TypeAlias = tuple[_Entry | None, ...]
+"""Nodes, and None for each leaf, in the order of a depth-first walk, parents first."""
+
+_Combine: TypeAlias = Callable[[type, Any, list[Any]], Any]
+_shower: Callable[[Node], _Combine] = operator.attrgetter("show")
+_unflattener: Callable[[Node], _Combine] = operator.attrgetter("unflatten")
+
+
+class TreeDef:
+    """The structure of a tree: all but the leaves. Immutable, hashable, comparable.
+
+    >>> from gpushard import tree
+    >>> tree.structure({"b": 1, "a": (2, None)})
+    TreeDef({'a': (*, None), 'b': *})
+    """
+
+    __slots__ = ("_num_leaves", "_spec")
+
+    def __init__(self, spec: _Spec, num_leaves: int) -> None:
+        # Flat, so that hashing and comparing are quick and need no recursion.
+        self._spec = spec
+        self._num_leaves = num_leaves
+
+    def __eq__(self, other: object) -> bool:
+        return self._spec == other._spec if isinstance(other, TreeDef) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._spec)
+
+    def __repr__(self) -> str:
+        return f"TreeDef({self._text()})"
+
+    @property
+    def num_leaves(self) -> int:
+        """How many leaves a tree of this structure has."""
+        return self._num_leaves
+
+    def children(self) -> list[TreeDef]:
+        """Return the structures of the root's children; none for a leaf.
+
+        >>> from gpushard import tree
+        >>> tree.structure([0, (1, 2)]).children()
+        [TreeDef(*), TreeDef((*, *))]
+        """
+        result: list[TreeDef] = []
+        start = 1
+        while start < len(self._spec):
+            result.append(self._subtree(start))
+            start += len(result[-1]._spec)
+        return result
+
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        """Return the tree that has this structure and these leaves.
+
+        Args:
+          leaves: as many values as the structure has leaves; they may be trees themselves.
+
+        Raises:
+          TreeError: there are too few or too many leaves, or a class is not registered.
+
+        >>> from gpushard import tree
+        >>> tree.structure({"b": 1, "a": (2, None)}).unflatten("xy")
+        {'a': ('x', None), 'b': 'y'}
+        """
+        values = list(leaves)
+        if len(values) != self._num_leaves:
+            raise TreeError(
+                f"the structure has {self._num_leaves} leaves and {len(values)} were given; give "
+                f"one for each * of {_shorten(self._text())}",
+                expected=self._num_leaves,
+                given=len(values),
+            )
+        return self._fold(values, _unflattener)
+
+    def flatten_up_to(
+        self, tree: Any, *, names: tuple[str, str] = ("structure", "tree")
+    ) -> list[Any]:
+        """Return the subtree of a tree at each leaf of this structure.
+
+        Args:
+          tree: a tree that this structure is a prefix of.
+          names: what an error calls the structure and the tree.
+
+        Raises:
+          TreeError: the two differ above a leaf of this structure.
+
+        >>> from gpushard import tree
+        >>> tree.structure([0, 0]).flatten_up_to([1, (2, 3)])
+        [1, (2, 3)]
+        """
+        pending, result = [tree], []
+        for position, entry in enumerate(self._spec):
+            subtree = pending.pop()
+            if entry is None:
+                result.append(subtree)
+                continue
+            cls, aux, size = entry
+            if type(subtree) is not cls:
+                raise self._mismatch(position, subtree, names)
+            children, other_aux = known_node(cls).flatten(subtree)
+            if len(children) != size or other_aux != aux:
+                raise self._mismatch(position, subtree, names)
+            pending.extend(reversed(children))
+        return result
+
+    def leaf_paths(self) -> list[KeyPath]:
+        """Return the key path of each leaf.
+
+        >>> from gpushard import tree
+        >>> [tree.keystr(path) for path in tree.structure([0, {"a": 0}]).leaf_paths()]
+        ['[0]', "[1]['a']"]
+        """
+        entries = zip(self._paths(), self._spec, strict=True)
+        return [path for path, entry in entries if entry is None]
+
+    def _paths(self) -> Iterator[KeyPath]:
+        pending: list[KeyPath] = [()]
+        for entry in self._spec:
+            path = pending.pop()
+            yield path
+            if entry is not None:
+                keys = known_node(entry[0]).keys(*entry)
+                pending.extend((*path, key) for key in reversed(keys))
+
+    def _text(self) -> str:
+        text: str = self._fold(["*"] * self._num_leaves, _shower)
+        return text
+
+    def _fold(self, leaves: list[Any], combiner: Callable[[Node], _Combine]) -> Any:
+        """Combine children into parents up to the root. Uses up `leaves`."""
+        stack: list[Any] = []
+        for entry in reversed(self._spec):
+            if entry is None:
+                stack.append(leaves.pop())
+                continue
+            cls, aux, size = entry
+            # Walked backwards, the first child is on top.
+            children = stack[: -size - 1 : -1]
+            del stack[len(stack) - size :]
+            node = NODES.get(cls) or known_node(cls)
+            stack.append(combiner(node)(cls, aux, children))
+        return stack[0]
+
+    def _subtree(self, start: int) -> TreeDef:
+        missing, stop, num_leaves = 1, start, 0
+        while missing:
+            entry = self._spec[stop]
+            stop += 1
+            num_leaves += entry is None
+            missing += -1 if entry is None else entry[2] - 1
+        return TreeDef(self._spec[start:stop], num_leaves)
+
+    def _mismatch(self, position: int, subtree: Any, names: tuple[str, str]) -> TreeError:
+        path = keystr(list(self._paths())[position])
+        here, there = self._subtree(position), walk(subtree, None)[1]
+        mine, theirs = names[0] + path, names[1] + path
+        return TreeError(
+            f"{names[0]} is not a prefix of {names[1]}: {mine} is {_describe(here)} but {theirs} "
+            f"is {_describe(there, subtree)}{_key_difference(here, there, names)}; give {mine} "
+            "that structure, or one leaf in place of all of it",
+            argument=names[0],
+            path=path,
+            prefix=here,
+            full=there,
+        )
+
+
+LEAF = TreeDef((None,), 1)
+"""The structure of a leaf."""
+
+
+def walk(tree: Any, is_leaf: IsLeaf | None) -> tuple[list[Any], TreeDef]:
+    """Return the leaves and the structure of a tree, without recursion."""
+    leaves: list[Any] = []
+    spec: list[_Entry | None] = []
+    siblings = iter((tree,))
+    above: list[tuple[Iterator[Any], Any]] = []
+    while True:
+        for child in siblings:
+            cls = type(child)
+            node = NODES.get(cls)
+            if node is None and issubclass(cls, tuple):
+                node = namedtuple_node(cls)
+            if node is None or (is_leaf is not None and is_leaf(child)):
+                leaves.append(child)
+                spec.append(None)
+                continue
+            children, aux = node.flatten(child)
+            spec.append((cls, aux, len(children)))
+            if children:
+                above.append((siblings, child))
+                siblings = iter(children)
+                if not len(above) % _CYCLE_CHECK:
+                    _check_finite([parent for _, parent in above])
+                break
+        else:
+            if not above:
+                return leaves, TreeDef(tuple(spec), len(leaves))
+            siblings, _ = above.pop()
+
+
+def _check_finite(parents: list[Any]) -> None:
+    depth, kind = len(parents), type(parents[-1]).__name__
+    if len({id(parent) for parent in parents}) < depth:
+        problem = f"a container holds itself (through a {kind}); break the cycle"
+    elif depth >= MAX_DEPTH:
+        problem = f"the tree has more than {MAX_DEPTH} levels (at a {kind}); make it flatter"
+    else:
+        return
+    raise TreeError(f"{problem}, or pass an is_leaf that stops above it", depth=depth)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _describe(treedef: TreeDef, tree: Any = None) -> str:
+    root = treedef._spec[0]
+    if root is None:
+        return f"a leaf ({type(tree).__name__})"
+    if root[0] is NoneType:
+        return "None (a node without leaves)"
+    return f"{_shorten(treedef._text())} ({root[0].__name__} of size {root[2]})"
+
+
+def _key_difference(here: TreeDef, there: TreeDef, names: tuple[str, str]) -> str:
+    mine, theirs = here._spec[0], there._spec[0]
+    if mine is None or theirs is None:
+        return ""
+    my_keys = [key.text for key in known_node(mine[0]).keys(*mine)]
+    their_keys = [key.text for key in known_node(theirs[0]).keys(*theirs)]
+    lost = " ".join(text for text in my_keys if text not in their_keys)
+    extra = " ".join(text for text in their_keys if text not in my_keys)
+    if not lost and not extra:
+        return ""
+    return (
+        f" (only {names[0]} has: {_shorten(lost) or 'none'}; "
+        f"only {names[1]} has: {_shorten(extra) or 'none'})"
+    )

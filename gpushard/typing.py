@@ -1,0 +1,34 @@
+"""Types that several layers share."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+Shape: TypeAlias = tuple[int, ...]
+Index: TypeAlias = tuple[slice, ...]
+"""Slices of a global array, one per dim: what one shard holds."""
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+HostArray: TypeAlias = npt.NDArray[Any]
+LocalArray: TypeAlias = Any
+"""A backend's array on one device: `numpy.ndarray` or `cupy.ndarray`."""
+
+
+@runtime_checkable
+class DeviceLike(Protocol):
+    """What geometry may ask of a device; anything hashable will do, these are optional extras."""
+
+    @property
+    def id(self) -> int:
+        """Position in the process-spanning list of devices."""
+
+    def __hash__(self) -> int:
+        """Devices are dict keys."""
+
+
+Device: TypeAlias = Hashable
+"""A device as geometry sees it: opaque."""

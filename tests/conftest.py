@@ -1,0 +1,46 @@
+"""What all tests share: the hypothesis profile and the way to a library that is compared with.
+
+A test that compares gpushard with another library takes that library from a fixture, such as
+`jax` in `tests/oracle/conftest.py`. Where the library is missing the test is skipped and says how
+to install it; under `--require-oracles` it fails instead, so that no comparison is lost unseen.
+"""
+
+import importlib
+import os
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("default", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require-oracles",
+        action="store_true",
+        help="fail, rather than skip, where a library to compare with is not installed",
+    )
+
+
+@pytest.fixture(scope="session")
+def oracle(pytestconfig: pytest.Config) -> Callable[[str, str, str], ModuleType]:
+    """Return `oracle(module, title, install)`, which imports a module or skips the test.
+
+    `title` is the library's name for people, `install` the command that brings it.
+    """
+
+    def find(module: str, title: str, install: str) -> ModuleType:
+        try:
+            return importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+        reason = f"{title} is not installed: {install}"
+        if pytestconfig.getoption("--require-oracles"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+    return find

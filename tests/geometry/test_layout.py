@@ -1,0 +1,176 @@
+"""Layouts as arrays, and the grid that arbitrary boxes form, against sets of elements."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from gpushard.errors import ShardingError
+from gpushard.geometry.box import block_bounds
+from gpushard.geometry.layout import Assignment, Layout, layout_from_indices, replica_numbers
+
+Index = tuple[slice, ...]
+Shape = tuple[int, ...]
+shapes = st.lists(st.integers(0, 13), max_size=4).map(tuple)
+
+
+def elements(shape: Shape, index: Index) -> list[range]:
+    """The coordinates that a box holds, dim by dim."""
+    return [range(n)[part] for n, part in zip(shape, index, strict=True)]
+
+
+@given(st.lists(st.integers(0, 5)))
+def test_replica_numbers_count_equal_keys_before(keys: list[int]) -> None:
+    expected = [keys[:i].count(key) for i, key in enumerate(keys)]
+    assert replica_numbers(np.array(keys, np.int64)).tolist() == expected
+
+
+@st.composite
+def assignments(draw: st.DrawFn, ndim: int) -> Assignment:
+    counts = tuple(draw(st.integers(1, 5)) for _ in range(ndim))
+    devices = draw(st.integers(1, 8))
+    cell = st.tuples(*(st.integers(0, count - 1) for count in counts))
+    cells = [draw(cell) for _ in range(devices)]
+    blocks = np.array(cells, np.int64).reshape(devices, ndim).T
+    return Assignment(tuple(range(devices)), counts, blocks)
+
+
+@given(st.data(), shapes)
+def test_arrays_of_a_regular_layout(data: st.DataObject, shape: Shape) -> None:
+    assignment = data.draw(assignments(len(shape)))
+    layout = Layout.regular(shape, assignment)
+    cells = list(map(tuple, assignment.blocks.T.tolist()))
+    assert layout.devices == assignment.devices
+    assert layout.ndim == assignment.ndim == len(shape)
+    numbers = {cell: i for i, cell in enumerate(itertools.product(*map(range, assignment.counts)))}
+    assert assignment.flat.tolist() == [numbers[cell] for cell in cells]
+    assert assignment.replica_ids.tolist() == [cells[:i].count(c) for i, c in enumerate(cells)]
+    for i, cell in enumerate(cells):
+        low, high = layout.starts[:, i].tolist(), layout.stops[:, i].tolist()
+        bounds = [block_bounds(*args) for args in zip(shape, assignment.counts, cell, strict=True)]
+        assert list(zip(low, high, strict=True)) == bounds
+        ranges = [range(*b) for b in bounds]
+        assert elements(shape, layout.indices[i]) == ranges
+        assert layout.shard_shapes[i] == tuple(map(len, ranges))
+        assert layout.volumes[i] == math.prod(map(len, ranges))
+        for count, part in zip(assignment.counts, layout.indices[i], strict=True):
+            assert (part == slice(None)) == (count == 1)
+
+
+def permuted(draw: st.DrawFn, boxes: list[Index]) -> dict[str, Index]:
+    return {f"d{i}": box for i, box in enumerate(draw(st.permutations(boxes)))}
+
+
+@st.composite
+def uneven_grids(draw: st.DrawFn, shapes: st.SearchStrategy[Shape]) -> tuple[Shape, dict]:
+    """A shape and a map whose boxes form a grid of any intervals, with replicas and empty boxes."""
+    shape = draw(shapes)
+    intervals = []
+    for n in shape:
+        cuts = sorted(draw(st.sets(st.integers(1, n - 1), max_size=2))) if n > 1 else []
+        edges = [0, *cuts, n]
+        intervals.append([slice(a, b) for a, b in itertools.pairwise(edges)])
+    boxes = list(itertools.product(*intervals))
+    boxes += draw(st.lists(st.sampled_from(boxes), max_size=3))
+    if shape:
+        for box in draw(st.lists(st.sampled_from(boxes), max_size=2)):
+            dim, at = draw(st.integers(0, len(shape) - 1)), draw(st.integers(0, 13))
+            boxes.append((*box[:dim], slice(at, at), *box[dim + 1 :]))
+    return shape, permuted(draw, boxes)
+
+
+@given(uneven_grids(shapes.filter(lambda shape: len(shape) < 4)))
+def test_a_grid_of_boxes_is_kept(case: tuple[Shape, dict[str, Index]]) -> None:
+    shape, indices = case
+    layout = layout_from_indices(shape, indices)
+    assert layout.devices == tuple(indices)
+    boxes = [elements(shape, index) for index in indices.values()]
+    assert layout.shard_shapes == [tuple(map(len, box)) for box in boxes]
+    filled = [i for i, box in enumerate(boxes) if all(box)]
+    assert [elements(shape, layout.indices[i]) for i in filled] == [boxes[i] for i in filled]
+    replicas = [boxes[:i].count(boxes[i]) for i in filled]
+    assert layout.assignment.replica_ids[filled].tolist() == replicas
+    copies = layout.assignment.flat[filled].tolist()
+    for i, j in itertools.combinations(range(len(filled)), 2):
+        assert (copies[i] == copies[j]) == (boxes[filled[i]] == boxes[filled[j]])
+
+
+def forms_a_grid(shape: Shape, boxes: list[list[range]]) -> bool:
+    """Brute force: every element is in one distinct box, and the boxes are a full product."""
+    distinct = {tuple(box) for box in boxes if all(box)}
+    cover = np.zeros(shape, int)
+    for box in distinct:
+        cover[np.ix_(*box)] += 1
+    sides = [{box[dim] for box in distinct} for dim in range(len(shape))]
+    return bool((cover == 1).all()) and distinct == set(itertools.product(*sides))
+
+
+@st.composite
+def perhaps_broken(draw: st.DrawFn) -> tuple[Shape, dict[str, Index]]:
+    """Filled boxes that nearly form a grid: some have an edge moved, or are left out."""
+    sizes = st.lists(st.integers(1, 6), min_size=1, max_size=3).map(tuple)
+    shape, indices = draw(uneven_grids(sizes))
+    boxes = [box for box in indices.values() if all(elements(shape, box))]
+    for _ in range(draw(st.integers(0, 2))):
+        victim = draw(st.integers(0, len(boxes) - 1))
+        if draw(st.booleans()) and len(boxes) > 1:
+            del boxes[victim]
+            continue
+        dim = draw(st.integers(0, len(shape) - 1))
+        start = draw(st.integers(0, shape[dim] - 1))
+        part = slice(start, draw(st.integers(start + 1, shape[dim])))
+        boxes[victim] = (*boxes[victim][:dim], part, *boxes[victim][dim + 1 :])
+    return shape, permuted(draw, boxes)
+
+
+@settings(max_examples=400)
+@given(perhaps_broken())
+def test_boxes_are_accepted_when_they_form_a_grid(case: tuple[Shape, dict[str, Index]]) -> None:
+    shape, indices = case
+    boxes = [elements(shape, index) for index in indices.values()]
+    good = forms_a_grid(shape, boxes)
+    event(f"grid: {good}")
+    if good:
+        assert layout_from_indices(shape, indices).shard_shapes == [
+            tuple(map(len, box)) for box in boxes
+        ]
+    else:
+        with pytest.raises(ShardingError, match="devices_indices_map"):
+            layout_from_indices(shape, indices)
+
+
+def cut(*bounds: tuple[int, int]) -> Index:
+    return tuple(slice(*b) for b in bounds)
+
+
+@pytest.mark.parametrize(
+    ("shape", "boxes", "match"),
+    [
+        pytest.param((6,), [cut((0, 4)), cut((3, 6))], "line up in dim 0", id="overlap"),
+        pytest.param((6,), [cut((0, 2)), cut((3, 6))], "line up in dim 0", id="gap"),
+        pytest.param((6,), [cut((1, 6))], "line up in dim 0", id="gap at the start"),
+        pytest.param((6,), [cut((0, 5))], "line up in dim 0", id="gap at the end"),
+        pytest.param(
+            (2, 4),
+            [cut((0, 1), (0, 2)), cut((0, 1), (2, 4)), cut((1, 2), (0, 3)), cut((1, 2), (3, 4))],
+            "line up in dim 1",
+            id="bricks",
+        ),
+        pytest.param(
+            (2, 2), [cut((0, 1), (0, 1)), cut((1, 2), (1, 2))], "no device holds", id="diagonal"
+        ),
+        pytest.param((3,), [cut((0, 0))], "no device holds", id="nothing"),
+        pytest.param(
+            (4, 6), [cut((0, 4), (0, 6)), cut((4, 4), (1, 3))], "line up in dim 1", id="empty box"
+        ),
+        pytest.param((6,), [(slice(0, 6, 2),)], "step 2", id="step"),
+        pytest.param((6, 2), [cut((0, 6))], "1 slices", id="rank"),
+    ],
+)
+def test_boxes_that_form_no_grid(shape: Shape, boxes: list[Any], match: str) -> None:
+    with pytest.raises(ShardingError, match=match):
+        layout_from_indices(shape, {f"d{i}": box for i, box in enumerate(boxes)})

@@ -1,0 +1,67 @@
+"""PartitionSpec: one form for each meaning, a tuple otherwise."""
+
+import pickle
+from copy import deepcopy
+from itertools import chain
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpushard.errors import ArgumentTypeError
+from gpushard.geometry.partition_spec import UNCONSTRAINED, P, PartitionSpec
+
+names = st.sampled_from("xyz")
+groups = st.lists(names, max_size=3)
+entries = st.lists(names | st.none() | st.just(UNCONSTRAINED) | groups | groups.map(tuple))
+
+
+def meaning(entry: Any) -> list[str] | None:
+    """Model: the axes that an entry names; None where the choice is left open."""
+    return None if entry is UNCONSTRAINED else list(entry or ())
+
+
+@given(entries)
+def test_axes_are_those_of_the_entries(written: list[Any]) -> None:
+    spec = P(*written)
+    meanings = [meaning(entry) or [] for entry in written]
+    assert [list(spec.axes(dim)) for dim in range(len(written))] == meanings
+    assert spec.axes(len(written)) == spec.axes(len(written) + 3) == ()
+    assert list(spec.all_axes()) == list(chain.from_iterable(meanings))
+
+
+@given(entries, entries)
+def test_equal_when_every_entry_means_the_same(one: list[Any], two: list[Any]) -> None:
+    alike = list(map(meaning, one)) == list(map(meaning, two))
+    assert (P(*one) == P(*two)) == alike
+    respelt = [entry if entry is UNCONSTRAINED else tuple(entry or ()) for entry in one]
+    assert P(*one) == P(*respelt)
+    assert hash(P(*one)) == hash(P(*respelt))
+
+
+@given(entries)
+def test_copies_are_equal(written: list[Any]) -> None:
+    spec = P(*written)
+    copies = [pickle.loads(pickle.dumps(spec)), deepcopy(spec), eval(repr(spec))]
+    assert copies == [spec] * 3
+    assert {type(copy) for copy in copies} == {PartitionSpec}
+    assert all(
+        mine is theirs
+        for copy in copies
+        for mine, theirs in zip(spec, copy, strict=True)
+        if mine is UNCONSTRAINED
+    )
+
+
+def test_is_a_tuple_of_entries_in_one_form() -> None:
+    assert P("x", ["y"], (), ["y", "z"], None) == ("x", "y", None, ("y", "z"), None)
+    assert P("x") != P("x", None)
+    assert P.UNCONSTRAINED is UNCONSTRAINED
+
+
+@pytest.mark.parametrize("bad", [1, 2.5, {"x"}, ("x", None), [("x",)], ("x", 0)])
+def test_an_entry_of_another_type_is_named(bad: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="entry 1 ") as caught:
+        P("x", bad)
+    assert (caught.value.position, caught.value.entry) == (1, bad)
