@@ -24,6 +24,7 @@ from gpushard.array.guards import (
     transfer_guard_host_to_device,
 )
 from gpushard.config import Settings
+from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.mesh import AbstractMesh, Mesh, create_device_mesh
 from gpushard.geometry.partition_spec import P, PartitionSpec
 from gpushard.geometry.sharding import NamedSharding, Sharding, SingleDeviceSharding
@@ -61,6 +62,8 @@ __all__ = [
     "AbstractMesh",
     "Array",
     "Device",
+    "Format",
+    "Layout",
     "Mesh",
     "NamedSharding",
     "P",

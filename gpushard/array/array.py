@@ -14,10 +14,12 @@ from gpushard.array.indexing import index_piece, index_sharding, parse_index
 from gpushard.array.shard import Shard
 from gpushard.array.text import array_text, describe
 from gpushard.errors import ArgumentError, ArrayIndexError, DeletedArrayError
-from gpushard.geometry.layout import Layout
+from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.dim_map import Piece, permutation
 from gpushard.movement.execute import move, plan_for
 from gpushard.movement.host_copies import HostRead, from_host, read_host, start_read
 from gpushard.movement.plan import Plan
@@ -62,7 +64,7 @@ class Array:
         weak_type: bool = False,
     ) -> None:
         self._buffer: ShardedBuffer | None = buffer
-        self._shape = buffer.layout.shape
+        self._shape = buffer.tiling.shape
         self._dtype = buffer.dtype
         self._sharding = sharding
         self._host: HostArray | HostRead | None = None
@@ -109,6 +111,37 @@ class Array:
         return self._sharding
 
     @property
+    def format(self) -> Format:
+        """The order of elements in a shard's memory, with the sharding."""
+        return Format(self.layout, self._sharding)
+
+    @property
+    def layout(self) -> Layout:
+        """The order of elements in a shard's memory."""
+        return Layout(tuple(range(self.ndim)))
+
+    @property
+    def T(self) -> Array:
+        """The array with its dims in reverse order; each keeps its mesh axes."""
+        return self._take(permutation(self._shape, tuple(reversed(range(self.ndim)))), "T")
+
+    @property
+    def mT(self) -> Array:
+        """The array with its last two dims exchanged; each keeps its mesh axes.
+
+        Raises:
+          ArgumentError: the array has fewer than two dims.
+        """
+        if self.ndim < 2:
+            raise ArgumentError(
+                f"x.mT needs at least two dims, the shape is {self._shape}; use x.T",
+                argument="self",
+                shape=self._shape,
+            )
+        lead = tuple(range(self.ndim - 2))
+        return self._take(permutation(self._shape, (*lead, self.ndim - 1, self.ndim - 2)), "mT")
+
+    @property
     def aval(self) -> ShapeDtypeStruct:
         """Shape, dtype and weak type."""
         return ShapeDtypeStruct(self._shape, self._dtype, weak_type=self.weak_type)
@@ -139,17 +172,17 @@ class Array:
     @property
     def addressable_shards(self) -> list[Shard]:
         """The shards that this process can reach, in device order."""
-        layout = self._live().layout
-        return [self._shard(layout, position) for position in layout.addressable]
+        tiling = self._live().tiling
+        return [self._shard(tiling, position) for position in tiling.addressable]
 
     @property
     def global_shards(self) -> list[Shard]:
         """All shards, in device order; `data` is None where this process cannot reach it."""
-        layout = self._live().layout
-        reachable = set(layout.addressable)
+        tiling = self._live().tiling
+        reachable = set(tiling.addressable)
         return [
-            self._shard(layout, position, with_data=position in reachable)
-            for position in range(len(layout.devices))
+            self._shard(tiling, position, with_data=position in reachable)
+            for position in range(len(tiling.devices))
         ]
 
     def addressable_data(self, index: int) -> Array:
@@ -161,7 +194,7 @@ class Array:
         Raises:
           ArrayIndexError: there are not as many shards.
         """
-        addressable = self._live().layout.addressable
+        addressable = self._live().tiling.addressable
         if self.is_fully_replicated:
             index = 0
         if not 0 <= index < len(addressable):
@@ -175,15 +208,15 @@ class Array:
 
     def devices(self) -> set[Device]:
         """Return the devices that hold the array."""
-        return set(devices_of(self._live().layout))
+        return set(devices_of(self._live().tiling))
 
     def platform(self) -> str:
         """Return the platform of the devices: "cpu" or "gpu"."""
-        return devices_of(self._live().layout)[0].platform
+        return devices_of(self._live().tiling)[0].platform
 
     def on_device_size_in_bytes(self) -> int:
         """Return the bytes of all shards, replicas included."""
-        return int(self._live().layout.volumes.sum()) * self._dtype.itemsize
+        return int(self._live().tiling.volumes.sum()) * self._dtype.itemsize
 
     def unsafe_buffer_pointer(self) -> int:
         """Return the address of the data of an array on one device.
@@ -244,7 +277,7 @@ class Array:
 
     def plan(self, sharding: Sharding) -> Plan:
         """Return the plan of moving this array to another sharding."""
-        return plan_for(self._live(), sharding.layout(self._shape))
+        return plan_for(self._live(), sharding.tiling(self._shape))
 
     def _moved(self, sharding: Sharding) -> Array:
         """Return this array in another sharding; what can be shared is not copied."""
@@ -253,11 +286,14 @@ class Array:
 
     def __getitem__(self, index: Any) -> Array:
         """Return the part that a basic index selects; it stays on the devices."""
+        return self._take(index_piece(parse_index(self._shape, index)), "indexing")
+
+    def _take(self, piece: Piece, name: str) -> Array:
+        """Return the array that a piece describes; dims that stay keep their mesh axes."""
         buffer = self._live()
-        piece = index_piece(parse_index(self._shape, index))
         sharding = index_sharding(self._sharding, piece)
-        plan = plan_for(buffer, sharding.layout(piece.shape), piece)
-        result = move(buffer, plan, "indexing")
+        plan = plan_for(buffer, sharding.tiling(piece.shape), piece)
+        result = move(buffer, plan, name)
         return Array(result, sharding, committed=self.committed, weak_type=self.weak_type)
 
     def __iter__(self) -> Iterator[Array]:
@@ -362,11 +398,11 @@ class Array:
             )
         return self._buffer
 
-    def _shard(self, layout: Layout, position: int, *, with_data: bool = True) -> Shard:
+    def _shard(self, tiling: Tiling, position: int, *, with_data: bool = True) -> Shard:
         return Shard(
-            layout.devices[position],
-            layout.indices[position],
-            int(layout.assignment.replica_ids[position]),
+            tiling.devices[position],
+            tiling.indices[position],
+            int(tiling.assignment.replica_ids[position]),
             self._data_of(position) if with_data else None,
         )
 
@@ -374,17 +410,17 @@ class Array:
         data = self._shard_data.get(position)
         if data is None:
             buffer = self._live()
-            sharding = SingleDeviceSharding(buffer.layout.devices[position])
-            layout = sharding.layout(buffer.layout.shard_shapes[position])
+            sharding = SingleDeviceSharding(buffer.tiling.devices[position])
+            tiling = sharding.tiling(buffer.tiling.shard_shapes[position])
             part = ShardedBuffer(
-                layout, buffer.dtype, [buffer.values[position]], [buffer.claims[position]]
+                tiling, buffer.dtype, [buffer.values[position]], [buffer.claims[position]]
             )
             data = self._shard_data[position] = Array(part, sharding, weak_type=self.weak_type)
         return data
 
 
 def _unpickle(value: HostArray, sharding: Sharding, committed: bool, weak_type: bool) -> Array:
-    layout = sharding.layout(value.shape)
-    runtime = devices_of(layout)[0].runtime
-    buffer = from_host(runtime, layout, value.dtype, lambda index, _: value[index])
+    tiling = sharding.tiling(value.shape)
+    runtime = devices_of(tiling)[0].runtime
+    buffer = from_host(runtime, tiling, value.dtype, lambda index, _: value[index])
     return Array(buffer, sharding, committed=committed, weak_type=weak_type)

@@ -29,8 +29,8 @@ def transfer_guard(level: str) -> Iterator[None]:
     `copy_to_host_async`); others (`numpy.asarray(x)`, `float(x)`, `print(x)`) are implicit.
 
     Args:
-      level: "allow" (the default outside of any guard); "log" or "disallow", for implicit transfers;
-        "log_explicit" or "disallow_explicit", for all.
+      level: "allow" (the default outside of any guard); "log" or "disallow", for implicit
+        transfers; "log_explicit" or "disallow_explicit", for all.
 
     Raises:
       ArgumentError: the level is unknown.

@@ -6,6 +6,8 @@ import functools
 import operator
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from gpushard.errors import ArgumentTypeError, ArrayIndexError, ShardingError
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import NamedSharding, Sharding
@@ -32,7 +34,8 @@ def parse_index(shape: Shape, index: Any) -> tuple[Entry, ...]:
         raise ArrayIndexError("an index can have only one '...'", argument="index", index=index)
     if taken > len(shape):
         raise ArrayIndexError(
-            f"the index has {taken} entries for an array of shape {shape}; give at most one per dim",
+            f"the index has {taken} entries for an array of shape {shape}; give at most one "
+            "per dim",
             argument="index",
             index=index,
             shape=shape,
@@ -60,7 +63,7 @@ def _parse_entry(shape: Shape, dim: int, entry: Any) -> Entry:
         start, stop, step = entry.indices(size)
         return start, step, len(range(start, stop, step))
     try:
-        if isinstance(entry, bool) or getattr(entry, "dtype", None) == bool:
+        if isinstance(entry, bool | np.bool_):  # operator.index takes True for 1
             raise TypeError
         position = operator.index(entry)
     except TypeError:

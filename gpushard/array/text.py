@@ -13,7 +13,7 @@ from gpushard.typing import HostArray, Shape
 
 def describe(buffer: ShardedBuffer, weak_type: bool) -> str:
     """Return the `repr` of an array: values, dtype and weak type."""
-    shape = buffer.layout.shape
+    shape = buffer.tiling.shape
     if 0 in shape:
         values = f"[], shape={shape}"
     else:
@@ -32,7 +32,7 @@ def array_text(buffer: ShardedBuffer, prefix: str = "", separator: str = " ") ->
     if prefix == "":
         options["suffix"] = ""
     printing = np.get_printoptions()
-    if np.prod(buffer.layout.shape) <= printing["threshold"]:
+    if np.prod(buffer.tiling.shape) <= printing["threshold"]:
         return np.array2string(read_host(buffer), **options)
     edges = _edges(buffer, printing["edgeitems"])
     return np.array2string(edges, threshold=0, edgeitems=printing["edgeitems"], **options)
@@ -41,14 +41,14 @@ def array_text(buffer: ShardedBuffer, prefix: str = "", separator: str = " ") ->
 def _edges(buffer: ShardedBuffer, edgeitems: int) -> HostArray:
     """Return the array without the middle of its long dims, one element of which stays."""
     buffer.wait()
-    layout, blocks = buffer.layout, blocks_of(buffer.layout)
-    kept = [_kept(size, edgeitems) for size in layout.shape]
+    tiling, blocks = buffer.tiling, blocks_of(buffer.tiling)
+    kept = [_kept(size, edgeitems) for size in tiling.shape]
     result: HostArray = np.empty(tuple(len(k) for k in kept), buffer.dtype)
     for pair in blocks.distinct:
         home = blocks.homes[pair]
         where, local = [], []
         for dim, positions in enumerate(kept):
-            start, stop = layout.starts[dim, home], layout.stops[dim, home]
+            start, stop = tiling.starts[dim, home], tiling.stops[dim, home]
             inside = np.flatnonzero((positions >= start) & (positions < stop))
             where.append(inside)
             local.append(positions[inside] - start)
@@ -60,4 +60,4 @@ def _edges(buffer: ShardedBuffer, edgeitems: int) -> HostArray:
 def _kept(size: int, edgeitems: int) -> np.ndarray[Shape, np.dtype[np.int64]]:
     if size <= 2 * edgeitems + 1:
         return np.arange(size)
-    return np.r_[0 : edgeitems + 1, size - edgeitems : size]
+    return np.concatenate((np.arange(edgeitems + 1), np.arange(size - edgeitems, size)))

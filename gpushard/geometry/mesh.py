@@ -124,6 +124,7 @@ class Mesh:
     """The devices in row-major order."""
 
     def __new__(cls, devices: Any, axis_names: str | Sequence[str]) -> Mesh:
+        """Return the one mesh of these devices and names."""
         grid = _device_grid(devices)
         names = _axis_names(axis_names, grid.ndim)
         assignment = tuple(grid.flat)
@@ -168,7 +169,7 @@ class Mesh:
     @property
     def axis_sizes(self) -> Shape:
         """Size of each axis."""
-        return self.devices.shape
+        return tuple(self.devices.shape)
 
     @property
     def size(self) -> int:

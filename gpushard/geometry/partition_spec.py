@@ -45,6 +45,7 @@ class PartitionSpec(tuple[Any, ...]):
     __slots__ = ()
 
     def __new__(cls, *entries: Any) -> PartitionSpec:
+        """Check the entries and bring them into one form."""
         return super().__new__(cls, (_canonical(i, entry) for i, entry in enumerate(entries)))
 
     def __getnewargs__(self) -> tuple[Any, ...]:

@@ -11,14 +11,14 @@ import numpy as np
 
 from gpushard.cache import BoundedCache
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
-from gpushard.geometry.layout import Assignment, Layout, layout_from_indices
 from gpushard.geometry.mesh import AbstractMesh, Mesh, is_addressable
 from gpushard.geometry.partition_spec import UNCONSTRAINED, PartitionSpec
+from gpushard.geometry.tiling import Assignment, Tiling, tiling_from_indices
 from gpushard.typing import Device, Index, IntArray, Shape
 
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 
-_layouts: BoundedCache[Layout] = BoundedCache(limit=64 << 20)
+_tilings: BoundedCache[Tiling] = BoundedCache(limit=64 << 20)
 
 
 class Sharding(abc.ABC):
@@ -37,7 +37,7 @@ class Sharding(abc.ABC):
     ...     def devices_indices_map(self, global_shape):
     ...         n = global_shape[0]
     ...         return {d: (slice(0 if d == self.devices[-1] else n, n),) for d in self.devices}
-    >>> LastDeviceTakesAll("ab").layout((5,)).shard_shapes
+    >>> LastDeviceTakesAll("ab").tiling((5,)).shard_shapes
     [(0,), (5,)]
     """
 
@@ -60,7 +60,7 @@ class Sharding(abc.ABC):
           ShardingError: the sharding does not fit the shape.
         """
 
-    def layout(self, global_shape: Shape) -> Layout:
+    def tiling(self, global_shape: Shape) -> Tiling:
         """Return the boxes of all devices as arrays; cached.
 
         Args:
@@ -70,13 +70,13 @@ class Sharding(abc.ABC):
           ShardingError: the sharding does not fit the shape.
         """
         key = (self, global_shape)
-        found = _layouts.get(key)
+        found = _tilings.get(key)
         if found is None:
-            found = self._make_layout(global_shape)
-            _layouts.put(key, found, found.nbytes)
+            found = self._make_tiling(global_shape)
+            _tilings.put(key, found, found.nbytes)
         return found
 
-    def _make_layout(self, global_shape: Shape) -> Layout:
+    def _make_tiling(self, global_shape: Shape) -> Tiling:
         indices = self.devices_indices_map(global_shape)
         if set(indices) != self.device_set:
             raise ShardingError(
@@ -84,7 +84,7 @@ class Sharding(abc.ABC):
                 "every device of the set",
                 argument="devices_indices_map",
             )
-        return layout_from_indices(global_shape, indices)
+        return tiling_from_indices(global_shape, indices)
 
     @property
     def num_devices(self) -> int:
@@ -111,8 +111,8 @@ class Sharding(abc.ABC):
           The length of the longest block of each dim. Where blocks do not divide a dim, trailing
           shards are smaller than this.
         """
-        layout = self.layout(tuple(global_shape))
-        return tuple(int(np.diff(edges).max(initial=0)) for edges in layout.edges)
+        tiling = self.tiling(tuple(global_shape))
+        return tuple(int(np.diff(edges).max(initial=0)) for edges in tiling.edges)
 
     @property
     def is_fully_replicated(self) -> bool:
@@ -152,13 +152,13 @@ class _GridSharding(Sharding):
     def assignment(self, ndim: int) -> Assignment:
         """Return the block numbers of every device for arrays of `ndim` dims."""
 
-    def _make_layout(self, global_shape: Shape) -> Layout:
-        return Layout.regular(global_shape, self.assignment(len(global_shape)))
+    def _make_tiling(self, global_shape: Shape) -> Tiling:
+        return Tiling.regular(global_shape, self.assignment(len(global_shape)))
 
     def devices_indices_map(self, global_shape: Shape) -> dict[Device, Index]:
         """Map each device to the slices of the global array that it holds."""
-        layout = self.layout(tuple(global_shape))
-        return dict(zip(layout.devices, layout.indices, strict=True))
+        tiling = self.tiling(tuple(global_shape))
+        return dict(zip(tiling.devices, tiling.indices, strict=True))
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
         """Whether both lay out every array of `ndim` dims alike, over the same devices in order."""
@@ -183,8 +183,8 @@ class NamedSharding(_GridSharding):
     """Lays out an array over a mesh as a `PartitionSpec` says.
 
     Dim i is split into as many blocks as the axes in `spec[i]` multiply out to; the block number of
-    a device is the mixed-radix number of its coordinates on those axes, first axis most significant.
-    Axes that the spec does not name hold replicas.
+    a device is the mixed-radix number of its coordinates on those axes, first axis most
+    significant. Axes that the spec does not name hold replicas.
 
     Args:
       mesh: the devices.

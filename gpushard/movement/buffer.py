@@ -1,4 +1,4 @@
-"""Sharded buffers: a layout and the local data of every device."""
+"""Sharded buffers: a tiling and the local data of every device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from gpushard.errors import ArgumentTypeError, ExecutionError, ShardingError
-from gpushard.geometry.layout import Layout
+from gpushard.geometry.tiling import Tiling
 from gpushard.runtime.backend import WorkFailure
 from gpushard.runtime.device import Device
 from gpushard.runtime.memory import Claim, Memory
@@ -24,7 +24,7 @@ class ShardedBuffer:
     Every shard is dense in row-major order and aligned to 16 bytes.
     """
 
-    layout: Layout
+    tiling: Tiling
     """Which device holds what."""
 
     dtype: np.dtype[Any]
@@ -42,7 +42,7 @@ class ShardedBuffer:
     @property
     def runtime(self) -> Runtime:
         """The runtime of the devices."""
-        return devices_of(self.layout)[0].runtime
+        return devices_of(self.tiling)[0].runtime
 
     @property
     def memories(self) -> list[Memory]:
@@ -51,8 +51,8 @@ class ShardedBuffer:
 
     @property
     def root_nbytes(self) -> int:
-        """Bytes of the largest root allocation."""
-        return max(claim.memory.nbytes for claim in self.claims)
+        """Bytes of the largest root allocation that is more than a shard; 0 if there is none."""
+        return max(map(_larger_root, self.values, self.claims))
 
     def is_ready(self) -> bool:
         """Whether a read would not wait; True also for what failed."""
@@ -79,31 +79,39 @@ class ShardedBuffer:
         self.settled = True
 
 
-_devices: weakref.WeakKeyDictionary[Layout, tuple[Device, ...]] = weakref.WeakKeyDictionary()
+def _larger_root(value: LocalArray, claim: Claim) -> int:
+    """Return the bytes of the root allocation of a shard if the shard is only a part of it."""
+    root = claim.memory.nbytes
+    if root and not claim.memory.capacity:  # shares the claim of small blocks that own their bytes
+        root = value.nbytes if value.base is None else value.base.nbytes
+    return root if root > value.nbytes else 0
 
 
-def devices_of(layout: Layout) -> tuple[Device, ...]:
-    """Return the devices of a layout that data can live on.
+_devices: weakref.WeakKeyDictionary[Tiling, tuple[Device, ...]] = weakref.WeakKeyDictionary()
+
+
+def devices_of(tiling: Tiling) -> tuple[Device, ...]:
+    """Return the devices of a tiling that data can live on.
 
     Raises:
       ArgumentTypeError: some device is not one of `gpushard.devices()`.
       ShardingError: the devices belong to different runtimes.
     """
-    found = _devices.get(layout)
+    found = _devices.get(tiling)
     if found is None:
-        found = _devices[layout] = _checked_devices(layout)
+        found = _devices[tiling] = _checked_devices(tiling)
     return found
 
 
-def _checked_devices(layout: Layout) -> tuple[Device, ...]:
-    for device in layout.devices:
+def _checked_devices(tiling: Tiling) -> tuple[Device, ...]:
+    for device in tiling.devices:
         if not isinstance(device, Device):
             raise ArgumentTypeError(
                 f"the sharding names {device!r}, which holds no data; use gpushard.devices()",
                 argument="sharding",
                 device=device,
             )
-    devices = cast("tuple[Device, ...]", layout.devices)
+    devices = cast("tuple[Device, ...]", tiling.devices)
     if len({id(device.runtime) for device in devices}) > 1:
         raise ShardingError(
             "the sharding mixes devices of different runtimes; take all from one "

@@ -115,6 +115,8 @@ def _share_among_holders(
     part_copy = np.repeat(copy, parts)
     holder = np.repeat(low, parts) + _within(parts)
     box = boxes[:, :, part_copy]
+    if not overlap.runs:  # a scalar, which nothing can cut
+        return part_copy, order[first[block[part_copy]] + holder], box
     dim = _cut_dim(box[2])
     column = np.arange(len(part_copy))
     rows = box[2, dim, column]
@@ -153,13 +155,13 @@ def _row(
 ) -> IntArray:
     """Return the row of a box nearest to where the share of `holder` begins."""
     position = -(-holder * total // shares) - start
-    return np.clip((2 * position + row_volume) // (2 * row_volume), 0, rows)
+    return np.asarray(np.clip((2 * position + row_volume) // (2 * row_volume), 0, rows))
 
 
 def _cut_dim(length: IntArray) -> IntArray:
     """Return the dim along which each box is cut: the first long one, else the longest."""
     long = length >= _ROWS_WORTH_CUTTING
-    return np.where(long.any(axis=0), long.argmax(axis=0), length.argmax(axis=0))
+    return np.asarray(np.where(long.any(axis=0), long.argmax(axis=0), length.argmax(axis=0)))
 
 
 def _within(counts: IntArray) -> IntArray:

@@ -41,12 +41,23 @@ class Piece:
     """
 
     maps: tuple[DimMap, ...]
-    """In the order of the dims; every source dim and every destination dim occurs once."""
+    """Every source dim and every destination dim occurs once, destination dims in order."""
 
     @functools.cached_property
     def shape(self) -> Shape:
         """Shape of the destination."""
         return tuple(m.length for m in self.maps if m.destination is not None)
+
+    @functools.cached_property
+    def order(self) -> tuple[int, ...]:
+        """Kept source dims, numbered from 0, in the order of the destination."""
+        kept = [m.source for m in self.maps if m.source is not None and m.destination is not None]
+        return tuple(sorted(kept).index(dim) for dim in kept)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether kept dims keep their order."""
+        return self.order == tuple(range(len(self.order)))
 
     @property
     def same_dims(self) -> bool:
@@ -62,6 +73,16 @@ def identity(shape: Shape) -> Piece:
     (DimMap(source=0, destination=0, start=0, step=1, length=4),)
     """
     return Piece(tuple(DimMap(dim, dim, 0, 1, size) for dim, size in enumerate(shape)))
+
+
+@functools.lru_cache(maxsize=4096)
+def permutation(shape: Shape, axes: tuple[int, ...]) -> Piece:
+    """Return the piece of a transpose: destination dim i is source dim `axes[i]`.
+
+    >>> permutation((4, 2), (1, 0)).shape
+    (2, 4)
+    """
+    return Piece(tuple(DimMap(dim, i, 0, 1, shape[dim]) for i, dim in enumerate(axes)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,10 +166,7 @@ def cut_runs(
     sources = _ONE_BLOCK if source_edges is None else source_edges
     destinations = _ONE_BLOCK if destination_edges is None else destination_edges
     start, step = dim_map.start, dim_map.step
-    if step > 0:
-        crossings = -((start - sources) // step)
-    else:
-        crossings = (start - sources) // -step + 1
+    crossings = -((start - sources) // step) if step > 0 else (start - sources) // -step + 1
     cuts = np.concatenate((np.minimum(np.maximum(crossings, 0), dim_map.length), destinations))
     cuts.sort()
     lengths = cuts[1:] - cuts[:-1]

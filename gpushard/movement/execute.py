@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.cache import BoundedCache
-from gpushard.geometry.layout import Layout
+from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.dim_map import Piece, identity
 from gpushard.movement.plan import Plan, make_plan
@@ -22,21 +22,21 @@ from gpushard.runtime.runtime import Runtime
 from gpushard.typing import LocalArray
 
 
-def plan_for(source: ShardedBuffer, destination: Layout, piece: Piece | None = None) -> Plan:
+def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = None) -> Plan:
     """Return the cached plan that moves `source` to `destination`.
 
     Args:
       source: the data to move.
-      destination: layout of the result, of the piece's shape.
+      destination: tiling of the result, of the piece's shape.
       piece: where its elements come from; None for a reshard.
     """
     plans: BoundedCache[Plan] = source.runtime.plans
     itemsize, root_nbytes = source.dtype.itemsize, source.root_nbytes
-    key = (source.layout, destination, piece, itemsize, root_nbytes)
+    key = (source.tiling, destination, piece, itemsize, root_nbytes)
     plan = plans.get(key)
     if plan is None:
-        piece = piece or identity(source.layout.shape)
-        plan = make_plan(source.layout, destination, piece, itemsize, root_nbytes)
+        piece = piece or identity(source.tiling.shape)
+        plan = make_plan(source.tiling, destination, piece, itemsize, root_nbytes)
         plans.put(key, plan, plan.nbytes)
     return plan
 
@@ -128,10 +128,13 @@ def _submit_copies(
 def _bind(
     recipe: Recipe, domain: int, sources: Sequence[LocalArray], targets: Sequence[LocalArray]
 ) -> list[BoxCopy]:
-    return [
+    copies = [
         (targets[to][to_index], sources[of][of_index], source_domain)
         for to, to_index, of, of_index, source_domain in recipe.boxes(domain)
     ]
+    if recipe.order is not None:
+        copies = [(to, of.transpose(recipe.order), source) for to, of, source in copies]
+    return copies
 
 
 def _assemble(plan: Plan, source: ShardedBuffer, targets: _Targets) -> ShardedBuffer:
@@ -139,16 +142,24 @@ def _assemble(plan: Plan, source: ShardedBuffer, targets: _Targets) -> ShardedBu
     values: list[LocalArray] = []
     claims: list[Claim] = []
     shapes = plan.destination.shard_shapes
+    nothing: Claim | None = None
     for position, (kind, of, index) in enumerate(plan.recipe.slots):
         if kind == COPY:
             values.append(targets.values[of])
             claims.append(targets.claims[of])
         elif kind == EMPTY:
             values.append(np.empty(shapes[position], source.dtype))
-            claims.append(source.claims[0])
+            nothing = nothing or _claim_nothing(plan)
+            claims.append(nothing)
         else:
             value = source.values[of]
             values.append(value if kind == ALIAS else value[index].reshape(shapes[position]))
             claims.append(source.claims[of])
     settled = targets.inline and source.settled
     return ShardedBuffer(plan.destination, source.dtype, values, claims, settled)
+
+
+def _claim_nothing(plan: Plan) -> Claim:
+    """Return a claim for shards without elements, which must keep no memory from being freed."""
+    device = devices_of(plan.destination)[0]
+    return device.runtime.commit(lambda: device.runtime.claim_small([(device, 0)]))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import weakref
 
 import numpy as np
 
-from gpushard.geometry.layout import Assignment
+from gpushard.geometry.tiling import Assignment
 from gpushard.typing import IntArray
 
 
@@ -66,12 +67,21 @@ class Holdings:
         return start, self.domain.searchsorted(domains, side="right") - start
 
 
-@functools.lru_cache(maxsize=512)
+_holdings: weakref.WeakKeyDictionary[Assignment, Holdings] = weakref.WeakKeyDictionary()
+
+
 def holdings(assignment: Assignment) -> Holdings:
-    """Return the distinct (domain, block) pairs of an assignment.
+    """Return the distinct (domain, block) pairs of an assignment; cached as long as it lives.
 
     A device's domain is its `memory_domain`; one without is a domain of its own.
     """
+    found = _holdings.get(assignment)
+    if found is None:
+        found = _holdings[assignment] = _make_holdings(assignment)
+    return found
+
+
+def _make_holdings(assignment: Assignment) -> Holdings:
     devices = assignment.devices
     domain = np.array(
         [getattr(device, "memory_domain", i) for i, device in enumerate(devices)], np.int64

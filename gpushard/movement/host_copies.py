@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.geometry.layout import Layout
+from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_for, wait_idle
 from gpushard.movement.holdings import holdings
 from gpushard.movement.overlap import volumes
@@ -24,7 +24,7 @@ from gpushard.typing import HostArray, Index, LocalArray, Shape
 
 @dataclasses.dataclass(frozen=True)
 class Blocks:
-    """The distinct (memory domain, block) pairs of a layout, for copies from and to the host."""
+    """The distinct (memory domain, block) pairs of a tiling, for copies from and to the host."""
 
     homes: list[int]
     """Position of the device that is charged for each pair."""
@@ -51,28 +51,28 @@ class Blocks:
     """Elements of the largest block."""
 
 
-_blocks: weakref.WeakKeyDictionary[Layout, Blocks] = weakref.WeakKeyDictionary()
+_blocks: weakref.WeakKeyDictionary[Tiling, Blocks] = weakref.WeakKeyDictionary()
 
 
-def blocks_of(layout: Layout) -> Blocks:
-    """Return the distinct blocks of a layout; cached as long as the layout lives."""
-    found = _blocks.get(layout)
+def blocks_of(tiling: Tiling) -> Blocks:
+    """Return the distinct blocks of a tiling; cached as long as the tiling lives."""
+    found = _blocks.get(tiling)
     if found is None:
-        found = _blocks[layout] = _make_blocks(layout)
+        found = _blocks[tiling] = _make_blocks(tiling)
     return found
 
 
-def _make_blocks(layout: Layout) -> Blocks:
-    pairs = holdings(layout.assignment)
+def _make_blocks(tiling: Tiling) -> Blocks:
+    pairs = holdings(tiling.assignment)
     homes = pairs.home.tolist()
-    volume = volumes(pairs, layout)
+    volume = volumes(pairs, tiling)
     order, first, counts = pairs.by_block
     sharers = [order[i : i + n].tolist() for i, n in zip(first, counts, strict=True) if n]
     distinct = [pairs[0] for pairs in sharers]
     return Blocks(
         homes=homes,
-        shapes=[layout.shard_shapes[home] for home in homes],
-        indices=[layout.indices[home] for home in homes],
+        shapes=[tiling.shard_shapes[home] for home in homes],
+        indices=[tiling.indices[home] for home in homes],
         volumes=volume.tolist(),
         of_device=pairs.of_device.tolist(),
         sharers=sharers,
@@ -87,7 +87,7 @@ Reader = Callable[[Index, Shape], HostArray]
 
 def from_host(
     runtime: Runtime,
-    layout: Layout,
+    tiling: Tiling,
     dtype: np.dtype[Any],
     read: Reader,
     *,
@@ -97,7 +97,7 @@ def from_host(
 
     Args:
       runtime: of the devices.
-      layout: who gets what.
+      tiling: who gets what.
       dtype: type of the elements.
       read: gives the data of a box; called once for every distinct box.
       batch_nbytes: how much of what `read` gave is held before it is copied; None for all of it.
@@ -105,9 +105,9 @@ def from_host(
     Raises:
       OutOfMemoryError: a device has no room.
     """
-    blocks = blocks_of(layout)
-    values, claims = _allocate(runtime, layout, dtype, list(range(len(blocks.homes))))
-    batch = _Batch(runtime, [device.memory_domain for device in devices_of(layout)])
+    blocks = blocks_of(tiling)
+    values, claims = _allocate(runtime, tiling, dtype, list(range(len(blocks.homes))))
+    batch = _Batch(runtime, [device.memory_domain for device in devices_of(tiling)])
     for sharers in blocks.sharers:
         box = read(blocks.indices[sharers[0]], blocks.shapes[sharers[0]])
         for pair in sharers:
@@ -115,36 +115,36 @@ def from_host(
         if batch_nbytes is not None and batch.nbytes >= batch_nbytes:
             batch.run()
     batch.run()
-    return _by_device(layout, dtype, values, claims)
+    return _by_device(tiling, dtype, values, claims)
 
 
 def alias_host(
-    runtime: Runtime, layout: Layout, dtype: np.dtype[Any], source: HostArray
+    runtime: Runtime, tiling: Tiling, dtype: np.dtype[Any], source: HostArray
 ) -> ShardedBuffer:
     """Make shards refer to host data where it is dense and aligned, and copy the rest.
 
     Args:
       runtime: of the devices.
-      layout: who gets what.
+      tiling: who gets what.
       dtype: type of the elements.
       source: the data; it must not change while the result lives.
 
     Raises:
       OutOfMemoryError: a device has no room for the rest.
     """
-    blocks = blocks_of(layout)
+    blocks = blocks_of(tiling)
     boxes = [source[index] for index in blocks.indices]
     copied = [pair for pair, box in enumerate(boxes) if not _usable_in_place(box, dtype)]
-    borrowed = runtime.commit(lambda: runtime.claim_small([(devices_of(layout)[0], 0)]))
+    borrowed = runtime.commit(lambda: runtime.claim_small([(devices_of(tiling)[0], 0)]))
     values: list[LocalArray] = list(boxes)
     claims = [borrowed] * len(boxes)
-    batch = _Batch(runtime, [device.memory_domain for device in devices_of(layout)])
-    made_values, made_claims = _allocate(runtime, layout, dtype, copied)
+    batch = _Batch(runtime, [device.memory_domain for device in devices_of(tiling)])
+    made_values, made_claims = _allocate(runtime, tiling, dtype, copied)
     for pair, value, claim in zip(copied, made_values, made_claims, strict=True):
         values[pair], claims[pair] = value, claim
         batch.add(blocks.homes[pair], value, boxes[pair])
     batch.run()
-    return _by_device(layout, dtype, values, claims)
+    return _by_device(tiling, dtype, values, claims)
 
 
 class _Batch:
@@ -176,10 +176,10 @@ def _usable_in_place(box: HostArray, dtype: np.dtype[Any]) -> bool:
 
 
 def _allocate(
-    runtime: Runtime, layout: Layout, dtype: np.dtype[Any], pairs: list[int]
+    runtime: Runtime, tiling: Tiling, dtype: np.dtype[Any], pairs: list[int]
 ) -> tuple[list[LocalArray], list[Claim]]:
     """Make memory for blocks that the host may write at once."""
-    blocks, devices = blocks_of(layout), devices_of(layout)
+    blocks, devices = blocks_of(tiling), devices_of(tiling)
     if not pairs:
         return [], []
     charges = [(devices[blocks.homes[p]], blocks.volumes[p] * dtype.itemsize) for p in pairs]
@@ -197,11 +197,11 @@ def _allocate(
 
 
 def _by_device(
-    layout: Layout, dtype: np.dtype[Any], values: list[LocalArray], claims: list[Claim]
+    tiling: Tiling, dtype: np.dtype[Any], values: list[LocalArray], claims: list[Claim]
 ) -> ShardedBuffer:
-    pairs = blocks_of(layout).of_device
+    pairs = blocks_of(tiling).of_device
     return ShardedBuffer(
-        layout, dtype, [values[p] for p in pairs], [claims[p] for p in pairs], settled=True
+        tiling, dtype, [values[p] for p in pairs], [claims[p] for p in pairs], settled=True
     )
 
 
@@ -234,26 +234,26 @@ class HostRead:
 def read_host(buffer: ShardedBuffer) -> HostArray:
     """Return the value in host memory, read-only; waits for it.
 
-    One replica of every box is copied; a value that lies whole on a device that the host can read is
-    not copied at all.
+    One replica of every box is copied; a value that lies whole on a device that the host can read
+    is not copied at all.
 
     Raises:
       ExecutionError: the work that should have written it failed.
     """
     buffer.wait()
-    runtime, layout = buffer.runtime, buffer.layout
+    runtime, tiling = buffer.runtime, buffer.tiling
     whole = _whole_box(buffer)
     if whole is not None:
         return whole
-    nbytes = math.prod(layout.shape) * buffer.dtype.itemsize
+    nbytes = math.prod(tiling.shape) * buffer.dtype.itemsize
     if nbytes < runtime.settings.small_bytes:
-        array: HostArray = np.empty(layout.shape, buffer.dtype)
+        array: HostArray = np.empty(tiling.shape, buffer.dtype)
         runtime.backend.copy_boxes(_fetches(buffer, array), HOST_DOMAIN)
         array.flags.writeable = False
         return array
     claim = runtime.commit(lambda: runtime.claim_host(nbytes, None))
     wait_idle(claim.memory)
-    target = runtime.backend.view(claim.memory.raw, layout.shape, buffer.dtype)
+    target = runtime.backend.view(claim.memory.raw, tiling.shape, buffer.dtype)
     runtime.backend.copy_boxes(_fetches(buffer, target), HOST_DOMAIN)
     return runtime.backend.host_view(target, claim)
 
@@ -263,13 +263,13 @@ def start_read(buffer: ShardedBuffer) -> HostRead:
     whole = _whole_box(buffer)
     if whole is not None:
         return HostRead(whole, buffer.memories)
-    runtime, layout = buffer.runtime, buffer.layout
-    stream = devices_of(layout)[0].domain.fetch
-    nbytes = math.prod(layout.shape) * buffer.dtype.itemsize
+    runtime, tiling = buffer.runtime, buffer.tiling
+    stream = devices_of(tiling)[0].domain.fetch
+    nbytes = math.prod(tiling.shape) * buffer.dtype.itemsize
 
     def submit() -> tuple[Claim, HostArray]:
         claim = runtime.claim_host(nbytes, stream)
-        target = runtime.backend.view(claim.memory.raw, layout.shape, buffer.dtype)
+        target = runtime.backend.view(claim.memory.raw, tiling.shape, buffer.dtype)
         copies = _fetches(buffer, target)
 
         def run() -> None:
@@ -284,7 +284,7 @@ def start_read(buffer: ShardedBuffer) -> HostRead:
 
 def _whole_box(buffer: ShardedBuffer) -> HostArray | None:
     """Return a view of a shard that is the whole array, if the host can read it."""
-    blocks = blocks_of(buffer.layout)
+    blocks = blocks_of(buffer.tiling)
     if len(blocks.distinct) != 1 or not buffer.runtime.backend.host_readable:
         return None
     home = blocks.homes[blocks.distinct[0]]
@@ -292,10 +292,10 @@ def _whole_box(buffer: ShardedBuffer) -> HostArray | None:
 
 
 def _fetches(buffer: ShardedBuffer, target: HostArray) -> list[BoxCopy]:
-    blocks, devices = blocks_of(buffer.layout), devices_of(buffer.layout)
+    blocks, devices = blocks_of(buffer.tiling), devices_of(buffer.tiling)
     copies: list[BoxCopy] = []
     for pair in blocks.distinct:
         home = blocks.homes[pair]
-        index = (*blocks.indices[pair], ...)
+        index: Any = (*blocks.indices[pair], ...)
         copies.append((target[index], buffer.values[home], devices[home].memory_domain))
     return copies

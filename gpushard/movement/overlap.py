@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from gpushard.geometry.layout import Layout
+from gpushard.geometry.tiling import Tiling
 from gpushard.movement.dim_map import Piece, Runs, cut_runs
 from gpushard.movement.holdings import Holdings, holdings
 from gpushard.typing import IntArray
@@ -41,14 +41,14 @@ class Overlap:
     cells: IntArray
     """Source blocks that each wanted pair overlaps."""
 
+    strides: tuple[int, ...]
+    """What one block of each mapped dim adds to the row-major number of a source block."""
+
     def source_block(self, runs: IntArray) -> IntArray:
         """Return the row-major source block of cells given by one run per mapped dim."""
         block = np.zeros(runs.shape[1], np.int64)
-        stride = 1
-        for dim in range(len(self.runs) - 1, -1, -1):
-            if self.runs[dim].map.source is not None:
-                block += self.runs[dim].source_block[runs[dim]] * stride
-                stride *= len(self.runs[dim].source_edges) - 1
+        for run, at, stride in zip(self.runs, runs, self.strides, strict=True):
+            block += run.source_block[at] * stride
         return block
 
     def volume_between(self, pair: IntArray, other: IntArray) -> IntArray:
@@ -63,8 +63,8 @@ class Overlap:
         return volume
 
 
-def overlap(source: Layout, destination: Layout, piece: Piece) -> Overlap:
-    """Cut a piece at the blocks of both layouts."""
+def overlap(source: Tiling, destination: Tiling, piece: Piece) -> Overlap:
+    """Cut a piece at the blocks of both tilings."""
     held, wanted = holdings(source.assignment), holdings(destination.assignment)
     runs = tuple(
         cut_runs(
@@ -91,12 +91,15 @@ def overlap(source: Layout, destination: Layout, piece: Piece) -> Overlap:
         first=first,
         volume=volumes(wanted, destination),
         cells=counts.prod(axis=0),
+        strides=tuple(
+            0 if m.source is None else source.assignment.strides[m.source] for m in piece.maps
+        ),
     )
 
 
-def volumes(pairs: Holdings, layout: Layout) -> IntArray:
+def volumes(pairs: Holdings, tiling: Tiling) -> IntArray:
     """Return the elements of the block of each pair."""
     volume = np.ones(len(pairs.key), np.int64)
-    for dim, edges in enumerate(layout.edges):
+    for dim, edges in enumerate(tiling.edges):
         volume *= (edges[1:] - edges[:-1])[pairs.coordinates[dim]]
     return volume

@@ -1,7 +1,7 @@
 """The plan of one movement: what is aliased, viewed, copied and sent. Pure.
 
-A destination block that a memory domain already holds is aliased or viewed; everything else is written
-once per domain, and only what the domain lacks is received. Both amounts are the least possible:
+A destination block that a memory domain already holds is aliased or viewed; everything else is
+written once per domain, and only what the domain lacks is received. Both amounts are the least:
 
 - W(M): elements of the distinct destination boxes of domain M that are neither aliased nor viewed;
 - R(M): distinct source elements that those boxes read and that no device of M holds.
@@ -14,7 +14,7 @@ import functools
 
 import numpy as np
 
-from gpushard.geometry.layout import Layout
+from gpushard.geometry.tiling import Tiling
 from gpushard.movement.copies import Copies, expand
 from gpushard.movement.dim_map import Piece
 from gpushard.movement.overlap import Overlap, overlap, volumes
@@ -27,13 +27,13 @@ _KINDS = ("aliased", "viewed", "copied", "empty")
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How an array gets from one layout to another. Make one with `make_plan`."""
+    """How an array gets from one tiling to another. Make one with `make_plan`."""
 
-    source: Layout
-    """Layout of the source."""
+    source: Tiling
+    """Tiling of the source."""
 
-    destination: Layout
-    """Layout of the destination."""
+    destination: Tiling
+    """Tiling of the destination."""
 
     piece: Piece
     """Where the elements of the destination come from."""
@@ -165,13 +165,13 @@ class Plan:
 
 
 def make_plan(
-    source: Layout, destination: Layout, piece: Piece, itemsize: int, root_nbytes: int = 0
+    source: Tiling, destination: Tiling, piece: Piece, itemsize: int, root_nbytes: int = 0
 ) -> Plan:
     """Plan a movement.
 
     Args:
-      source: layout of the source.
-      destination: layout of the destination, of the piece's shape.
+      source: tiling of the source.
+      destination: tiling of the destination, of the piece's shape.
       piece: where the elements of the destination come from.
       itemsize: bytes of an element.
       root_nbytes: bytes of the largest root allocation of the source, where that is more than a
@@ -185,11 +185,11 @@ def make_plan(
     >>> from gpushard.geometry.sharding import NamedSharding
     >>> from gpushard.movement.dim_map import identity
     >>> mesh = Mesh(["a", "b"], "x")
-    >>> rows, columns = (NamedSharding(mesh, s).layout((4, 4)) for s in (P("x"), P(None, "x")))
+    >>> rows, columns = (NamedSharding(mesh, s).tiling((4, 4)) for s in (P("x"), P(None, "x")))
     >>> plan = make_plan(rows, columns, identity((4, 4)), itemsize=4)
     >>> plan.bytes_written, plan.bytes_received
     (64, 32)
     """
     cut = overlap(source, destination, piece)
-    kind, reused = find_reuse(cut, piece.same_dims, itemsize, root_nbytes)
+    kind, reused = find_reuse(cut, piece, itemsize, root_nbytes)
     return Plan(source, destination, piece, itemsize, cut, kind, reused)

@@ -36,6 +36,8 @@ class Recipe:
         """Bytes of the largest of them."""
         self.total: int = sum(nbytes)
         """Bytes of all of them."""
+        self.order: tuple[int, ...] | None = None if plan.piece.in_order else plan.piece.order
+        """How a source view is transposed before it is copied; None for not at all."""
         self.domains: list[int] = np.unique(wanted.domain[plan.copied]).tolist()
         """The memory domains that write something."""
         self.slots: list[tuple[int, int, BoxIndex | None]] = self._slots()
@@ -128,15 +130,15 @@ class Recipe:
         return (*index, ...)
 
     def _source_index(self, offsets: list[int], lengths: list[int]) -> BoxIndex:
-        index: list[Any] = []
+        index: list[Any] = [None] * self._plan.source.ndim
         for m, offset, length in zip(self._plan.piece.maps, offsets, lengths, strict=True):
             if m.source is None:
                 continue
             if m.destination is None:
-                index.append(offset)
+                index[m.source] = offset
             else:
                 stop = offset + m.step * length
-                index.append(slice(offset, stop if stop >= 0 else None, m.step))
+                index[m.source] = slice(offset, stop if stop >= 0 else None, m.step)
         return (*index, ...)
 
 

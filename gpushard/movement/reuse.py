@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpushard.movement.dim_map import Piece
 from gpushard.movement.overlap import Overlap
 from gpushard.typing import IntArray
 
@@ -15,16 +16,17 @@ VIEW_ALIGNMENT = 16
 
 
 def find_reuse(
-    overlap: Overlap, same_dims: bool, itemsize: int, root_nbytes: int
+    overlap: Overlap, piece: Piece, itemsize: int, root_nbytes: int
 ) -> tuple[IntArray, IntArray]:
     """Decide for every wanted pair whether it is an alias, a view, a copy or empty.
 
-    A pair that is one whole block of its domain is an alias. One that is a dense and aligned part of
-    a block is a view, if aliases and views together keep at least half of the root allocation useful.
+    A pair that is one whole block of its domain is an alias. One that is a dense and aligned part
+    of a block is a view, if aliases and views together keep at least half of the root allocation
+    useful.
 
     Args:
       overlap: the wanted and held pairs.
-      same_dims: whether destination dim i comes from source dim i throughout.
+      piece: where the elements of the destination come from.
       itemsize: bytes of an element.
       root_nbytes: bytes of the largest root allocation of the source, if larger than a shard.
 
@@ -34,7 +36,7 @@ def find_reuse(
     kind = np.where(overlap.volume > 0, COPY, EMPTY)
     reused = np.zeros(len(kind), np.int64)
     single = np.flatnonzero((overlap.cells == 1) & (overlap.volume > 0))
-    if not len(single):
+    if not len(single) or not piece.in_order:
         return kind, reused
     first, volume = overlap.first[:, single], overlap.volume[single]
     dense, offset, extent = _within_block(overlap, first)
@@ -43,7 +45,7 @@ def find_reuse(
     view = present & dense & ~whole & (offset * itemsize % VIEW_ALIGNMENT == 0)
     useful = np.bincount(at, np.where(view | whole, volume, 0), len(overlap.held.key))
     view &= useful[at] * 2 >= np.maximum(extent, root_nbytes // itemsize)
-    kind[single[whole]] = ALIAS if same_dims else VIEW
+    kind[single[whole]] = ALIAS if piece.same_dims else VIEW
     kind[single[view]] = VIEW
     reused[single] = np.where(whole | view, at, 0)
     return kind, reused

@@ -17,10 +17,11 @@ from gpushard.array.guards import (
     check_transfer,
 )
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.geometry.layout import Layout
+from gpushard.geometry.format import Format
 from gpushard.geometry.mesh import current_mesh
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
 from gpushard.movement.host_copies import alias_host, from_host
 from gpushard.placement.defaults import get_default_device
@@ -48,13 +49,15 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     Args:
       x: an array, a scalar, or a pytree of them: NumPy arrays, gpushard arrays, Python scalars, and
         what offers `__array__` or `__dlpack__` on the CPU.
-      device: where to: a device, a `Sharding`, or a `PartitionSpec` within `with mesh:`; or a pytree
-        of these that is a prefix of `x`, such as a list of devices for a list of arrays. None leaves
-        arrays where they are and puts other data on the default device, uncommitted.
-      donate: whether gpushard arrays in `x` may be given up; they count as deleted afterwards. A bool,
-        or a prefix pytree of bools.
+      device: where to: a device, a `Sharding`, a `Format`, or a `PartitionSpec` within
+        `with mesh:`; or a pytree of these that is a prefix of `x`, such as a list of devices for a
+        list of arrays. None leaves arrays where they are and puts other data on the default device,
+        uncommitted.
+      donate: whether gpushard arrays in `x` may be given up; they count as deleted afterwards. A
+        bool, or a prefix pytree of bools.
       may_alias: whether the result may share memory with a NumPy source, which then must not be
-        changed. By default the source may be overwritten as soon as this returns. A bool or a prefix.
+        changed. By default the source may be overwritten as soon as this returns. A bool, or a
+        prefix pytree of bools.
 
     Returns:
       `Array`s in the structure of `x`.
@@ -145,7 +148,7 @@ def reshard(x: Any, sharding: Any, *, donate: bool = False) -> Any:
             )
     targets = [_target(leaf, place) for leaf, place in zip(leaves, places, strict=True)]
     for leaf, target in zip(leaves, targets, strict=True):
-        place_layout(target, leaf.shape)
+        place_tiling(target, leaf.shape)
     moved = [_move(leaf, target, donate) for leaf, target in zip(leaves, targets, strict=True)]
     return tree.unflatten(structure, moved)
 
@@ -162,13 +165,15 @@ def block_until_ready(x: Any) -> Any:
     return x
 
 
-def as_sharding(place: Any) -> Sharding:
-    """Return the sharding that a placement means.
+def as_sharding(place: Any, ndim: int) -> Sharding:
+    """Return the sharding that a placement of an array of `ndim` dims means.
 
     Raises:
-      ArgumentTypeError: it is not a device, a sharding or a spec.
-      ArgumentError: it is a spec outside of `with mesh:`.
+      ArgumentTypeError: it is not a device, a sharding, a format or a spec.
+      ArgumentError: it is a spec outside of `with mesh:`, or a format that is not row-major.
     """
+    if isinstance(place, Format):
+        place = place.row_major_sharding(ndim)
     if isinstance(place, Sharding):
         return place
     if isinstance(place, Device):
@@ -184,14 +189,15 @@ def as_sharding(place: Any) -> Sharding:
             )
         return NamedSharding(mesh, place)
     raise ArgumentTypeError(
-        f"device={place!r} must be one of gpushard.devices(), a Sharding or a PartitionSpec",
+        f"device={place!r} must be one of gpushard.devices(), a Sharding, a Format "
+        "with a sharding, or a PartitionSpec",
         argument="device",
         value=place,
     )
 
 
-def place_layout(sharding: Sharding, shape: Shape) -> Layout:
-    """Return the layout of an array that is about to be made.
+def place_tiling(sharding: Sharding, shape: Shape) -> Tiling:
+    """Return the tiling of an array that is about to be made.
 
     Raises:
       ShardingError: the sharding does not fit the shape.
@@ -203,9 +209,9 @@ def place_layout(sharding: Sharding, shape: Shape) -> Layout:
             argument="memory_kind",
             kind=sharding.memory_kind,
         )
-    layout = sharding.layout(shape)
-    devices_of(layout)
-    return layout
+    tiling = sharding.tiling(shape)
+    devices_of(tiling)
+    return tiling
 
 
 def as_host_array(x: Any, argument: str = "x") -> tuple[HostArray, bool]:
@@ -246,7 +252,7 @@ def _check_leaf(x: Any, place: Any) -> Any:
         x._live()
     shape = x.shape if isinstance(x, Array) else as_host_array(x)[0].shape
     if place is not None:
-        place_layout(as_sharding(place), shape)
+        place_tiling(as_sharding(place, len(shape)), shape)
     return x
 
 
@@ -254,17 +260,19 @@ def _put_leaf(x: Any, place: Any, donate: bool, may_alias: bool) -> Array:
     if isinstance(x, Array):
         if place is None:
             return x
-        return _move(x, as_sharding(place), donate)
+        return _move(x, as_sharding(place, x.ndim), donate)
     data, weak = as_host_array(x)
     committed = place is not None
-    sharding = as_sharding(place) if committed else SingleDeviceSharding(get_default_device())
-    layout = place_layout(sharding, data.shape)
+    sharding = (
+        as_sharding(place, data.ndim) if committed else SingleDeviceSharding(get_default_device())
+    )
+    tiling = place_tiling(sharding, data.shape)
     check_transfer(HOST_TO_DEVICE, "device_put(x)", explicit=True)
-    runtime, dtype = devices_of(layout)[0].runtime, check_dtype(data.dtype, "x")
+    runtime, dtype = devices_of(tiling)[0].runtime, check_dtype(data.dtype, "x")
     if may_alias and runtime.backend.host_readable:
-        buffer = alias_host(runtime, layout, dtype, data)
+        buffer = alias_host(runtime, tiling, dtype, data)
     else:
-        buffer = from_host(runtime, layout, dtype, functools.partial(_box, data))
+        buffer = from_host(runtime, tiling, dtype, functools.partial(_box, data))
     return Array(buffer, sharding, committed=committed, weak_type=weak)
 
 
@@ -275,11 +283,11 @@ def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:
 def _target(x: Array, place: Any) -> Sharding:
     if isinstance(place, PartitionSpec) and isinstance(x.sharding, NamedSharding):
         return x.sharding.with_spec(place)
-    return as_sharding(place)
+    return as_sharding(place, x.ndim)
 
 
 def _move(x: Array, sharding: Sharding, donate: bool) -> Array:
-    place_layout(sharding, x.shape)
+    place_tiling(sharding, x.shape)
     check_transfer(DEVICE_TO_DEVICE, "moving an array to another sharding", explicit=True)
     moved = x._moved(sharding)
     if donate:

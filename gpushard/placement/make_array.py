@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,12 @@ from gpushard.array.array import Array
 from gpushard.array.aval import as_shape, check_dtype
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError, ShardingError
-from gpushard.geometry.layout import Layout
+from gpushard.geometry.format import Format
 from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host_copies import blocks_of, from_host
-from gpushard.placement.device_put import as_host_array, place_layout
+from gpushard.placement.device_put import as_host_array, as_sharding, place_tiling
 from gpushard.runtime import current
 from gpushard.typing import HostArray, Index, IntArray, Shape
 
@@ -24,7 +25,7 @@ _BATCH_NBYTES = 64 << 20
 
 def make_array_from_callback(
     shape: Any,
-    sharding: Sharding,
+    sharding: Sharding | Format,
     data_callback: Callable[[Index], Any],
     *,
     dtype: Any = None,
@@ -51,9 +52,11 @@ def make_array_from_callback(
     >>> make_array_from_callback((4,), sharding, lambda index: np.arange(4)[index] * 2)
     Array([0, 2, 4, 6], dtype=int64)
     """
-    layout = place_layout(_checked_sharding(sharding), as_shape(shape))
+    sizes = as_shape(shape)
+    sharding = as_sharding(sharding, len(sizes))
+    tiling = place_tiling(sharding, sizes)
     check_transfer(HOST_TO_DEVICE, "make_array_from_callback(...)", explicit=True)
-    blocks = blocks_of(layout)
+    blocks = blocks_of(tiling)
     sample = blocks.distinct[0] if blocks.distinct else 0
     first = _checked_data(data_callback(blocks.indices[sample]), blocks.shapes[sample], None)
     expected = first.dtype if dtype is None else check_dtype(np.dtype(dtype), "dtype")
@@ -65,9 +68,9 @@ def make_array_from_callback(
             return found
         return _checked_data(data_callback(index), box_shape, first.dtype)
 
-    runtime = devices_of(layout)[0].runtime
+    runtime = devices_of(tiling)[0].runtime
     buffer = from_host(
-        runtime, layout, check_dtype(expected, "dtype"), read, batch_nbytes=_BATCH_NBYTES
+        runtime, tiling, check_dtype(expected, "dtype"), read, batch_nbytes=_BATCH_NBYTES
     )
     return Array(buffer, sharding)
 
@@ -101,12 +104,12 @@ def make_array_from_process_local_data(
         shape = _global_shape(sharding, data.shape)
     else:
         shape = as_shape(global_shape, "global_shape")
-    layout = place_layout(sharding, shape)
-    to_local = local_slices(layout, data.shape)
+    tiling = place_tiling(sharding, shape)
+    to_local = local_slices(tiling, data.shape)
     check_transfer(HOST_TO_DEVICE, "make_array_from_process_local_data(...)", explicit=True)
     buffer = from_host(
-        devices_of(layout)[0].runtime,
-        layout,
+        devices_of(tiling)[0].runtime,
+        tiling,
         check_dtype(data.dtype, "local_data"),
         lambda index, _: data[to_local(index)],
     )
@@ -137,7 +140,7 @@ def make_array_from_single_device_arrays(
     >>> make_array_from_single_device_arrays((4,), sharding, parts)
     Array([0, 0, 1, 1], dtype=int64)
     """
-    layout = place_layout(_checked_sharding(sharding), as_shape(shape))
+    tiling = place_tiling(_checked_sharding(sharding), as_shape(shape))
     for position, array in enumerate(arrays):
         if not isinstance(array, Array):
             raise ArgumentTypeError(
@@ -146,9 +149,9 @@ def make_array_from_single_device_arrays(
                 argument="arrays",
                 position=position,
             )
-    parts = _by_device(layout, arrays)
+    parts = _by_device(tiling, arrays)
     expected = np.dtype(dtype) if dtype is not None else parts[0].dtype
-    for device, part, shard_shape in zip(layout.devices, parts, layout.shard_shapes, strict=True):
+    for device, part, shard_shape in zip(tiling.devices, parts, tiling.shard_shapes, strict=True):
         if part.dtype != expected:
             raise ArgumentTypeError(
                 f"arrays hold {part.dtype} on {device!r} and {expected} elsewhere; all must have "
@@ -161,7 +164,7 @@ def make_array_from_single_device_arrays(
         if part.shape != shard_shape:
             raise ShardingError(
                 f"arrays hold the shape {part.shape} on {device!r}; {sharding} of shape "
-                f"{layout.shape} needs {shard_shape} there",
+                f"{tiling.shape} needs {shard_shape} there",
                 argument="arrays",
                 device=device,
                 shape=part.shape,
@@ -169,7 +172,7 @@ def make_array_from_single_device_arrays(
             )
     buffers = [part._live() for part in parts]
     buffer = ShardedBuffer(
-        layout, expected, [b.values[0] for b in buffers], [b.claims[0] for b in buffers]
+        tiling, expected, [b.values[0] for b in buffers], [b.claims[0] for b in buffers]
     )
     return Array(buffer, sharding)
 
@@ -192,27 +195,27 @@ def num_addressable_indices(sharding: Sharding, dim: int, global_shape: Any) -> 
       dim: the dim.
       global_shape: shape of the array.
     """
-    layout = sharding.layout(as_shape(global_shape, "global_shape"))
-    return int(sum(stop - start for start, stop in _local_intervals(layout, dim)))
+    tiling = sharding.tiling(as_shape(global_shape, "global_shape"))
+    return int(sum(stop - start for start, stop in _local_intervals(tiling, dim)))
 
 
-def local_slices(layout: Layout, local_shape: Shape) -> Callable[[Index], Index]:
+def local_slices(tiling: Tiling, local_shape: Shape) -> Callable[[Index], Index]:
     """Return the function from global slices to slices of densely packed local data.
 
     Raises:
       ShardingError: a dim of the data is neither the global size nor what this process addresses.
     """
-    if len(local_shape) != layout.ndim:
+    if len(local_shape) != tiling.ndim:
         raise ShardingError(
-            f"local_data has {len(local_shape)} dims, global_shape={layout.shape} has "
-            f"{layout.ndim}; they must agree",
+            f"local_data has {len(local_shape)} dims, global_shape={tiling.shape} has "
+            f"{tiling.ndim}; they must agree",
             argument="local_data",
             local_shape=local_shape,
-            global_shape=layout.shape,
+            global_shape=tiling.shape,
         )
     offsets: list[dict[int, int] | None] = []
-    for dim, (local, size) in enumerate(zip(local_shape, layout.shape, strict=True)):
-        intervals = _local_intervals(layout, dim)
+    for dim, (local, size) in enumerate(zip(local_shape, tiling.shape, strict=True)):
+        intervals = _local_intervals(tiling, dim)
         lengths = [stop - start for start, stop in intervals]
         if local == size:
             offsets.append(None)
@@ -222,16 +225,16 @@ def local_slices(layout: Layout, local_shape: Shape) -> Callable[[Index], Index]
         else:
             raise ShardingError(
                 f"local_data has {local} elements in dim {dim}; give all {size} of "
-                f"global_shape={layout.shape} or the {sum(lengths)} that this process addresses",
+                f"global_shape={tiling.shape} or the {sum(lengths)} that this process addresses",
                 argument="local_data",
                 dim=dim,
                 local_shape=local_shape,
-                global_shape=layout.shape,
+                global_shape=tiling.shape,
             )
 
     def to_local(index: Index) -> Index:
         result = []
-        for part, packed, size in zip(index, offsets, layout.shape, strict=True):
+        for part, packed, size in zip(index, offsets, tiling.shape, strict=True):
             start, stop, _ = part.indices(size)
             at = start if packed is None else packed.get(start, 0)
             result.append(slice(at, at + stop - start))
@@ -240,26 +243,26 @@ def local_slices(layout: Layout, local_shape: Shape) -> Callable[[Index], Index]
     return to_local
 
 
-def _local_intervals(layout: Layout, dim: int) -> list[tuple[int, int]]:
+def _local_intervals(tiling: Tiling, dim: int) -> list[tuple[int, int]]:
     """Return the distinct intervals of a dim that this process holds, ascending, empty ones not."""
-    local = list(layout.addressable)
-    bounds: IntArray = np.stack([layout.starts[dim, local], layout.stops[dim, local]], axis=1)
+    local = list(tiling.addressable)
+    bounds: IntArray = np.stack([tiling.starts[dim, local], tiling.stops[dim, local]], axis=1)
     return [(start, stop) for start, stop in np.unique(bounds, axis=0).tolist() if start < stop]
 
 
 def _global_shape(sharding: Sharding, local_shape: Shape) -> Shape:
     """Scale local sizes by the share of each dim's blocks that this process holds."""
-    counts = sharding.layout(local_shape).assignment
-    local = [position for position in sharding.layout(local_shape).addressable]
+    counts = sharding.tiling(local_shape).assignment
+    local = [position for position in sharding.tiling(local_shape).addressable]
     return tuple(
         size * count // len(np.unique(blocks[local]))
         for size, count, blocks in zip(local_shape, counts.counts, counts.blocks, strict=True)
     )
 
 
-def _by_device(layout: Layout, arrays: Sequence[Array]) -> list[Array]:
-    """Order single-device arrays as the layout orders devices."""
-    found = {}
+def _by_device(tiling: Tiling, arrays: Sequence[Array]) -> list[Array]:
+    """Order single-device arrays as the tiling orders devices."""
+    found: dict[Hashable, Array] = {}
     for position, array in enumerate(arrays):
         devices = array.devices()
         if len(devices) != 1:
@@ -269,7 +272,7 @@ def _by_device(layout: Layout, arrays: Sequence[Array]) -> list[Array]:
                 position=position,
             )
         found[next(iter(devices))] = array
-    wanted = [layout.devices[position] for position in layout.addressable]
+    wanted = [tiling.devices[position] for position in tiling.addressable]
     missing = [device for device in wanted if device not in found]
     surplus = [device for device in found if device not in set(wanted)]
     if missing or surplus or len(arrays) != len(wanted):

@@ -33,7 +33,7 @@ def open_npy(file: PathLike) -> HostArray:
         elements that are not numbers.
     """
     try:
-        data = np.lib.format.open_memmap(os.fspath(file), mode="r")
+        data: HostArray = np.lib.format.open_memmap(os.fspath(file), mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise FileFormatError(
             f"{os.fspath(file)} cannot be read as a .npy file: {error}. Write it with numpy.save "
@@ -72,10 +72,10 @@ def load(
     if sharding is None:
         target: Any = SingleDeviceSharding(get_default_device())
     else:
-        target = as_sharding(sharding)
+        target = as_sharding(sharding, data.ndim)
 
     def read(index: Any) -> HostArray:
-        box = data[index]
+        box: HostArray = data[index]
         if progress is not None:
             progress(box.nbytes)
         return box
@@ -114,7 +114,7 @@ def save(file: PathLike, x: Array) -> None:
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         mapped = np.lib.format.open_memmap(part, mode="w+", dtype=x.dtype, shape=x.shape)
-        blocks = blocks_of(buffer.layout)
+        blocks = blocks_of(buffer.tiling)
         for pair in blocks.distinct:
             home = blocks.homes[pair]
             mapped[blocks.indices[pair]] = buffer.runtime.backend.host_view(

@@ -1,9 +1,9 @@
 """Memory: root allocations that know who wrote and who uses them, and pools of free ones.
 
 A `Memory` is one root allocation with its clocks. A `Claim` is the right to it: arrays, views,
-exports and running calls hold references to one claim, and when the last is gone the memory goes back
-to its pool. It keeps its clock there, so that the next taker waits for every earlier user and a
-release never waits for anyone.
+exports and running calls hold references to one claim, and when the last is gone the memory goes
+back to its pool. It keeps its clock there, so that the next taker waits for every earlier user and
+a release never waits for anyone.
 """
 
 from __future__ import annotations
@@ -194,8 +194,9 @@ class Pool:
         """
         if account is not None and not account.fits(nbytes):
             raise NoRoomError(nbytes, account)
-        capacity = size_class(nbytes)
-        block = self._covered(capacity, stream) or self._grow(nbytes, capacity)
+        # Under a limit sizes are exact, so that what fits by the user's arithmetic does fit.
+        capacity = size_class(nbytes) if self._limit is None else max(nbytes, 1)
+        block = self._covered(capacity, stream) or self._grow(capacity)
         if block is None:
             block = self._oldest(capacity)
         if block is None:
@@ -247,7 +248,7 @@ class Pool:
         self.peak = max(self.peak, self.total - self.free)
 
     def _covered(self, capacity: int, stream: Stream | None) -> Memory | None:
-        blocks = self._free.get(capacity, ())
+        blocks = self._free.get(capacity) or deque()
         for position in range(len(blocks) - 1, -1, -1):
             block = blocks[position]
             if not block.busy() if stream is None else block.covered(stream):
@@ -256,21 +257,19 @@ class Pool:
                 return block
         return None
 
-    def _grow(self, nbytes: int, capacity: int) -> Memory | None:
-        if self._limit is not None:
-            if self.total + nbytes > self._limit:
-                self._trim(self.total + nbytes - self._limit)
-            capacity = min(capacity, self._limit - self.total)
-        if capacity < nbytes:
-            return None
+    def _grow(self, capacity: int) -> Memory | None:
+        if self._limit is not None and self.total + capacity > self._limit:
+            self._trim(self.total + capacity - self._limit)
+            if self.total + capacity > self._limit:
+                return None
         try:
             raw = self._allocate(capacity)
         except MemoryError:
             if not self.trim():
                 return None
-            return self._grow(nbytes, capacity)
+            return self._grow(capacity)
         self.total += capacity
-        return Memory(raw, nbytes, capacity, (), self)
+        return Memory(raw, capacity, capacity, (), self)
 
     def _oldest(self, capacity: int) -> Memory | None:
         blocks = self._free.get(capacity)

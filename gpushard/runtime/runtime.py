@@ -53,7 +53,7 @@ class Runtime:
                 lambda nbytes, domain=index: self.backend.allocate(domain, nbytes),  # type: ignore[misc]
                 None if limit is None else limit * members,
             )
-            copy, fetch = (self._stream(f"{use} {index}", index) for use in ("copy", "fetch"))
+            copy, fetch = (self.new_stream(f"{use} {index}", index) for use in ("copy", "fetch"))
             self.domains.append(Domain(index, pool, copy, fetch))
         devices = []
         for id, info in enumerate(infos):
@@ -68,12 +68,13 @@ class Runtime:
                     info.partition,
                     self.domains[info.domain],
                     Account(name, limit),
-                    self._stream(f"device {id}", info.domain),
+                    self.new_stream(f"device {id}", info.domain),
                 )
             )
         return tuple(devices)
 
-    def _stream(self, name: str, domain: int) -> Stream:
+    def new_stream(self, name: str, domain: int) -> Stream:
+        """Make a stream on a memory domain."""
         stream = Stream(self.backend, name)
         self.backend.add_stream(stream, domain)
         return stream
@@ -172,7 +173,7 @@ class Runtime:
         """Return the arrays that are still reachable."""
         with self.lock:
             self.drain()
-            found = [reference() for reference in self._arrays.values()]
+            found = [reference() for reference in self._arrays.copy().values()]
         return [array for array in found if array is not None]
 
     def close(self) -> None:

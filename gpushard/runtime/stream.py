@@ -1,7 +1,8 @@
 """Streams and ticks: what orders all work.
 
-A stream counts what it is given. A tick (stream, n) names the n-th item of a stream; memory remembers
-the ticks that write and use it, and every question about order is answered with those numbers.
+A stream counts what it is given. A tick (stream, n) names the n-th item of a stream; memory
+remembers the ticks that write and use it, and every question about order is answered with those
+numbers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Strands: logical queues that a few worker threads serve.
 
-A strand runs its items in order, one at a time. When the head of a strand waits for another strand it
-is parked there and costs no thread. User threads only ever append to a queue and wake a worker.
+A strand runs its items in order, one at a time. When the head of a strand waits for another strand
+it is parked there and costs no thread. User threads only append to a queue and wake a worker.
 """
 
 from __future__ import annotations

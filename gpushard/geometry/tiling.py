@@ -1,7 +1,7 @@
 """Which box of an array each device holds, as arrays of integers.
 
-An `Assignment` says which block number every device has in every dim; a `Layout` adds the shape, and
-so the edges of the blocks. Planners compute on these arrays and never on slices.
+An `Assignment` says which block number every device has in every dim; a `Tiling` adds the shape,
+and so the edges of the blocks. Planners compute on these arrays and never on slices.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def replica_numbers(keys: IntArray) -> IntArray:
     return numbers
 
 
-class Layout:
+class Tiling:
     """The box of every device for one shape.
 
     Args:
@@ -86,7 +86,7 @@ class Layout:
         self.edges = edges
 
     @classmethod
-    def regular(cls, shape: Shape, assignment: Assignment) -> Layout:
+    def regular(cls, shape: Shape, assignment: Assignment) -> Tiling:
         """Cut every dim into blocks of equal ceilings."""
         sizes = zip(shape, assignment.counts, strict=True)
         return cls(shape, assignment, tuple(block_edges(n, k) for n, k in sizes))
@@ -143,7 +143,7 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the arrays of this layout take, when all are made."""
+        """Bytes that the arrays of this tiling take, when all are made."""
         return 1000 + len(self.devices) * (self.ndim + 1) * 200
 
     def _at_blocks(self, side: int) -> IntArray:
@@ -153,7 +153,7 @@ class Layout:
         return result
 
 
-def layout_from_indices(shape: Shape, indices: Mapping[Device, Sequence[Any]]) -> Layout:
+def tiling_from_indices(shape: Shape, indices: Mapping[Device, Sequence[Any]]) -> Tiling:
     """Find the grid that the boxes of a user's own sharding form.
 
     Args:
@@ -161,14 +161,14 @@ def layout_from_indices(shape: Shape, indices: Mapping[Device, Sequence[Any]]) -
       indices: for each device, the slices of the box that it holds.
 
     Returns:
-      The layout, devices in the order of `indices`.
+      The tiling, devices in the order of `indices`.
 
     Raises:
       ShardingError: a box has steps, boxes overlap without being equal, do not line up in a grid,
         or leave part of the array uncovered.
 
-    >>> layout = layout_from_indices((5,), {"a": [slice(0, 1)], "b": [slice(1, 5)]})
-    >>> layout.edges[0].tolist(), layout.shard_shapes
+    >>> tiling = tiling_from_indices((5,), {"a": [slice(0, 1)], "b": [slice(1, 5)]})
+    >>> tiling.edges[0].tolist(), tiling.shard_shapes
     ([0, 1, 5], [(1,), (4,)])
     """
     bounds = np.array(
@@ -178,16 +178,16 @@ def layout_from_indices(shape: Shape, indices: Mapping[Device, Sequence[Any]]) -
     edges = tuple(column[0] for column in columns)
     counts = tuple(len(edge) - 1 for edge in edges)
     blocks = np.array([column[1] for column in columns], np.int64).reshape(len(shape), len(indices))
-    layout = Layout(shape, Assignment(tuple(indices), counts, blocks), edges)
-    covered = np.unique(layout.assignment.flat, return_index=True)[1]
-    if layout.volumes[covered].sum() != math.prod(shape):
+    tiling = Tiling(shape, Assignment(tuple(indices), counts, blocks), edges)
+    covered = np.unique(tiling.assignment.flat, return_index=True)[1]
+    if tiling.volumes[covered].sum() != math.prod(shape):
         raise ShardingError(
             f"devices_indices_map({shape}) leaves elements that no device holds; its boxes must "
             "form a full grid",
             argument="devices_indices_map",
             shape=shape,
         )
-    return layout
+    return tiling
 
 
 def _bounds(shape: Shape, device: Device, index: Sequence[Any]) -> list[tuple[int, int]]:

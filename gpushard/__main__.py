@@ -1,0 +1,8 @@
+"""`python -m gpushard` is the command `gpushard`."""
+
+import sys
+
+from gpushard.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

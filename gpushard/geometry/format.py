@@ -1,0 +1,86 @@
+"""In which order the elements of a shard lie in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.geometry.sharding import Sharding
+
+
+class AutoLayout:
+    """The type of `Layout.AUTO`."""
+
+    def __repr__(self) -> str:
+        return "AUTO"
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The order of dims in memory.
+
+    Args:
+      major_to_minor: the dims, the one with the largest stride first.
+
+    Raises:
+      ArgumentError: not every dim occurs once.
+
+    >>> Layout((0, 1))
+    Layout(major_to_minor=(0, 1))
+    """
+
+    AUTO: ClassVar[AutoLayout] = AutoLayout()
+    """Leaves the order to the library, where an API allows that."""
+
+    major_to_minor: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Reject what is no permutation."""
+        if sorted(self.major_to_minor) != list(range(len(self.major_to_minor))):
+            raise ArgumentError(
+                f"major_to_minor={self.major_to_minor} must name each dim from 0 once",
+                argument="major_to_minor",
+                value=self.major_to_minor,
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A layout in memory together with a sharding.
+
+    Args:
+      layout: order of the dims; None for row-major.
+      sharding: over which devices; None where an API allows that.
+
+    Raises:
+      ArgumentTypeError: the layout is AUTO, which is no order, or not a `Layout`.
+    """
+
+    layout: Layout | None = None
+    sharding: Sharding | None = None
+
+    def __post_init__(self) -> None:
+        """Reject what does not say an order."""
+        if self.layout is not None and not isinstance(self.layout, Layout):
+            raise ArgumentTypeError(
+                f"layout={self.layout!r} must be a Layout with a concrete order, such as "
+                "Layout((0, 1)), or None",
+                argument="layout",
+            )
+
+    def row_major_sharding(self, ndim: int) -> Any:
+        """Return the sharding, if the layout is row-major.
+
+        Raises:
+          ArgumentError: it is another order.
+        """
+        if self.layout is not None and self.layout.major_to_minor != tuple(range(ndim)):
+            raise ArgumentError(
+                f"layout={self.layout} for an array of {ndim} dims: shards are stored row-major; "
+                f"use Layout({tuple(range(ndim))}) or None",
+                argument="layout",
+                layout=self.layout,
+                ndim=ndim,
+            )
+        return self.sharding

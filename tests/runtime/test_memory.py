@@ -1,0 +1,166 @@
+"""Pools, quotas, claims and clocked free blocks."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpushard.runtime.memory import Account, Claims, NoRoomError, Pool, size_class
+from gpushard.runtime.stream import Stream
+from tests.runtime.test_stream import Queue
+
+
+def make_pool(limit=None):
+    return Pool(lambda nbytes: np.empty(nbytes, np.uint8), limit)
+
+
+@given(st.integers(0, 1 << 40))
+def test_a_size_class_holds_the_size_and_wastes_an_eighth_at_most(nbytes):
+    capacity = size_class(nbytes)
+    assert capacity >= nbytes
+    assert capacity <= max(64, nbytes + max(64, nbytes // 8))
+    assert size_class(capacity) == capacity
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["take", "drop", "trim"]), st.integers(0, 5000)), max_size=40
+    ),
+    st.sampled_from([None, 4096, 20_000]),
+)
+def test_accounts_and_totals_add_up(program, limit):
+    pool, account, claims = make_pool(limit), Account("d", limit), Claims()
+    held = []
+    for action, number in program:
+        if action == "take":
+            try:
+                held.append(claims.make(pool.take(number, account, None)))
+            except NoRoomError:
+                assert limit is not None
+                assert account.in_use + number > limit or pool.total + number > limit
+        elif action == "drop" and held:
+            held.pop(number % len(held))
+            gc.collect()
+            claims.drain()
+        elif action == "trim":
+            pool.trim()
+            assert pool.free == 0
+        assert account.in_use == sum(claim.memory.nbytes for claim in held)
+        assert account.peak >= account.in_use
+        assert pool.total - pool.free == sum(claim.memory.capacity for claim in held)
+        assert limit is None or pool.total <= limit
+        assert all(claim.memory.raw.nbytes >= claim.memory.nbytes for claim in held)
+    raws = [claim.memory.raw.ctypes.data for claim in held]
+    assert len(set(raws)) == len(raws)  # no block is given out twice
+
+
+def test_memory_comes_back_when_the_last_claim_dies_and_not_before():
+    pool, claims = make_pool(), Claims()
+    claim = claims.make(pool.take(1000, None, None))
+    alias = claim
+    del claim
+    claims.drain()
+    assert pool.free == 0
+    del alias
+    claims.drain()
+    assert pool.free == size_class(1000) and len(claims) == 0
+
+
+def test_a_free_block_keeps_its_clock_and_a_covered_one_is_preferred():
+    queue = Queue(exact=True)
+    reader, writer = Stream(queue, "reader"), Stream(queue, "writer")
+    reader.issued = 1
+    pool, claims = make_pool(), Claims()
+    busy, idle = (claims.make(pool.take(1000, None, None)) for _ in range(2))
+    busy.memory.used[reader] = 1
+    busy_raw, idle_raw = busy.memory.raw, idle.memory.raw
+    del busy, idle
+    claims.drain()
+    first = pool.take(1000, None, writer)
+    assert first.raw is idle_raw
+    second = pool.take(1000, None, writer)
+    assert second.raw is not busy_raw  # new memory before waiting for the reader
+    queue.finished[reader] = 1
+    third = pool.take(1000, None, writer)
+    assert third.raw is busy_raw
+
+
+def test_at_the_limit_the_oldest_free_block_comes_with_the_clock_of_its_users():
+    queue = Queue(exact=True)
+    reader, writer = Stream(queue, "reader"), Stream(queue, "writer")
+    reader.issued = 2
+    pool, claims = make_pool(limit=2048), Claims()
+    blocks = [claims.make(pool.take(1024, None, None)) for _ in range(2)]
+    blocks[0].memory.used[reader] = 1
+    blocks[1].memory.used[reader] = 2
+    oldest = blocks[0].memory.raw
+    while blocks:
+        del blocks[0]
+        claims.drain()
+    taken = pool.take(1024, None, writer)
+    assert taken.raw is oldest
+    assert dict(taken.clock()) == {reader: 1}
+
+
+def test_a_covered_stream_needs_no_wait_even_if_the_user_still_runs():
+    queue = Queue(exact=True)
+    reader, writer = Stream(queue, "reader"), Stream(queue, "writer")
+    reader.issued = 1
+    pool, claims = make_pool(), Claims()
+    claim = claims.make(pool.take(1000, None, None))
+    claim.memory.used[reader] = 1
+    raw = claim.memory.raw
+    del claim
+    claims.drain()
+    writer.seen[reader] = 1
+    assert pool.take(1000, None, writer).raw is raw
+
+
+def test_trim_leaves_blocks_that_are_still_used():
+    queue = Queue(exact=True)
+    reader = Stream(queue, "reader")
+    reader.issued = 1
+    pool, claims = make_pool(), Claims()
+    claim = claims.make(pool.take(1000, None, None))
+    claim.memory.used[reader] = 1
+    del claim
+    claims.drain()
+    assert pool.trim() == 0 and pool.free == size_class(1000)
+    assert pool.pending() == [(reader, 1)]
+    queue.finished[reader] = 1
+    assert pool.trim() == size_class(1000) and pool.total == 0
+
+
+def test_free_blocks_never_take_more_than_was_ever_in_use():
+    pool, claims = make_pool(), Claims()
+    for size in range(1000, 200_000, 1000):
+        claim = claims.make(pool.take(size, None, None))
+        del claim
+        claims.drain()
+        assert pool.free <= pool.peak
+
+
+def test_a_request_that_only_fits_exactly_is_served():
+    pool = make_pool(limit=1000)
+    assert pool.take(1000, None, None).capacity == 1000
+
+
+def test_a_system_without_memory_is_asked_again_after_a_trim():
+    def allocate(nbytes):
+        if pool.total + nbytes > 3000:
+            raise MemoryError
+        return np.empty(nbytes, np.uint8)
+
+    pool, claims = Pool(allocate, None), Claims()
+    first = claims.make(pool.take(2048, None, None))
+    with pytest.raises(NoRoomError):
+        pool.take(1024, None, None)
+    del first
+    claims.drain()
+    assert pool.take(1024, None, None).nbytes == 1024
+    assert pool.free == 0

@@ -1,0 +1,102 @@
+"""The runtime object: settings, reclaiming memory, statistics."""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+import pytest
+
+import gpushard as gs
+from gpushard.runtime.memory import size_class
+from gpushard.testing import runtime
+
+
+def test_runtimes_of_their_own_do_not_touch_the_current_one():
+    before = gs.devices()
+    with runtime(host_devices=3, host_domains=3) as rt:
+        assert gs.device_count() == 3
+        assert [d.memory_domain for d in rt.devices] == [0, 1, 2]
+    assert gs.devices() == before
+
+
+def test_out_of_memory_names_everything_and_the_next_smaller_call_works():
+    with runtime(host_devices=1, memory_limit=10_000) as rt:
+        kept = rt.commit(lambda: rt.claim(rt.devices[0], 6000, None))
+        with pytest.raises(gs.errors.OutOfMemoryError) as caught:
+            rt.commit(lambda: rt.claim(rt.devices[0], 5000, None))
+        error = caught.value
+        assert (error.nbytes, error.in_use, error.limit) == (5000, 6000, 10_000)
+        assert error.device == "CpuDevice(id=0)" and "10,000" in str(error)
+        assert isinstance(error, MemoryError)
+        smaller = rt.commit(lambda: rt.claim(rt.devices[0], 4000, None))
+        assert smaller.memory.nbytes == 4000
+        del kept
+        again = rt.commit(lambda: rt.claim(rt.devices[0], 6000, None))
+        assert again.memory.nbytes == 6000
+
+
+def test_a_failed_submission_gives_back_what_it_took():
+    with runtime(host_devices=2, memory_limit=10_000) as rt:
+
+        def step():
+            return [rt.claim(rt.devices[i % 2], 4000, None) for i in range(8)]
+
+        with pytest.raises(gs.errors.OutOfMemoryError):
+            rt.commit(step)
+        assert [d.memory_stats()["bytes_in_use"] for d in rt.devices] == [0, 0]
+
+
+def test_memory_in_a_garbage_cycle_is_found_before_giving_up():
+    with runtime(host_devices=1, memory_limit=10_000) as rt:
+        cycle = [rt.commit(lambda: rt.claim(rt.devices[0], 8000, None))]
+        cycle.append(cycle)
+        del cycle
+        claim = rt.commit(lambda: rt.claim(rt.devices[0], 8000, None))
+        assert claim.memory.nbytes == 8000
+
+
+def test_a_pending_free_of_another_size_is_waited_for_when_memory_is_short():
+    with runtime(host_devices=1, memory_limit=8192) as rt:
+        device, gate = rt.devices[0], threading.Event()
+        claim = rt.commit(lambda: rt.claim(device, 8000, None))
+        hold = functools.partial(rt.submit, device.stream, "hold", gate.wait, [claim.memory], [])
+        rt.commit(hold)
+        del claim, hold
+        threading.Timer(0.05, gate.set).start()
+        other = rt.commit(lambda: rt.claim(device, 2000, None))
+        assert gate.is_set()
+        assert other.memory.nbytes == 2000
+
+
+def test_statistics_follow_allocations():
+    with runtime(host_devices=2) as rt:
+        device = rt.devices[1]
+        claim = rt.commit(lambda: rt.claim(device, 1000, None))
+        stats = device.memory_stats()
+        assert stats["bytes_in_use"] == stats["peak_bytes_in_use"] == 1000
+        assert stats["num_allocs"] == 1 and stats["largest_alloc_size"] == 1000
+        assert stats["pool_bytes"] == size_class(1000) and stats["pool_free_bytes"] == 0
+        del claim
+        stats = device.memory_stats()
+        assert stats["bytes_in_use"] == 0 and stats["peak_bytes_in_use"] == 1000
+        assert stats["pool_free_bytes"] == size_class(1000)
+        assert rt.devices[0].memory_stats()["num_allocs"] == 0
+
+
+def test_waits_that_are_covered_are_left_out():
+    with runtime(host_devices=2, host_workers=2) as rt:
+        first, second = (device.stream for device in rt.devices)
+        gate = threading.Event()
+        claim = rt.commit(lambda: rt.claim(rt.devices[0], 8, None))
+        items = []
+        enqueue = rt.backend.enqueue
+        rt.backend.enqueue = lambda item: (items.append(item), enqueue(item))
+        rt.commit(lambda: rt.submit(first, "write", gate.wait, [], [claim.memory]))
+        for _ in range(2):
+            rt.commit(lambda: rt.submit(second, "read", lambda: None, [claim.memory], []))
+        assert [item.waits for item in items] == [(), ((first, 1),), ()]
+        gate.set()
+        second.synchronize(2)
+        rt.commit(lambda: rt.submit(first, "overwrite", lambda: None, [], [claim.memory]))
+        assert items[-1].waits == ()  # the readers are known to be done

@@ -1,0 +1,189 @@
+"""The host backend: order, parking, sharing, failures."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import numpy as np
+import pytest
+
+from gpushard.runtime.backend import WorkFailure
+from gpushard.runtime.host.backend import batches, cut
+from gpushard.runtime.host.workers import Workers
+from gpushard.testing import runtime
+
+
+def submit(rt, stream, run, reads=(), writes=()):
+    rt.commit(lambda: rt.submit(stream, "work", run, reads, writes))
+    return stream.issued
+
+
+def claim(rt, device=0, nbytes=8):
+    return rt.commit(lambda: rt.claim(rt.devices[device], nbytes, None))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_random_programs_run_in_an_order_that_every_dependency_allows(workers):
+    rng = random.Random(workers)
+    with runtime(host_devices=4, host_workers=workers) as rt:
+        claims = [claim(rt, device=i % 4) for i in range(6)]
+        log: list[int] = []
+        writers: dict[int, int] = {}
+        readers: dict[int, list[int]] = {i: [] for i in range(6)}
+        before: dict[int, set[int]] = {}
+        for number in range(400):
+            reads = rng.sample(range(6), rng.randint(0, 2))
+            writes = rng.sample([i for i in range(6) if i not in reads], rng.randint(0, 1))
+            before[number] = {writers[i] for i in (*reads, *writes) if i in writers}
+            for i in writes:
+                before[number] |= set(readers[i])
+            stream = rt.devices[rng.randrange(4)].stream
+            submit(
+                rt,
+                stream,
+                lambda number=number: log.append(number),
+                [claims[i].memory for i in reads],
+                [claims[i].memory for i in writes],
+            )
+            for i in reads:
+                readers[i].append(number)
+            for i in writes:
+                writers[i], readers[i] = number, []
+        for device in rt.devices:
+            device.synchronize()
+        assert sorted(log) == list(range(400))
+        position = {number: at for at, number in enumerate(log)}
+        for number, earlier in before.items():
+            assert all(position[other] < position[number] for other in earlier)
+
+
+def test_two_items_that_wait_for_each_other_to_start_both_finish():
+    with runtime(host_devices=2) as rt:
+        meeting = threading.Barrier(2)
+        ticks = [submit(rt, device.stream, meeting.wait) for device in rt.devices]
+        for device, tick in zip(rt.devices, ticks, strict=True):
+            device.stream.synchronize(tick)
+        assert not meeting.broken
+
+
+def test_a_strand_that_waits_occupies_no_worker():
+    with runtime(host_devices=3, host_workers=2) as rt:
+        gate, ran = threading.Event(), threading.Event()
+        held = claim(rt)
+        submit(rt, rt.devices[0].stream, gate.wait, writes=[held.memory])
+        for _ in range(5):
+            submit(rt, rt.devices[1].stream, lambda: None, reads=[held.memory])
+        tick = submit(rt, rt.devices[2].stream, ran.set)
+        rt.devices[2].stream.synchronize(tick)
+        assert ran.is_set() and not gate.is_set()
+        gate.set()
+        rt.devices[1].synchronize()
+
+
+def test_a_failure_travels_through_data_and_stops_nothing_else():
+    with runtime(host_devices=2) as rt:
+        bad, copy, fine = (claim(rt) for _ in range(3))
+        ran = []
+
+        def fail():
+            raise KeyError("why")
+
+        stream = rt.devices[0].stream
+        submit(rt, stream, fail, writes=[bad.memory])
+        submit(rt, rt.devices[1].stream, lambda: ran.append(1), [bad.memory], [copy.memory])
+        tick = submit(rt, stream, lambda: ran.append(2), writes=[fine.memory])
+        stream.synchronize(tick)
+        rt.devices[1].synchronize()
+        assert ran == [2]
+        assert fine.memory.error is None
+        assert isinstance(copy.memory.error, WorkFailure)
+        assert isinstance(copy.memory.error.cause, KeyError)
+        assert copy.memory.error.cause.__traceback__ is None  # which would keep memory alive
+
+
+def test_a_waiting_host_thread_is_released_by_its_own_tick_and_not_a_later_one():
+    with runtime(host_devices=1, host_workers=2) as rt:
+        gate = threading.Event()
+        stream = rt.devices[0].stream
+        first = submit(rt, stream, lambda: None)
+        last = submit(rt, stream, gate.wait)
+        stream.synchronize(first)
+        assert not stream.finished(last)
+        gate.set()
+        stream.synchronize(last)
+        assert stream.finished(last)
+
+
+def test_shared_parts_all_run_once_and_an_error_is_raised_after_all_are_over():
+    workers = Workers(3)
+    try:
+        counts = [0] * 50
+        lock = threading.Lock()
+
+        def part(i):
+            with lock:
+                counts[i] += 1
+            if i == 7:
+                raise ValueError(i)
+
+        with pytest.raises(ValueError, match="7"):
+            workers.share([lambda i=i: part(i) for i in range(50)])
+        assert counts == [1] * 50
+    finally:
+        workers.close()
+
+
+def test_closed_workers_end():
+    workers = Workers(2)
+    workers.close()
+    assert not any(thread.is_alive() for thread in workers._threads)
+
+
+def test_pieces_of_a_cut_copy_tile_it():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        shape = tuple(rng.integers(1, 9, rng.integers(0, 4)))
+        source = rng.random(shape)
+        target = np.full(shape, np.nan)
+        pieces = cut((target, source, 0), int(rng.integers(1, 400)))
+        for to, of, _ in pieces:
+            assert np.isnan(to).all()  # none twice
+            np.copyto(to, of)
+        assert np.array_equal(target, source)
+        groups = batches(pieces, 64)
+        assert [p for group in groups for p in group] == pieces or not shape
+
+
+def test_traffic_counts_every_byte_by_domain():
+    with runtime(host_devices=2, host_domains=2) as rt:
+        big = np.ones((3 << 20,), np.int32)
+        rt.backend.copy_boxes([(np.empty_like(big), big, 1), (np.empty(4), np.ones(4), 0)], 0)
+        assert rt.backend.traffic == {(1, 0): big.nbytes, (0, 0): 32}
+
+
+def test_memory_is_aligned_and_views_are_dense():
+    with runtime() as rt:
+        for nbytes in (1, 100, 4096, 1 << 20):
+            raw = rt.backend.allocate(0, nbytes)
+            assert raw.ctypes.data % 64 == 0 and raw.nbytes == nbytes
+        view = rt.backend.view(raw, (4, 5), np.dtype("f4"))
+        assert view.flags.c_contiguous and np.shares_memory(view, raw)
+
+
+def test_a_host_view_is_read_only_and_keeps_its_owner_alive():
+    with runtime() as rt:
+
+        class Owner:
+            pass
+
+        owner = Owner()
+        watch = __import__("weakref").ref(owner)
+        view = rt.backend.host_view(np.arange(4), owner)
+        part = view[1:]
+        del owner, view
+        assert watch() is not None
+        with pytest.raises(ValueError):
+            part[0] = 1
+        del part
+        assert watch() is None
