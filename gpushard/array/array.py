@@ -73,7 +73,10 @@ class Array:
         """Whether a user chose the devices; uncommitted arrays follow others."""
         self.weak_type = weak_type
         """Whether the dtype came from a Python scalar and gives way to others."""
-        buffer.runtime.register(self)
+        runtime = buffer.runtime
+        if runtime.settings.enable_checks:
+            buffer.check()
+        runtime.register(self)
 
     @property
     def shape(self) -> Shape:

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpushard.errors import ArgumentTypeError, ExecutionError, ShardingError
 from gpushard.geometry.tiling import Tiling
+from gpushard.movement.reuse import ALIGNMENT
 from gpushard.runtime.backend import WorkFailure
 from gpushard.runtime.device import Device
 from gpushard.runtime.memory import Claim, Memory
@@ -65,6 +66,24 @@ class ShardedBuffer:
                 not memory.pending() and memory.error is None for memory in self.memories
             )
         return self.settled
+
+    def check(self) -> None:
+        """Check what every user of a buffer relies on; for `enable_checks`.
+
+        Raises:
+          AssertionError: a shard has the wrong shape or type, is not dense and aligned, or claims
+            are missing. This is a defect of the library.
+        """
+        backend = self.runtime.backend
+        shards = zip(devices_of(self.tiling), self.tiling.shard_shapes, self.values, strict=True)
+        for device, shape, value in shards:
+            where = f"shard on {device!r} of {self.tiling.shape}"
+            assert value.shape == shape, f"{where}: shape {value.shape}, expected {shape}"
+            assert value.dtype == self.dtype, f"{where}: dtype {value.dtype}, not {self.dtype}"
+            assert value.flags.c_contiguous, f"{where}: not dense"
+            aligned = not value.nbytes or backend.address(value) % ALIGNMENT == 0
+            assert aligned, f"{where}: not aligned to {ALIGNMENT} bytes"
+        assert len(self.claims) == len(self.values), "claims and values differ in number"
 
     def wait(self) -> None:
         """Wait until everything is there.

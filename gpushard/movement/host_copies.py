@@ -15,7 +15,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_for, wait_idle
 from gpushard.movement.holdings import holdings
 from gpushard.movement.overlap import volumes
-from gpushard.movement.reuse import VIEW_ALIGNMENT
+from gpushard.movement.reuse import ALIGNMENT
 from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Runtime
@@ -170,7 +170,7 @@ def _usable_in_place(box: HostArray, dtype: np.dtype[Any]) -> bool:
     return bool(
         box.dtype == dtype
         and box.flags.c_contiguous
-        and box.ctypes.data % VIEW_ALIGNMENT == 0
+        and box.ctypes.data % ALIGNMENT == 0
         and box.nbytes
     )
 

@@ -11,8 +11,8 @@ from gpushard.typing import IntArray
 ALIAS, VIEW, COPY, EMPTY = range(4)
 """What becomes of a wanted pair."""
 
-VIEW_ALIGNMENT = 16
-"""Bytes that a view is aligned to, so that every kernel may use full vectors."""
+ALIGNMENT = 16
+"""Bytes that every shard is aligned to, views included, so that kernels may use full vectors."""
 
 
 def find_reuse(
@@ -42,7 +42,7 @@ def find_reuse(
     dense, offset, extent = _within_block(overlap, first)
     at, present = overlap.held.find(overlap.wanted.domain[single], overlap.source_block(first))
     whole = present & dense & (extent == volume)
-    view = present & dense & ~whole & (offset * itemsize % VIEW_ALIGNMENT == 0)
+    view = present & dense & ~whole & (offset * itemsize % ALIGNMENT == 0)
     useful = np.bincount(at, np.where(view | whole, volume, 0), len(overlap.held.key))
     view &= useful[at] * 2 >= np.maximum(extent, root_nbytes // itemsize)
     kind[single[whole]] = ALIAS if piece.same_dims else VIEW
