@@ -59,7 +59,17 @@ class Memory:
       pool: where it goes back to.
     """
 
-    __slots__ = ("capacity", "charges", "error", "nbytes", "pool", "raw", "used", "written")
+    __slots__ = (
+        "capacity",
+        "charges",
+        "error",
+        "nbytes",
+        "pool",
+        "raw",
+        "released",
+        "used",
+        "written",
+    )
 
     def __init__(
         self,
@@ -80,6 +90,8 @@ class Memory:
         """The last item of each stream that reads it, or that used it before it was freed."""
         self.error: BaseException | None = None
         """Why the content will never be there."""
+        self.released = 0
+        """When it was freed, as a number that grows with every release to its pool."""
 
     def pending(self) -> bool:
         """Whether its content is still to be written."""
@@ -171,6 +183,8 @@ class Pool:
         self._allocate = allocate
         self._limit = limit
         self._free: dict[int, deque[Memory]] = {}
+        self._by_release: dict[int, Memory] = {}
+        self._releases = 0
         self.total = 0
         """Bytes of all blocks."""
         self.free = 0
@@ -225,6 +239,9 @@ class Pool:
         for account, nbytes in memory.charges:
             account.in_use -= nbytes
         if memory.capacity:
+            self._releases += 1
+            memory.released = self._releases
+            self._by_release[memory.released] = memory
             self._free.setdefault(memory.capacity, deque()).append(memory)
             self.free += memory.capacity
             if self.free > self.peak:
@@ -253,7 +270,7 @@ class Pool:
             block = blocks[position]
             if not block.busy() if stream is None else block.covered(stream):
                 del blocks[position]
-                self.free -= capacity
+                self._forget(block)
                 return block
         return None
 
@@ -275,22 +292,27 @@ class Pool:
         blocks = self._free.get(capacity)
         if not blocks:
             return None
-        self.free -= capacity
-        return blocks.popleft()
+        block = blocks.popleft()
+        self._forget(block)
+        return block
 
     def _trim(self, wanted: int) -> int:
-        """Drop at least `wanted` bytes of free blocks that nothing uses any more, if there are."""
+        """Drop at least `wanted` bytes of idle free blocks, if there are, oldest release first."""
         dropped = 0
-        for capacity, blocks in self._free.items():
-            for _ in range(len(blocks)):
-                block = blocks.popleft()
-                if dropped < wanted and not block.busy():
-                    dropped += capacity
-                else:
-                    blocks.append(block)
-        self.free -= dropped
+        for block in list(self._by_release.values()):
+            if dropped >= wanted:
+                break
+            if not block.busy():
+                self._free[block.capacity].remove(block)
+                self._forget(block)
+                dropped += block.capacity
         self.total -= dropped
         return dropped
+
+    def _forget(self, block: Memory) -> None:
+        """Count a block as no longer free."""
+        del self._by_release[block.released]
+        self.free -= block.capacity
 
 
 def size_class(nbytes: int) -> int:

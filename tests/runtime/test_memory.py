@@ -164,3 +164,16 @@ def test_a_system_without_memory_is_asked_again_after_a_trim():
     claims.drain()
     assert pool.take(1024, None, None).nbytes == 1024
     assert pool.free == 0
+
+
+def test_what_was_released_first_is_given_back_to_the_system_first_whatever_its_size():
+    pool, claims = make_pool(), Claims()
+    sizes = [1024, 4096, 2048]
+    held = [claims.make(pool.take(size, None, None)) for size in sizes]
+    for position in (1, 0, 2):
+        held[position] = None
+        claims.drain()
+    assert pool._trim(1) == 4096
+    assert pool._trim(1) == 1024
+    assert pool._trim(1) == 2048
+    assert pool.total == pool.free == 0
