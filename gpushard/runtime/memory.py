@@ -182,7 +182,7 @@ class Pool:
     def __init__(self, allocate: Callable[[int], Any], limit: int | None) -> None:
         self._allocate = allocate
         self._limit = limit
-        self._free: dict[int, deque[Memory]] = {}
+        self._free: dict[int, dict[int, Memory]] = {}  # by capacity, then in order of release
         self._by_release: dict[int, Memory] = {}
         self._releases = 0
         self.total = 0
@@ -242,7 +242,7 @@ class Pool:
             self._releases += 1
             memory.released = self._releases
             self._by_release[memory.released] = memory
-            self._free.setdefault(memory.capacity, deque()).append(memory)
+            self._free.setdefault(memory.capacity, {})[memory.released] = memory
             self.free += memory.capacity
             if self.free > self.peak:
                 self._trim(self.free - self.peak)
@@ -257,7 +257,7 @@ class Pool:
 
     def pending(self) -> list[Tick]:
         """The ticks that free blocks wait for."""
-        return [tick for blocks in self._free.values() for b in blocks for tick in b.clock()]
+        return [tick for block in self._by_release.values() for tick in block.clock()]
 
     def _charge(self, memory: Memory) -> None:
         for account, nbytes in memory.charges:
@@ -265,12 +265,10 @@ class Pool:
         self.peak = max(self.peak, self.total - self.free)
 
     def _covered(self, capacity: int, stream: Stream | None) -> Memory | None:
-        blocks = self._free.get(capacity) or deque()
-        for position in range(len(blocks) - 1, -1, -1):
-            block = blocks[position]
+        """Take the newest free block that needs no wait."""
+        for block in reversed(self._free.get(capacity, {}).values()):
             if not block.busy() if stream is None else block.covered(stream):
-                del blocks[position]
-                self._forget(block)
+                self._unlist(block)
                 return block
         return None
 
@@ -289,29 +287,32 @@ class Pool:
         return Memory(raw, capacity, capacity, (), self)
 
     def _oldest(self, capacity: int) -> Memory | None:
-        blocks = self._free.get(capacity)
-        if not blocks:
-            return None
-        block = blocks.popleft()
-        self._forget(block)
-        return block
+        for block in self._free.get(capacity, {}).values():
+            self._unlist(block)
+            return block
+        return None
 
     def _trim(self, wanted: int) -> int:
         """Drop at least `wanted` bytes of idle free blocks, if there are, oldest release first."""
+        chosen = []
         dropped = 0
-        for block in list(self._by_release.values()):
+        for block in self._by_release.values():
             if dropped >= wanted:
                 break
             if not block.busy():
-                self._free[block.capacity].remove(block)
-                self._forget(block)
+                chosen.append(block)
                 dropped += block.capacity
+        for block in chosen:
+            self._unlist(block)
         self.total -= dropped
         return dropped
 
-    def _forget(self, block: Memory) -> None:
+    def _unlist(self, block: Memory) -> None:
         """Count a block as no longer free."""
-        del self._by_release[block.released]
+        same_size = self._free[block.capacity]
+        del same_size[block.released], self._by_release[block.released]
+        if not same_size:
+            del self._free[block.capacity]
         self.free -= block.capacity
 
 
