@@ -209,25 +209,35 @@ class HostRead:
     """A value on its way to the host.
 
     Args:
-      array: where it will be, read-only.
-      memories: what has to be written first.
+      source: what is read.
+      array: where its value will be, read-only.
+      memory: what the fetch writes; None if there is nothing to fetch.
     """
 
-    __slots__ = ("_array", "_memories")
+    __slots__ = ("_array", "_memory", "_source")
 
-    def __init__(self, array: HostArray, memories: list[Memory]) -> None:
+    def __init__(self, source: ShardedBuffer, array: HostArray, memory: Memory | None) -> None:
+        self._source = source
         self._array = array
-        self._memories = memories
+        self._memory = memory
 
     def wait(self) -> HostArray:
         """Wait for the value and return it.
 
+        A fetch that is stuck behind fetches of values that are still to be computed is left alone
+        and the value read directly: a read never waits for work that it does not depend on.
+
         Raises:
           ExecutionError: the work that should have written it failed.
         """
-        for memory in self._memories:
-            wait_for(memory)
-        self._memories = []
+        self._source.wait()
+        if self._memory is None:
+            return self._array
+        if self._memory.written is not None:
+            stream, tick = self._memory.written
+            if not stream.finished(tick - 1):
+                return read_host(self._source)
+        wait_for(self._memory)
         return self._array
 
 
@@ -262,7 +272,7 @@ def start_read(buffer: ShardedBuffer) -> HostRead:
     """Start copying a value to host memory; never waits."""
     whole = _whole_box(buffer)
     if whole is not None:
-        return HostRead(whole, buffer.memories)
+        return HostRead(buffer, whole, None)
     runtime, tiling = buffer.runtime, buffer.tiling
     stream = devices_of(tiling)[0].domain.fetch
     nbytes = math.prod(tiling.shape) * buffer.dtype.itemsize
@@ -279,7 +289,7 @@ def start_read(buffer: ShardedBuffer) -> HostRead:
         return claim, target
 
     claim, target = runtime.commit(submit)
-    return HostRead(runtime.backend.host_view(target, claim), [claim.memory])
+    return HostRead(buffer, runtime.backend.host_view(target, claim), claim.memory)
 
 
 def _whole_box(buffer: ShardedBuffer) -> HostArray | None:
