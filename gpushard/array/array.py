@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.aval import ShapeDtypeStruct
-from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
+from gpushard.array.aval import ShapeDtypeStruct, place_tiling
+from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.indexing import index_piece, index_sharding, parse_index
 from gpushard.array.shard import Shard
 from gpushard.array.text import array_text, describe
@@ -276,15 +276,22 @@ class Array:
           stream: must be None; ordering is the library's.
         """
         sharding = device if isinstance(device, Sharding) else SingleDeviceSharding(device)
-        return self._moved(sharding)
+        return self._moved(sharding, "x.to_device(device)")
 
     def plan(self, sharding: Sharding) -> Plan:
         """Return the plan of moving this array to another sharding."""
         return plan_for(self._live(), sharding.tiling(self._shape))
 
-    def _moved(self, sharding: Sharding) -> Array:
-        """Return this array in another sharding; what can be shared is not copied."""
-        buffer = move(self._live(), self.plan(sharding))
+    def _moved(self, sharding: Sharding, what: str) -> Array:
+        """Return this array in another sharding; what can be shared is not copied.
+
+        Args:
+          sharding: the other one.
+          what: who asks, for transfer guards.
+        """
+        plan = plan_for(self._live(), place_tiling(sharding, self._shape))
+        check_transfer(DEVICE_TO_DEVICE, what, explicit=True)
+        buffer = move(self._live(), plan)
         return Array(buffer, sharding, weak_type=self.weak_type)
 
     def __getitem__(self, index: Any) -> Array:
@@ -328,12 +335,13 @@ class Array:
           TransferGuardError: a guard forbids the transfer.
         """
         buffer = self._live()
-        if self._host is None:
+        host = self._host  # read once: another thread may be here too
+        if host is None:
             check_transfer(DEVICE_TO_HOST, what, explicit=explicit)
-            self._host = read_host(buffer)
-        elif isinstance(self._host, HostRead):
-            self._host = self._host.wait()
-        return self._host
+            host = self._host = read_host(buffer)
+        elif isinstance(host, HostRead):
+            host = self._host = host.wait()
+        return host
 
     def item(self, *args: int) -> Any:
         """Return one element as a Python scalar, as `numpy.ndarray.item` does."""

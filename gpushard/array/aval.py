@@ -10,6 +10,8 @@ import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import devices_of
 from gpushard.typing import Shape
 
 
@@ -74,6 +76,26 @@ def as_shape(shape: Any, argument: str = "shape") -> Shape:
     return result
 
 
+def as_dtype(dtype: Any, argument: str = "dtype") -> np.dtype[Any]:
+    """Return a numeric dtype in native byte order.
+
+    Raises:
+      ArgumentTypeError: it is no dtype, or not one of numbers.
+
+    >>> as_dtype("f4")
+    dtype('float32')
+    """
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{argument}={dtype!r} is no dtype; use one of NumPy's, such as 'float32'",
+            argument=argument,
+            value=dtype,
+        ) from None
+    return check_dtype(found, argument)
+
+
 def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
     """Return a numeric dtype in native byte order.
 
@@ -92,3 +114,21 @@ def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
             dtype=dtype,
         )
     return dtype.newbyteorder("=") if not dtype.isnative else dtype
+
+
+def place_tiling(sharding: Sharding, shape: Shape) -> Tiling:
+    """Return the tiling of an array that is about to be made.
+
+    Raises:
+      ShardingError: the sharding does not fit the shape.
+      ArgumentError: the devices do not have its memory kind.
+    """
+    if sharding.memory_kind != "device":
+        raise ArgumentError(
+            f"memory_kind={sharding.memory_kind!r} is not there on these devices; use 'device'",
+            argument="memory_kind",
+            kind=sharding.memory_kind,
+        )
+    tiling = sharding.tiling(shape)
+    devices_of(tiling)
+    return tiling

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpushard.errors import ArgumentTypeError, ArrayIndexError, ShardingError
+from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError, ShardingError
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import NamedSharding, Sharding
 from gpushard.movement.dim_map import DimMap, Piece
@@ -60,8 +60,7 @@ def parse_index(shape: Shape, index: Any) -> tuple[Entry, ...]:
 def _parse_entry(shape: Shape, dim: int, entry: Any) -> Entry:
     size = shape[dim]
     if isinstance(entry, slice):
-        start, stop, step = entry.indices(size)
-        return start, step, len(range(start, stop, step))
+        return _parse_slice(size, entry)
     try:
         if isinstance(entry, bool | np.bool_):  # operator.index takes True for 1
             raise TypeError
@@ -82,6 +81,24 @@ def _parse_entry(shape: Shape, dim: int, entry: Any) -> Entry:
             position=position,
         )
     return position % size
+
+
+def _parse_slice(size: int, entry: slice) -> Entry:
+    try:
+        start, stop, step = entry.indices(size)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"entry {entry!r} of the index is not supported; bounds of slices are integers or None",
+            argument="index",
+            entry=entry,
+        ) from None
+    except ValueError:
+        raise ArgumentError(
+            f"entry {entry!r} of the index has a step of zero; slice steps cannot be zero",
+            argument="index",
+            entry=entry,
+        ) from None
+    return start, step, len(range(start, stop, step))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -28,6 +28,8 @@ def describe(buffer: ShardedBuffer, weak_type: bool) -> str:
 
 def array_text(buffer: ShardedBuffer, prefix: str = "", separator: str = " ") -> str:
     """Return the values as NumPy prints them."""
+    if prefix == "" and not buffer.tiling.shape:
+        return str(read_host(buffer)[()])  # as its element, with all digits
     options: dict[str, Any] = {"prefix": prefix, "suffix": ",", "separator": separator}
     if prefix == "":
         options["suffix"] = ""

@@ -31,6 +31,8 @@ DESCRIPTION = (
 
 _AXIS_NAMES = "xyzabcdefghijklmnopqrstuvw"
 _COMPARED_AT_ONCE = 1 << 18
+_MOST_DEVICES = 4096
+_SPEC_WIDTH = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -193,7 +195,14 @@ def _make_mesh(sizes: Shape | None, devices: int | None, domains: int | None) ->
             sizes=sizes,
             devices=devices,
         )
-    wanted = {"host_devices": devices or needed, "host_domains": domains}
+    count = devices or needed
+    if count is not None and count > _MOST_DEVICES:
+        raise ArgumentError(
+            f"{count} devices are too many for the demo; use at most {_MOST_DEVICES}",
+            argument="devices",
+            devices=count,
+        )
+    wanted = {"host_devices": count, "host_domains": domains}
     before = current.settings()
     changes = {k: v for k, v in wanted.items() if v not in (None, getattr(before, k))}
     if changes:
@@ -236,7 +245,7 @@ def _place(data: HostArray, sharding: gs.Sharding) -> gs.Array:
         x.block_until_ready()
     finally:
         if live:
-            print("\r", end="")
+            print(f"\r{'':<14}\r", end="")
     seconds = time.perf_counter() - started
     print(f"placed    {format_bytes(data.nbytes)} in {format_seconds(seconds)}", flush=True)
     return x
@@ -257,14 +266,15 @@ def _reshard_through(x: gs.Array, shardings: Sequence[gs.NamedSharding]) -> gs.A
     if not shardings:
         print("\nAn array without dims has one layout only: there is nothing to reshard.")
         return x
-    width = max(len(format_spec(sharding.spec)) for sharding in shardings)
     across = len({device.memory_domain for device in x.devices()}) > 1
-    print(f"\n{'reshard to':<{width}} {Measurement.header(across)}")
+    print(f"\n{'reshard to':<{_SPEC_WIDTH}} {Measurement.header(across)}")
     steps = []
     for sharding in shardings:
         x, step = measure_reshard(x, sharding)
         steps.append(step)
-        print(f"{format_spec(sharding.spec):<{width}} {step.line(across)}", flush=True)
+        text = format_spec(sharding.spec)
+        wrap = "\n" + " " * _SPEC_WIDTH if len(text) > _SPEC_WIDTH else ""
+        print(f"{text:<{_SPEC_WIDTH}}{wrap} {step.line(across)}", flush=True)
     moved, bound = (sum(n) for n in zip(*((s.moved, s.moved_bound) for s in steps), strict=True))
     print(f"\nmoved     {moved:,} bytes in all; the bound is {bound:,}")
     return x

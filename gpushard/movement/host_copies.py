@@ -68,7 +68,7 @@ def _make_blocks(tiling: Tiling) -> Blocks:
     volume = volumes(pairs, tiling)
     order, first, counts = pairs.by_block
     sharers = [order[i : i + n].tolist() for i, n in zip(first, counts, strict=True) if n]
-    distinct = [pairs[0] for pairs in sharers]
+    distinct = [group[0] for group in sharers]
     return Blocks(
         homes=homes,
         shapes=[tiling.shard_shapes[home] for home in homes],
@@ -79,6 +79,13 @@ def _make_blocks(tiling: Tiling) -> Blocks:
         distinct=[pair for pair in distinct if volume[pair] > 0],
         largest=int(volume.max()),
     )
+
+
+def box_of(array: HostArray, index: Index) -> HostArray:
+    """Return a box of a host array as a view, of a 0-d array too."""
+    whole: Any = (*index, ...)
+    box: HostArray = array[whole]
+    return box
 
 
 Reader = Callable[[Index, Shape], HostArray]
@@ -99,7 +106,7 @@ def from_host(
       runtime: of the devices.
       tiling: who gets what.
       dtype: type of the elements.
-      read: gives the data of a box; called once for every distinct box.
+      read: gives the data of a box; called once for every distinct box that is not empty.
       batch_nbytes: how much of what `read` gave is held before it is copied; None for all of it.
 
     Raises:
@@ -109,6 +116,8 @@ def from_host(
     values, claims = _allocate(runtime, tiling, dtype, list(range(len(blocks.homes))))
     batch = _Batch(runtime, [device.memory_domain for device in devices_of(tiling)])
     for sharers in blocks.sharers:
+        if not blocks.volumes[sharers[0]]:
+            continue
         box = read(blocks.indices[sharers[0]], blocks.shapes[sharers[0]])
         for pair in sharers:
             batch.add(blocks.homes[pair], values[pair], box)
@@ -133,7 +142,7 @@ def alias_host(
       OutOfMemoryError: a device has no room for the rest.
     """
     blocks = blocks_of(tiling)
-    boxes = [source[index] for index in blocks.indices]
+    boxes = [box_of(source, index) for index in blocks.indices]
     copied = [pair for pair, box in enumerate(boxes) if not _usable_in_place(box, dtype)]
     borrowed = runtime.commit(lambda: runtime.claim_small([(devices_of(tiling)[0], 0)]))
     values: list[LocalArray] = list(boxes)
@@ -306,6 +315,6 @@ def _fetches(buffer: ShardedBuffer, target: HostArray) -> list[BoxCopy]:
     copies: list[BoxCopy] = []
     for pair in blocks.distinct:
         home = blocks.homes[pair]
-        index: Any = (*blocks.indices[pair], ...)
-        copies.append((target[index], buffer.values[home], devices[home].memory_domain))
+        box = box_of(target, blocks.indices[pair])
+        copies.append((box, buffer.values[home], devices[home].memory_domain))
     return copies

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gpushard.array.aval import as_shape
 from gpushard.errors import ArgumentTypeError, MeshError
 from gpushard.geometry.mesh import Mesh, create_device_mesh
 from gpushard.runtime import current
@@ -114,9 +115,23 @@ def make_mesh(
     Mesh('x': 4, 'y': 2)
     """
     chosen: Sequence[Any] = current.current().devices if devices is None else devices
-    sizes = tuple(axis_shapes)
+    sizes = as_shape(axis_shapes, "axis_shapes")
     needed = math.prod(sizes)
-    if devices is None and needed > len(chosen):
+    if not needed:
+        raise MeshError(
+            f"axis_shapes={sizes} must be positive; leave out axes that you do not need",
+            argument="axis_shapes",
+            sizes=sizes,
+        )
+    if devices is not None and needed != len(chosen):
+        raise MeshError(
+            f"axis_shapes={sizes} needs {needed} devices, got {len(chosen)}; change the sizes or "
+            "pass that many devices",
+            argument="axis_shapes",
+            sizes=sizes,
+            devices=len(chosen),
+        )
+    if needed > len(chosen):
         raise MeshError(
             f"axis_shapes={sizes} needs {needed} devices, there are {len(chosen)}; use a smaller "
             f"mesh, or start with GPUSHARD_HOST_DEVICES={needed}",
@@ -124,6 +139,4 @@ def make_mesh(
             sizes=sizes,
             devices=len(chosen),
         )
-    return Mesh(
-        create_device_mesh(sizes, chosen[:needed] if devices is None else chosen), axis_names
-    )
+    return Mesh(create_device_mesh(sizes, chosen[:needed]), axis_names)

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from gpushard import tree
 from gpushard.array.array import Array
-from gpushard.array.aval import check_dtype
-from gpushard.array.guards import (
-    DEVICE_TO_DEVICE,
-    HOST_TO_DEVICE,
-    check_transfer,
-)
+from gpushard.array.aval import check_dtype, place_tiling
+from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.format import Format
 from gpushard.geometry.mesh import current_mesh
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import NamedSharding, Sharding, SingleDeviceSharding
-from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
 from gpushard.movement.host_copies import alias_host, from_host
 from gpushard.placement.defaults import get_default_device
 from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Index, Shape
+
+HostData: TypeAlias = tuple[HostArray, bool]
+"""Data on the host, and whether its dtype came from a Python scalar."""
 
 _SCALARS = (bool, int, float, complex)
 
@@ -74,16 +72,19 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     >>> gs.device_put(np.arange(3), gs.NamedSharding(mesh, gs.P("x"))).addressable_data(1)
     Array([2], dtype=int64)
     """
-    if isinstance(x, (np.ndarray, Array)) and not isinstance(device, list | tuple | dict):
-        return _put_leaf(x, device, donate, may_alias)
+    flags = type(donate) is bool and type(may_alias) is bool
+    if isinstance(x, (np.ndarray, Array)) and flags and not isinstance(device, list | tuple | dict):
+        moved = _put_leaf(_read_leaf(x), device, may_alias)
+        _give_up([x], [donate], [moved])
+        return moved
     leaves, structure = tree.flatten(x)
     places = _prefix(device, x, "device")
     donations, aliases = _prefix(donate, x, "donate"), _prefix(may_alias, x, "may_alias")
-    checked = [_check_leaf(*arguments) for arguments in zip(leaves, places, strict=True)]
-    put = [
-        _put_leaf(leaf, place, give, alias)
-        for leaf, place, give, alias in zip(checked, places, donations, aliases, strict=True)
-    ]
+    read = [_read_leaf(leaf) for leaf in leaves]
+    for data, place in zip(read, places, strict=True):
+        _check_place(data, place)
+    put = [_put_leaf(*arguments) for arguments in zip(read, places, aliases, strict=True)]
+    _give_up(leaves, donations, put)
     return tree.unflatten(structure, put)
 
 
@@ -149,7 +150,8 @@ def reshard(x: Any, sharding: Any, *, donate: bool = False) -> Any:
     targets = [_target(leaf, place) for leaf, place in zip(leaves, places, strict=True)]
     for leaf, target in zip(leaves, targets, strict=True):
         place_tiling(target, leaf.shape)
-    moved = [_move(leaf, target, donate) for leaf, target in zip(leaves, targets, strict=True)]
+    moved = [x._moved(to, "reshard(x, sharding)") for x, to in zip(leaves, targets, strict=True)]
+    _give_up(leaves, [donate] * len(leaves), moved)
     return tree.unflatten(structure, moved)
 
 
@@ -165,8 +167,13 @@ def block_until_ready(x: Any) -> Any:
     return x
 
 
-def as_sharding(place: Any, ndim: int) -> Sharding:
-    """Return the sharding that a placement of an array of `ndim` dims means.
+def as_sharding(place: Any, ndim: int, argument: str = "device") -> Sharding:
+    """Return the sharding that a placement means.
+
+    Args:
+      place: a device, a sharding, a format or a spec.
+      ndim: how many dims the array has.
+      argument: what an error calls the placement.
 
     Raises:
       ArgumentTypeError: it is not a device, a sharding, a format or a spec.
@@ -182,45 +189,33 @@ def as_sharding(place: Any, ndim: int) -> Sharding:
         mesh = current_mesh()
         if mesh is None:
             raise ArgumentError(
-                f"device={place!r} needs a mesh; place within `with mesh:` or use "
+                f"{argument}={place!r} needs a mesh; place within `with mesh:` or use "
                 "NamedSharding(mesh, spec)",
-                argument="device",
+                argument=argument,
                 spec=place,
             )
         return NamedSharding(mesh, place)
     raise ArgumentTypeError(
-        f"device={place!r} must be one of gpushard.devices(), a Sharding, a Format "
+        f"{argument}={place!r} must be one of gpushard.devices(), a Sharding, a Format "
         "with a sharding, or a PartitionSpec",
-        argument="device",
+        argument=argument,
         value=place,
     )
 
 
-def place_tiling(sharding: Sharding, shape: Shape) -> Tiling:
-    """Return the tiling of an array that is about to be made.
-
-    Raises:
-      ShardingError: the sharding does not fit the shape.
-      ArgumentError: the devices do not have its memory kind.
-    """
-    if sharding.memory_kind != "device":
-        raise ArgumentError(
-            f"memory_kind={sharding.memory_kind!r} is not there on these devices; use 'device'",
-            argument="memory_kind",
-            kind=sharding.memory_kind,
-        )
-    tiling = sharding.tiling(shape)
-    devices_of(tiling)
-    return tiling
-
-
-def as_host_array(x: Any, argument: str = "x") -> tuple[HostArray, bool]:
+def as_host_array(x: Any, argument: str = "x") -> HostData:
     """Return host data as a NumPy array, and whether its dtype is weak.
 
     Raises:
       ArgumentTypeError: it is not numeric data.
     """
     weak = type(x) in _SCALARS
+    if isinstance(x, np.ma.MaskedArray):
+        raise ArgumentTypeError(
+            f"{argument} is a masked array, whose mask would be lost; place x.filled(value)",
+            argument=argument,
+            type=type(x),
+        )
     converter = next((c for kind, c in _converters.items() if isinstance(x, kind)), None)
     if converter is not None:
         array = converter(x)
@@ -246,22 +241,25 @@ def _is_none(node: Any) -> bool:
     return node is None
 
 
-def _check_leaf(x: Any, place: Any) -> Any:
-    """Check one leaf before any is placed; return it, host data as a NumPy array or scalar."""
+def _read_leaf(x: Any) -> Array | HostData:
+    """Return an array that was not deleted as it is, and anything else as host data."""
     if isinstance(x, Array):
         x._live()
-    shape = x.shape if isinstance(x, Array) else as_host_array(x)[0].shape
+        return x
+    return as_host_array(x)
+
+
+def _check_place(x: Array | HostData, place: Any) -> None:
+    """Check that one leaf fits its place, before any is placed."""
+    shape = x.shape if isinstance(x, Array) else x[0].shape
     if place is not None:
         place_tiling(as_sharding(place, len(shape)), shape)
-    return x
 
 
-def _put_leaf(x: Any, place: Any, donate: bool, may_alias: bool) -> Array:
+def _put_leaf(x: Array | HostData, place: Any, may_alias: bool) -> Array:
     if isinstance(x, Array):
-        if place is None:
-            return x
-        return _move(x, as_sharding(place, x.ndim), donate)
-    data, weak = as_host_array(x)
+        return x if place is None else x._moved(as_sharding(place, x.ndim), "device_put(x)")
+    data, weak = x
     committed = place is not None
     sharding = (
         as_sharding(place, data.ndim) if committed else SingleDeviceSharding(get_default_device())
@@ -283,13 +281,11 @@ def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:
 def _target(x: Array, place: Any) -> Sharding:
     if isinstance(place, PartitionSpec) and isinstance(x.sharding, NamedSharding):
         return x.sharding.with_spec(place)
-    return as_sharding(place, x.ndim)
+    return as_sharding(place, x.ndim, "sharding")
 
 
-def _move(x: Array, sharding: Sharding, donate: bool) -> Array:
-    place_tiling(sharding, x.shape)
-    check_transfer(DEVICE_TO_DEVICE, "moving an array to another sharding", explicit=True)
-    moved = x._moved(sharding)
-    if donate:
-        x.delete()
-    return moved
+def _give_up(sources: list[Any], donated: list[Any], moved: list[Array]) -> None:
+    """Delete donated arrays, once nothing can fail any more."""
+    for x, give, result in zip(sources, donated, moved, strict=True):
+        if give and isinstance(x, Array) and x is not result:
+            x.delete()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.array import Array
-from gpushard.array.aval import as_shape, check_dtype
+from gpushard.array.aval import as_dtype, as_shape, check_dtype, place_tiling
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError, ShardingError
 from gpushard.geometry.format import Format
@@ -16,7 +16,7 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host_copies import blocks_of, from_host
-from gpushard.placement.device_put import as_host_array, as_sharding, place_tiling
+from gpushard.placement.device_put import as_host_array, as_sharding
 from gpushard.runtime import current
 from gpushard.typing import HostArray, Index, IntArray, Shape
 
@@ -53,13 +53,28 @@ def make_array_from_callback(
     Array([0, 2, 4, 6], dtype=int64)
     """
     sizes = as_shape(shape)
-    sharding = as_sharding(sharding, len(sizes))
+    sharding = as_sharding(sharding, len(sizes), "sharding")
     tiling = place_tiling(sharding, sizes)
+    wanted = None if dtype is None else as_dtype(dtype)
+    if not callable(data_callback):
+        raise ArgumentTypeError(
+            f"data_callback={data_callback!r} must be a function from slices to their data",
+            argument="data_callback",
+            type=type(data_callback),
+        )
     check_transfer(HOST_TO_DEVICE, "make_array_from_callback(...)", explicit=True)
     blocks = blocks_of(tiling)
     sample = blocks.distinct[0] if blocks.distinct else 0
     first = _checked_data(data_callback(blocks.indices[sample]), blocks.shapes[sample], None)
-    expected = first.dtype if dtype is None else check_dtype(np.dtype(dtype), "dtype")
+    expected = check_dtype(first.dtype, "data_callback") if wanted is None else wanted
+    if not np.can_cast(first.dtype, expected, "same_kind"):
+        raise ArgumentTypeError(
+            f"data_callback returned {first.dtype}, which dtype={expected} cannot hold; convert "
+            "the data, or choose another dtype",
+            argument="data_callback",
+            dtype=first.dtype,
+            expected=expected,
+        )
     pending = {id(blocks.indices[sample]): first}
 
     def read(index: Index, box_shape: Shape) -> HostArray:
@@ -69,9 +84,7 @@ def make_array_from_callback(
         return _checked_data(data_callback(index), box_shape, first.dtype)
 
     runtime = devices_of(tiling)[0].runtime
-    buffer = from_host(
-        runtime, tiling, check_dtype(expected, "dtype"), read, batch_nbytes=_BATCH_NBYTES
-    )
+    buffer = from_host(runtime, tiling, expected, read, batch_nbytes=_BATCH_NBYTES)
     return Array(buffer, sharding)
 
 
@@ -150,7 +163,7 @@ def make_array_from_single_device_arrays(
                 position=position,
             )
     parts = _by_device(tiling, arrays)
-    expected = np.dtype(dtype) if dtype is not None else parts[0].dtype
+    expected = as_dtype(dtype) if dtype is not None else parts[0].dtype
     for device, part, shard_shape in zip(tiling.devices, parts, tiling.shard_shapes, strict=True):
         if part.dtype != expected:
             raise ArgumentTypeError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,6 +13,7 @@ import numpy as np
 
 from gpushard.array.array import Array
 from gpushard.array.aval import check_dtype
+from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard.errors import ArgumentTypeError, FileFormatError
 from gpushard.geometry.sharding import SingleDeviceSharding
 from gpushard.movement.host_copies import blocks_of
@@ -32,20 +35,21 @@ def open_npy(file: PathLike) -> HostArray:
       FileFormatError: it cannot be read, is no `.npy` file, is shorter than it says, or holds
         elements that are not numbers.
     """
+    path = _checked_path(file)
     try:
-        data: HostArray = np.lib.format.open_memmap(os.fspath(file), mode="r")
+        data: HostArray = np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise FileFormatError(
-            f"{os.fspath(file)} cannot be read as a .npy file: {error}. Write it with numpy.save "
-            "or gpushard.save",
+            f"{path} cannot be read as a .npy file: {error}. Write it with numpy.save or "
+            "gpushard.save",
             argument="file",
-            file=os.fspath(file),
+            file=str(path),
         ) from error
     try:
-        check_dtype(data.dtype, os.fspath(file))
+        check_dtype(data.dtype, str(path))
     except ArgumentTypeError as error:
         raise FileFormatError(
-            str(error), argument="file", file=os.fspath(file), dtype=data.dtype
+            str(error), argument="file", file=str(path), dtype=data.dtype
         ) from None
     return data
 
@@ -72,7 +76,7 @@ def load(
     if sharding is None:
         target: Any = SingleDeviceSharding(get_default_device())
     else:
-        target = as_sharding(sharding, data.ndim)
+        target = as_sharding(sharding, data.ndim, "sharding")
 
     def read(index: Any) -> HostArray:
         box: HostArray = data[index]
@@ -109,9 +113,11 @@ def save(file: PathLike, x: Array) -> None:
             f"x is a {type(x).__name__}; save writes gpushard arrays, use numpy.save for others",
             argument="x",
         )
+    target = _checked_path(file)
+    check_transfer(DEVICE_TO_HOST, "save(file, x)", explicit=True)
     buffer = x.block_until_ready()._live()
-    target = Path(file)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    # Joined to the parent: a path without a name must fail as one that cannot be written.
+    part = target.parent / f".{target.name}.{os.getpid()}.{threading.get_ident()}.part"
     try:
         mapped = np.lib.format.open_memmap(part, mode="w+", dtype=x.dtype, shape=x.shape)
         blocks = blocks_of(buffer.tiling)
@@ -123,9 +129,21 @@ def save(file: PathLike, x: Array) -> None:
         mapped.flush()
         del mapped
         os.replace(part, target)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise FileFormatError(
             f"{target} cannot be written: {error}", argument="file", file=str(target)
         ) from error
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError, ValueError):
+            part.unlink()
+
+
+def _checked_path(file: Any) -> Path:
+    try:
+        return Path(file)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"file={file!r} must be a path: a str or a pathlib.Path",
+            argument="file",
+            type=type(file),
+        ) from None

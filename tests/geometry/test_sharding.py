@@ -100,7 +100,7 @@ def test_boxes_follow_the_definition(case: tuple[NamedSharding, Shape]) -> None:
     local = sharding.addressable_devices_indices_map(shape)
     assert boxes_of(local, shape) == list(expected.items())
     lengths = [tuple(map(len, box)) for box in expected.values()]
-    assert sharding.layout(shape).shard_shapes == lengths
+    assert sharding.tiling(shape).shard_shapes == lengths
     assert sharding.shard_shape(shape) == tuple(map(max, zip(*lengths, strict=True)))
     assert sharding.device_set == sharding.addressable_devices == set(expected)
     assert sharding.num_devices == len(expected)
@@ -112,7 +112,7 @@ def test_every_element_is_held_once_per_replica(case: tuple[NamedSharding, Shape
     sharding, shape = case
     used = set(sharding.spec.all_axes())
     unused = [n for axis, n in sharding.mesh.shape.items() if axis not in used]
-    replica_ids = sharding.layout(shape).assignment.replica_ids.tolist()
+    replica_ids = sharding.tiling(shape).assignment.replica_ids.tolist()
     held = np.zeros((math.prod(unused), *shape), int)
     maps = sharding.devices_indices_map(shape).values()
     for replica, index in zip(replica_ids, maps, strict=True):
@@ -126,7 +126,7 @@ def test_replicas_are_numbered_in_device_order(case: tuple[NamedSharding, Shape]
     used = sorted(sharding.spec.all_axes())
     digits = [[at[axis] for axis in used] for at in positions(sharding.mesh)]
     expected = [digits[:i].count(digit) for i, digit in enumerate(digits)]
-    assert sharding.layout(shape).assignment.replica_ids.tolist() == expected
+    assert sharding.tiling(shape).assignment.replica_ids.tolist() == expected
 
 
 @given(laid_out())
@@ -201,7 +201,7 @@ def test_a_single_device_holds_everything(shape: Shape) -> None:
     single = SingleDeviceSharding("a")
     assert boxes_of(single.devices_indices_map(shape), shape) == [("a", [range(n) for n in shape])]
     assert single.shard_shape(shape) == shape
-    assert single.layout(shape).assignment.replica_ids.tolist() == [0]
+    assert single.tiling(shape).assignment.replica_ids.tolist() == [0]
     assert (single.device_set, single.num_devices) == ({"a"}, 1)
     assert single.is_fully_replicated and single.is_fully_addressable
     meshed = NamedSharding(Mesh([["a"]], ("x", "y")), P(*[None, "y"][: len(shape)]))
@@ -225,7 +225,7 @@ def test_only_addressable_devices(mesh_shape: Shape, data: st.DataObject) -> Non
     assert list(sharding.addressable_devices_indices_map((8, 9)).items()) == [
         (device, everything[device]) for device in mine
     ]
-    assert [sharding.layout((8, 9)).devices[i] for i in sharding.layout((8, 9)).addressable] == mine
+    assert [sharding.tiling((8, 9)).devices[i] for i in sharding.tiling((8, 9)).addressable] == mine
 
 
 @given(shardings())
@@ -258,7 +258,7 @@ XY = Mesh([["a", "b"], ["c", "d"]], ("x", "y"))
         (lambda: NamedSharding(XY, P(), memory_kind="l2"), ArgumentError, "pinned_host"),
         (lambda: SingleDeviceSharding("a", memory_kind="l2"), ArgumentError, "pinned_host"),
         (lambda: NamedSharding(AbstractMesh((2,), "x"), P("y")), ShardingError, "'y'"),
-        (lambda: NamedSharding(XY, P(None, "x")).layout((4,)), ShardingError, "1 dims"),
+        (lambda: NamedSharding(XY, P(None, "x")).tiling((4,)), ShardingError, "1 dims"),
     ],
 )
 def test_errors(make: Callable[[], Any], error: type[Exception], match: str) -> None:
@@ -285,7 +285,7 @@ class Own(Sharding):
 def test_an_own_sharding_can_delegate(case: tuple[NamedSharding, Shape]) -> None:
     sharding, shape = case
     own = Own(sharding.device_set, sharding.devices_indices_map)
-    mine, theirs = own.layout(shape), sharding.layout(shape)
+    mine, theirs = own.tiling(shape), sharding.tiling(shape)
     assert mine.devices == theirs.devices
     assert mine.shard_shapes == theirs.shard_shapes
     expected = boxes_of(sharding.devices_indices_map(shape), shape)
@@ -300,7 +300,7 @@ def test_an_own_sharding_can_delegate(case: tuple[NamedSharding, Shape]) -> None
 
 def test_an_own_sharding_needs_only_a_map() -> None:
     own = Own("ba", lambda shape: {"b": (slice(0, 1),), "a": (slice(1, shape[0]),)})
-    assert own.layout((5,)).shard_shapes == [(1,), (4,)]
+    assert own.tiling((5,)).shard_shapes == [(1,), (4,)]
     assert own.shard_shape((5,)) == (4,)
     assert list(own.addressable_devices_indices_map((5,))) == ["b", "a"]
     assert (own.num_devices, own.addressable_devices) == (2, {"a", "b"})
@@ -315,4 +315,4 @@ def test_an_own_sharding_needs_only_a_map() -> None:
 def test_an_own_map_names_the_device_set(devices: str) -> None:
     own = Own(devices, lambda shape: {"a": (slice(0, 2),), "b": (slice(2, 4),)})
     with pytest.raises(ShardingError, match="different devices"):
-        own.layout((4,))
+        own.tiling((4,))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpushard.errors import ShardingError
 from gpushard.geometry.box import block_bounds
-from gpushard.geometry.layout import Assignment, Layout, layout_from_indices, replica_numbers
+from gpushard.geometry.tiling import Assignment, Tiling, tiling_from_indices, replica_numbers
 
 Index = tuple[slice, ...]
 Shape = tuple[int, ...]
@@ -42,22 +42,22 @@ def assignments(draw: st.DrawFn, ndim: int) -> Assignment:
 @given(st.data(), shapes)
 def test_arrays_of_a_regular_layout(data: st.DataObject, shape: Shape) -> None:
     assignment = data.draw(assignments(len(shape)))
-    layout = Layout.regular(shape, assignment)
+    tiling = Tiling.regular(shape, assignment)
     cells = list(map(tuple, assignment.blocks.T.tolist()))
-    assert layout.devices == assignment.devices
-    assert layout.ndim == assignment.ndim == len(shape)
+    assert tiling.devices == assignment.devices
+    assert tiling.ndim == assignment.ndim == len(shape)
     numbers = {cell: i for i, cell in enumerate(itertools.product(*map(range, assignment.counts)))}
     assert assignment.flat.tolist() == [numbers[cell] for cell in cells]
     assert assignment.replica_ids.tolist() == [cells[:i].count(c) for i, c in enumerate(cells)]
     for i, cell in enumerate(cells):
-        low, high = layout.starts[:, i].tolist(), layout.stops[:, i].tolist()
+        low, high = tiling.starts[:, i].tolist(), tiling.stops[:, i].tolist()
         bounds = [block_bounds(*args) for args in zip(shape, assignment.counts, cell, strict=True)]
         assert list(zip(low, high, strict=True)) == bounds
         ranges = [range(*b) for b in bounds]
-        assert elements(shape, layout.indices[i]) == ranges
-        assert layout.shard_shapes[i] == tuple(map(len, ranges))
-        assert layout.volumes[i] == math.prod(map(len, ranges))
-        for count, part in zip(assignment.counts, layout.indices[i], strict=True):
+        assert elements(shape, tiling.indices[i]) == ranges
+        assert tiling.shard_shapes[i] == tuple(map(len, ranges))
+        assert tiling.volumes[i] == math.prod(map(len, ranges))
+        for count, part in zip(assignment.counts, tiling.indices[i], strict=True):
             assert (part == slice(None)) == (count == 1)
 
 
@@ -86,15 +86,15 @@ def uneven_grids(draw: st.DrawFn, shapes: st.SearchStrategy[Shape]) -> tuple[Sha
 @given(uneven_grids(shapes.filter(lambda shape: len(shape) < 4)))
 def test_a_grid_of_boxes_is_kept(case: tuple[Shape, dict[str, Index]]) -> None:
     shape, indices = case
-    layout = layout_from_indices(shape, indices)
-    assert layout.devices == tuple(indices)
+    tiling = tiling_from_indices(shape, indices)
+    assert tiling.devices == tuple(indices)
     boxes = [elements(shape, index) for index in indices.values()]
-    assert layout.shard_shapes == [tuple(map(len, box)) for box in boxes]
+    assert tiling.shard_shapes == [tuple(map(len, box)) for box in boxes]
     filled = [i for i, box in enumerate(boxes) if all(box)]
-    assert [elements(shape, layout.indices[i]) for i in filled] == [boxes[i] for i in filled]
+    assert [elements(shape, tiling.indices[i]) for i in filled] == [boxes[i] for i in filled]
     replicas = [boxes[:i].count(boxes[i]) for i in filled]
-    assert layout.assignment.replica_ids[filled].tolist() == replicas
-    copies = layout.assignment.flat[filled].tolist()
+    assert tiling.assignment.replica_ids[filled].tolist() == replicas
+    copies = tiling.assignment.flat[filled].tolist()
     for i, j in itertools.combinations(range(len(filled)), 2):
         assert (copies[i] == copies[j]) == (boxes[filled[i]] == boxes[filled[j]])
 
@@ -135,12 +135,12 @@ def test_boxes_are_accepted_when_they_form_a_grid(case: tuple[Shape, dict[str, I
     good = forms_a_grid(shape, boxes)
     event(f"grid: {good}")
     if good:
-        assert layout_from_indices(shape, indices).shard_shapes == [
+        assert tiling_from_indices(shape, indices).shard_shapes == [
             tuple(map(len, box)) for box in boxes
         ]
     else:
         with pytest.raises(ShardingError, match="devices_indices_map"):
-            layout_from_indices(shape, indices)
+            tiling_from_indices(shape, indices)
 
 
 def cut(*bounds: tuple[int, int]) -> Index:
@@ -173,4 +173,4 @@ def cut(*bounds: tuple[int, int]) -> Index:
 )
 def test_boxes_that_form_no_grid(shape: Shape, boxes: list[Any], match: str) -> None:
     with pytest.raises(ShardingError, match=match):
-        layout_from_indices(shape, {f"d{i}": box for i, box in enumerate(boxes)})
+        tiling_from_indices(shape, {f"d{i}": box for i, box in enumerate(boxes)})

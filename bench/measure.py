@@ -1,0 +1,94 @@
+"""Timing. The sides of a case take turns, so that noise hits all of them alike."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bench.case import FLOOR, OURS, Case, Config, Result, Sampler, Side, Timing
+
+SETTLE = 0.002
+"""Seconds between two sides: pool threads of the one before stop spinning."""
+
+
+def timed(
+    run: Callable[[Any], Any],
+    setup: Callable[[], Any] = lambda: None,
+    discard: Callable[[Any, Any], None] = lambda argument, result: None,
+) -> Sampler:
+    """Return a sampler of a function.
+
+    Args:
+      run: what is timed; gets what `setup` returned.
+      setup: makes a fresh argument, not timed; whatever it starts must have ended when it returns.
+      discard: gives up the argument and the result, not timed; must wait for what still runs.
+    """
+
+    def sample() -> float:
+        argument = setup()
+        start = time.perf_counter()
+        result = run(argument)
+        seconds = time.perf_counter() - start
+        discard(argument, result)
+        return seconds
+
+    return sample
+
+
+def measure(case: Case, config: Config) -> Result:
+    """Check a case, then time all of its sides in one go.
+
+    Raises:
+      AssertionError: a side gives a wrong value.
+    """
+    case.check()
+    samplers = {side.column: side.sample for side in case.sides if side.sample is not None}
+    columns = list(samplers)
+    samples: dict[str, list[float]] = {column: [] for column in columns}
+    if not config.quick:
+        gc.collect()
+    with _no_garbage_collection():
+        for turn in range(-1, config.turns):  # turn -1 compiles, plans and warms memory
+            if turn < 0 and config.quick:
+                continue
+            for column in columns[turn % len(columns) :] + columns[: turn % len(columns)]:
+                time.sleep(SETTLE)
+                took = [samplers[column]() for _ in range(config.pick(case.burst, 1))]
+                if turn >= 0:
+                    samples[column] += took
+    bare = dataclasses.replace(
+        case, sides=[Side(side.column, None) for side in case.sides], check=lambda: None
+    )
+    timings = {column: summary(took) for column, took in samples.items()}
+    return Result(bare, timings, checked=True)
+
+
+def summary(samples: list[float]) -> Timing:
+    """Return median, quartiles and extremes."""
+    q1, median, q3 = (
+        statistics.quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else samples * 3
+    )
+    return Timing(median, min(samples), q1, q3, max(samples), len(samples))
+
+
+def borrow(result: Result, earlier: list[Result]) -> Result:
+    """Add the peers' figures of an earlier case of the same name, if this one asks for them."""
+    found = next((r for r in earlier if r.case.name == result.case.name), None)
+    if found is None or not result.case.borrows:
+        return result
+    peers = {c: t for c, t in found.timings.items() if c not in (OURS, FLOOR)}
+    return dataclasses.replace(result, timings={**peers, **result.timings})
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

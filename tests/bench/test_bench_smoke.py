@@ -1,0 +1,107 @@
+"""Every group of benchmarks runs, in tiny sizes and without JAX. No figure is judged here."""
+
+import contextlib
+import functools
+import io
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench import groups
+from bench.__main__ import main, run
+from bench.case import FLOOR, JAX, OURS, Case, Config, Side, Target
+from bench.floor import halves
+from bench.measure import measure, timed
+
+
+@functools.cache
+def quick(name: str) -> tuple[dict[str, Any], str]:
+    """Return the results of a group as JSON gives them back, and what was printed."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        report = run([name], Config(quick=True))
+    return json.loads(json.dumps(report)), printed.getvalue()
+
+
+@pytest.mark.parametrize("name", list(groups.find()))
+def test_group_runs(name: str) -> None:
+    report, printed = quick(name)
+    cases = report["groups"][name]["cases"]
+    assert report["machine"]["numpy"] == np.__version__
+    assert report["settings"]["repeat"] == 1
+    assert cases
+    assert len({(case["table"], case["name"]) for case in cases}) == len(cases)
+    for case in cases:
+        assert case["checked"] is True, case["name"]
+        assert case["seconds"][OURS]["median"] > 0, case["name"]
+        assert case["seconds"][JAX] is None, case["name"]
+        assert set(case["ratios"]) >= {f"{JAX}/{OURS}", f"{OURS}/{FLOOR}"}
+    assert all(case["name"] in printed for case in cases)
+
+
+def test_reshard_covers_all_pairs_in_one_and_eight_domains() -> None:
+    cases = quick("reshard")[0]["groups"]["reshard"]["cases"]
+    for domains in ("one", "eight"):
+        rows = [case for case in cases if case["table"].startswith(f"{domains} memory")]
+        assert len({row["name"] for row in rows}) == len(rows) == 42
+        copying = [row for row in rows if row["facts"]["bytes_written"]]
+        assert all(row["seconds"][FLOOR]["median"] > 0 for row in copying)
+        assert all(row["seconds"][FLOOR] is None for row in rows if row not in copying)
+
+
+def test_the_command_line_writes_json(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bench.json"
+    options = ["--group", "transfer", "--case", "8x8", "--quick", "--no-jax"]
+    assert main([*options, "--json", str(path)]) == 0
+    report = json.loads(path.read_text(encoding="utf-8"))
+    assert len(report["groups"]["transfer"]["cases"]) == 3
+    assert main(["--list"]) == 0
+    assert "Between shardings" in capsys.readouterr().out
+
+
+def test_a_wrong_value_ends_the_run() -> None:
+    def check() -> None:
+        raise AssertionError("wrong at (0, 0)")
+
+    case = Case("broken", "table", [Side(OURS, timed(lambda _: None))], check)
+    with pytest.raises(AssertionError, match="wrong at"):
+        measure(case, Config(quick=True))
+
+
+def test_sides_take_turns() -> None:
+    order: list[str] = []
+    sides = [
+        Side(column, timed(lambda _, column=column: order.append(column)))
+        for column in (OURS, JAX, FLOOR)
+    ]
+    result = measure(Case("turns", "table", sides, lambda: None, burst=2), Config(repeat=3))
+    turns = [order[i] for i in range(0, len(order), 2)]
+    assert turns == order[1::2]
+    assert all(set(turns[i : i + 3]) == {OURS, JAX, FLOOR} for i in range(0, len(turns), 3))
+    assert len(turns) == 3 * (1 + 3)
+    assert all(timing.samples == 2 * 3 for timing in result.timings.values())
+
+
+def test_targets() -> None:
+    limit = Target(times=1.5, seconds=1e-4)
+    assert str(limit) == "1.5x NumPy floor + 100 us"
+    assert limit.allowed({OURS: 1.0}) is None
+    assert limit.allowed({FLOOR: 2.0}) == pytest.approx(3.0001)
+    assert Target(seconds=0.15).allowed({}) == 0.15
+
+
+def test_halves_have_equal_bytes_and_lose_nothing() -> None:
+    source = np.random.default_rng(0).random((37, 16))
+    target = np.zeros_like(source)
+    boxes = [(target[:5], source[:5]), (target[5:30], source[5:30]), (target[30:], source[30:])]
+    first, second = halves(boxes)
+    sizes = [sum(t.nbytes for t, _ in part) for part in (first, second)]
+    assert abs(sizes[0] - sizes[1]) <= 2 * source[0].nbytes
+    for t, s in first + second:
+        np.copyto(t, s)
+    assert np.array_equal(target, source)

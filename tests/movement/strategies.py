@@ -1,0 +1,144 @@
+"""Random shardings, sources and indices for tests of movement, as plain numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+import gpushard as gs
+from gpushard.runtime.runtime import Runtime
+from tests.movement.element_oracle import Box, Shape, Side
+
+AXES = "xyz"
+DEVICES = 12
+"""How many devices the random shardings choose from."""
+
+DTYPES = ("int8", "int16", "float32", "float64", "complex128")
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """A sharding of a user's own: blocks of any size in a grid, each on at least one device."""
+
+    edges: tuple[tuple[int, ...], ...]
+    blocks: tuple[tuple[int, tuple[int, ...]], ...]
+    """(device id, block number in each dim) of every device."""
+
+    def boxes(self, shape: Shape) -> dict[int, Box]:
+        """The box of every device."""
+        assert shape == tuple(edges[-1] for edges in self.edges)
+        return {
+            device: tuple(slice(e[i], e[i + 1]) for e, i in zip(self.edges, block, strict=True))
+            for device, block in self.blocks
+        }
+
+
+class OwnSharding(gs.Sharding):
+    """What a user derives for a `Grid`."""
+
+    def __init__(self, runtime: Runtime, grid: Grid) -> None:
+        self._runtime = runtime
+        self._grid = grid
+
+    @property
+    def device_set(self) -> set[Any]:
+        return {self._runtime.devices[device] for device, _ in self._grid.blocks}
+
+    def devices_indices_map(self, global_shape: Shape) -> dict[Any, Box]:
+        boxes = self._grid.boxes(global_shape)
+        return {self._runtime.devices[device]: box for device, box in boxes.items()}
+
+
+Layout = Side | Grid
+
+
+def sharding_of(runtime: Runtime, side: Layout) -> gs.Sharding:
+    if isinstance(side, Grid):
+        return OwnSharding(runtime, side)
+    devices = np.array(runtime.devices, object)[list(side.devices)].reshape(side.mesh)
+    mesh = gs.Mesh(devices, tuple(AXES[: len(side.mesh)]))
+    entries = [tuple(AXES[axis] for axis in axes) or None for axes in side.spec]
+    return gs.NamedSharding(mesh, gs.P(*entries))
+
+
+def numbers(shape: Shape, dtype: Any) -> np.ndarray:
+    return np.arange(1, math.prod(shape) + 1).reshape(shape).astype(dtype)
+
+
+@st.composite
+def sides(draw: st.DrawFn, ndim: int) -> Side:
+    """A mesh over some of the devices, in any order, and a spec over some of its axes."""
+    mesh: list[int] = []
+    for _ in range(draw(st.integers(1, 3))):
+        mesh.append(draw(st.integers(1, min(6, DEVICES // math.prod(mesh)))))
+    devices = draw(st.permutations(range(DEVICES)))[: math.prod(mesh)]
+    spec: list[list[int]] = [[] for _ in range(ndim)]
+    for axis in draw(st.permutations(range(len(mesh)))):
+        dim = draw(st.integers(-1, ndim - 1))
+        if dim >= 0:
+            spec[dim].append(axis)
+    return Side(tuple(mesh), tuple(devices), tuple(map(tuple, spec)))
+
+
+@st.composite
+def grids(draw: st.DrawFn, shape: Shape) -> Grid:
+    """Blocks of any size; every one of them on some device, in any order."""
+    room, edges = DEVICES, []
+    for n in shape:
+        cuts = draw(st.sets(st.integers(1, n - 1), max_size=min(4, room) - 1)) if n > 1 else ()
+        edges.append((0, *sorted(cuts), n))
+        room //= len(cuts) + 1
+    blocks = list(itertools.product(*(range(len(e) - 1) for e in edges)))
+    more = st.lists(st.sampled_from(blocks), max_size=DEVICES - len(blocks))
+    blocks += draw(more)
+    devices = draw(st.permutations(range(DEVICES)))
+    return Grid(tuple(edges), tuple(zip(devices, blocks, strict=False)))
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> tuple[np.ndarray, Side]:
+    shape = tuple(draw(st.lists(st.integers(0, 9), min_size=0, max_size=3)))
+    return numbers(shape, draw(st.sampled_from(DTYPES))), draw(sides(len(shape)))
+
+
+@st.composite
+def indices(draw: st.DrawFn, shape: Shape) -> tuple[Any, ...]:
+    """A basic index: integers, slices with any step, new dims, perhaps `...`."""
+    steps = st.sampled_from([-4, -3, -2, -1, 1, 1, 2, 3, 5])
+    entries: list[Any] = []
+    for n in shape:
+        bound = st.none() | st.integers(-n - 1, n + 1)
+        part = st.builds(slice, bound, bound, st.none() | steps)
+        entries.append(draw(st.integers(-n, n - 1) | part | part if n else part))
+    kept = draw(st.integers(0, len(entries)))
+    if kept < len(entries):
+        entries = [*entries[:kept], Ellipsis] if draw(st.booleans()) else entries[:kept]
+    for _ in range(draw(st.integers(0, 2))):
+        entries.insert(draw(st.integers(0, len(entries))), None)
+    return tuple(entries)
+
+
+def side_of_part(shape: Shape, source: Side, index: tuple[Any, ...]) -> Side:
+    """How `x[index]` lies: kept dims keep their axes, unless they have at most one element left."""
+    taken = sum(entry is not None and entry is not Ellipsis for entry in index)
+    if Ellipsis not in index:
+        index = (*index, Ellipsis)
+    spec: list[tuple[int, ...]] = []
+    dim = 0
+    for entry in index:
+        if entry is None:
+            spec.append(())
+        elif entry is Ellipsis:
+            for _ in range(len(shape) - taken):
+                spec.append(source.spec[dim] if shape[dim] > 1 else ())
+                dim += 1
+        else:
+            if isinstance(entry, slice):
+                spec.append(source.spec[dim] if len(range(shape[dim])[entry]) > 1 else ())
+            dim += 1
+    return dataclasses.replace(source, spec=tuple(spec))

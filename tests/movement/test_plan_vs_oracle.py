@@ -1,0 +1,284 @@
+"""Plans and what really happens against the element oracle.
+
+Every case compares, per memory domain, the bytes that the plan announces with the oracle's least
+(W and R), the bytes counted where the backend copies with both, the values of every shard with
+NumPy, and the predicted peak of every device with the measured one; under a guard that forbids
+all copies between host and devices.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpushard as gs
+from gpushard import testing
+from gpushard.array.indexing import index_piece, parse_index
+from gpushard.movement.dim_map import Piece, permutation
+from gpushard.movement.execute import move, plan_for
+from gpushard.runtime.backend import HOST_DOMAIN
+from gpushard.runtime.runtime import Runtime
+from tests.movement.element_oracle import Box, Part, Shape, Side, Spec, all_specs, bounds
+from tests.movement.strategies import (
+    DEVICES,
+    DTYPES,
+    Layout,
+    grids,
+    indices,
+    numbers,
+    sharding_of,
+    side_of_part,
+    sides,
+    sources,
+)
+
+POOLED = {"small_bytes": 0, "inline_bytes": 0, "enable_checks": True}
+"""Everything is pooled and runs on streams."""
+DEFAULTS = {"enable_checks": True}
+"""Small arrays are not pooled and are copied by the caller."""
+
+
+@contextlib.contextmanager
+def no_host_transfers() -> Iterator[None]:
+    with (
+        gs.transfer_guard_host_to_device("disallow_explicit"),
+        gs.transfer_guard_device_to_host("disallow_explicit"),
+    ):
+        yield
+
+
+def as_ranges(shape: Shape, box: Box) -> list[range]:
+    return [range(*part.indices(n)) for n, part in zip(shape, box, strict=True)]
+
+
+@dataclasses.dataclass
+class Case:
+    """A source that lies on devices, and everything known about it."""
+
+    runtime: Runtime
+    data: np.ndarray
+    source: Layout
+    x: gs.Array
+
+    @classmethod
+    def make(cls, runtime: Runtime, data: np.ndarray, source: Layout) -> "Case":
+        return cls(runtime, data, source, gs.device_put(data, sharding_of(runtime, source)))
+
+    def check(self, destination: Layout) -> None:
+        """Reshard and compare everything with the oracle."""
+        sharding = sharding_of(self.runtime, destination)
+        plan = self.x.plan(sharding)
+        self.compare(plan, lambda: gs.reshard(self.x, sharding), destination)
+
+    def check_part(self, destination: Layout, piece: Piece, part: Part, reuse: bool = True) -> None:
+        """Move a part of the array to `destination`."""
+        sharding = sharding_of(self.runtime, destination)
+        buffer = self.x._live()
+        plan = plan_for(buffer, sharding.tiling(piece.shape), piece)
+        self.compare(plan, lambda: gs.Array(move(buffer, plan), sharding), destination, part, reuse)
+
+    def compare(
+        self,
+        plan: gs.Plan,
+        run: Callable[[], gs.Array],
+        destination: Layout,
+        part: Part = np.asarray,
+        reuse: bool = True,
+    ) -> None:
+        """Run a movement and compare its plan, its result and what was counted.
+
+        Args:
+          plan: what the library says.
+          run: does it.
+          destination: how the result shall lie.
+          part: which part of the source it is, for NumPy.
+          reuse: whether memory of the source may be reused.
+        """
+        runtime, itemsize = self.runtime, self.data.itemsize
+        domain = tuple(device.memory_domain for device in runtime.devices)
+        least = bounds(
+            self.data.shape, self.source, destination, domain, itemsize, part, reuse=reuse
+        )
+        written = {m: bound.written * itemsize for m, bound in least.items()}
+        received = {m: bound.received * itemsize for m, bound in least.items()}
+        assert (plan.written, plan.received) == (written, received)
+        assert plan.bytes_written == sum(written.values())
+        assert plan.bytes_received == sum(received.values())
+        fresh_peaks(runtime)
+        before = dict(runtime.backend.traffic)
+        with no_host_transfers():
+            y = run().block_until_ready()
+        moved = {k: n - before.get(k, 0) for k, n in runtime.backend.traffic.items()}
+        moved = nonzero(moved)
+        assert moved == plan.link_bytes
+        assert into(moved) == nonzero(written)
+        assert into(moved, others=True) == nonzero(received)
+        assert not any(HOST_DOMAIN in link for link in moved)
+        check_peaks(runtime, plan)
+        check_values(y, part(self.data), destination)
+
+
+def nonzero(counts: dict[Any, int]) -> dict[Any, int]:
+    return {key: n for key, n in counts.items() if n}
+
+
+def into(links: dict[tuple[int, int], int], *, others: bool = False) -> dict[int, int]:
+    """Bytes that arrive in each domain; only those of other domains, if asked."""
+    result: dict[int, int] = {}
+    for (of, to), nbytes in links.items():
+        if not (others and of == to):
+            result[to] = result.get(to, 0) + nbytes
+    return result
+
+
+def fresh_peaks(runtime: Runtime) -> None:
+    """Account for what is gone and measure peaks anew."""
+    runtime.devices[0].memory_stats()
+    for device in runtime.devices:
+        device.account.peak = device.account.in_use
+
+
+def check_peaks(runtime: Runtime, plan: gs.Plan) -> None:
+    for device in runtime.devices:
+        measured = device.memory_stats()["peak_bytes_in_use"] or 0
+        assert measured <= plan.peak.get(device, 0) <= 1.05 * measured
+
+
+def check_values(y: gs.Array, expected: np.ndarray, side: Layout) -> None:
+    boxes = side.boxes(expected.shape)
+    shards = y.addressable_shards
+    assert y.shape == expected.shape
+    assert [shard.device.id for shard in shards] == list(boxes)
+    for shard, box in zip(shards, boxes.values(), strict=True):
+        assert as_ranges(y.shape, shard.index) == as_ranges(y.shape, box)
+        value = np.asarray(shard.data)
+        assert value.dtype == expected.dtype
+        assert value.shape == expected[box].shape
+        assert value.tobytes() == expected[box].tobytes()
+
+
+CUBE = (2, 2, 2)
+SPECS_2D = list(all_specs(2, 3))
+EVERY_SIZE = {"even": ((8, 8), np.int32), "uneven": ((5, 7), np.float64)}
+
+
+def check_all_pairs(runtime: Runtime, shape: Shape, dtype: Any, specs: list[Spec]) -> int:
+    count, data, order = 0, numbers(shape, dtype), tuple(range(8))
+    for source in SPECS_2D:
+        case = Case.make(runtime, data, Side(CUBE, order, source))
+        for destination in specs:
+            case.check(Side(CUBE, order, destination))
+            count += 1
+        check_values(case.x, data, case.source)
+    return count
+
+
+@pytest.mark.parametrize("domains", [1, 2, 8])
+@pytest.mark.parametrize("size", EVERY_SIZE)
+def test_all_pairs_on_streams(size: str, domains: int) -> None:
+    with testing.runtime(host_domains=domains, **POOLED) as runtime:
+        assert check_all_pairs(runtime, *EVERY_SIZE[size], SPECS_2D) == 49 * 49
+
+
+@pytest.mark.parametrize("domains", [1, 2, 8])
+@pytest.mark.parametrize("size", EVERY_SIZE)
+def test_pairs_inline(size: str, domains: int) -> None:
+    with testing.runtime(host_domains=domains, **DEFAULTS) as runtime:
+        assert check_all_pairs(runtime, *EVERY_SIZE[size], SPECS_2D[::5]) == 49 * 10
+
+
+DOMAINS = (1, 2, 3, 4, 12)
+
+
+@pytest.fixture(scope="module")
+def runtimes() -> Iterator[dict[tuple[int, bool], Runtime]]:
+    """A runtime of 12 devices for every number of domains, on streams and inline."""
+    with contextlib.ExitStack() as stack:
+        yield {
+            (domains, pooled): stack.enter_context(
+                testing.runtime(
+                    host_devices=DEVICES,
+                    host_domains=domains,
+                    host_workers=1,
+                    **(POOLED if pooled else DEFAULTS),
+                )
+            )
+            for domains, pooled in itertools.product(DOMAINS, (True, False))
+        }
+
+
+Source = tuple[np.ndarray, Side]
+Runtimes = dict[tuple[int, bool], Runtime]
+choices = st.tuples(st.sampled_from(DOMAINS), st.booleans())
+random_cases = settings(max_examples=400)
+
+
+@random_cases
+@given(st.data(), sources(), choices)
+def test_random_reshards(
+    runtimes: Runtimes, draw: st.DataObject, source: Source, choice: tuple[int, bool]
+) -> None:
+    data, side = source
+    Case.make(runtimes[choice], data, side).check(draw.draw(sides(data.ndim)))
+
+
+@random_cases
+@given(st.data(), sources(), choices)
+def test_random_parts(
+    runtimes: Runtimes, draw: st.DataObject, source: Source, choice: tuple[int, bool]
+) -> None:
+    data, side = source
+    index = draw.draw(indices(data.shape))
+    case = Case.make(runtimes[choice], data, side)
+    destination = side_of_part(data.shape, side, index)
+    piece = index_piece(parse_index(data.shape, index))
+    tiling = sharding_of(case.runtime, destination).tiling(piece.shape)
+    plan = plan_for(case.x._live(), tiling, piece)
+    case.compare(plan, lambda: case.x[index], destination, lambda a: np.asarray(a[index]))
+
+
+@random_cases
+@given(st.data(), sources(), choices)
+def test_random_parts_to_other_devices(
+    runtimes: Runtimes, draw: st.DataObject, source: Source, choice: tuple[int, bool]
+) -> None:
+    data, side = source
+    index = draw.draw(indices(data.shape))
+    destination = draw.draw(sides(data[index].ndim))
+    piece = index_piece(parse_index(data.shape, index))
+    Case.make(runtimes[choice], data, side).check_part(
+        destination, piece, lambda a: np.asarray(a[index])
+    )
+
+
+@random_cases
+@given(st.data(), sources(), choices)
+def test_random_transposes(
+    runtimes: Runtimes, draw: st.DataObject, source: Source, choice: tuple[int, bool]
+) -> None:
+    data, side = source
+    axes = tuple(draw.draw(st.permutations(range(data.ndim))))
+    destination = draw.draw(sides(data.ndim))
+    # What changes the order of dims is copied, even where a block has only one long dim.
+    Case.make(runtimes[choice], data, side).check_part(
+        destination,
+        permutation(data.shape, axes),
+        lambda a: a.transpose(axes),
+        reuse=axes == tuple(range(data.ndim)),
+    )
+
+
+@random_cases
+@given(st.data(), st.lists(st.integers(0, 9), max_size=3).map(tuple), choices)
+def test_random_shardings_of_users(
+    runtimes: Runtimes, draw: st.DataObject, shape: Shape, choice: tuple[int, bool]
+) -> None:
+    data = numbers(shape, draw.draw(st.sampled_from(DTYPES)))
+    case = Case.make(runtimes[choice], data, draw.draw(grids(shape)))
+    case.check(draw.draw(grids(shape) | sides(len(shape))))
