@@ -141,7 +141,14 @@ def test_a_terminal_sees_the_blocks_arrive(file: Path, monkeypatch: pytest.Monke
         assert main(["demo", "--mesh", "2x1", "--input", str(file)]) == 0
         printed = sys.stdout.getvalue()  # type: ignore[attr-defined]
     assert re.search(r"\n\rplacing +0%\rplacing +50%\r +\rplaced +240 B in ", printed)
-    assert "\r" not in "".join(run_demo("--input", file))
+
+
+def test_a_file_sees_plain_lines_only(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with runtime(host_devices=2):
+        assert main(["demo", "--mesh", "2x1", "--input", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert "placed    240 B in " in printed
+    assert "\r" not in printed and "placing" not in printed
 
 
 @pytest.mark.parametrize("domains", [1, 2, 4])
@@ -158,6 +165,35 @@ def test_a_step_is_measured_in_the_bytes_that_it_must_move(domains: int) -> None
         assert (step.moved, step.moved_bound, step.received, step.received_bound) == (0, 0, 0, 0)
         assert step.line(True).strip() == "shared, nothing moved"
         np.testing.assert_array_equal(np.asarray(again), data)
+
+
+def test_a_step_holds_one_result_at_a_time() -> None:
+    with runtime(host_devices=2, host_domains=2, memory_limit=3 * 64 * 1024):
+        mesh = gs.make_mesh((2,), "x")
+        data = np.arange(16 * 1024.0)
+        x = gs.device_put(data, gs.NamedSharding(mesh, gs.P("x")))
+        result, _ = measure_reshard(x, gs.NamedSharding(mesh, gs.P()))
+        used = [device.memory_stats()["bytes_in_use"] for device in gs.devices()]
+        assert used == [3 * 64 * 1024] * 2
+        np.testing.assert_array_equal(np.asarray(result), data)
+
+
+def test_bytes_beyond_the_bound_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wasteful(x: gs.Array, sharding: gs.Sharding) -> gs.Array:
+        reshard(x, everywhere).block_until_ready()
+        return reshard(x, sharding)
+
+    reshard = gs.reshard
+    with runtime(host_devices=4, host_domains=4):
+        mesh = gs.make_mesh((4,), "x")
+        rows, columns, everywhere = (
+            gs.NamedSharding(mesh, spec) for spec in (gs.P("x"), gs.P(None, "x"), gs.P())
+        )
+        x = gs.device_put(np.zeros((4, 4)), rows)
+        monkeypatch.setattr(gs, "reshard", wasteful)
+        _, step = measure_reshard(x, columns)
+    assert (step.moved, step.moved_bound) == (5 * 128, 128)
+    assert (step.received, step.received_bound) == (3 * 128 + 96, 96)
 
 
 def test_a_line_shows_the_figures_beside_their_bounds() -> None:

@@ -112,7 +112,8 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "gpushard", "info"]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=60)
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=60, env=buffered)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
 

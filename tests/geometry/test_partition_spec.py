@@ -14,7 +14,9 @@ from gpushard.geometry.partition_spec import UNCONSTRAINED, P, PartitionSpec
 
 names = st.sampled_from("xyz")
 groups = st.lists(names, max_size=3)
-entries = st.lists(names | st.none() | st.just(UNCONSTRAINED) | groups | groups.map(tuple), max_size=4)
+entries = st.lists(
+    names | st.none() | st.just(UNCONSTRAINED) | groups | groups.map(tuple), max_size=4
+)
 
 
 def meaning(entry: Any) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""Layouts as arrays, and the grid that arbitrary boxes form, against sets of elements."""
+"""Tilings as arrays, and the grid that arbitrary boxes form, against sets of elements."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpushard.errors import ShardingError
 from gpushard.geometry.box import block_bounds
-from gpushard.geometry.tiling import Assignment, Tiling, tiling_from_indices, replica_numbers
+from gpushard.geometry.tiling import Assignment, Tiling, replica_numbers, tiling_from_indices
 
 Index = tuple[slice, ...]
 Shape = tuple[int, ...]
@@ -40,7 +40,7 @@ def assignments(draw: st.DrawFn, ndim: int) -> Assignment:
 
 
 @given(st.data(), shapes)
-def test_arrays_of_a_regular_layout(data: st.DataObject, shape: Shape) -> None:
+def test_arrays_of_a_regular_tiling(data: st.DataObject, shape: Shape) -> None:
     assignment = data.draw(assignments(len(shape)))
     tiling = Tiling.regular(shape, assignment)
     cells = list(map(tuple, assignment.blocks.T.tolist()))

@@ -36,20 +36,49 @@ class Side:
     """Device ids in the row-major order of the mesh."""
     spec: Spec
 
+    @functools.lru_cache(maxsize=4096)  # noqa: B019
     def boxes(self, shape: Shape) -> dict[int, Box]:
         """The box of every device."""
         result = {}
-        for device, coordinates in zip(self.devices, np.ndindex(self.mesh), strict=True):
+        for device, block in self.blocks(len(shape)).items():
             box = []
-            for n, axes in itertools.zip_longest(shape, self.spec, fillvalue=()):
-                block = 0
-                for axis in axes:
-                    block = block * self.mesh[axis] + coordinates[axis]
-                blocks = math.prod(self.mesh[axis] for axis in axes)
-                size = math.ceil(n / blocks)
-                box.append(slice(min(block * size, n), min((block + 1) * size, n)))
+            for dim, (n, number) in enumerate(zip(shape, block, strict=True)):
+                size = math.ceil(n / self.count(dim))
+                box.append(slice(min(number * size, n), min((number + 1) * size, n)))
             result[device] = tuple(box)
         return result
+
+    def blocks(self, ndim: int) -> dict[int, Shape]:
+        """The number of every device's block in every dim: first axis most significant."""
+        result = {}
+        for device, coordinates in zip(self.devices, np.ndindex(self.mesh), strict=True):
+            block = [0] * ndim
+            for dim, axes in enumerate(self.spec):
+                for axis in axes:
+                    block[dim] = block[dim] * self.mesh[axis] + coordinates[axis]
+            result[device] = tuple(block)
+        return result
+
+    def count(self, dim: int) -> int:
+        """Into how many blocks a dim is split."""
+        return math.prod(self.mesh[axis] for axis in self.spec[dim]) if dim < len(self.spec) else 1
+
+
+@functools.lru_cache(maxsize=4096)
+def charges(side: Side, shape: Shape, domain: tuple[int, ...]) -> dict[int, int]:
+    """Elements that every device pays for: holder (block mod holders) pays for a domain's block."""
+    boxes = side.boxes(shape)
+    holders: dict[tuple[int, Shape], list[int]] = {}
+    for device, block in side.blocks(len(shape)).items():
+        holders.setdefault((domain[device], block), []).append(device)
+    result = dict.fromkeys(side.devices, 0)
+    for (_, block), devices in holders.items():
+        number = 0
+        for dim, position in enumerate(block):
+            number = number * side.count(dim) + position
+        home = devices[number % len(devices)]
+        result[home] += math.prod(part.stop - part.start for part in boxes[home])
+    return result
 
 
 class HasBoxes(Protocol):

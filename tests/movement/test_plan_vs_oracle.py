@@ -24,7 +24,7 @@ from gpushard.movement.dim_map import Piece, permutation
 from gpushard.movement.execute import move, plan_for
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.runtime import Runtime
-from tests.movement.element_oracle import Box, Part, Shape, Side, Spec, all_specs, bounds
+from tests.movement.element_oracle import Box, Part, Shape, Side, Spec, all_specs, bounds, charges
 from tests.movement.strategies import (
     DEVICES,
     DTYPES,
@@ -122,6 +122,19 @@ class Case:
         assert not any(HOST_DOMAIN in link for link in moved)
         check_peaks(runtime, plan)
         check_values(y, part(self.data), destination)
+        reused = any(bound.aliased or bound.viewed for bound in least.values())
+        if isinstance(self.source, Side) and isinstance(destination, Side) and not reused:
+            self.check_charges(destination, y.shape)
+
+    def check_charges(self, destination: Side, shape: Shape) -> None:
+        """Compare what the devices pay for, source and result, with the rule for shared blocks."""
+        domain = tuple(device.memory_domain for device in self.runtime.devices)
+        assert isinstance(self.source, Side)
+        of = charges(self.source, self.data.shape, domain)
+        to = charges(destination, shape, domain)
+        for device in self.runtime.devices:
+            elements = of.get(device.id, 0) + to.get(device.id, 0)
+            assert device.account.in_use == elements * self.data.itemsize
 
 
 def nonzero(counts: dict[Any, int]) -> dict[Any, int]:
@@ -282,3 +295,10 @@ def test_random_shardings_of_users(
     data = numbers(shape, draw.draw(st.sampled_from(DTYPES)))
     case = Case.make(runtimes[choice], data, draw.draw(grids(shape)))
     case.check(draw.draw(grids(shape) | sides(len(shape))))
+
+
+def test_plans_of_equal_shapes_know_their_dtype() -> None:
+    source, destination = Side(CUBE, tuple(range(8)), ((0,),)), Side(CUBE, tuple(range(8)), ((2,),))
+    with testing.runtime(host_domains=2, **POOLED) as runtime:
+        for dtype in DTYPES * 2:
+            Case.make(runtime, numbers((6, 6), dtype), source).check(destination)

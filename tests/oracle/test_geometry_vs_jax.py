@@ -111,14 +111,15 @@ def test_equivalence(jax: ModuleType) -> None:
     for count in (2, 4):
         devices = jax.devices()[:count]
         shapes = [shape for shape in MESH_SHAPES if math.prod(shape) == count]
-        cases = list(random_cases(count, 60, devices, shapes))
+        cases = list(random_cases(count, 150, devices, shapes))
         for i, case in enumerate(cases[::2]):
             in_order = np.array(devices, dtype=object).reshape(case.grid.shape)
             cases[2 * i] = replace(case, grid=in_order)
-        for pair in itertools.product(cases, repeat=2):
-            ours, other = (case.ours() for case in pair)
-            theirs, their_other = (case.theirs(jax) for case in pair)
-            ndim = max(len(case.entries) for case in pair)
+        # Built anew on each side, so that equal never means identical.
+        left, right = ([(c, c.ours(), c.theirs(jax)) for c in cases] for _ in range(2))
+        for (one, ours, theirs), (two, other, their_other) in itertools.product(left, right):
+            pair = one, two
+            ndim = max(len(one.entries), len(two.entries))
             alike = theirs.is_equivalent_to(their_other, ndim)
             assert ours.is_equivalent_to(other, ndim) == alike, pair
             equal = theirs == their_other
@@ -167,12 +168,14 @@ def test_meshes(jax: ModuleType) -> None:
 def test_specs(jax: ModuleType) -> None:
     rng = np.random.default_rng(5)
     specs = [tuple(random_entries(rng, ("x", "y"), int(rng.integers(4)))) for _ in range(60)]
-    ours = [P(*spec) for spec in specs]
-    theirs = [jax.sharding.PartitionSpec(*spec) for spec in specs]
-    equal = [[one == two for two in ours] for one in ours]
-    assert equal == [[one == two for two in theirs] for one in theirs]
-    assert 60 < sum(map(sum, equal)) < 3600
-    assert list(map(tuple, ours)) == list(map(tuple, theirs))
+    pairs = [(P(*spec), jax.sharding.PartitionSpec(*spec)) for spec in specs]
+    equal = 0
+    for ours, theirs in pairs:
+        assert tuple(ours) == tuple(theirs)
+        for other, their_other in pairs:
+            assert (ours == other) == (theirs == their_other), (theirs, their_other)
+            equal += ours == other
+    assert 60 < equal < 3600
 
 
 def test_abstract_meshes(jax: ModuleType) -> None:

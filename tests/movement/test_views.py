@@ -1,0 +1,221 @@
+"""Results that share memory with their source, and those that must not."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import testing
+from gpushard.runtime.runtime import Runtime
+
+P = gs.P
+SETTINGS = {
+    "pooled": {"small_bytes": 0},
+    "streams": {"small_bytes": 0, "inline_bytes": 0},
+    "small": {},
+}
+in_every_setting = pytest.mark.parametrize("how", SETTINGS)
+
+
+def values(x: gs.Array) -> list[np.ndarray]:
+    """The shards' memory, as the host sees it, without a copy."""
+    return [np.asarray(shard.data) for shard in x.addressable_shards]
+
+
+def shares(x: gs.Array, y: gs.Array) -> bool:
+    """Whether some memory belongs to both."""
+    return any(np.shares_memory(a, b) for a in values(x) for b in values(y))
+
+
+def inside(part: gs.Array, x: gs.Array) -> bool:
+    """Whether every shard of `part` lies in memory of `x`."""
+    return all(any(np.shares_memory(a, b) for b in values(x)) for a in values(part) if a.size)
+
+
+def in_use(runtime: Runtime) -> int:
+    return sum(int(device.memory_stats()["bytes_in_use"] or 0) for device in runtime.devices)
+
+
+def put(data: np.ndarray, spec: gs.P, mesh: int = 8) -> gs.Array:
+    return gs.device_put(data, gs.NamedSharding(gs.make_mesh((mesh,), ("x",)), spec))
+
+
+def on(x: gs.Array, spec: gs.P) -> gs.Array:
+    return gs.reshard(x, gs.NamedSharding(x.sharding.mesh, spec))
+
+
+def rows(count: int, width: int = 4) -> np.ndarray:
+    return np.arange(count * width, dtype=np.int32).reshape(count, width)
+
+
+@in_every_setting
+def test_equal_blocks_are_aliased(how: str) -> None:
+    with testing.runtime(**SETTINGS[how]):
+        x = put(rows(16), P("x"))
+        y = gs.reshard(x, gs.NamedSharding(gs.make_mesh((2, 4), ("a", "b")), P(("a", "b"))))
+        assert [a.ctypes.data for a in values(x)] == [a.ctypes.data for a in values(y)]
+
+
+@in_every_setting
+def test_replicas_of_a_domain_are_one_block(how: str) -> None:
+    with testing.runtime(host_domains=2, **SETTINGS[how]) as runtime:
+        x = put(rows(16), P())
+        first = values(x)
+        assert len({a.ctypes.data for a in first[:4]}) == 1
+        assert len({a.ctypes.data for a in first[4:]}) == 1
+        assert not np.shares_memory(first[0], first[4])
+        assert in_use(runtime) == 2 * x.nbytes
+
+
+@in_every_setting
+def test_parts_that_keep_half_in_use_are_views(how: str) -> None:
+    with testing.runtime(**SETTINGS[how]) as runtime:
+        x = put(rows(16), P())
+        for index in (slice(0, 8), slice(8, None), slice(3, 12), (slice(0, 8), None)):
+            part = x[index]
+            assert inside(part, x)
+            assert in_use(runtime) == x.nbytes
+            assert part.plan(part.sharding).bytes_written == 0
+        for index in (slice(0, 7), slice(None, None, 2), slice(None, None, -1), (..., slice(0, 3))):
+            part = x[index]
+            assert not shares(part, x)
+            assert np.array_equal(np.asarray(part), rows(16)[index])
+            del part
+
+
+@in_every_setting
+def test_unaligned_parts_are_copied(how: str) -> None:
+    with testing.runtime(**SETTINGS[how]):
+        data = rows(16, width=3)
+        x = put(data, P())
+        for start in range(8):
+            part = x[start:]
+            assert inside(part, x) == (start * 3 * 4 % 16 == 0)
+            assert all(a.ctypes.data % 16 == 0 for a in values(part))
+            assert np.array_equal(np.asarray(part), data[start:])
+
+
+@pytest.mark.parametrize(("domains", "viewed"), [(1, True), (2, True), (4, False), (8, False)])
+@in_every_setting
+def test_all_outputs_of_a_domain_count_together(domains: int, viewed: bool, how: str) -> None:
+    """The devices of a domain want 8 / domains of the 8 parts of the root it holds."""
+    with testing.runtime(host_domains=domains, **SETTINGS[how]) as runtime:
+        x = put(rows(16), P())
+        y = on(x, P("x"))
+        assert shares(x, y) == inside(y, x) == viewed
+        assert in_use(runtime) == domains * x.nbytes + (0 if viewed else x.nbytes)
+        x.delete()
+        y.block_until_ready()
+        assert in_use(runtime) == (domains if viewed else 1) * y.nbytes
+
+
+@in_every_setting
+def test_trailing_short_blocks_count_by_their_own_size(how: str) -> None:
+    """Blocks of 4, 4, 4 and 1 rows: a domain that wants all of the short one may view it."""
+    with testing.runtime(**SETTINGS[how]):
+        data = np.arange(26, dtype=np.complex128).reshape(13, 2)
+        mesh = gs.make_mesh((4, 2), ("x", "y"))
+        x = gs.device_put(data, gs.NamedSharding(mesh, P("x")))
+        y = gs.reshard(x, gs.NamedSharding(mesh, P("x", "y")))
+        last = [shard for shard in y.addressable_shards if shard.index[0] == slice(12, 13)]
+        assert [shard.data.shape for shard in last] == [(1, 1), (1, 1)]
+        assert all(inside(shard.data, x) for shard in last)
+        assert [inside(s.data, x) for s in y.addressable_shards].count(True) == 2
+
+
+@in_every_setting
+def test_a_view_keeps_its_root(how: str) -> None:
+    with testing.runtime(**SETTINGS[how]) as runtime:
+        data = rows(64)
+        x = put(data, P())
+        part = x[16:]
+        x.delete()
+        del x
+        gc.collect()
+        assert in_use(runtime) == data.nbytes
+        others = [put(np.full_like(data, -1), P()) for _ in range(5)]
+        assert np.array_equal(np.asarray(part), data[16:])
+        assert not any(shares(part, other) for other in others)
+        del others
+        assert in_use(runtime) == data.nbytes
+        del part
+        assert in_use(runtime) == 0
+
+
+@in_every_setting
+def test_a_view_of_a_view_counts_the_whole_root(how: str) -> None:
+    with testing.runtime(**SETTINGS[how]):
+        x = put(rows(16), P())
+        half = x[:8]
+        assert inside(half, x)
+        assert inside(half[:], x)
+        quarter = half[:4]
+        assert not shares(quarter, x)
+        assert half.plan(half.sharding).bytes_written == 0
+        assert half[4:].plan(half.sharding).bytes_written == 0
+        most = x[:12]
+        assert inside(most[:8], x)
+        assert not shares(most[:7], x)
+
+
+@in_every_setting
+def test_parts_of_many_blocks(how: str) -> None:
+    """Each device's half of its own block: a view in every domain."""
+    with testing.runtime(host_domains=8, **SETTINGS[how]) as runtime:
+        data = np.arange(16 * 4 * 8, dtype=np.int32).reshape(4 * 8, 16)
+        mesh = gs.make_mesh((4, 2), ("x", "y"))
+        x = gs.device_put(data, gs.NamedSharding(mesh, P("x")))
+        y = gs.reshard(x, gs.NamedSharding(mesh, P(("x", "y"))))
+        assert inside(y, x)
+        assert in_use(runtime) == 2 * x.nbytes
+        assert [len(a) for a in values(y)] == [4] * 8
+        for shard in y.addressable_shards:
+            assert np.array_equal(np.asarray(shard.data), data[shard.index])
+
+
+@in_every_setting
+def test_empty_shards_keep_no_memory(how: str) -> None:
+    with testing.runtime(**SETTINGS[how]) as runtime:
+        x = put(rows(64), P("x"))
+        nothing = x[3:3]
+        uneven = gs.reshard(put(rows(5, 8), P(None, "x")), x.sharding, donate=True)
+        uneven.block_until_ready()
+        del x
+        assert nothing.shape == (0, 4)
+        assert in_use(runtime) == uneven.nbytes
+        held = [device.memory_stats()["bytes_in_use"] for device in runtime.devices]
+        assert held == [32] * 5 + [0] * 3
+
+
+@pytest.mark.parametrize("how", ["pooled", "streams"])
+def test_views_of_replicas_held_apart_use_one_root(how: str) -> None:
+    """Every device brings its own copy; the views together need only one of them."""
+    with testing.runtime(**SETTINGS[how]) as runtime:
+        mesh = gs.make_mesh((8,), ("x",))
+        data = rows(16)
+        parts = [gs.device_put(data, device) for device in runtime.devices]
+        x = gs.make_array_from_single_device_arrays((16, 4), gs.NamedSharding(mesh, P()), parts)
+        y = on(x, P("x"))
+        assert inside(y, x)
+        del x, parts
+        assert in_use(runtime) == data.nbytes
+        assert np.array_equal(np.asarray(y), data)
+
+
+def test_user_memory_may_be_viewed() -> None:
+    data = rows(16)
+    with testing.runtime() as runtime:
+        mesh = gs.make_mesh((8,), ("x",))
+        x = gs.device_put(data, gs.NamedSharding(mesh, P()), may_alias=True)
+        y = on(x, P("x"))
+        assert all(np.shares_memory(a, data) for a in values(y))
+        assert in_use(runtime) == 0
+
+
+def test_memory_without_an_owning_array_may_be_moved() -> None:
+    data = np.frombuffer(rows(16).tobytes(), np.int32).reshape(16, 4)
+    with testing.runtime():
+        x = gs.device_put(data, gs.devices()[0], may_alias=True)
+        assert np.array_equal(np.asarray(x[1:5]), data[1:5])
+        assert np.array_equal(np.asarray(gs.reshard(x, put(data, P("x")).sharding)), data)

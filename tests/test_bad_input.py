@@ -1,0 +1,1285 @@
+"""One table of bad input: what each wrong call raises, and that it leaves nothing half done.
+
+A row holds a call, the exact class of its error, the builtin that a user would catch, parts of the
+message (the argument, the sizes involved and the fix), and facts that programs can read from the
+error. After the error: no array more or less is alive, no byte more or less is in use, all inputs
+can be read, no file is left over, and a correct call works.
+"""
+
+import functools
+import gc
+import operator
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import errors
+from gpushard.config import Settings
+from gpushard.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ArrayIndexError,
+    ConfigurationError,
+    DeletedArrayError,
+    DeserializationError,
+    ExecutionError,
+    FileFormatError,
+    MeshError,
+    OutOfMemoryError,
+    ShardingError,
+    TransferGuardError,
+    TreeError,
+)
+from gpushard.runtime import current
+from gpushard.testing import gated, runtime
+
+QUOTA = 64 << 10
+
+
+class World:
+    """A mesh, arrays and files, in a runtime of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.devices = gs.devices()
+        self.mesh = gs.make_mesh((4, 2), ("x", "y"))
+        self.value = np.arange(8 * 6, dtype=np.float32).reshape(8, 6)
+        self.x = gs.device_put(self.value, self.named("x", "y"))
+        self.parts = [shard.data for shard in self.x.addressable_shards]
+        self.one = gs.device_put(self.value, self.devices[3])
+        self.scalar = gs.device_put(2.5)
+        self.gone = gs.device_put(self.value, self.named("x"))
+        self.gone.delete()
+        self.donated = gs.device_put(self.value, self.named("x"))
+        self.moved = gs.reshard(self.donated, gs.P("y"), donate=True)
+        self.file = folder / "x.npy"
+        np.save(self.file, self.value)
+
+    def named(self, *entries: Any) -> gs.NamedSharding:
+        return gs.NamedSharding(self.mesh, gs.P(*entries))
+
+    def written(self, content: bytes | np.ndarray) -> Path:
+        """Return the path of a file with this content."""
+        path = self.folder / "bad.npy"
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            np.save(path, content, allow_pickle=True)
+        return path
+
+    def state(self) -> Any:
+        """Return what a refused call must not change."""
+        held = [device.memory_stats()["bytes_in_use"] for device in gs.devices()]
+        files = sorted({*os.listdir()} - {"bad.npy"})
+        return held, sorted(map(id, gs.live_arrays())), current.current(), files
+
+    def check_inputs(self) -> None:
+        for array in (self.x, self.one, self.moved):
+            assert not array.is_deleted()
+            assert np.array_equal(array, self.value)
+        for part, shard in zip(self.parts, self.x.addressable_shards, strict=True):
+            assert np.array_equal(part, self.value[shard.index])
+        assert float(self.scalar) == 2.5
+        assert np.array_equal(np.load(self.file), self.value)
+
+    def check_correct_calls(self) -> None:
+        for sharding in (self.named("y", "x"), self.named()):
+            assert np.array_equal(gs.device_put(self.value, sharding), self.value)
+            assert np.array_equal(gs.reshard(self.x, sharding), self.value)
+        again = gs.make_array_from_callback((8, 6), self.named("x"), self.value.__getitem__)
+        assert np.array_equal(again, self.value)
+        joined = gs.make_array_from_single_device_arrays((8, 6), self.named("x", "y"), self.parts)
+        assert np.array_equal(joined, self.value)
+        assert np.array_equal(gs.load(self.file, self.named("x")), self.value)
+        assert np.array_equal(self.x[2:4, ::-1], self.value[2:4, ::-1])
+
+
+@dataclass
+class Case:
+    """One wrong call."""
+
+    call: Callable[[World], Any]
+    error: type[Exception]
+    builtin: type[Exception]
+    words: tuple[str, ...]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def fail(error: BaseException) -> Callable[..., Any]:
+    """Return a callback that raises."""
+
+    def callback(*_: Any) -> Any:
+        raise error
+
+    return callback
+
+
+def changing(first: Any, then: Any) -> Callable[..., Any]:
+    """Return a callback that gives one answer for the first box and another one for the rest."""
+    return lambda index: first if index[0].start == 0 else then
+
+
+def inside(manager: Any, call: Callable[[], Any]) -> Any:
+    with manager:
+        return call()
+
+
+class Uncooperative:
+    """Raises when it is asked for its data."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise KeyError("no data today")
+
+
+def put(value: Any, *place: Any, **options: Any) -> Callable[[World], Any]:
+    """Return a call of `device_put` with a value that does not depend on the world."""
+    return lambda w: gs.device_put(value, *place, **options)
+
+
+def join(change: Callable[[World], list[Any]], **options: Any) -> Callable[[World], Any]:
+    """Return a call of `make_array_from_single_device_arrays` with other parts."""
+    return lambda w: gs.make_array_from_single_device_arrays(
+        (8, 6), w.named("x", "y"), change(w), **options
+    )
+
+
+def from_callback(callback: Any, **options: Any) -> Callable[[World], Any]:
+    """Return a call of `make_array_from_callback`, for boxes of shape (2, 6)."""
+    return lambda w: gs.make_array_from_callback((8, 6), w.named("x"), callback, **options)
+
+
+def local(shape: tuple[int, ...], global_shape: Any = (8, 6)) -> Callable[[World], Any]:
+    return lambda w: gs.make_array_from_process_local_data(
+        w.named("x"), np.zeros(shape), global_shape
+    )
+
+
+BOX = np.zeros((2, 6), np.float32)
+
+MESHES: dict[str, Case] = {
+    "repeated device": Case(
+        lambda w: gs.Mesh([w.devices[0], w.devices[1], w.devices[0]], "x"),
+        MeshError,
+        ValueError,
+        ("devices", "CpuDevice(id=0)", "more than once", "each device once"),
+        {"argument": "devices"},
+    ),
+    "repeated axis name": Case(
+        lambda w: gs.make_mesh((2, 2), ("x", "x")),
+        MeshError,
+        ValueError,
+        ("axis_names=('x', 'x')", "repeats", "name of its own"),
+        {"argument": "axis_names", "names": ("x", "x")},
+    ),
+    "fewer names than axes": Case(
+        lambda w: gs.make_mesh((2, 2), "x"),
+        MeshError,
+        ValueError,
+        ("axis_names", "1 names for 2 axes", "one name per axis"),
+        {"argument": "axis_names", "ndim": 2},
+    ),
+    "axis name that is no string": Case(
+        lambda w: gs.make_mesh((2, 2), ("x", 1)),
+        ArgumentTypeError,
+        TypeError,
+        ("axis_names=('x', 1)", "must be a string", "got 1"),
+        {"argument": "axis_names", "name": 1},
+    ),
+    "sizes that do not multiply out": Case(
+        lambda w: gs.make_mesh((3, 2), ("x", "y"), devices=w.devices),
+        MeshError,
+        ValueError,
+        ("axis_shapes=(3, 2)", "needs 6 devices", "got 8", "change the sizes"),
+        {"argument": "axis_shapes", "sizes": (3, 2), "devices": 8},
+    ),
+    "sizes that do not multiply out, as a grid": Case(
+        lambda w: gs.create_device_mesh((3,), w.devices[:2]),
+        MeshError,
+        ValueError,
+        ("mesh_shape=(3,)", "needs 3 devices", "got 2", "pass that many"),
+        {"argument": "mesh_shape", "sizes": (3,), "devices": 2},
+    ),
+    "too few devices": Case(
+        lambda w: gs.make_mesh((4, 4), ("x", "y")),
+        MeshError,
+        ValueError,
+        ("axis_shapes=(4, 4)", "needs 16 devices", "there are 8", "GPUSHARD_HOST_DEVICES=16"),
+        {"argument": "axis_shapes", "devices": 8},
+    ),
+    "axis of size zero": Case(
+        lambda w: gs.make_mesh((4, 0), ("x", "y")),
+        MeshError,
+        ValueError,
+        ("axis_shapes=(4, 0)", "positive", "leave out"),
+        {"argument": "axis_shapes", "sizes": (4, 0)},
+    ),
+    "axis of negative size": Case(
+        lambda w: gs.make_mesh((-2,), "x"),
+        ArgumentError,
+        ValueError,
+        ("axis_shapes=(-2,)", "negative", "start at 0"),
+        {"argument": "axis_shapes"},
+    ),
+    "axis of negative size without devices": Case(
+        lambda w: gs.AbstractMesh((2, -1), ("x", "y")),
+        MeshError,
+        ValueError,
+        ("axis_sizes=(2, -1)", "positive", "leave out"),
+        {"argument": "axis_sizes", "sizes": (2, -1)},
+    ),
+    "axis size that is no integer": Case(
+        lambda w: gs.make_mesh((2.0,), "x"),
+        ArgumentTypeError,
+        TypeError,
+        ("axis_shapes=(2.0,)", "tuple of integers"),
+        {"argument": "axis_shapes"},
+    ),
+    "no devices": Case(
+        lambda w: gs.Mesh([], "x"),
+        MeshError,
+        ValueError,
+        ("devices is empty", "at least one"),
+        {"argument": "devices"},
+    ),
+    "unknown axis taken from a mesh": Case(
+        lambda w: w.mesh["z"],
+        MeshError,
+        ValueError,
+        ("axes=('z',)", "distinct axes", "'x': 4, 'y': 2"),
+        {"argument": "axes", "axes": ("z",)},
+    ),
+}
+
+SHARDINGS: dict[str, Case] = {
+    "unknown axis": Case(
+        lambda w: w.named("x", "z"),
+        ShardingError,
+        ValueError,
+        ("PartitionSpec('x', 'z')", "axis 'z'", "{'x': 4, 'y': 2}", "use one of its axes"),
+        {"argument": "spec", "axis": "z", "mesh_shape": {"x": 4, "y": 2}},
+    ),
+    "axis used twice": Case(
+        lambda w: w.named("x", ("y", "x")),
+        ShardingError,
+        ValueError,
+        ("PartitionSpec('x', ('y', 'x'))", "axis 'x' 2 times", "one dim only"),
+        {"argument": "spec", "axis": "x"},
+    ),
+    "spec entry that is no name": Case(
+        lambda w: gs.P("x", 3),
+        ArgumentTypeError,
+        TypeError,
+        ("entry 1", "is 3", "axis name"),
+        {"argument": "entries", "position": 1, "entry": 3},
+    ),
+    "unconstrained dim of an array": Case(
+        lambda w: w.named("x", gs.P.UNCONSTRAINED),
+        ShardingError,
+        ValueError,
+        ("UNCONSTRAINED", "how every dim is split"),
+        {"argument": "spec"},
+    ),
+    "spec longer than the rank": Case(
+        lambda w: gs.device_put(w.value, w.named("x", None, "y")),
+        ShardingError,
+        ValueError,
+        ("PartitionSpec('x', None, 'y')", "3 entries", "2 dims", "at most one entry per dim"),
+        {"argument": "spec", "ndim": 2},
+    ),
+    "spec longer than the rank of one leaf": Case(
+        lambda w: gs.device_put([w.value, np.zeros(8)], w.named("x", "y")),
+        ShardingError,
+        ValueError,
+        ("2 entries", "1 dims"),
+        {"argument": "spec", "ndim": 1},
+    ),
+    "reshard to a spec longer than the rank": Case(
+        lambda w: gs.reshard(w.x, gs.P("x", None, "y"), donate=True),
+        ShardingError,
+        ValueError,
+        ("3 entries", "2 dims", "at most one entry per dim"),
+        {"argument": "spec", "ndim": 2},
+    ),
+    "spec instead of a sharding": Case(
+        lambda w: gs.NamedSharding(w.mesh, ("x",)),
+        ArgumentTypeError,
+        TypeError,
+        ("spec=('x',)", "PartitionSpec", "P('x')"),
+        {"argument": "spec"},
+    ),
+    "devices instead of a mesh": Case(
+        lambda w: gs.NamedSharding(w.devices, gs.P("x")),
+        ArgumentTypeError,
+        TypeError,
+        ("mesh=", "must be a Mesh"),
+        {"argument": "mesh"},
+    ),
+    "abstract mesh": Case(
+        lambda w: gs.device_put(w.value, gs.NamedSharding(w.mesh.abstract_mesh, gs.P("x"))),
+        ShardingError,
+        ValueError,
+        ("'x': 4, 'y': 2", "abstract mesh", "use a Mesh"),
+        {"argument": "mesh"},
+    ),
+    "devices that hold no data": Case(
+        lambda w: gs.device_put(w.value, gs.NamedSharding(gs.Mesh(["a", "b"], "x"), gs.P("x"))),
+        ArgumentTypeError,
+        TypeError,
+        ("sharding", "'a'", "gpushard.devices()"),
+        {"argument": "sharding", "device": "a"},
+    ),
+    "unknown memory kind": Case(
+        lambda w: w.named("x").with_memory_kind("hbm"),
+        ArgumentError,
+        ValueError,
+        ("memory_kind='hbm'", "unknown", "pinned_host"),
+        {"argument": "memory_kind", "kind": "hbm"},
+    ),
+    "memory kind that is not there": Case(
+        lambda w: gs.device_put(w.value, w.named("x").with_memory_kind("pinned_host")),
+        ArgumentError,
+        ValueError,
+        ("memory_kind='pinned_host'", "not there", "use 'device'"),
+        {"argument": "memory_kind", "kind": "pinned_host"},
+    ),
+    "memory kind that is not there, of a move": Case(
+        lambda w: w.x.to_device(w.named("x").with_memory_kind("unpinned_host")),
+        ArgumentError,
+        ValueError,
+        ("memory_kind='unpinned_host'", "use 'device'"),
+        {"argument": "memory_kind"},
+    ),
+    "layout without an order": Case(
+        lambda w: gs.device_put(w.value, gs.Format(gs.Layout.AUTO, w.named("x"))),
+        ArgumentTypeError,
+        TypeError,
+        ("layout=AUTO", "concrete order", "Layout((0, 1))"),
+        {"argument": "layout"},
+    ),
+    "layout that is not row-major": Case(
+        lambda w: gs.device_put(w.value, gs.Format(gs.Layout((1, 0)), w.named("x"))),
+        ArgumentError,
+        ValueError,
+        ("layout=", "(1, 0)", "2 dims", "use Layout((0, 1))"),
+        {"argument": "layout", "ndim": 2},
+    ),
+}
+
+PLACEMENTS: dict[str, Case] = {
+    "text": Case(
+        put("text"),
+        ArgumentTypeError,
+        TypeError,
+        ("x holds a str", "numbers, arrays"),
+        {"argument": "x", "type": str},
+    ),
+    "text in a tree": Case(
+        lambda w: gs.device_put({"a": w.value, "b": "text"}, w.devices[0]),
+        ArgumentTypeError,
+        TypeError,
+        ("x holds a str", "pytrees of them"),
+        {"argument": "x", "type": str},
+    ),
+    "array of text": Case(
+        put(np.array(["a", "b"])),
+        ArgumentTypeError,
+        TypeError,
+        ("x has dtype <U1", "Convert it first"),
+        {"argument": "x", "dtype": np.dtype("<U1")},
+    ),
+    "array of objects": Case(
+        put(np.array([None, 1])),
+        ArgumentTypeError,
+        TypeError,
+        ("x has dtype object", "Convert it first"),
+        {"argument": "x", "dtype": np.dtype(object)},
+    ),
+    "times": Case(
+        put(np.array(["2026-01-01"], "M8[D]")),
+        ArgumentTypeError,
+        TypeError,
+        ("x has dtype datetime64[D]", "Convert it first"),
+        {"argument": "x"},
+    ),
+    "time spans": Case(
+        put(np.timedelta64(3, "s")),
+        ArgumentTypeError,
+        TypeError,
+        ("x has dtype timedelta64[s]", "Convert it first"),
+        {"argument": "x"},
+    ),
+    "records": Case(
+        put(np.zeros(2, "i4,f8")),
+        ArgumentTypeError,
+        TypeError,
+        ("x has dtype [('f0'", "Convert it first"),
+        {"argument": "x"},
+    ),
+    "masked array": Case(
+        put(np.ma.masked_array([1, 2], [True, False])),
+        ArgumentTypeError,
+        TypeError,
+        ("x is a masked array", "x.filled"),
+        {"argument": "x"},
+    ),
+    "integer beyond 64 bits": Case(
+        put(1 << 70),
+        ArgumentTypeError,
+        TypeError,
+        ("x has dtype object", "Convert it first"),
+        {"argument": "x"},
+    ),
+    "an object": Case(
+        put(object()),
+        ArgumentTypeError,
+        TypeError,
+        ("x holds a object", "numbers, arrays"),
+        {"argument": "x", "type": object},
+    ),
+    "an object that fails": Case(
+        lambda w: gs.device_put([w.value, Uncooperative()], w.named()),
+        KeyError,
+        KeyError,
+        ("no data today",),
+    ),
+    "name of a device": Case(
+        put(1.0, "cpu:0"),
+        ArgumentTypeError,
+        TypeError,
+        ("device='cpu:0'", "gpushard.devices()", "PartitionSpec"),
+        {"argument": "device", "value": "cpu:0"},
+    ),
+    "reshard to a number": Case(
+        lambda w: gs.reshard(w.x, 3),
+        ArgumentTypeError,
+        TypeError,
+        ("sharding=3", "a Sharding"),
+        {"argument": "sharding", "value": 3},
+    ),
+    "move to a number": Case(
+        lambda w: w.x.to_device(3),
+        ArgumentTypeError,
+        TypeError,
+        ("names 3", "gpushard.devices()"),
+        {"device": 3},
+    ),
+    "reshard of NumPy data": Case(
+        lambda w: gs.reshard([w.x, w.value], gs.P(), donate=True),
+        ArgumentTypeError,
+        TypeError,
+        ("x holds a ndarray", "use device_put"),
+        {"argument": "x", "type": np.ndarray},
+    ),
+    "spec without a mesh": Case(
+        put(np.zeros(4), gs.P("x")),
+        ArgumentError,
+        ValueError,
+        ("device=PartitionSpec('x')", "needs a mesh", "with mesh:"),
+        {"argument": "device", "spec": gs.P("x")},
+    ),
+    "too many devices for a list": Case(
+        lambda w: gs.device_put([w.value, w.value], w.devices[:3]),
+        TreeError,
+        ValueError,
+        ("device is not a prefix of x", "list of size 3", "list of size 2"),
+        {"argument": "device"},
+    ),
+    "list of devices for one array": Case(
+        lambda w: gs.device_put(w.value, w.devices),
+        TreeError,
+        ValueError,
+        ("device is not a prefix of x", "list of size 8", "x is a leaf"),
+        {"argument": "device"},
+    ),
+    "donate of another structure": Case(
+        lambda w: gs.device_put([w.x, w.one], w.devices[0], donate=[True]),
+        TreeError,
+        ValueError,
+        ("donate is not a prefix of x", "size 1", "size 2"),
+        {"argument": "donate"},
+    ),
+    "donate list for one array": Case(
+        lambda w: gs.device_put(w.x, w.devices[0], donate=[True]),
+        TreeError,
+        ValueError,
+        ("donate is not a prefix of x", "size 1", "x is a leaf"),
+        {"argument": "donate"},
+    ),
+    "may_alias of another structure": Case(
+        lambda w: gs.device_put({"a": w.value}, w.devices[0], may_alias={"b": True}),
+        TreeError,
+        ValueError,
+        ("may_alias is not a prefix of x", "'a'", "'b'"),
+        {"argument": "may_alias"},
+    ),
+    "default device that is none": Case(
+        lambda w: inside(gs.default_device(0), lambda: gs.device_put(1.0)),  # type: ignore[arg-type]
+        ArgumentTypeError,
+        TypeError,
+        ("device=0", "gpushard.devices()"),
+        {"argument": "device"},
+    ),
+    "donation when something else is wrong": Case(
+        lambda w: gs.device_put([w.x, "text"], w.devices[0], donate=True),
+        ArgumentTypeError,
+        TypeError,
+        ("x holds a str",),
+        {"argument": "x"},
+    ),
+    "more than the quota": Case(
+        lambda w: gs.device_put(np.zeros(QUOTA), w.devices[0]),
+        OutOfMemoryError,
+        MemoryError,
+        ("CpuDevice(id=0)", f"{QUOTA * 8:,} bytes", f"quota of {QUOTA:,}", "in use", "Delete"),
+        {"device": "CpuDevice(id=0)", "nbytes": QUOTA * 8, "limit": QUOTA},
+    ),
+    "more than the quota, in the last leaf": Case(
+        lambda w: gs.device_put([w.x, w.value, np.zeros(QUOTA)], w.devices[7], donate=True),
+        OutOfMemoryError,
+        MemoryError,
+        ("CpuDevice(id=7)", "memory_limit"),
+        {"device": "CpuDevice(id=7)", "limit": QUOTA},
+    ),
+    "more than the quota, from a callback": Case(
+        lambda w: gs.make_array_from_callback(
+            (8, QUOTA), w.named("x"), lambda i: np.broadcast_to(1.0, (2, QUOTA))
+        ),
+        OutOfMemoryError,
+        MemoryError,
+        (f"{QUOTA * 16:,} bytes", "shard over more devices"),
+        {"nbytes": QUOTA * 16, "limit": QUOTA},
+    ),
+}
+
+MAKING: dict[str, Case] = {
+    "callback of the wrong shape": Case(
+        from_callback(lambda index: np.zeros((3, 6))),
+        ShardingError,
+        ValueError,
+        ("data_callback", "(3, 6)", "(2, 6)", "exactly the data of the slices"),
+        {"argument": "data_callback", "shape": (3, 6), "expected": (2, 6)},
+    ),
+    "callback of the wrong shape, later": Case(
+        from_callback(changing(BOX, np.zeros((2, 5)))),
+        ShardingError,
+        ValueError,
+        ("data_callback", "(2, 5)", "(2, 6)"),
+        {"shape": (2, 5), "expected": (2, 6)},
+    ),
+    "callback of another dtype, later": Case(
+        from_callback(changing(BOX, BOX.astype(np.int64))),
+        ArgumentTypeError,
+        TypeError,
+        ("data_callback", "int64", "float32", "one dtype for all"),
+        {"argument": "data_callback", "dtype": np.int64, "expected": np.float32},
+    ),
+    "callback of a dtype that does not fit": Case(
+        from_callback(lambda index: BOX * 1j, dtype=np.float32),
+        ArgumentTypeError,
+        TypeError,
+        ("data_callback", "complex64", "dtype=float32", "convert"),
+        {"argument": "data_callback", "dtype": np.complex64, "expected": np.float32},
+    ),
+    "callback of text": Case(
+        from_callback(lambda index: np.full((2, 6), "a")),
+        ArgumentTypeError,
+        TypeError,
+        ("data_callback", "<U1", "Convert"),
+        {"argument": "data_callback"},
+    ),
+    "callback of nothing": Case(
+        from_callback(lambda index: None),
+        ArgumentTypeError,
+        TypeError,
+        ("data_callback", "NoneType", "numbers, arrays"),
+        {"argument": "data_callback", "type": type(None)},
+    ),
+    "callback that raises": Case(
+        from_callback(fail(ZeroDivisionError("mine"))),
+        ZeroDivisionError,
+        ArithmeticError,
+        ("mine",),
+    ),
+    "callback that raises later": Case(
+        from_callback(lambda index: BOX if index[0].start == 0 else {}[index[0].start]),
+        KeyError,
+        KeyError,
+        ("2",),
+    ),
+    "callback that is none": Case(
+        from_callback(BOX),
+        ArgumentTypeError,
+        TypeError,
+        ("data_callback=", "function from slices"),
+        {"argument": "data_callback", "type": np.ndarray},
+    ),
+    "dtype that is none": Case(
+        from_callback(lambda index: BOX, dtype="float33"),
+        ArgumentTypeError,
+        TypeError,
+        ("dtype='float33'", "NumPy"),
+        {"argument": "dtype", "value": "float33"},
+    ),
+    "dtype of text": Case(
+        from_callback(lambda index: BOX, dtype="U3"),
+        ArgumentTypeError,
+        TypeError,
+        ("dtype", "<U3"),
+        {"argument": "dtype"},
+    ),
+    "negative size": Case(
+        lambda w: gs.make_array_from_callback((8, -6), w.named("x"), lambda i: BOX),
+        ArgumentError,
+        ValueError,
+        ("shape=(8, -6)", "negative", "start at 0"),
+        {"argument": "shape", "value": (8, -6)},
+    ),
+    "size that is no integer": Case(
+        lambda w: gs.make_array_from_callback((8, 6.0), w.named("x"), lambda i: BOX),
+        ArgumentTypeError,
+        TypeError,
+        ("shape=(8, 6.0)", "tuple of integers"),
+        {"argument": "shape"},
+    ),
+    "callback onto a spec longer than the rank": Case(
+        lambda w: gs.make_array_from_callback((8,), w.named("x", "y"), lambda i: BOX),
+        ShardingError,
+        ValueError,
+        ("2 entries", "1 dims"),
+        {"argument": "spec", "ndim": 1},
+    ),
+    "parts of the wrong shape": Case(
+        lambda w: gs.make_array_from_single_device_arrays((8, 8), w.named("x", "y"), w.parts),
+        ShardingError,
+        ValueError,
+        ("arrays", "(2, 3)", "CpuDevice(id=0)", "(8, 8)", "(2, 4)"),
+        {"argument": "arrays", "shape": (2, 3), "expected": (2, 4)},
+    ),
+    "one part of the wrong rank": Case(
+        join(lambda w: [*w.parts[:7], gs.device_put(np.zeros(6, np.float32), w.devices[7])]),
+        ShardingError,
+        ValueError,
+        ("arrays", "(6,)", "CpuDevice(id=7)", "(2, 3)"),
+        {"argument": "arrays", "shape": (6,), "expected": (2, 3)},
+    ),
+    "one part of another dtype": Case(
+        join(lambda w: [gs.device_put(np.zeros((2, 3), np.int8), w.devices[0]), *w.parts[1:]]),
+        ArgumentTypeError,
+        TypeError,
+        ("arrays", "int8", "float32", "one dtype"),
+        {"argument": "arrays"},
+    ),
+    "parts of another dtype than said": Case(
+        join(lambda w: w.parts, dtype=np.float64),
+        ArgumentTypeError,
+        TypeError,
+        ("arrays", "float32", "float64", "one dtype"),
+        {"argument": "arrays", "dtype": np.float32, "expected": np.float64},
+    ),
+    "one part on the wrong device": Case(
+        lambda w: gs.make_array_from_single_device_arrays(
+            (4, 3),
+            gs.NamedSharding(gs.make_mesh((2,), "z"), gs.P("z")),
+            [w.parts[0], w.parts[5]],
+        ),
+        ShardingError,
+        ValueError,
+        ("arrays", "Without an array: [CpuDevice(id=1)]", "not in the sharding: [CpuDevice(id=5)]"),
+        {"argument": "arrays"},
+    ),
+    "one part too few": Case(
+        join(lambda w: w.parts[:7]),
+        ShardingError,
+        ValueError,
+        ("arrays", "7 in number", "has 8", "CpuDevice(id=7)", "one array per device"),
+        {"argument": "arrays"},
+    ),
+    "one part twice": Case(
+        join(lambda w: [*w.parts, w.parts[0]]),
+        ShardingError,
+        ValueError,
+        ("arrays lie on 8 devices", "9 in number", "one array per device"),
+        {"argument": "arrays", "missing": [], "surplus": []},
+    ),
+    "a part on several devices": Case(
+        join(lambda w: [w.x, *w.parts[1:]]),
+        ShardingError,
+        ValueError,
+        ("arrays[0]", "8 devices", "must lie on one"),
+        {"argument": "arrays", "position": 0},
+    ),
+    "a part that is NumPy data": Case(
+        join(lambda w: [*w.parts[:7], np.zeros((2, 3), np.float32)]),
+        ArgumentTypeError,
+        TypeError,
+        ("arrays[7]", "ndarray", "device_put(x, device)"),
+        {"argument": "arrays", "position": 7},
+    ),
+    "parts without a sharding": Case(
+        lambda w: gs.make_array_from_single_device_arrays((8, 6), gs.P("x", "y"), w.parts),  # type: ignore[arg-type]
+        ArgumentTypeError,
+        TypeError,
+        ("sharding=PartitionSpec('x', 'y')", "must be a Sharding"),
+        {"argument": "sharding"},
+    ),
+    "process data that fits neither rule": Case(
+        local((5, 6)),
+        ShardingError,
+        ValueError,
+        ("local_data", "5 elements in dim 0", "all 8", "(8, 6)", "addresses"),
+        {"argument": "local_data", "dim": 0, "local_shape": (5, 6), "global_shape": (8, 6)},
+    ),
+    "process data of another rank": Case(
+        local((8,)),
+        ShardingError,
+        ValueError,
+        ("local_data", "1 dims", "global_shape=(8, 6)", "2"),
+        {"argument": "local_data"},
+    ),
+    "process data for a negative size": Case(
+        local((8, 6), (8, -1)),
+        ArgumentError,
+        ValueError,
+        ("global_shape=(8, -1)", "negative"),
+        {"argument": "global_shape"},
+    ),
+    "process data of objects": Case(
+        lambda w: gs.make_array_from_process_local_data(w.named(), np.array([None])),
+        ArgumentTypeError,
+        TypeError,
+        ("local_data", "object", "Convert"),
+        {"argument": "local_data"},
+    ),
+}
+
+ARRAYS: dict[str, Case] = {
+    "index out of bounds": Case(
+        lambda w: w.x[8],
+        ArrayIndexError,
+        IndexError,
+        ("index 8", "dim 0 of length 8", "-8 to 7"),
+        {"argument": "index", "dim": 0, "size": 8, "position": 8},
+    ),
+    "negative index out of bounds": Case(
+        lambda w: w.x[:, -7],
+        ArrayIndexError,
+        IndexError,
+        ("index -7", "dim 1 of length 6", "-6 to 5"),
+        {"dim": 1, "size": 6, "position": -7},
+    ),
+    "too many indices": Case(
+        lambda w: w.x[0, 0, 0],
+        ArrayIndexError,
+        IndexError,
+        ("3 entries", "(8, 6)", "at most one per dim"),
+        {"argument": "index", "shape": (8, 6)},
+    ),
+    "index of a 0-d array": Case(
+        lambda w: w.scalar[0],
+        ArrayIndexError,
+        IndexError,
+        ("1 entries", "shape ()"),
+        {"argument": "index", "shape": ()},
+    ),
+    "two ellipses": Case(
+        lambda w: w.x[..., ...],
+        ArrayIndexError,
+        IndexError,
+        ("index", "only one '...'"),
+        {"argument": "index"},
+    ),
+    "float index": Case(
+        lambda w: w.x[1.0],
+        ArgumentTypeError,
+        TypeError,
+        ("entry 1.0", "integers, slices"),
+        {"argument": "index", "entry": 1.0},
+    ),
+    "bool index": Case(
+        lambda w: w.x[True],
+        ArgumentTypeError,
+        TypeError,
+        ("entry True", "integers, slices"),
+        {"argument": "index", "entry": True},
+    ),
+    "array index": Case(
+        lambda w: w.x[np.array([0, 1])],
+        ArgumentTypeError,
+        TypeError,
+        ("entry array([0, 1])", "integers, slices"),
+        {"argument": "index"},
+    ),
+    "mask index": Case(
+        lambda w: w.x[w.value > 1],
+        ArgumentTypeError,
+        TypeError,
+        ("entry array", "index"),
+        {"argument": "index"},
+    ),
+    "step of zero": Case(
+        lambda w: w.x[::0],
+        ArgumentError,
+        ValueError,
+        ("slice(None, None, 0)", "step", "zero"),
+        {"argument": "index"},
+    ),
+    "float bound of a slice": Case(
+        lambda w: w.x[:2.0],
+        ArgumentTypeError,
+        TypeError,
+        ("slice(None, 2.0, None)", "integers or None"),
+        {"argument": "index"},
+    ),
+    "shard out of range": Case(
+        lambda w: w.x.addressable_data(8),
+        ArrayIndexError,
+        IndexError,
+        ("index=8", "8 shards"),
+        {"argument": "index", "index": 8, "shards": 8},
+    ),
+    "pointer of a sharded array": Case(
+        lambda w: w.x.unsafe_buffer_pointer(),
+        ArgumentError,
+        ValueError,
+        ("8 shards", "addressable_data"),
+        {"shards": 8},
+    ),
+    "matrix transpose of one dim": Case(
+        lambda w: w.x[0].mT,
+        ArgumentError,
+        ValueError,
+        ("mT", "two dims", "(6,)", "x.T"),
+        {"shape": (6,)},
+    ),
+    "iteration over a 0-d array": Case(
+        lambda w: iter(w.scalar), TypeError, TypeError, ("iteration over a 0-d array",)
+    ),
+    "length of a 0-d array": Case(
+        lambda w: len(w.scalar), TypeError, TypeError, ("len() of unsized object",)
+    ),
+    "hash": Case(lambda w: hash(w.x), TypeError, TypeError, ("unhashable", "'Array'")),
+    "truth of many elements": Case(
+        lambda w: bool(w.x), ValueError, ValueError, ("truth value", "more than one element")
+    ),
+    "integer of many elements": Case(lambda w: int(w.x), TypeError, TypeError, ("scalar",)),
+    "index of a float": Case(
+        lambda w: operator.index(w.scalar), TypeError, TypeError, ("integer scalar",)
+    ),
+    "item out of bounds": Case(lambda w: w.x.item(48), IndexError, IndexError, ("48", "size 48")),
+    "attribute of old": Case(
+        lambda w: w.x.device_buffers, AttributeError, AttributeError, ("addressable_shards",)
+    ),
+    "assignment to the shape": Case(
+        lambda w: setattr(w.x, "shape", (48,)), AttributeError, AttributeError, ("shape",)
+    ),
+    "write to the host value": Case(
+        lambda w: operator.setitem(np.asarray(w.x), 0, 1), ValueError, ValueError, ("read-only",)
+    ),
+    "pickle of devices that are not there": Case(
+        lambda w: inside(
+            runtime(host_devices=2), functools.partial(pickle.loads, pickle.dumps(w.one))
+        ),
+        DeserializationError,
+        RuntimeError,
+        ("device 3", "has 2", "numpy.asarray(x)"),
+        {"platform": "cpu", "id": 3},
+    ),
+    "value that was never made": Case(
+        lambda w: np.asarray(failed(w)),
+        ExecutionError,
+        RuntimeError,
+        ("gated work", "KeyError", "lost"),
+        {"operation": "gated work"},
+    ),
+}
+
+
+def failed(w: World) -> gs.Array:
+    x, gate = gated(w.one, error=KeyError("lost"))
+    gate.open()
+    return x
+
+
+def guarded(direction: str, level: str, call: Callable[[World], Any], *words: str) -> Case:
+    """Return the case of a call that one direction's guard forbids."""
+    guard = getattr(gs, f"transfer_guard_{direction}")
+    return Case(
+        lambda w: inside(guard(level), lambda: call(w)),
+        TransferGuardError,
+        RuntimeError,
+        (*words, direction, f"transfer_guard({level!r})", "leave the guard"),
+        {"direction": direction, "level": level},
+    )
+
+
+GUARDS: dict[str, Case] = {
+    "implicit read": guarded(
+        "device_to_host", "disallow", lambda w: np.asarray(w.x), "implicit", "numpy.asarray(x)"
+    ),
+    "printing": guarded("device_to_host", "disallow", lambda w: str(w.x), "implicit", "str(x)"),
+    "explicit read": guarded(
+        "device_to_host", "disallow_explicit", lambda w: gs.device_get(w.x), "explicit"
+    ),
+    "implicit read under the stronger guard": guarded(
+        "device_to_host", "disallow_explicit", lambda w: float(w.scalar), "implicit", "float(x)"
+    ),
+    "saving": guarded(
+        "device_to_host", "disallow_explicit", lambda w: gs.save("y.npy", w.x), "explicit", "save"
+    ),
+    "placing": guarded(
+        "host_to_device",
+        "disallow_explicit",
+        lambda w: gs.device_put([w.value, 1.0], w.devices[1]),
+        "explicit",
+        "device_put(x)",
+    ),
+    "placing by callback": guarded(
+        "host_to_device",
+        "disallow_explicit",
+        from_callback(fail(AssertionError("must not be called"))),
+        "make_array_from_callback",
+    ),
+    "loading": guarded(
+        "host_to_device", "disallow_explicit", lambda w: gs.load(w.file, w.named("x")), "explicit"
+    ),
+    "moving": guarded(
+        "device_to_device",
+        "disallow_explicit",
+        lambda w: gs.reshard(w.x, gs.P("y"), donate=True),
+        "explicit",
+        "reshard",
+    ),
+    "unknown level": Case(
+        lambda w: inside(gs.transfer_guard("forbid"), lambda: None),
+        ArgumentError,
+        ValueError,
+        ("level='forbid'", "allow, log, disallow"),
+        {"argument": "level", "level": "forbid"},
+    ),
+}
+
+
+def head(w: World, nbytes: int) -> Path:
+    return w.written(w.file.read_bytes()[:nbytes])
+
+
+def unreadable(call: Callable[[World], Any], *words: str, **facts: Any) -> Case:
+    """Return the case of a file that cannot be read or written."""
+    return Case(call, FileFormatError, ValueError, words, {"argument": "file", **facts})
+
+
+FILES: dict[str, Case] = {
+    "missing file": unreadable(
+        lambda w: gs.load("none.npy", w.named()),
+        "none.npy cannot be read",
+        "No such file",
+        "numpy.save",
+        file="none.npy",
+    ),
+    "folder": unreadable(lambda w: gs.load(w.folder), "cannot be read", "Is a directory"),
+    "empty file": unreadable(lambda w: gs.load(w.written(b"")), "bad.npy cannot be read", "EOF"),
+    "file of another kind": unreadable(
+        lambda w: gs.load(w.written(b"%PDF-1.7 and more")), "bad.npy cannot be read", "magic"
+    ),
+    "file cut in its header": unreadable(
+        lambda w: gs.load(head(w, 40)), "bad.npy cannot be read", "expected 118 bytes got 30"
+    ),
+    "file cut in its data": unreadable(
+        lambda w: gs.load(head(w, -5), w.named("x")), "bad.npy cannot be read", "file size"
+    ),
+    "file of objects": unreadable(
+        lambda w: gs.load(w.written(np.array([None, 1]))), "bad.npy cannot be read", "objects"
+    ),
+    "file of records": unreadable(
+        lambda w: gs.load(w.written(np.zeros(3, "i4,f8"))),
+        "bad.npy has dtype [('f0'",
+        "Convert it first",
+        dtype=np.dtype("i4,f8"),
+    ),
+    "file of text": unreadable(
+        lambda w: gs.load(w.written(np.array(["a"]))), "bad.npy has dtype <U1", "Convert it first"
+    ),
+    "file with code in its header": unreadable(
+        lambda w: gs.load(
+            w.written(w.file.read_bytes().replace(b"'<f4'", b"exit ", 1)), w.named("x")
+        ),
+        "bad.npy cannot be read",
+    ),
+    "file onto a spec longer than its rank": Case(
+        lambda w: gs.load(w.file, w.named("x", None, "y")),
+        ShardingError,
+        ValueError,
+        ("3 entries", "2 dims"),
+        {"argument": "spec", "ndim": 2},
+    ),
+    "file onto a number": Case(
+        lambda w: gs.load(w.file, 3),
+        ArgumentTypeError,
+        TypeError,
+        ("sharding=3", "a Sharding"),
+        {"argument": "sharding"},
+    ),
+    "file larger than the quota": Case(
+        lambda w: gs.load(w.written(np.zeros(QUOTA))),
+        OutOfMemoryError,
+        MemoryError,
+        (f"{QUOTA * 8:,} bytes", f"quota of {QUOTA:,}"),
+        {"limit": QUOTA},
+    ),
+    "progress that raises": Case(
+        lambda w: gs.load(w.file, w.named("x"), progress=fail(InterruptedError("stop"))),
+        InterruptedError,
+        OSError,
+        ("stop",),
+    ),
+    "no path": Case(
+        lambda w: gs.load(3),  # type: ignore[arg-type]
+        ArgumentTypeError,
+        TypeError,
+        ("file=3", "must be a path"),
+        {"argument": "file", "type": int},
+    ),
+    "no path to write": Case(
+        lambda w: gs.save(None, w.x),  # type: ignore[arg-type]
+        ArgumentTypeError,
+        TypeError,
+        ("file=None", "must be a path"),
+        {"argument": "file"},
+    ),
+    "saving NumPy data": Case(
+        lambda w: gs.save("y.npy", w.value),  # type: ignore[arg-type]
+        ArgumentTypeError,
+        TypeError,
+        ("x is a ndarray", "numpy.save"),
+        {"argument": "x"},
+    ),
+    "saving into a missing folder": unreadable(
+        lambda w: gs.save("none/y.npy", w.x), "none/y.npy cannot be written", "No such file"
+    ),
+    "saving into a file": unreadable(
+        lambda w: gs.save(w.file / "y.npy", w.x), "cannot be written", "Not a directory"
+    ),
+    "saving over a folder": unreadable(
+        lambda w: gs.save(w.folder, w.x), "cannot be written", "Is a directory"
+    ),
+    "saving to no name": unreadable(lambda w: gs.save("", w.x), "cannot be written"),
+    "saving a failed value": Case(
+        lambda w: gs.save("y.npy", failed(w)),
+        ExecutionError,
+        RuntimeError,
+        ("gated work failed", "lost"),
+        {"operation": "gated work"},
+    ),
+}
+
+
+def setting(call: Callable[[World], Any], *words: str, **facts: Any) -> Case:
+    """Return the case of a setting that makes no sense."""
+    return Case(call, ConfigurationError, ValueError, words, facts)
+
+
+SETTINGS: dict[str, Case] = {
+    "negative quota": setting(
+        lambda w: Settings(memory_limit=-1),
+        "memory_limit=-1",
+        "at least 0",
+        argument="memory_limit",
+    ),
+    "zero devices": setting(
+        lambda w: inside(runtime(host_devices=0), gs.devices),
+        "host_devices=0",
+        "at least 1",
+        argument="host_devices",
+        value=0,
+    ),
+    "domains that do not divide the devices": setting(
+        lambda w: inside(runtime(host_devices=8, host_domains=3), gs.devices),
+        "host_domains=3 does not divide host_devices=8",
+        "same number of devices",
+        argument="host_domains",
+        value=3,
+    ),
+    "half a worker": setting(
+        lambda w: Settings(host_workers=0.5),  # type: ignore[arg-type]
+        "host_workers=0.5",
+        "integer of at least 1",
+        argument="host_workers",
+    ),
+    "devices by flag": setting(
+        lambda w: Settings(host_devices=True),
+        "host_devices=True",
+        "integer",
+        argument="host_devices",
+    ),
+    "unknown backend": setting(
+        lambda w: Settings(backend="tpu"), "backend='tpu'", "host", argument="backend", value="tpu"
+    ),
+    "unreadable variable": setting(
+        lambda w: Settings.from_environment({"GPUSHARD_HOST_DEVICES": "eight"}),
+        "GPUSHARD_HOST_DEVICES='eight'",
+        "integer",
+        argument="GPUSHARD_HOST_DEVICES",
+        value="eight",
+    ),
+    "unreadable size": setting(
+        lambda w: Settings.from_environment({"GPUSHARD_MEMORY_LIMIT": "2 gigs"}),
+        "GPUSHARD_MEMORY_LIMIT='2 gigs'",
+        "512M",
+        argument="GPUSHARD_MEMORY_LIMIT",
+    ),
+    "unreadable flag": setting(
+        lambda w: Settings.from_environment({"GPUSHARD_ENABLE_CHECKS": "maybe"}),
+        "GPUSHARD_ENABLE_CHECKS='maybe'",
+        "0 or 1",
+        argument="GPUSHARD_ENABLE_CHECKS",
+    ),
+    "configure after use": setting(
+        lambda w: gs.configure(host_devices=4),
+        "in use already",
+        "before the first array",
+        argument="host_devices",
+    ),
+    "unknown setting": setting(
+        lambda w: gs.configure(host_device=4),
+        "'host_device'",
+        "host_devices",
+        argument="host_device",
+    ),
+    "node registered twice": Case(
+        lambda w: gs.tree.register_node(dict, lambda d: ((), None), lambda aux, c: {}),
+        TreeError,
+        ValueError,
+        ("dict", "already", "once per process"),
+        {"cls": dict},
+    ),
+}
+
+USES: dict[str, Callable[[World, gs.Array], Any]] = {
+    "asarray": lambda w, x: np.asarray(x),
+    "device_get": lambda w, x: gs.device_get({"a": x}),
+    "device_put": lambda w, x: gs.device_put(x, w.devices[0]),
+    "device_put nowhere": lambda w, x: gs.device_put(x),
+    "device_put in a tree": lambda w, x: gs.device_put([w.x, x], w.named(), donate=True),
+    "reshard": lambda w, x: gs.reshard([w.x, x], gs.P("y"), donate=True),
+    "block_until_ready of a tree": lambda w, x: gs.block_until_ready([x]),
+    "save": lambda w, x: gs.save("y.npy", x),
+    "join": lambda w, x: gs.make_array_from_single_device_arrays((8, 6), w.named(), [x]),
+    "index": lambda w, x: x[0],
+    "iteration": lambda w, x: list(x),
+    "T": lambda w, x: x.T,
+    "mT": lambda w, x: x.mT,
+    "addressable_shards": lambda w, x: x.addressable_shards,
+    "global_shards": lambda w, x: x.global_shards,
+    "addressable_data": lambda w, x: x.addressable_data(0),
+    "devices": lambda w, x: x.devices(),
+    "platform": lambda w, x: x.platform(),
+    "on_device_size_in_bytes": lambda w, x: x.on_device_size_in_bytes(),
+    "unsafe_buffer_pointer": lambda w, x: x.unsafe_buffer_pointer(),
+    "block_until_ready": lambda w, x: x.block_until_ready(),
+    "is_ready": lambda w, x: x.is_ready(),
+    "copy_to_host_async": lambda w, x: x.copy_to_host_async(),
+    "to_device": lambda w, x: x.to_device(w.devices[0]),
+    "plan": lambda w, x: x.plan(w.named()),
+    "item": lambda w, x: x.item(0),
+    "tolist": lambda w, x: x.tolist(),
+    "tobytes": lambda w, x: x.tobytes(),
+    "bool": lambda w, x: bool(x),
+    "int": lambda w, x: int(x),
+    "float": lambda w, x: float(x),
+    "complex": lambda w, x: complex(x),
+    "hex": lambda w, x: hex(x),
+    "format": lambda w, x: format(x, ""),
+    "str": lambda w, x: str(x),
+    "pickle": lambda w, x: pickle.dumps(x),
+}
+
+
+def after(end: str, use: Callable[[World, gs.Array], Any]) -> Case:
+    """Return the case of a use of the array that was deleted or donated."""
+    return Case(
+        lambda w: use(w, getattr(w, end)),
+        DeletedArrayError,
+        RuntimeError,
+        ("(8, 6)", "float32", "P('x')", "deleted or donated", "do not donate it"),
+        {"shape": (8, 6), "dtype": np.float32},
+    )
+
+
+GONE = {f"{name} after delete": after("gone", use) for name, use in USES.items()}
+DONATED = {f"{name} after donation": after("donated", use) for name, use in USES.items()}
+
+TABLE: dict[str, Case] = {
+    f"{group}: {name}": case
+    for group, cases in {
+        "mesh": MESHES,
+        "sharding": SHARDINGS,
+        "placement": PLACEMENTS,
+        "making": MAKING,
+        "array": ARRAYS,
+        "guard": GUARDS,
+        "file": FILES,
+        "setting": SETTINGS,
+        "deleted": GONE,
+        "donated": DONATED,
+    }.items()
+    for name, case in cases.items()
+}
+
+
+@pytest.fixture(
+    params=[{}, {"host_domains": 8, "small_bytes": 0, "inline_bytes": 0}],
+    ids=["one-domain", "eight-domains-queued"],
+)
+def world(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[World]:
+    monkeypatch.chdir(tmp_path)
+    with runtime(memory_limit=QUOTA, **request.param):
+        yield World(tmp_path)
+
+
+@pytest.mark.parametrize("case", TABLE.values(), ids=TABLE)
+def test_bad_input(world: World, case: Case) -> None:
+    before = world.state()
+    with pytest.raises(Exception) as caught:
+        case.call(world)
+    error = caught.value
+    assert type(error) is case.error, repr(error)
+    assert isinstance(error, case.builtin)
+    for part in case.words:
+        assert part in str(error), str(error)
+    for name, fact in case.facts.items():
+        assert getattr(error, name) == fact, (name, getattr(error, name))
+    assert isinstance(error, errors.GpushardError) == (case.error.__module__ != "builtins")
+    del error, caught
+    if world.state() != before:
+        gc.collect()
+        assert world.state() == before
+    world.check_inputs()
+    world.check_correct_calls()
+
+
+def test_the_users_own_exception_comes_through() -> None:
+    mine = ZeroDivisionError("mine")
+    with runtime():
+        sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
+        for callback in (fail(mine), lambda i: np.ones(1) if i[0].start == 0 else fail(mine)()):
+            with pytest.raises(ZeroDivisionError) as caught:
+                gs.make_array_from_callback((2,), sharding, callback)
+            assert caught.value is mine
+            assert mine.__cause__ is None
+
+
+def test_every_row_looks_for_something() -> None:
+    for name, case in TABLE.items():
+        assert case.words, name
+        assert case.error not in (Exception, errors.GpushardError), name
+        assert issubclass(case.error, case.builtin), name
+        assert case.builtin.__module__ == "builtins", name

@@ -1,0 +1,84 @@
+"""What `import gpushard` loads, starts and reads, each in a fresh interpreter."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+FORBIDDEN = ["cupy", "cupyx", "pynvml", "jax", "jaxlib", "sklearn", "scipy", "torch", "pytest"]
+
+
+def run(program: str, **environment: str) -> Any:
+    """Run a program in a fresh interpreter and return what it prints, as JSON."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("GPUSHARD_")}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=clean | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_only_numpy_and_the_standard_library_are_imported() -> None:
+    loaded = set(
+        run(
+            "import sys, json, numpy; before = set(sys.modules)\n"
+            "import gpushard, gpushard.testing\n"
+            "print(json.dumps(sorted(set(sys.modules) - before)))"
+        )
+    )
+    tops = {name.partition(".")[0] for name in loaded}
+    assert "gpushard" in tops
+    assert tops - {"gpushard", "numpy"} - set(sys.stdlib_module_names) == set()
+    assert not tops.intersection(FORBIDDEN)
+
+
+def test_the_command_line_imports_no_more() -> None:
+    loaded = run(
+        "import sys, json, gpushard.cli.main\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    )
+    assert not set(loaded).intersection(FORBIDDEN)
+
+
+def test_importing_starts_nothing() -> None:
+    threads, runtime = run(
+        "import json, threading, gpushard\n"
+        "from gpushard.runtime import current\n"
+        "print(json.dumps([threading.active_count(), repr(current._runtime)]))"
+    )
+    assert (threads, runtime) == (1, "None")
+
+
+def test_importing_reads_no_setting() -> None:
+    # A mistake in a variable is told to whoever uses devices, not to whoever imports.
+    message = run(
+        "import json, gpushard\n"
+        "try:\n    gpushard.devices()\n"
+        "except gpushard.errors.ConfigurationError as error:\n    print(json.dumps(str(error)))",
+        GPUSHARD_HOST_DEVICES="many",
+    )
+    assert "GPUSHARD_HOST_DEVICES='many'" in message
+
+
+@pytest.mark.parametrize("work", ["pass", "gs.device_put(1.0)", "gs.devices()"])
+def test_the_interpreter_ends(work: str) -> None:
+    assert run(f"import gpushard as gs\n{work}\nprint('true')") is True
+
+
+def test_the_interpreter_ends_with_work_that_is_held() -> None:
+    program = (
+        "import gpushard as gs, numpy as np\n"
+        "from gpushard.testing import gated\n"
+        "x, gate = gated(gs.device_put(np.ones(8)))\n"
+        "y = gs.reshard(x, gs.SingleDeviceSharding(gs.devices()[1]))\n"
+        "gate.open()\n"
+        "print('true')"
+    )
+    assert run(program) is True

@@ -1,0 +1,55 @@
+"""Freed memory that something still reads: whoever takes it waits for the reader."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+import gpushard as gs
+from gpushard.testing import runtime
+
+OLD, NEW = np.zeros(1000), np.ones(1000)
+
+
+def held_reader(rt, x):
+    """Give the device an item that reads `x` once a gate is open; return the gate and its log."""
+    gate, seen = threading.Event(), []
+    buffer = x._live()
+    value, memory = buffer.values[0], buffer.claims[0].memory
+
+    def read():
+        gate.wait()
+        seen.append(value.copy())
+
+    rt.commit(lambda: rt.submit(rt.devices[0].stream, "read", read, [memory], []))
+    return gate, seen
+
+
+def test_the_host_writes_a_freed_block_only_after_its_reader(monkeypatch):
+    with runtime(host_devices=1, memory_limit=OLD.nbytes, small_bytes=0) as rt:
+        x = gs.device_put(OLD)
+        gate, seen = held_reader(rt, x)
+        wait = rt.backend.workers.wait
+        monkeypatch.setattr(
+            rt.backend.workers, "wait", lambda *tick: (gate.set(), wait(*tick))
+        )  # the reader runs when somebody waits for it, and not before
+        del x
+        y = gs.device_put(NEW)
+        gate.set()
+        rt.devices[0].synchronize()
+        assert np.array_equal(seen[0], OLD)
+        assert np.array_equal(np.asarray(y), NEW)
+
+
+def test_a_small_copy_into_a_block_that_is_still_read_is_left_to_the_stream():
+    with runtime(host_devices=2, host_domains=2, memory_limit=OLD.nbytes, small_bytes=0) as rt:
+        x = gs.device_put(OLD, rt.devices[0])
+        z = gs.device_put(NEW, rt.devices[1])
+        gate, seen = held_reader(rt, x)
+        del x
+        y = gs.device_put(z, rt.devices[0])
+        assert not y.is_ready()
+        gate.set()
+        assert np.array_equal(np.asarray(y), NEW)
+        assert np.array_equal(seen[0], OLD)

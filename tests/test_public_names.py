@@ -1,0 +1,120 @@
+"""The public names: none appears or vanishes by accident, and each is documented."""
+
+import inspect
+import types
+from typing import Any
+
+import pytest
+
+import gpushard as gs
+
+NAMES = [
+    "AbstractMesh",
+    "Array",
+    "Device",
+    "Format",
+    "Layout",
+    "Mesh",
+    "NamedSharding",
+    "P",
+    "PartitionSpec",
+    "Plan",
+    "Settings",
+    "ShapeDtypeStruct",
+    "Shard",
+    "Sharding",
+    "SingleDeviceSharding",
+    "block_until_ready",
+    "configure",
+    "create_device_mesh",
+    "default_backend",
+    "default_device",
+    "device_count",
+    "device_get",
+    "device_put",
+    "devices",
+    "errors",
+    "live_arrays",
+    "load",
+    "local_device_count",
+    "local_devices",
+    "make_array_from_callback",
+    "make_array_from_process_local_data",
+    "make_array_from_single_device_arrays",
+    "make_mesh",
+    "num_addressable_indices",
+    "process_count",
+    "process_index",
+    "register_placeable",
+    "reshard",
+    "save",
+    "transfer_guard",
+    "transfer_guard_device_to_device",
+    "transfer_guard_device_to_host",
+    "transfer_guard_host_to_device",
+    "tree",
+]
+
+
+def sections(value: Any) -> set[str]:
+    """Return the headings of a docstring."""
+    lines = (inspect.getdoc(value) or "").splitlines()
+    return {line.removesuffix(":") for line in lines if line.endswith(":") and line[0] != " "}
+
+
+def described(value: Any) -> set[str]:
+    """Return the arguments that a docstring's Args section describes."""
+    text = (inspect.getdoc(value) or "").partition("\nArgs:\n")[2]
+    body = text.partition("\n\n")[0].splitlines()
+    entries = [line[2:] for line in body if line.startswith("  ") and line[2] != " "]
+    return {entry.partition(":")[0].lstrip("*") for entry in entries}
+
+
+def arguments(value: Any) -> set[str]:
+    return {name for name in inspect.signature(value).parameters if name != "self"}
+
+
+def test_the_names_are_exactly_these() -> None:
+    assert list(gs.__all__) == NAMES
+    assert sorted(gs.__all__) == NAMES
+    for name in NAMES:
+        assert hasattr(gs, name), name
+
+
+def test_nothing_public_is_left_out() -> None:
+    public = {name for name, value in vars(gs).items() if not name.startswith("_")}
+    modules = {n for n in public if isinstance(getattr(gs, n), types.ModuleType)}
+    assert public - modules - {"annotations"} == set(NAMES) - modules
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_is_documented(name: str) -> None:
+    value = getattr(gs, name)
+    first = (inspect.getdoc(value) or "").partition("\n")[0]
+    assert first.endswith((".", ":")) or "." in first
+    assert not first.startswith(f"{name}(")  # a signature that a dataclass made up
+
+
+FUNCTIONS = [name for name in NAMES if inspect.isfunction(getattr(gs, name))]
+
+
+@pytest.mark.parametrize("name", [n for n in FUNCTIONS if arguments(getattr(gs, n))])
+def test_every_function_describes_its_arguments(name: str) -> None:
+    function = getattr(gs, name)
+    assert "Args" in sections(function)
+    assert described(function) == arguments(function)
+
+
+@pytest.mark.parametrize(
+    "cls", [gs.Mesh, gs.AbstractMesh, gs.NamedSharding, gs.SingleDeviceSharding, gs.Shard]
+)
+def test_every_class_that_users_make_describes_its_arguments(cls: Any) -> None:
+    assert described(cls) == arguments(cls)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if inspect.isclass(getattr(gs, n))])
+def test_every_public_member_has_a_docstring(name: str) -> None:
+    cls = getattr(gs, name)
+    for member, value in vars(cls).items():
+        if not member.startswith("_") and (callable(value) or isinstance(value, property)):
+            assert inspect.getdoc(value), f"{name}.{member}"
