@@ -17,6 +17,17 @@ from gpushard.errors import ConfigurationError
 
 BACKENDS = ("host",)
 
+_LEAST = {
+    "host_devices": 1,
+    "host_domains": 1,
+    "host_workers": 1,
+    "memory_limit": 0,
+    "inline_bytes": 0,
+    "small_bytes": 0,
+    "plan_cache_bytes": 0,
+}
+_MAY_BE_NONE = ("host_workers", "memory_limit")
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -59,14 +70,10 @@ class Settings:
                 argument="backend",
                 value=self.backend,
             )
-        for name in ("host_devices", "host_domains", "host_workers"):
+        for name, least in _LEAST.items():
             value = getattr(self, name)
-            if value is not None:
-                _check_integer(name, value, least=1)
-        for name in ("memory_limit", "inline_bytes", "small_bytes", "plan_cache_bytes"):
-            value = getattr(self, name)
-            if value is not None:
-                _check_integer(name, value, least=0)
+            if value is not None or name not in _MAY_BE_NONE:
+                _check_integer(name, value, least)
         if self.host_devices % self.host_domains:
             raise ConfigurationError(
                 f"host_domains={self.host_domains} does not divide host_devices="

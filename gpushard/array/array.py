@@ -426,7 +426,9 @@ class Array:
             part = ShardedBuffer(
                 tiling, buffer.dtype, [buffer.values[position]], [buffer.claims[position]]
             )
-            data = self._shard_data[position] = Array(part, sharding, weak_type=self.weak_type)
+            data = self._shard_data[position] = Array(
+                part, sharding, committed=self.committed, weak_type=self.weak_type
+            )
         return data
 
 

@@ -65,17 +65,38 @@ def _guard(direction: str, level: str) -> Iterator[None]:
 
 
 def transfer_guard_host_to_device(level: str) -> contextlib.AbstractContextManager[None]:
-    """`transfer_guard` for copies from host memory to devices."""
+    """`transfer_guard` for copies from host memory to devices.
+
+    Args:
+      level: as for `transfer_guard`.
+
+    Raises:
+      ArgumentError: the level is unknown.
+    """
     return _guard(HOST_TO_DEVICE, level)
 
 
 def transfer_guard_device_to_device(level: str) -> contextlib.AbstractContextManager[None]:
-    """`transfer_guard` for copies between devices."""
+    """`transfer_guard` for copies between devices.
+
+    Args:
+      level: as for `transfer_guard`.
+
+    Raises:
+      ArgumentError: the level is unknown.
+    """
     return _guard(DEVICE_TO_DEVICE, level)
 
 
 def transfer_guard_device_to_host(level: str) -> contextlib.AbstractContextManager[None]:
-    """`transfer_guard` for copies from devices to host memory."""
+    """`transfer_guard` for copies from devices to host memory.
+
+    Args:
+      level: as for `transfer_guard`.
+
+    Raises:
+      ArgumentError: the level is unknown.
+    """
     return _guard(DEVICE_TO_HOST, level)
 
 

@@ -8,7 +8,7 @@ import math
 import operator
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -172,6 +172,11 @@ class Mesh:
         return tuple(self.devices.shape)
 
     @property
+    def shape_tuple(self) -> tuple[tuple[str, int], ...]:
+        """(name, size) of each axis, in order."""
+        return tuple(self.shape.items())
+
+    @property
     def size(self) -> int:
         """Number of devices."""
         return self.devices.size
@@ -322,6 +327,14 @@ def _device_grid(devices: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
     grid = np.array(list(devices) if isinstance(devices, str) else devices, dtype=object)
     if grid.size == 0:
         raise MeshError("devices is empty; a mesh needs at least one device", argument="devices")
+    for device in grid.flat:
+        if not isinstance(device, Hashable):
+            raise ArgumentTypeError(
+                f"devices holds {device!r} as a device; give an array, or nested lists of one "
+                "length at every level with hashable devices inside",
+                argument="devices",
+                device=device,
+            )
     return grid
 
 

@@ -69,10 +69,11 @@ class Sharding(abc.ABC):
         Raises:
           ShardingError: the sharding does not fit the shape.
         """
-        key = (self, global_shape)
+        shape = tuple(global_shape)
+        key = (self, shape)
         found = _tilings.get(key)
         if found is None:
-            found = self._make_tiling(global_shape)
+            found = self._make_tiling(shape)
             _tilings.put(key, found, found.nbytes)
         return found
 
@@ -111,7 +112,7 @@ class Sharding(abc.ABC):
           The length of the longest block of each dim. Where blocks do not divide a dim, trailing
           shards are smaller than this.
         """
-        tiling = self.tiling(tuple(global_shape))
+        tiling = self.tiling(global_shape)
         return tuple(int(np.diff(edges).max(initial=0)) for edges in tiling.edges)
 
     @property

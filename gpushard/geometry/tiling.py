@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.errors import ShardingError
+from gpushard.errors import ArgumentTypeError, ShardingError
 from gpushard.geometry.box import block_edges
 from gpushard.geometry.mesh import is_addressable
 from gpushard.typing import Device, Index, IntArray, Shape
@@ -200,6 +200,12 @@ def _bounds(shape: Shape, device: Device, index: Sequence[Any]) -> list[tuple[in
         )
     bounds = []
     for size, part in zip(shape, index, strict=True):
+        if not isinstance(part, slice):
+            raise ArgumentTypeError(
+                f"devices_indices_map gives {part!r} for {device!r}; give one slice per dim",
+                argument="devices_indices_map",
+                device=device,
+            )
         start, stop, step = part.indices(size)
         if step != 1:
             raise ShardingError(

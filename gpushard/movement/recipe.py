@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpushard.movement.reuse import ALIAS, COPY, EMPTY
+from gpushard.movement.reuse import COPY, EMPTY, VIEW
 from gpushard.typing import IntArray, Shape
 
 if TYPE_CHECKING:
@@ -57,11 +57,13 @@ class Recipe:
                 slots.append((kind, int(number[pair]), None))
                 continue
             reused = int(plan.reused[pair])
+            if kind == VIEW:  # all of one root, should devices hold copies of their own
+                slots.append((kind, int(held.home[reused]), self._view_index(pair)))
+                continue
             mine = own.get(plan.destination.devices[position], -1)
             if mine < 0 or held.of_device[mine] != reused:
                 mine = int(held.home[reused])
-            index = None if kind == ALIAS else self._view_index(pair)
-            slots.append((kind, mine, index))
+            slots.append((kind, mine, None))
         return slots
 
     def _view_index(self, pair: int) -> BoxIndex:

@@ -32,17 +32,29 @@ def devices(backend: str | None = None) -> list[Device]:
 
 
 def local_devices(backend: str | None = None) -> list[Device]:
-    """Return the devices that this process drives."""
+    """Return the devices that this process drives.
+
+    Args:
+      backend: only those of a platform, "cpu" or "gpu".
+    """
     return devices(backend)
 
 
 def device_count(backend: str | None = None) -> int:
-    """Return the number of devices of all processes."""
+    """Return the number of devices of all processes.
+
+    Args:
+      backend: only those of a platform, "cpu" or "gpu".
+    """
     return len(devices(backend))
 
 
 def local_device_count(backend: str | None = None) -> int:
-    """Return the number of devices that this process drives."""
+    """Return the number of devices that this process drives.
+
+    Args:
+      backend: only those of a platform, "cpu" or "gpu".
+    """
     return len(local_devices(backend))
 
 

@@ -158,6 +158,9 @@ def reshard(x: Any, sharding: Any, *, donate: bool = False) -> Any:
 def block_until_ready(x: Any) -> Any:
     """Wait until all arrays of a pytree are there, and return it.
 
+    Args:
+      x: a pytree; what is no `Array` in it does not matter.
+
     Raises:
       ExecutionError: the work that should have made a value failed.
     """

@@ -65,23 +65,21 @@ def make_array_from_callback(
     check_transfer(HOST_TO_DEVICE, "make_array_from_callback(...)", explicit=True)
     blocks = blocks_of(tiling)
     sample = blocks.distinct[0] if blocks.distinct else 0
-    first = _checked_data(data_callback(blocks.indices[sample]), blocks.shapes[sample], None)
-    expected = check_dtype(first.dtype, "data_callback") if wanted is None else wanted
-    if not np.can_cast(first.dtype, expected, "same_kind"):
+    # The first box that is read; popped there, so that it is not kept any longer than others.
+    first = [_checked_data(data_callback(blocks.indices[sample]), blocks.shapes[sample], None)]
+    found = first[0].dtype
+    expected = check_dtype(found, "data_callback") if wanted is None else wanted
+    if not np.can_cast(found, expected, "same_kind"):
         raise ArgumentTypeError(
-            f"data_callback returned {first.dtype}, which dtype={expected} cannot hold; convert "
-            "the data, or choose another dtype",
+            f"data_callback returned {found}, which dtype={expected} cannot hold; convert the "
+            "data, or choose another dtype",
             argument="data_callback",
-            dtype=first.dtype,
+            dtype=found,
             expected=expected,
         )
-    pending = {id(blocks.indices[sample]): first}
 
     def read(index: Index, box_shape: Shape) -> HostArray:
-        found = pending.pop(id(index), None)
-        if found is not None:
-            return found
-        return _checked_data(data_callback(index), box_shape, first.dtype)
+        return first.pop() if first else _checked_data(data_callback(index), box_shape, found)
 
     runtime = devices_of(tiling)[0].runtime
     buffer = from_host(runtime, tiling, expected, read, batch_nbytes=_BATCH_NBYTES)

@@ -264,3 +264,8 @@ def test_abstract_mesh(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
 def test_malformed_abstract_meshes(sizes: Any, names: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="axis_"):
         AbstractMesh(sizes, names)
+
+
+def test_ragged_devices_are_refused():
+    with pytest.raises(ArgumentTypeError, match="devices holds"):
+        Mesh([["a", "b"], ["c"]], ("x", "y"))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from gpushard.errors import ShardingError
+from gpushard.errors import ArgumentTypeError, ShardingError
 from gpushard.geometry.box import block_bounds
 from gpushard.geometry.tiling import Assignment, Tiling, replica_numbers, tiling_from_indices
 
@@ -174,3 +174,8 @@ def cut(*bounds: tuple[int, int]) -> Index:
 def test_boxes_that_form_no_grid(shape: Shape, boxes: list[Any], match: str) -> None:
     with pytest.raises(ShardingError, match=match):
         tiling_from_indices(shape, {f"d{i}": box for i, box in enumerate(boxes)})
+
+
+def test_a_map_of_something_else_than_slices_is_refused():
+    with pytest.raises(ArgumentTypeError, match="one slice per dim"):
+        tiling_from_indices((4,), {"a": (0,)})
