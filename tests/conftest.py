@@ -5,6 +5,7 @@ A test that compares gpushard with another library takes that library from a fix
 to install it; under `--require-oracles` it fails instead, so that no comparison is lost unseen.
 """
 
+import gc
 import importlib
 import os
 from collections.abc import Callable
@@ -23,6 +24,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail, rather than skip, where a library to compare with is not installed",
     )
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what lives to the end: many tests ask it for a full collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ def cases(config: Config) -> Iterator[Case]:
     with runtime(host_devices=8):
         tiny = np.arange(64, dtype=np.float32).reshape(8, 8)
         moves = _Pairs(config, tiny, lambda copies: lambda: copy_all(copies), warm)
-        yield moves.case(SPECS[0], SPECS[1], ("small", "small"), burst=100)
+        yield moves.case(SPECS[0], SPECS[1], ("small", "small"), prefix="8x8 ", burst=100)
     size = config.pick(8192, 512)
     host = np.random.default_rng(0).random((size, size), np.float32)
     for domains, tables in ((1, (ONE, ONE_ALIASED)), (8, (EIGHT, EIGHT_ALIASED))):
@@ -107,6 +107,7 @@ class _Pairs:
         destination: gs.P,
         tables: tuple[str, str],
         *,
+        prefix: str = "",
         with_jax: bool = True,
         burst: int = 1,
     ) -> Case:
@@ -116,6 +117,7 @@ class _Pairs:
           source: where the array comes from.
           destination: where it goes to.
           tables: where the case belongs if it copies something, and if not.
+          prefix: before the name of the case.
           with_jax: whether JAX takes part; if not, its figures are those with one memory domain.
           burst: samples in one turn.
         """
@@ -143,7 +145,7 @@ class _Pairs:
 
         mb = moves.elements * host.itemsize / (1 << 20)
         return Case(
-            name=f"{source} -> {destination}".replace("PartitionSpec", "P"),
+            name=f"{prefix}{source} -> {destination}".replace("PartitionSpec", "P"),
             table=tables[0] if moves.copies else tables[1],
             sides=[
                 Side(

@@ -20,10 +20,11 @@ def describe(buffer: ShardedBuffer, weak_type: bool) -> str:
         values = array_text(buffer, prefix="Array(", separator=", ")
     weak = ", weak_type=True" if weak_type else ""
     suffix = f"dtype={buffer.dtype.name}{weak})"
-    last_line = len(values) - values.rfind("\n")
+    text = f"Array({values},"
+    last_line = len(text) - (text.rfind("\n") + 1)
     wide = last_line + len(suffix) + 1 > np.get_printoptions()["linewidth"]
     gap = "\n" + " " * len("Array(") if wide else " "
-    return f"Array({values},{gap}{suffix}"
+    return f"{text}{gap}{suffix}"
 
 
 def array_text(buffer: ShardedBuffer, prefix: str = "", separator: str = " ") -> str:

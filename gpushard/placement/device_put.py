@@ -26,7 +26,7 @@ from gpushard.typing import HostArray, Index, Shape
 HostData: TypeAlias = tuple[HostArray, bool]
 """Data on the host, and whether its dtype came from a Python scalar."""
 
-_SCALARS = (bool, int, float, complex)
+_WEAK = (int, float, complex)
 
 _converters: dict[type, Callable[[Any], HostArray]] = {}
 
@@ -212,7 +212,7 @@ def as_host_array(x: Any, argument: str = "x") -> HostData:
     Raises:
       ArgumentTypeError: it is not numeric data.
     """
-    weak = type(x) in _SCALARS
+    weak = type(x) in _WEAK
     if isinstance(x, np.ma.MaskedArray):
         raise ArgumentTypeError(
             f"{argument} is a masked array, whose mask would be lost; place x.filled(value)",
@@ -222,7 +222,7 @@ def as_host_array(x: Any, argument: str = "x") -> HostData:
     converter = next((c for kind, c in _converters.items() if isinstance(x, kind)), None)
     if converter is not None:
         array = converter(x)
-    elif isinstance(x, np.ndarray | np.generic) or weak or hasattr(x, "__array__"):
+    elif isinstance(x, np.ndarray | np.generic | bool) or weak or hasattr(x, "__array__"):
         array = np.asarray(x)
     elif hasattr(x, "__dlpack__"):
         array = np.from_dlpack(x)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -108,6 +108,7 @@ def test_shards_are_the_parts_of_the_value(cases: Any, data: st.DataObject) -> N
     assert x.on_device_size_in_bytes() == sum(sizes)
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_device_names_a_place_for_any_rank(cases: Any, data: st.DataObject) -> None:
     case = data.draw(cases)
@@ -134,6 +135,12 @@ def test_buffer_pointer_is_where_the_host_reads() -> None:
     assert part.unsafe_buffer_pointer() == np.asarray(part).ctypes.data
 
 
+def test_shards_are_committed_as_the_array_is() -> None:
+    for x in (gs.device_put(1.0), gs.device_put(1.0, gs.devices()[1])):
+        data = x.addressable_shards[0].data
+        assert (data.committed, data.weak_type) == (x.committed, True)
+
+
 def test_shard_shows_its_fields() -> None:
     shard = gs.device_put(np.arange(4), named("x")).addressable_shards[3]
     assert repr(shard) == (
@@ -142,6 +149,7 @@ def test_shard_shows_its_fields() -> None:
     )
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_other_shardings_hold_the_same_value(cases: Any, data: st.DataObject) -> None:
     case = data.draw(cases)
@@ -160,6 +168,7 @@ def test_other_shardings_hold_the_same_value(cases: Any, data: st.DataObject) ->
     assert same_bits(x.to_device(device), case.value)
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_transposes_take_the_axes_along(cases: Any, data: st.DataObject) -> None:
     case = data.draw(cases)
@@ -215,6 +224,7 @@ CONVERSIONS: list[Callable[[Any], Any]] = [
 ]
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_converts_as_numpy_does(cases: Any, data: st.DataObject) -> None:
     case = data.draw(cases)
@@ -223,14 +233,14 @@ def test_converts_as_numpy_does(cases: Any, data: st.DataObject) -> None:
         assert outcome(convert, x) == outcome(convert, case.value), convert
 
 
-@pytest.mark.parametrize("spec", ["", "5", "05.2f", "e", "d", "x", "%", ">10", "nonsense"])
 @pytest.mark.parametrize(
     "value", [7, 2.5, 1e-5, True, 1 + 2j, np.float16(0.1), [1], [1, 2], [[1.5]], []]
 )
-def test_formats_a_0d_array_as_its_element(value: Any, spec: str) -> None:
+def test_formats_a_0d_array_as_its_element(value: Any) -> None:
     numpy = np.asarray(value)
-    expected = outcome(format, numpy if numpy.ndim else numpy[()], spec)
-    assert outcome(format, gs.device_put(numpy), spec) == expected
+    for spec in ("", "5", "05.2f", "e", "d", "x", "%", ">10", "nonsense"):
+        expected = outcome(format, numpy if numpy.ndim else numpy[()], spec)
+        assert outcome(format, gs.device_put(numpy), spec) == expected, spec
 
 
 @pytest.mark.parametrize("value", [1.5, 1e-5, 1e300, 1j, np.float32(0.1), 3, True, np.nan, np.inf])
@@ -249,6 +259,12 @@ def test_arrays_win_over_numpy_in_mixed_expressions() -> None:
 
 
 # Text
+
+
+@pytest.mark.parametrize("size", range(1, 25))
+def test_dtype_gets_a_line_of_its_own_where_numpy_does_that(size: int) -> None:
+    value = np.arange(size, dtype=np.int16) * 7
+    assert repr(gs.device_put(value)) == f"Array{repr(value).removeprefix('array')}"
 
 
 @given(st.data())
@@ -444,6 +460,7 @@ def test_old_buffer_names_tell_the_new_ones() -> None:
 # Pickles and copies
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_pickles_keep_everything(cases: Any, data: st.DataObject) -> None:
     case = data.draw(cases)

@@ -86,6 +86,19 @@ def sides(draw: st.DrawFn, ndim: int) -> Side:
 
 
 @st.composite
+def far_pairs(draw: st.DrawFn, shape: Shape, result: Shape) -> tuple[Side, Side]:
+    """A source with two or three holders of every block, and a destination on other devices."""
+    devices = draw(st.permutations(range(DEVICES)))
+    mesh = (draw(st.integers(2, 3)), draw(st.integers(1, 2)))
+    source_dim, dim = (draw(st.integers(-1, len(s) - 1)) for s in (shape, result))
+    spec = tuple((1,) if i == source_dim else () for i in range(len(shape)))
+    source = Side(mesh, tuple(devices[: math.prod(mesh)]), spec)
+    receivers = draw(st.integers(1, 6))
+    spec = tuple((0,) if i == dim else () for i in range(len(result)))
+    return source, Side((receivers,), tuple(devices[-receivers:]), spec)
+
+
+@st.composite
 def grids(draw: st.DrawFn, shape: Shape) -> Grid:
     """Blocks of any size; every one of them on some device, in any order."""
     room, edges = DEVICES, []
@@ -104,6 +117,16 @@ def grids(draw: st.DrawFn, shape: Shape) -> Grid:
 def sources(draw: st.DrawFn) -> tuple[np.ndarray, Side]:
     shape = tuple(draw(st.lists(st.integers(0, 9), min_size=0, max_size=3)))
     return numbers(shape, draw(st.sampled_from(DTYPES))), draw(sides(len(shape)))
+
+
+@st.composite
+def strides(draw: st.DrawFn, shape: Shape) -> tuple[slice, ...]:
+    """A slice of every dim with any step, which leaves something of every dim."""
+    parts = []
+    for n in shape:
+        start, step = draw(st.integers(0, n - 1)), draw(st.integers(-3, 3).filter(bool))
+        parts.append(slice(start, None, step))
+    return tuple(parts)
 
 
 @st.composite

@@ -18,7 +18,7 @@ from gpushard.movement.dim_map import Piece, identity
 from gpushard.movement.plan import make_plan
 from gpushard.runtime.runtime import Runtime
 from tests.movement.element_oracle import Part, Shape, Side, all_specs, blocks_of, bounds
-from tests.movement.strategies import DEVICES, indices, sharding_of, sides
+from tests.movement.strategies import DEVICES, far_pairs, indices, sharding_of, sides, strides
 
 LONG = 16
 """A dim of so many rows is long enough to be cut by the first long one."""
@@ -158,7 +158,7 @@ def test_pairs_of_a_cube(shape: Shape, count: int) -> None:
 sizes = st.lists(st.integers(1, 6) | st.integers(1, 40), max_size=3).map(tuple)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(st.data(), sizes.filter(lambda shape: math.prod(shape) < 3000), st.sampled_from([2, 4, 12]))
 def test_random_balance(
     runtimes: Runtimes, draw: st.DataObject, shape: Shape, domains: int
@@ -182,6 +182,24 @@ def test_random_parts_are_tiled(
     check_tiling(
         runtimes[domains], shape, source, destination, plan, lambda a: np.asarray(a[index])
     )
+
+
+@settings(max_examples=100)
+@given(st.data(), st.lists(st.integers(1, 30), min_size=1, max_size=2).map(tuple))
+def test_random_parts_with_many_holders(
+    runtimes: Runtimes, draw: st.DataObject, shape: Shape
+) -> None:
+    index = draw.draw(strides(shape))
+    piece = index_piece(parse_index(shape, index))
+    source, destination = draw.draw(far_pairs(shape, piece.shape))
+    runtime = runtimes[DEVICES]
+    plan = plan_of(runtime, shape, source, destination, piece)
+    event(f"cut boxes: {len(plan.copies) > plan.overlap.cells.sum()}")
+    check_tiling(runtime, shape, source, destination, plan, lambda a: a[index])
+    source, destination = draw.draw(far_pairs(shape, shape))
+    plan = plan_of(runtime, shape, source, destination)
+    check_balance(runtime, shape, source, destination, plan)
+    check_tiling(runtime, shape, source, destination, plan, np.asarray)
 
 
 @pytest.mark.parametrize("holders", [2, 3, 5])

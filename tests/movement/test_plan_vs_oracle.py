@@ -29,6 +29,7 @@ from tests.movement.strategies import (
     DEVICES,
     DTYPES,
     Layout,
+    far_pairs,
     grids,
     indices,
     numbers,
@@ -36,11 +37,15 @@ from tests.movement.strategies import (
     side_of_part,
     sides,
     sources,
+    strides,
 )
 
-POOLED = {"small_bytes": 0, "inline_bytes": 0, "enable_checks": True}
+CHECKED = {"enable_checks": True, "plan_cache_bytes": 1 << 18}
+POOLED = CHECKED | {"small_bytes": 0, "inline_bytes": 0}
 """Everything is pooled and runs on streams."""
-DEFAULTS = {"enable_checks": True}
+INLINE = CHECKED | {"small_bytes": 0}
+"""Everything is pooled and copied by the caller."""
+DEFAULTS = CHECKED
 """Small arrays are not pooled and are copied by the caller."""
 
 
@@ -192,18 +197,24 @@ def check_all_pairs(runtime: Runtime, shape: Shape, dtype: Any, specs: list[Spec
     return count
 
 
-@pytest.mark.parametrize("domains", [1, 2, 8])
-@pytest.mark.parametrize("size", EVERY_SIZE)
-def test_all_pairs_on_streams(size: str, domains: int) -> None:
-    with testing.runtime(host_domains=domains, **POOLED) as runtime:
+in_every_domain = pytest.mark.parametrize("domains", [1, 2, 8])
+
+
+@in_every_domain
+@pytest.mark.parametrize(("size", "mode"), [("even", INLINE), ("uneven", POOLED)])
+def test_all_pairs(size: str, mode: dict[str, int], domains: int) -> None:
+    with testing.runtime(host_domains=domains, **mode) as runtime:
         assert check_all_pairs(runtime, *EVERY_SIZE[size], SPECS_2D) == 49 * 49
 
 
-@pytest.mark.parametrize("domains", [1, 2, 8])
-@pytest.mark.parametrize("size", EVERY_SIZE)
-def test_pairs_inline(size: str, domains: int) -> None:
-    with testing.runtime(host_domains=domains, **DEFAULTS) as runtime:
-        assert check_all_pairs(runtime, *EVERY_SIZE[size], SPECS_2D[::5]) == 49 * 10
+@in_every_domain
+@pytest.mark.parametrize(
+    ("size", "mode"),
+    [("even", POOLED), ("uneven", INLINE), ("even", DEFAULTS), ("uneven", DEFAULTS)],
+)
+def test_pairs_in_the_other_modes(size: str, mode: dict[str, int], domains: int) -> None:
+    with testing.runtime(host_domains=domains, **mode) as runtime:
+        assert check_all_pairs(runtime, *EVERY_SIZE[size], SPECS_2D[::7]) == 49 * 7
 
 
 DOMAINS = (1, 2, 3, 4, 12)
@@ -229,7 +240,7 @@ def runtimes() -> Iterator[dict[tuple[int, bool], Runtime]]:
 Source = tuple[np.ndarray, Side]
 Runtimes = dict[tuple[int, bool], Runtime]
 choices = st.tuples(st.sampled_from(DOMAINS), st.booleans())
-random_cases = settings(max_examples=400)
+random_cases = settings(max_examples=250)
 
 
 @random_cases
@@ -267,6 +278,19 @@ def test_random_parts_to_other_devices(
     piece = index_piece(parse_index(data.shape, index))
     Case.make(runtimes[choice], data, side).check_part(
         destination, piece, lambda a: np.asarray(a[index])
+    )
+
+
+@settings(max_examples=120)
+@given(st.data(), st.lists(st.integers(1, 18), min_size=1, max_size=3).map(tuple), st.booleans())
+def test_random_parts_with_many_holders(
+    runtimes: Runtimes, draw: st.DataObject, shape: Shape, pooled: bool
+) -> None:
+    """Blocks that several domains hold and others want, in strides: boxes are cut."""
+    data, index = numbers(shape, draw.draw(st.sampled_from(DTYPES))), draw.draw(strides(shape))
+    source, destination = draw.draw(far_pairs(shape, data[index].shape))
+    Case.make(runtimes[DEVICES, pooled], data, source).check_part(
+        destination, index_piece(parse_index(shape, index)), lambda a: a[index]
     )
 
 
