@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.aval import ShapeDtypeStruct, place_tiling
+from gpushard.array.aval import ShapeDtypeStruct
+from gpushard.array.checks import place_tiling
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.indexing import index_piece, index_sharding, parse_index
 from gpushard.array.shard import Shard

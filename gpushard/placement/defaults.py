@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpushard.array.aval import as_shape
+from gpushard.array.checks import as_shape
 from gpushard.errors import ArgumentTypeError, MeshError
 from gpushard.geometry.mesh import Mesh, create_device_mesh
 from gpushard.runtime import current

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpushard import tree
 from gpushard.array.array import Array
-from gpushard.array.aval import check_dtype, place_tiling
+from gpushard.array.checks import check_dtype, place_tiling
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.format import Format

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.array import Array
-from gpushard.array.aval import as_dtype, as_shape, check_dtype, place_tiling
+from gpushard.array.checks import as_dtype, as_shape, check_dtype, place_tiling
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError, ShardingError
 from gpushard.geometry.format import Format

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard.array.array import Array
-from gpushard.array.aval import check_dtype
+from gpushard.array.checks import check_dtype
 from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard.errors import ArgumentTypeError, FileFormatError
 from gpushard.geometry.sharding import SingleDeviceSharding
