@@ -26,8 +26,9 @@ from gpushard.array.guards import (
 from gpushard.config import Settings
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.mesh import AbstractMesh, Mesh, create_device_mesh
+from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P, PartitionSpec
-from gpushard.geometry.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.movement.plan import Plan
 from gpushard.placement.defaults import (
     default_backend,

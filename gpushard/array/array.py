@@ -10,25 +10,28 @@ import numpy as np
 
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.checks import place_tiling
+from gpushard.array.conversions import Conversions
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.indexing import index_piece, index_sharding, parse_index
+from gpushard.array.pickling import rebuild
 from gpushard.array.shard import Shard
-from gpushard.array.text import array_text, describe
+from gpushard.array.text import describe
 from gpushard.errors import ArgumentError, ArrayIndexError, DeletedArrayError
 from gpushard.geometry.format import Format, Layout
+from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.geometry.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.dim_map import Piece, permutation
 from gpushard.movement.execute import move, plan_for
-from gpushard.movement.host_copies import HostRead, from_host, read_host, start_read
+from gpushard.movement.host_copies import HostRead, read_host, start_read
 from gpushard.movement.plan import Plan
 from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape
 
 
-class Array:
+class Array(Conversions):
     """An array spread over devices as its sharding says.
 
     Arrays are values: nothing changes one once it is made. Make them with `device_put`,
@@ -74,10 +77,9 @@ class Array:
         """Whether a user chose the devices; uncommitted arrays follow others."""
         self.weak_type = weak_type
         """Whether the dtype came from a Python scalar and gives way to others."""
-        runtime = buffer.runtime
-        if runtime.settings.enable_checks:
+        if buffer.runtime.settings.enable_checks:
             buffer.check()
-        runtime.register(self)
+        buffer.runtime.register(self)
 
     @property
     def shape(self) -> Shape:
@@ -292,8 +294,7 @@ class Array:
         """
         plan = plan_for(self._live(), place_tiling(sharding, self._shape))
         check_transfer(DEVICE_TO_DEVICE, what, explicit=True)
-        buffer = move(self._live(), plan)
-        return Array(buffer, sharding, weak_type=self.weak_type)
+        return Array(move(self._live(), plan), sharding, weak_type=self.weak_type)
 
     def __getitem__(self, index: Any) -> Array:
         """Return the part that a basic index selects; it stays on the devices."""
@@ -344,41 +345,6 @@ class Array:
             host = self._host = host.wait()
         return host
 
-    def item(self, *args: int) -> Any:
-        """Return one element as a Python scalar, as `numpy.ndarray.item` does."""
-        return self._host_value("x.item()").item(*args)
-
-    def tolist(self) -> Any:
-        """Return the values as nested lists of Python scalars."""
-        return self._host_value("x.tolist()").tolist()
-
-    def tobytes(self, order: Any = "C") -> bytes:
-        """Return the bytes of the elements in the given order."""
-        return self._host_value("x.tobytes()").tobytes(order)
-
-    def __bool__(self) -> bool:
-        return bool(self._host_value("bool(x)"))
-
-    def __int__(self) -> int:
-        return int(self._host_value("int(x)"))
-
-    def __float__(self) -> float:
-        return float(self._host_value("float(x)"))
-
-    def __complex__(self) -> complex:
-        return complex(self._host_value("complex(x)"))
-
-    def __index__(self) -> int:
-        return self._host_value("operator.index(x)").__index__()
-
-    def __format__(self, spec: str) -> str:
-        value = self._host_value("format(x)")
-        return format(value[()] if value.ndim == 0 else value, spec)
-
-    def __str__(self) -> str:
-        check_transfer(DEVICE_TO_HOST, "str(x)", explicit=False)
-        return array_text(self._live())
-
     def __repr__(self) -> str:
         if self._buffer is None:
             return f"Array(deleted, shape={self._shape}, dtype={self._dtype.name})"
@@ -387,7 +353,8 @@ class Array:
 
     def __reduce__(self) -> tuple[Any, ...]:
         value = self._host_value("pickling")
-        return _unpickle, (np.array(value), self._sharding, self.committed, self.weak_type)
+        state = np.array(value), self._sharding, self.committed, self.weak_type
+        return rebuild, (type(self), *state)
 
     @property
     def device_buffer(self) -> Any:
@@ -431,10 +398,3 @@ class Array:
                 part, sharding, committed=self.committed, weak_type=self.weak_type
             )
         return data
-
-
-def _unpickle(value: HostArray, sharding: Sharding, committed: bool, weak_type: bool) -> Array:
-    tiling = sharding.tiling(value.shape)
-    runtime = devices_of(tiling)[0].runtime
-    buffer = from_host(runtime, tiling, value.dtype, lambda index, _: value[index])
-    return Array(buffer, sharding, committed=committed, weak_type=weak_type)

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError, ShardingError
+from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.geometry.sharding import NamedSharding, Sharding
+from gpushard.geometry.sharding import Sharding
 from gpushard.movement.dim_map import DimMap, Piece
 from gpushard.typing import Shape
 

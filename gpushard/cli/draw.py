@@ -35,7 +35,7 @@ def draw_sharding(sharding: Sharding, shape: Shape, *, width: int = 80) -> str:
 
     >>> from gpushard.geometry.mesh import Mesh
     >>> from gpushard.geometry.partition_spec import P
-    >>> from gpushard.geometry.sharding import NamedSharding
+    >>> from gpushard.geometry.named_sharding import NamedSharding
     >>> mesh = Mesh([["a", "b"], ["c", "d"]], ("x", "y"))
     >>> print(draw_sharding(NamedSharding(mesh, P("x")), (5, 8)))
       0     8

@@ -142,10 +142,10 @@ def _checked_devices(tiling: Tiling) -> tuple[Device, ...]:
 
 def wait_for(memory: Memory) -> None:
     """Wait for the content of a memory; raise a fresh error if it failed."""
-    if memory.written is not None:
-        stream, tick = memory.written
+    written = memory.written
+    if written is not None:
+        stream, tick = written
         stream.synchronize(tick)
-        memory.written = None
     if memory.error is not None:
         raise failure(memory.error)
 

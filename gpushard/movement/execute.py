@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.cache import BoundedCache
+from gpushard.errors import ShardingError
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.dim_map import Piece, identity
@@ -29,12 +30,21 @@ def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = N
       source: the data to move.
       destination: tiling of the result, of the piece's shape.
       piece: where its elements come from; None for a reshard.
+
+    Raises:
+      ShardingError: source and destination belong to different runtimes.
     """
     plans: BoundedCache[Plan] = source.runtime.plans
     itemsize, root_nbytes = source.dtype.itemsize, source.root_nbytes
     key = (source.tiling, destination, piece, itemsize, root_nbytes)
     plan = plans.get(key)
     if plan is None:
+        if devices_of(destination)[0].runtime is not source.runtime:
+            raise ShardingError(
+                "the sharding names devices of another runtime than the array's; take both from "
+                "one gpushard.devices()",
+                argument="sharding",
+            )
         piece = piece or identity(source.tiling.shape)
         plan = make_plan(source.tiling, destination, piece, itemsize, root_nbytes)
         plans.put(key, plan, plan.nbytes)

@@ -242,8 +242,9 @@ class HostRead:
         self._source.wait()
         if self._memory is None:
             return self._array
-        if self._memory.written is not None:
-            stream, tick = self._memory.written
+        written = self._memory.written
+        if written is not None:
+            stream, tick = written
             if not stream.finished(tick - 1):
                 return read_host(self._source)
         wait_for(self._memory)

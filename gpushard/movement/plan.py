@@ -182,7 +182,7 @@ def make_plan(
 
     >>> from gpushard.geometry.mesh import Mesh
     >>> from gpushard.geometry.partition_spec import P
-    >>> from gpushard.geometry.sharding import NamedSharding
+    >>> from gpushard.geometry.named_sharding import NamedSharding
     >>> from gpushard.movement.dim_map import identity
     >>> mesh = Mesh(["a", "b"], "x")
     >>> rows, columns = (NamedSharding(mesh, s).tiling((4, 4)) for s in (P("x"), P(None, "x")))

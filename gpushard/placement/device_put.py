@@ -15,8 +15,9 @@ from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.format import Format
 from gpushard.geometry.mesh import current_mesh
+from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.geometry.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.movement.buffer import devices_of
 from gpushard.movement.host_copies import alias_host, from_host
 from gpushard.placement.defaults import get_default_device

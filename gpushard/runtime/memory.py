@@ -95,18 +95,15 @@ class Memory:
 
     def pending(self) -> bool:
         """Whether its content is still to be written."""
-        if self.written is None:
-            return False
-        stream, tick = self.written
-        if not stream.finished(tick):
-            return True
-        self.written = None
-        return False
+        written = self.written
+        return written is not None and not written[0].finished(written[1])
 
     def busy(self) -> bool:
-        """Whether some item still reads or writes it."""
+        """Whether some item still reads or writes it; under the lock, forgets what is over."""
         self.used = {s: n for s, n in self.used.items() if not s.finished(n)}
-        return self.pending() or bool(self.used)
+        if not self.pending():
+            self.written = None
+        return self.written is not None or bool(self.used)
 
     def clock(self) -> Iterable[Tick]:
         """The ticks that whoever overwrites it has to wait for."""

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from gpushard.cli.draw import draw_sharding, format_ids
 from gpushard.geometry.mesh import Mesh
+from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
-from gpushard.geometry.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 
 GRID = Mesh(np.arange(8).reshape(4, 2), ("x", "y"))
 SPECS = [

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.geometry.mesh import AbstractMesh, Mesh
+from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import UNCONSTRAINED, P, PartitionSpec
-from gpushard.geometry.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 
 Shape = tuple[int, ...]
 Box = list[range]

@@ -249,3 +249,22 @@ def test_cycles_are_collected_when_memory_is_short() -> None:
         assert np.array_equal(np.asarray(y), DATA)
         assert np.array_equal(np.asarray(z), DATA)
         assert in_use(runtime) == [96] * 8
+
+
+@in_some_domains
+@pytest.mark.parametrize("inline_bytes", [0, 1 << 30])
+def test_large_boxes_are_cut_for_the_threads_and_counted_once(
+    domains: int, inline_bytes: int
+) -> None:
+    with testing.runtime(host_domains=domains, inline_bytes=inline_bytes) as runtime:
+        data = np.arange(3 << 20, dtype=np.uint32).reshape(1 << 10, -1)
+        x = put(data, P("x"))
+        for spec in (P(None, "x"), P(), P("y", "x")):
+            plan = x.plan(gs.NamedSharding(x.sharding.mesh, spec))
+            before = dict(runtime.backend.traffic)
+            y = on(x, spec).block_until_ready()
+            links = {k: n - before.get(k, 0) for k, n in runtime.backend.traffic.items()}
+            assert {k: n for k, n in links.items() if n} == plan.link_bytes
+            assert sum(plan.link_bytes.values()) == plan.bytes_written > 0
+            for shard in y.addressable_shards:
+                assert np.array_equal(np.asarray(shard.data), data[shard.index])

@@ -13,8 +13,9 @@ import pytest
 
 from gpushard.errors import ShardingError
 from gpushard.geometry.mesh import AbstractMesh, Mesh
+from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
-from gpushard.geometry.sharding import NamedSharding, SingleDeviceSharding
+from gpushard.geometry.sharding import SingleDeviceSharding
 
 Shape = tuple[int, ...]
 MESH_SHAPES = [

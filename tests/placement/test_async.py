@@ -1,10 +1,11 @@
 """Work is given to streams and does not hold the caller up; values arrive when they are there."""
 
 import contextlib
+import functools
 import pickle
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,13 +50,28 @@ def held(x: gs.Array, error: BaseException | None = None) -> Iterator[gs.Array]:
         gate.open()
 
 
+class Started:
+    """Work on a thread of its own; one that hangs is left behind."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.future: Future[Any] = Future()
+        self._work = work
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self.future.set_result(self._work())
+        except BaseException as error:  # whoever asks for the result gets it
+            self.future.set_exception(error)
+
+    def result(self) -> Any:
+        return self.future.result(PATIENCE)
+
+
 def finishes(work: Callable[[], T]) -> T:
     """Return what `work` returns, or fail if it hangs."""
-    pool = ThreadPoolExecutor(1)
-    try:
-        return pool.submit(work).result(PATIENCE)
-    finally:
-        pool.shutdown(wait=False)
+    result: T = Started(work).result()
+    return result
 
 
 WORK: dict[str, tuple[Callable[[gs.Array], gs.Array], Callable[[np.ndarray], np.ndarray]]] = {
@@ -98,14 +114,13 @@ def test_work_on_pending_values_is_submitted_at_once(shape: Any, work: Any, expe
 def test_reads_wait_for_their_value(shape: Any, start_early: bool) -> None:
     value = value_of(shape)
     for read in (np.asarray, gs.device_get, lambda a: a.block_until_ready()):
-        with ThreadPoolExecutor(1) as pool:
-            with held(gs.device_put(value, named("x"))) as x:
-                if start_early:
-                    x.copy_to_host_async()
-                reader = pool.submit(read, x)
-                assert not reader.done()
-                assert not x.is_ready()
-            assert np.array_equal(reader.result(PATIENCE), value)
+        with held(gs.device_put(value, named("x"))) as x:
+            if start_early:
+                x.copy_to_host_async()
+            reader = Started(functools.partial(read, x))
+            assert not x.is_ready()
+            assert not reader.future.done()
+        assert np.array_equal(reader.result(), value)
 
 
 @pytest.mark.usefixtures("rt")
@@ -236,14 +251,13 @@ def test_held_work_of_one_device_does_not_stop_another(rt: Runtime) -> None:
 
 def test_threads_may_read_one_pending_array(rt: Runtime) -> None:
     value, threads = value_of(SMALL), 8
-    with ThreadPoolExecutor(threads) as pool:
-        for start_early in (False, True):
-            with held(gs.device_put(value, named("x"))) as x:
-                if start_early:
-                    x.copy_to_host_async()
-                readers = [pool.submit(np.asarray, x) for _ in range(threads)]
-            for reader in readers:
-                assert np.array_equal(reader.result(PATIENCE), value)
+    for start_early in (False, True):
+        with held(gs.device_put(value, named("x"))) as x:
+            if start_early:
+                x.copy_to_host_async()
+            readers = [Started(functools.partial(np.asarray, x)) for _ in range(threads)]
+        for reader in readers:
+            assert np.array_equal(reader.result(), value)
 
 
 # Failures

@@ -8,7 +8,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import tree
-from gpushard.errors import OutOfMemoryError, TreeError
+from gpushard.errors import ArgumentTypeError, OutOfMemoryError, ShardingError, TreeError
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
 
@@ -312,6 +312,18 @@ def test_prefixes_of_flags() -> None:
     shared, apart = gs.device_put([first, second], gs.devices()[0], may_alias=[True, False])
     first[:], second[:] = 1, 1
     assert (np.asarray(shared)[0, 0], np.asarray(apart)[0, 0]) == (1, 0)
+
+
+def test_a_tree_is_checked_before_any_of_it_is_placed() -> None:
+    def allocations() -> list[Any]:
+        return [device.memory_stats()["num_allocs"] for device in gs.devices()]
+
+    before = allocations()
+    with pytest.raises(ShardingError, match="1 dims"):
+        gs.device_put([GRID, np.ones(3)], named("x", "y"))
+    with pytest.raises(ArgumentTypeError, match="holds a str"):
+        gs.device_put([GRID, "text"], named("x", "y"))
+    assert allocations() == before
 
 
 # Donation

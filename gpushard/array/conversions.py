@@ -1,0 +1,60 @@
+"""What turns an array into Python values; all of it reads the value on the host."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
+from gpushard.array.text import array_text
+from gpushard.movement.buffer import ShardedBuffer
+from gpushard.typing import HostArray
+
+
+class Conversions(abc.ABC):
+    """Conversions to Python scalars, lists and bytes, with NumPy's rules and errors."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def _host_value(self, what: str, *, explicit: bool = False) -> HostArray:
+        """Return the value on the host, read-only; `what` is who asks."""
+
+    @abc.abstractmethod
+    def _live(self) -> ShardedBuffer:
+        """Return the data, unless the array was deleted."""
+
+    def item(self, *args: int) -> Any:
+        """Return one element as a Python scalar, as `numpy.ndarray.item` does."""
+        return self._host_value("x.item()").item(*args)
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists of Python scalars."""
+        return self._host_value("x.tolist()").tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """Return the bytes of the elements in the given order."""
+        return self._host_value("x.tobytes()").tobytes(order)
+
+    def __bool__(self) -> bool:
+        return bool(self._host_value("bool(x)"))
+
+    def __int__(self) -> int:
+        return int(self._host_value("int(x)"))
+
+    def __float__(self) -> float:
+        return float(self._host_value("float(x)"))
+
+    def __complex__(self) -> complex:
+        return complex(self._host_value("complex(x)"))
+
+    def __index__(self) -> int:
+        return self._host_value("operator.index(x)").__index__()
+
+    def __format__(self, spec: str) -> str:
+        value = self._host_value("format(x)")
+        return format(value[()] if value.ndim == 0 else value, spec)
+
+    def __str__(self) -> str:
+        check_transfer(DEVICE_TO_HOST, "str(x)", explicit=False)
+        return array_text(self._live())

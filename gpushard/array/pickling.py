@@ -1,0 +1,31 @@
+"""How arrays come back from pickles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from gpushard.geometry.sharding import Sharding
+from gpushard.movement.buffer import devices_of
+from gpushard.movement.host_copies import from_host
+from gpushard.typing import HostArray
+
+T = TypeVar("T")
+
+
+def rebuild(
+    make: Callable[..., T], value: HostArray, sharding: Sharding, committed: bool, weak_type: bool
+) -> T:
+    """Place a value as it was when it was pickled.
+
+    Args:
+      make: the array class.
+      value: the elements.
+      sharding: where they lay; its devices are those of this process by now.
+      committed: as it was.
+      weak_type: as it was.
+    """
+    tiling = sharding.tiling(value.shape)
+    runtime = devices_of(tiling)[0].runtime
+    buffer = from_host(runtime, tiling, value.dtype, lambda index, _: value[index])
+    return make(buffer, sharding, committed=committed, weak_type=weak_type)

@@ -1,0 +1,177 @@
+"""`NamedSharding`: a mesh and a `PartitionSpec`."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from typing import Any, Self
+
+import numpy as np
+
+from gpushard.errors import ArgumentTypeError, ShardingError
+from gpushard.geometry.mesh import AbstractMesh, Mesh
+from gpushard.geometry.partition_spec import UNCONSTRAINED, PartitionSpec
+from gpushard.geometry.sharding import GridSharding, checked_kind
+from gpushard.geometry.tiling import Assignment
+from gpushard.typing import Device, IntArray
+
+
+class NamedSharding(GridSharding):
+    """Lays out an array over a mesh as a `PartitionSpec` says.
+
+    Dim i is split into as many blocks as the axes in `spec[i]` multiply out to; the block number of
+    a device is the mixed-radix number of its coordinates on those axes, first axis most
+    significant. Axes that the spec does not name hold replicas.
+
+    Args:
+      mesh: the devices.
+      spec: which axes split which dim.
+      memory_kind: "device" (the default), "pinned_host" or "unpinned_host".
+
+    Raises:
+      ShardingError: the spec names an axis that the mesh does not have, or one axis twice.
+
+    >>> mesh = Mesh([["a", "b"], ["c", "d"]], ("x", "y"))
+    >>> NamedSharding(mesh, PartitionSpec("x")).devices_indices_map((5,))["c"]
+    (slice(3, 5, None),)
+    """
+
+    def __init__(
+        self, mesh: Mesh | AbstractMesh, spec: PartitionSpec, *, memory_kind: str | None = None
+    ) -> None:
+        if not isinstance(mesh, Mesh | AbstractMesh):
+            raise ArgumentTypeError(
+                f"mesh={mesh!r} must be a Mesh or an AbstractMesh", argument="mesh"
+            )
+        if not isinstance(spec, PartitionSpec):
+            raise ArgumentTypeError(
+                f"spec={spec!r} must be a PartitionSpec, such as P('{mesh.axis_names[0]}')"
+                if mesh.axis_names
+                else f"spec={spec!r} must be a PartitionSpec, such as P()",
+                argument="spec",
+            )
+        _check_spec(mesh, spec)
+        self.mesh = mesh
+        self.spec = spec
+        self._memory_kind = checked_kind(memory_kind)
+        self._hash = hash((mesh, spec, self._memory_kind))
+        self._assignments: dict[int, Assignment] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            type(other) is NamedSharding
+            and self._hash == other._hash
+            and self.mesh == other.mesh
+            and self.spec == other.spec
+            and self._memory_kind == other._memory_kind
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _named_sharding, (self.mesh, self.spec, self._memory_kind)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name!r}: {size}" for name, size in self.mesh.shape.items())
+        entries = ", ".join(map(repr, self.spec))
+        kind = "" if self._memory_kind == "device" else f", memory_kind={self._memory_kind!r}"
+        return f"NamedSharding(mesh=({sizes}), spec=P({entries}){kind})"
+
+    @functools.cached_property
+    def device_set(self) -> set[Device]:
+        """The devices of the mesh."""
+        return set(self._concrete_mesh().assignment)
+
+    @functools.cached_property
+    def num_devices(self) -> int:
+        """Number of devices of the mesh, abstract or not."""
+        return self.mesh.size
+
+    @functools.cached_property
+    def is_fully_replicated(self) -> bool:
+        """Whether the axes that the spec names have size 1, all together."""
+        return all(self.mesh.shape[axis] == 1 for axis in self.spec.all_axes())
+
+    @functools.cached_property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process can reach every device."""
+        return not self._concrete_mesh().is_multi_process
+
+    def with_memory_kind(self, kind: str) -> Self:
+        """Return the same sharding in another memory of the devices."""
+        return type(self)(self.mesh, self.spec, memory_kind=kind)
+
+    def with_spec(self, spec: PartitionSpec) -> Self:
+        """Return the sharding of another spec over the same mesh and memory."""
+        return type(self)(self.mesh, spec, memory_kind=self._memory_kind)
+
+    def assignment(self, ndim: int) -> Assignment:
+        """Return the block numbers of every device for arrays of `ndim` dims."""
+        if len(self.spec) > ndim:
+            raise ShardingError(
+                f"{self.spec!r} has {len(self.spec)} entries for an array of {ndim} dims; give at "
+                "most one entry per dim",
+                argument="spec",
+                spec=self.spec,
+                ndim=ndim,
+            )
+        found = self._assignments.get(ndim)
+        if found is None:
+            found = self._assignments[ndim] = self._make_assignment(ndim)
+        return found
+
+    def _make_assignment(self, ndim: int) -> Assignment:
+        mesh = self._concrete_mesh()
+        coordinates = dict(zip(mesh.axis_names, np.indices(mesh.axis_sizes), strict=True))
+        blocks = np.zeros((ndim, mesh.size), np.int64)
+        counts = []
+        for dim in range(ndim):
+            number: IntArray = np.zeros(mesh.axis_sizes, np.int64)
+            count = 1
+            for axis in self.spec.axes(dim):
+                number = number * mesh.shape[axis] + coordinates[axis]
+                count *= mesh.shape[axis]
+            blocks[dim] = number.ravel()
+            counts.append(count)
+        return Assignment(mesh.assignment, tuple(counts), blocks)
+
+    def _concrete_mesh(self) -> Mesh:
+        if isinstance(self.mesh, AbstractMesh):
+            raise ShardingError(
+                f"{self!r} has an abstract mesh and so no devices; use a Mesh",
+                argument="mesh",
+                mesh=self.mesh,
+            )
+        return self.mesh
+
+
+def _named_sharding(mesh: Mesh, spec: PartitionSpec, kind: str) -> NamedSharding:
+    return NamedSharding(mesh, spec, memory_kind=kind)
+
+
+def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
+    for axis, times in Counter(spec.all_axes()).items():
+        if axis not in mesh.axis_names:
+            raise ShardingError(
+                f"{spec!r} names the axis {axis!r}, the mesh has {dict(mesh.shape)}; use one of "
+                "its axes",
+                argument="spec",
+                spec=spec,
+                axis=axis,
+                mesh_shape=dict(mesh.shape),
+            )
+        if times > 1:
+            raise ShardingError(
+                f"{spec!r} names the axis {axis!r} {times} times; an axis can split one dim only",
+                argument="spec",
+                spec=spec,
+                axis=axis,
+            )
+    if any(entry is UNCONSTRAINED for entry in spec):
+        raise ShardingError(
+            f"{spec!r} leaves a dim UNCONSTRAINED; an array's own sharding must say how every dim "
+            "is split",
+            argument="spec",
+            spec=spec,
+        )
