@@ -14,14 +14,13 @@ from gpushard.array.conversions import Conversions
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.indexing import index_piece, index_sharding, parse_index
 from gpushard.array.pickling import rebuild
-from gpushard.array.shard import Shard
+from gpushard.array.shard import Shards
 from gpushard.array.text import describe
-from gpushard.errors import ArgumentError, ArrayIndexError, DeletedArrayError
+from gpushard.errors import ArgumentError, ArgumentTypeError, DeletedArrayError
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
-from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.dim_map import Piece, permutation
 from gpushard.movement.execute import move, plan_for
@@ -31,7 +30,7 @@ from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape
 
 
-class Array(Conversions):
+class Array(Shards, Conversions):
     """An array spread over devices as its sharding says.
 
     Arrays are values: nothing changes one once it is made. Make them with `device_put`,
@@ -50,13 +49,13 @@ class Array(Conversions):
     __slots__ = (
         "__weakref__",
         "_buffer",
+        "_committed",
         "_dtype",
         "_host",
         "_shape",
         "_shard_data",
         "_sharding",
-        "committed",
-        "weak_type",
+        "_weak_type",
     )
 
     def __init__(
@@ -73,10 +72,8 @@ class Array(Conversions):
         self._sharding = sharding
         self._host: HostArray | HostRead | None = None
         self._shard_data: dict[int, Array] = {}
-        self.committed = committed
-        """Whether a user chose the devices; uncommitted arrays follow others."""
-        self.weak_type = weak_type
-        """Whether the dtype came from a Python scalar and gives way to others."""
+        self._committed = committed
+        self._weak_type = weak_type
         if buffer.runtime.settings.enable_checks:
             buffer.check()
         buffer.runtime.register(self)
@@ -115,6 +112,16 @@ class Array(Conversions):
     def sharding(self) -> Sharding:
         """How the elements are laid out over devices."""
         return self._sharding
+
+    @property
+    def committed(self) -> bool:
+        """Whether a user chose the devices; uncommitted arrays follow others."""
+        return self._committed
+
+    @property
+    def weak_type(self) -> bool:
+        """Whether the dtype came from a Python scalar and gives way to others."""
+        return self._weak_type
 
     @property
     def format(self) -> Format:
@@ -174,43 +181,6 @@ class Array(Conversions):
     def is_fully_addressable(self) -> bool:
         """Whether this process can reach every shard."""
         return self._sharding.is_fully_addressable
-
-    @property
-    def addressable_shards(self) -> list[Shard]:
-        """The shards that this process can reach, in device order."""
-        tiling = self._live().tiling
-        return [self._shard(tiling, position) for position in tiling.addressable]
-
-    @property
-    def global_shards(self) -> list[Shard]:
-        """All shards, in device order; `data` is None where this process cannot reach it."""
-        tiling = self._live().tiling
-        reachable = set(tiling.addressable)
-        return [
-            self._shard(tiling, position, with_data=position in reachable)
-            for position in range(len(tiling.devices))
-        ]
-
-    def addressable_data(self, index: int) -> Array:
-        """Return the data of one addressable shard.
-
-        Args:
-          index: position among `addressable_shards`; any, for a fully replicated array.
-
-        Raises:
-          ArrayIndexError: there are not as many shards.
-        """
-        addressable = self._live().tiling.addressable
-        if self.is_fully_replicated:
-            index = 0
-        if not 0 <= index < len(addressable):
-            raise ArrayIndexError(
-                f"index={index} is out of bounds; this process addresses {len(addressable)} shards",
-                argument="index",
-                index=index,
-                shards=len(addressable),
-            )
-        return self._data_of(addressable[index])
 
     def devices(self) -> set[Device]:
         """Return the devices that hold the array."""
@@ -277,7 +247,16 @@ class Array(Conversions):
         Args:
           device: a device, or a sharding.
           stream: must be None; ordering is the library's.
+
+        Raises:
+          ArgumentError: a stream was given.
         """
+        if stream is not None:
+            raise ArgumentError(
+                f"stream={stream!r} must be None; the library orders its own work",
+                argument="stream",
+                stream=stream,
+            )
         sharding = device if isinstance(device, Sharding) else SingleDeviceSharding(device)
         return self._moved(sharding, "x.to_device(device)")
 
@@ -351,6 +330,21 @@ class Array(Conversions):
         check_transfer(DEVICE_TO_HOST, "repr(x)", explicit=False)
         return describe(self._buffer, self.weak_type)
 
+    def __copy__(self) -> Array:
+        """Return another handle on the same memory; arrays are values."""
+        return Array(
+            self._live(), self._sharding, committed=self._committed, weak_type=self._weak_type
+        )
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.__copy__()
+
+    def __eq__(self, other: object) -> Any:
+        raise ArgumentTypeError(
+            "arrays cannot be compared on their devices yet; compare numpy.asarray(x)",
+            argument="self",
+        )
+
     def __reduce__(self) -> tuple[Any, ...]:
         value = self._host_value("pickling")
         state = np.array(value), self._sharding, self.committed, self.weak_type
@@ -376,14 +370,6 @@ class Array(Conversions):
                 sharding=self._sharding,
             )
         return self._buffer
-
-    def _shard(self, tiling: Tiling, position: int, *, with_data: bool = True) -> Shard:
-        return Shard(
-            tiling.devices[position],
-            tiling.indices[position],
-            int(tiling.assignment.replica_ids[position]),
-            self._data_of(position) if with_data else None,
-        )
 
     def _data_of(self, position: int) -> Array:
         data = self._shard_data.get(position)

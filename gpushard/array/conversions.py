@@ -36,6 +36,9 @@ class Conversions(abc.ABC):
         """Return the bytes of the elements in the given order."""
         return self._host_value("x.tobytes()").tobytes(order)
 
+    def __bytes__(self) -> bytes:
+        return self.tobytes()
+
     def __bool__(self) -> bool:
         return bool(self._host_value("bool(x)"))
 

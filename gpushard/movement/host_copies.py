@@ -270,7 +270,7 @@ def read_host(buffer: ShardedBuffer) -> HostArray:
         array: HostArray = np.empty(tiling.shape, buffer.dtype)
         runtime.backend.copy_boxes(_fetches(buffer, array), HOST_DOMAIN)
         array.flags.writeable = False
-        return array
+        return array.view()  # nobody can make it writable again
     claim = runtime.commit(lambda: runtime.claim_host(nbytes, None))
     wait_idle(claim.memory)
     target = runtime.backend.view(claim.memory.raw, tiling.shape, buffer.dtype)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpushard.array.checks import as_shape
-from gpushard.errors import ArgumentTypeError, MeshError
+from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError
 from gpushard.geometry.mesh import Mesh, create_device_mesh
 from gpushard.runtime import current
 from gpushard.runtime.device import Device
@@ -25,10 +25,20 @@ def devices(backend: str | None = None) -> list[Device]:
     Args:
       backend: only those of a platform, "cpu" or "gpu".
 
+    Raises:
+      ArgumentError: there are none on that platform.
+
     >>> len(devices()) == device_count()
     True
     """
-    return [d for d in current.current().devices if backend in (None, d.platform)]
+    found = current.current().devices
+    if backend is not None and backend not in (known := {d.platform for d in found}):
+        raise ArgumentError(
+            f"backend={backend!r} has no devices here; there are {', '.join(sorted(known))}",
+            argument="backend",
+            backend=backend,
+        )
+    return list(found)
 
 
 def local_devices(backend: str | None = None) -> list[Device]:

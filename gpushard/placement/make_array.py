@@ -10,7 +10,7 @@ import numpy as np
 from gpushard.array.array import Array
 from gpushard.array.checks import as_dtype, as_shape, check_dtype, place_tiling
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
-from gpushard.errors import ArgumentTypeError, ShardingError
+from gpushard.errors import ArgumentTypeError, ArrayIndexError, ShardingError
 from gpushard.geometry.format import Format
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
@@ -205,8 +205,19 @@ def num_addressable_indices(sharding: Sharding, dim: int, global_shape: Any) -> 
       sharding: how the array is laid out.
       dim: the dim.
       global_shape: shape of the array.
+
+    Raises:
+      ArrayIndexError: the array has no such dim.
     """
     tiling = sharding.tiling(as_shape(global_shape, "global_shape"))
+    if not 0 <= dim < tiling.ndim:
+        raise ArrayIndexError(
+            f"dim={dim} is out of bounds for global_shape={tiling.shape}; use 0 to "
+            f"{tiling.ndim - 1}",
+            argument="dim",
+            dim=dim,
+            ndim=tiling.ndim,
+        )
     return int(sum(stop - start for start, stop in _local_intervals(tiling, dim)))
 
 

@@ -68,10 +68,17 @@ class Item:
             try:
                 self.run()
             except BaseException as raised:  # whatever it is, it belongs to the readers
-                error = WorkFailure(self.name, raised.with_traceback(None))
-        if error is not None:
-            for memory in self.writes:
-                memory.error = error
+                self.fail(raised)
+        else:
+            self._pass_on(error)
+
+    def fail(self, cause: BaseException) -> None:
+        """Make an exception the error of all that the item writes."""
+        self._pass_on(WorkFailure(self.name, cause.with_traceback(None)))
+
+    def _pass_on(self, error: BaseException) -> None:
+        for memory in self.writes:
+            memory.error = error
 
 
 class WorkFailure(Exception):

@@ -15,11 +15,14 @@ from queue import SimpleQueue
 from gpushard.runtime.backend import Item
 from gpushard.runtime.stream import Stream
 
+_PATIENCE = 2.0
+"""Seconds to wait for a worker that hangs in its work, when closing."""
+
 
 class Strand:
     """The queue behind one stream of the host backend."""
 
-    __slots__ = ("active", "finished", "latches", "parked", "queue")
+    __slots__ = ("active", "finished", "latches", "parked", "queue", "running")
 
     def __init__(self) -> None:
         self.queue: deque[Item] = deque()
@@ -27,6 +30,8 @@ class Strand:
         """The last tick that has run."""
         self.active = False
         """Whether a worker runs it, or it is parked."""
+        self.running: Item | None = None
+        """What a worker runs now."""
         self.parked: list[tuple[int, Strand]] = []
         """Strands that wait for a tick of this one."""
         self.latches: list[tuple[int, _thread.LockType]] = []
@@ -105,6 +110,10 @@ class Workers:
     def enqueue(self, item: Item) -> None:
         """Append an item to its strand and wake a worker."""
         strand = self._strands[item.stream]
+        if self._closed:  # all that it could wait for has ended
+            item.execute()
+            self._complete(strand, item.tick)
+            return
         strand.queue.append(item)
         self._inbox.put(strand)
 
@@ -145,12 +154,14 @@ class Workers:
             raise job.error
 
     def close(self) -> None:
-        """Let every worker finish what it runs, and end."""
+        """Let every worker finish what it runs, and end; what has not run fails."""
         self._closed = True
         for _ in self._threads:
             self._inbox.put(None)
         for thread in self._threads:
-            thread.join(timeout=5)
+            thread.join(timeout=_PATIENCE)
+        for strand in self._strands.values():
+            self._drop(strand)
 
     def _serve(self) -> None:
         while True:
@@ -174,8 +185,9 @@ class Workers:
                     return
                 if self._park(strand):
                     return
-                item = strand.queue.popleft()
+                item = strand.running = strand.queue.popleft()
             item.execute()
+            strand.running = None
             self._complete(strand, item.tick)
 
     def _park(self, strand: Strand) -> bool:
@@ -187,9 +199,17 @@ class Workers:
                 return True
         return False
 
+    def _drop(self, strand: Strand) -> None:
+        """Fail what a strand has left, also what hangs in a worker, and release who waits."""
+        left = [*([strand.running] if strand.running is not None else []), *strand.queue]
+        strand.queue.clear()
+        for item in left:
+            item.fail(RuntimeError("the runtime was closed before it ran"))
+            self._complete(strand, item.tick)
+
     def _complete(self, strand: Strand, tick: int) -> None:
         with self._mutex:
-            strand.finished = tick
+            strand.finished = max(tick, strand.finished)
             ready = [other for n, other in strand.parked if n <= tick]
             strand.parked = [entry for entry in strand.parked if entry[0] > tick]
             latches = [latch for n, latch in strand.latches if n <= tick]
