@@ -12,7 +12,7 @@ from gpushard.typing import IntArray
 _ROWS_WORTH_CUTTING = 16
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Copies:
     """Box copies, sorted by the domain that receives them."""
 

@@ -85,7 +85,7 @@ def permutation(shape: Shape, axes: tuple[int, ...]) -> Piece:
     return Piece(tuple(DimMap(dim, i, 0, 1, shape[dim]) for i, dim in enumerate(axes)))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Runs:
     """One dim map cut where a source block or a destination block ends; in destination order."""
 

@@ -12,7 +12,7 @@ from gpushard.geometry.tiling import Assignment
 from gpushard.typing import IntArray
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Holdings:
     """The distinct (memory domain, block) pairs of an assignment, sorted.
 

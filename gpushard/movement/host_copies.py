@@ -22,7 +22,7 @@ from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray, Index, LocalArray, Shape
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Blocks:
     """The distinct (memory domain, block) pairs of a tiling, for copies from and to the host."""
 

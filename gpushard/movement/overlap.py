@@ -16,7 +16,7 @@ from gpushard.movement.holdings import Holdings, holdings
 from gpushard.typing import IntArray
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Overlap:
     """Wanted and held pairs of (domain, block), and the runs that connect them."""
 

@@ -25,7 +25,7 @@ from gpushard.typing import Device, IntArray
 _KINDS = ("aliased", "viewed", "copied", "empty")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
     """How an array gets from one tiling to another. Make one with `make_plan`."""
 
