@@ -44,7 +44,6 @@ class Array(Shards, Conversions):
     """
 
     __array_priority__ = 100
-    __hash__ = None  # type: ignore[assignment]
 
     __slots__ = (
         "__weakref__",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import threading
 import weakref
@@ -41,7 +42,7 @@ class Runtime:
         self._dead_arrays: deque[weakref.ref[Any]] = deque()
         self.domains: list[Domain] = []
         self.devices: tuple[Device, ...] = self._make_devices()
-        self.host_pool = Pool(lambda nbytes: backend.allocate(0, nbytes), None)
+        self.host_pool = Pool(functools.partial(backend.allocate, 0), None)
         """Host memory for values that were read back."""
 
     def _make_devices(self) -> tuple[Device, ...]:
@@ -50,7 +51,7 @@ class Runtime:
         for index in range(max(info.domain for info in infos) + 1):
             members = sum(info.domain == index for info in infos)
             pool = Pool(
-                lambda nbytes, domain=index: self.backend.allocate(domain, nbytes),  # type: ignore[misc]
+                functools.partial(self.backend.allocate, index),
                 None if limit is None else limit * members,
             )
             copy, fetch = (self.new_stream(f"{use} {index}", index) for use in ("copy", "fetch"))

@@ -1,0 +1,39 @@
+"""The devices of this process."""
+
+from __future__ import annotations
+
+import pytest
+
+import gpushard as gs
+from gpushard.testing import runtime
+
+
+def test_devices_of_a_platform():
+    with runtime(host_devices=3):
+        assert gs.devices("cpu") == gs.devices() == gs.local_devices()
+        assert gs.device_count() == gs.local_device_count() == 3
+        assert gs.default_backend() == "cpu"
+        assert (gs.process_index(), gs.process_count()) == (0, 1)
+
+
+def test_a_platform_without_devices_is_refused():
+    with pytest.raises(
+        gs.errors.ArgumentError, match="backend='tpu' has no devices here"
+    ) as caught:
+        gs.devices("tpu")
+    assert isinstance(caught.value, ValueError) and caught.value.backend == "tpu"
+
+
+@pytest.mark.parametrize("dim", [-1, 2])
+def test_a_dim_that_is_not_there_is_refused(dim):
+    sharding = gs.NamedSharding(gs.make_mesh((4, 2), ("x", "y")), gs.P("x"))
+    with pytest.raises(gs.errors.ArrayIndexError, match=r"use 0 to 1"):
+        gs.num_addressable_indices(sharding, dim, (5, 3))
+    assert gs.num_addressable_indices(sharding, 0, (5, 3)) == 5
+
+
+def test_a_stream_is_refused_where_the_library_orders_work():
+    x = gs.device_put(1.0)
+    with pytest.raises(gs.errors.ArgumentError, match="stream=5 must be None"):
+        x.to_device(gs.devices()[1], stream=5)
+    assert x.to_device(gs.devices()[1]).device == gs.devices()[1]
