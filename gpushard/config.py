@@ -24,6 +24,7 @@ _LEAST = {
     "memory_limit": 0,
     "inline_bytes": 0,
     "small_bytes": 0,
+    "queue_limit": 1,
     "plan_cache_bytes": 0,
 }
 _MAY_BE_NONE = ("host_workers", "memory_limit")
@@ -55,6 +56,9 @@ class Settings:
 
     small_bytes: int = 64 << 10
     """Host shards smaller than this are not pooled."""
+
+    queue_limit: int = 1024
+    """How many items a stream queues; who submits more waits."""
 
     plan_cache_bytes: int = 64 << 20
     """How many bytes of movement plans are kept for reuse."""

@@ -27,6 +27,7 @@ def test_defaults() -> None:
         "memory_limit": None,
         "inline_bytes": 1 << 20,
         "small_bytes": 64 << 10,
+        "queue_limit": 1024,
         "plan_cache_bytes": 64 << 20,
         "enable_checks": False,
     }

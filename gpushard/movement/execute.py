@@ -78,7 +78,9 @@ def move(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> ShardedBuf
     runtime, recipe = source.runtime, plan.recipe
     targets = _Targets([], [], True)
     if recipe.allocations:
-        targets = runtime.commit(functools.partial(_submit, runtime, plan, source, name))
+        streams = [runtime.domains[domain].copy for domain in recipe.domains]
+        step = functools.partial(_submit, runtime, plan, source, name)
+        targets = runtime.commit(step, streams)
     if targets.inline:
         for domain in recipe.domains:
             copies = _bind(recipe, domain, source.values, targets.values)

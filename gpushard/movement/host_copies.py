@@ -298,7 +298,7 @@ def start_read(buffer: ShardedBuffer) -> HostRead:
         runtime.submit(stream, "copy to host", run, buffer.memories, [claim.memory])
         return claim, target
 
-    claim, target = runtime.commit(submit)
+    claim, target = runtime.commit(submit, [stream])
     return HostRead(buffer, runtime.backend.host_view(target, claim), claim.memory)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
 from gpushard.config import Settings
-from gpushard.runtime.memory import Memory
+from gpushard.runtime.memory import Memory, Store
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
 
@@ -41,7 +42,7 @@ class Item:
     It holds memories, never claims, so that pending work keeps no memory from being freed.
     """
 
-    __slots__ = ("name", "reads", "run", "stream", "tick", "waits", "writes")
+    __slots__ = ("effect", "name", "part", "reads", "run", "stream", "tick", "waits", "writes")
 
     def __init__(
         self,
@@ -49,9 +50,11 @@ class Item:
         run: Callable[[], None],
         stream: Stream,
         tick: int,
-        waits: tuple[Tick, ...],
-        reads: Sequence[Memory],
-        writes: Sequence[Memory],
+        waits: tuple[Tick, ...] = (),
+        reads: Sequence[Memory] = (),
+        writes: Sequence[Memory] = (),
+        part: int = 0,
+        effect: bool = False,
     ) -> None:
         self.name = name
         self.run = run
@@ -60,6 +63,8 @@ class Item:
         self.waits = waits
         self.reads = reads
         self.writes = writes
+        self.part = part
+        self.effect = effect
 
     def execute(self) -> None:
         """Run; an error, its own or of what it reads, becomes the error of all it writes."""
@@ -90,8 +95,8 @@ class WorkFailure(Exception):
         self.cause = cause
 
 
-class Backend(Protocol):
-    """Devices, queues and copies of one kind of hardware."""
+class Backend(Store, Protocol):
+    """Devices, memory, queues and copies of one kind of hardware."""
 
     name: str
     """The name that selects it."""
@@ -111,8 +116,8 @@ class Backend(Protocol):
     def describe(self) -> list[DeviceInfo]:
         """List the devices."""
 
-    def allocate(self, domain: int, nbytes: int) -> Any:
-        """Make a raw buffer, aligned for any element type."""
+    def new_lock(self) -> AbstractContextManager[Any]:
+        """Make a lock that threads of the host share."""
 
     def view(self, raw: Any, shape: Shape, dtype: Any) -> LocalArray:
         """Return the start of a raw buffer as a dense array."""
@@ -127,7 +132,10 @@ class Backend(Protocol):
         """Make the queue behind a stream."""
 
     def enqueue(self, item: Item) -> None:
-        """Append an item to its stream; never waits."""
+        """Append an item to its stream; never waits.
+
+        After an interrupt a second item may come with the last tick of a stream.
+        """
 
     def record(self, stream: Stream, tick: int) -> Event:
         """Make an event that covers `tick` of `stream`."""

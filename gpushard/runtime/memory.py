@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 from gpushard.runtime.stream import Clock, Stream, Tick
 
@@ -91,7 +91,7 @@ class Memory:
         self.error: BaseException | None = None
         """Why the content will never be there."""
         self.released = 0
-        """When it was freed, as a number that grows with every release to its pool."""
+        """When it was freed, as a number that grows with every release to its pool; 0 for never."""
 
     def pending(self) -> bool:
         """Whether its content is still to be written."""
@@ -126,7 +126,7 @@ class Claim:
 
 
 class _ClaimEnd(weakref.ref[Claim]):
-    """Watches a claim; when it dies, `Claims.ended.append` is called with this, from C."""
+    """Watches a claim; when it dies, `Claims._ended.append` is called with this, from C."""
 
     __slots__ = ("memory",)
     memory: Memory
@@ -136,7 +136,7 @@ class Claims:
     """All claims of a runtime, and the queue of those that ended."""
 
     def __init__(self) -> None:
-        self._open: set[_ClaimEnd] = set()
+        self._open: dict[int, _ClaimEnd] = {}
         self._ended: deque[Any] = deque()
 
     def __len__(self) -> int:
@@ -147,23 +147,46 @@ class Claims:
         claim = Claim(memory)
         end = _ClaimEnd(claim, self._ended.append)
         end.memory = memory
-        self._open.add(end)
+        self._open[id(end)] = end
         return claim
 
     def drain(self) -> None:
         """Give back the memory of claims that ended; under the submission lock."""
         while self._ended:
             end = self._ended.popleft()
-            self._open.discard(end)
-            end.memory.pool.release(end.memory)
+            if id(end) in self._open:
+                end.memory.pool.release(end.memory)
+                del self._open[id(end)]
+
+    def repair(self) -> list[Memory]:
+        """Forget claims whose end was cut short, and return the memories that are claimed."""
+        self._open = {key: end for key, end in self._open.items() if end() is not None}
+        return [end.memory for end in self._open.values()]
+
+
+class Store(Protocol):
+    """The part of a backend that holds memory."""
+
+    def allocate(self, domain: int, nbytes: int) -> Any:
+        """Make a raw buffer, aligned for any element type."""
+
+    def free(self, raw: Any) -> None:
+        """Give a raw buffer back to the system; nothing uses it any more."""
+
+    def released(self, raw: Any, ticks: Sequence[Tick]) -> None:
+        """Hear that nobody claims a buffer now; who writes it next waits for the ticks."""
+
+    def taken(self, raw: Any) -> None:
+        """Hear that a buffer which was released is claimed again."""
 
 
 class NoRoomError(Exception):
     """A pool cannot serve an allocation now."""
 
-    def __init__(self, nbytes: int, account: Account | None) -> None:
+    def __init__(self, nbytes: int, account: Account | None, pool: Pool) -> None:
         self.nbytes = nbytes
         self.account = account
+        self.pool = pool
 
 
 class Pool:
@@ -172,13 +195,16 @@ class Pool:
     Every method is called under the runtime's submission lock.
 
     Args:
-      allocate: makes a raw buffer of so many bytes.
+      store: makes raw buffers.
+      domain: the memory domain.
       limit: bytes that blocks, in use or free, may take together; None for no limit.
     """
 
-    def __init__(self, allocate: Callable[[int], Any], limit: int | None) -> None:
-        self._allocate = allocate
+    def __init__(self, store: Store, domain: int, limit: int | None) -> None:
+        self._store = store
+        self._domain = domain
         self._limit = limit
+        self._used: dict[int, Memory] = {}  # pooled memory that is claimed, by id
         self._free: dict[int, dict[int, Memory]] = {}  # by capacity, then in order of release
         self._by_release: dict[int, Memory] = {}
         self._releases = 0
@@ -204,17 +230,19 @@ class Pool:
           NoRoomError: neither the account nor the limit leaves room.
         """
         if account is not None and not account.fits(nbytes):
-            raise NoRoomError(nbytes, account)
+            raise NoRoomError(nbytes, account, self)
         # Under a limit sizes are exact, so that what fits by the user's arithmetic does fit.
         capacity = size_class(nbytes) if self._limit is None else max(nbytes, 1)
-        block = self._covered(capacity, stream) or self._grow(capacity)
+        block = self._covered(capacity, stream) or self._grow(capacity) or self._oldest(capacity)
         if block is None:
-            block = self._oldest(capacity)
-        if block is None:
-            raise NoRoomError(nbytes, account)
+            raise NoRoomError(nbytes, account, self)
         charges = () if account is None else ((account, nbytes),)
         memory = Memory(block.raw, nbytes, block.capacity, charges, self)
         memory.written, memory.used = block.written, block.used
+        self._used[id(memory)] = memory
+        if block.released:
+            self._unlist(block)
+            self._store.taken(block.raw)
         self._charge(memory)
         return memory
 
@@ -226,7 +254,7 @@ class Pool:
         """
         for account, nbytes in charges:
             if not account.fits(nbytes):
-                raise NoRoomError(nbytes, account)
+                raise NoRoomError(nbytes, account, self)
         memory = Memory(None, sum(nbytes for _, nbytes in charges), 0, charges, self)
         self._charge(memory)
         return memory
@@ -236,11 +264,9 @@ class Pool:
         for account, nbytes in memory.charges:
             account.in_use -= nbytes
         if memory.capacity:
-            self._releases += 1
-            memory.released = self._releases
-            self._by_release[memory.released] = memory
-            self._free.setdefault(memory.capacity, {})[memory.released] = memory
-            self.free += memory.capacity
+            self._store.released(memory.raw, tuple(memory.clock()))
+            self._list(memory)
+            del self._used[id(memory)]
             if self.free > self.peak:
                 self._trim(self.free - self.peak)
 
@@ -256,16 +282,32 @@ class Pool:
         """The ticks that free blocks wait for."""
         return [tick for block in self._by_release.values() for tick in block.clock()]
 
+    def repair(self, claimed: Iterable[Memory]) -> None:
+        """Make lists and sums right again after a call that was cut short at any point.
+
+        Args:
+          claimed: every memory that is claimed now.
+        """
+        claims = {id(memory) for memory in claimed}
+        used, listed = self._used, list(self._by_release.values())
+        self._used = {key: memory for key, memory in used.items() if key in claims}
+        taken = {id(memory.raw) for memory in self._used.values()}
+        self._free, self._by_release, self.free = {}, {}, 0
+        blocks = {id(block.raw): block for block in (*listed, *used.values())}
+        for raw, block in blocks.items():
+            if raw not in taken:
+                self._list(block)
+        self.total = self.free + sum(memory.capacity for memory in self._used.values())
+
     def _charge(self, memory: Memory) -> None:
         for account, nbytes in memory.charges:
             account.charge(nbytes)
         self.peak = max(self.peak, self.total - self.free)
 
     def _covered(self, capacity: int, stream: Stream | None) -> Memory | None:
-        """Take the newest free block that needs no wait."""
+        """Return the newest free block that needs no wait."""
         for block in reversed(self._free.get(capacity, {}).values()):
             if not block.busy() if stream is None else block.covered(stream):
-                self._unlist(block)
                 return block
         return None
 
@@ -275,7 +317,7 @@ class Pool:
             if self.total + capacity > self._limit:
                 return None
         try:
-            raw = self._allocate(capacity)
+            raw = self._store.allocate(self._domain, capacity)
         except MemoryError:
             if not self.trim():
                 return None
@@ -284,10 +326,7 @@ class Pool:
         return Memory(raw, capacity, capacity, (), self)
 
     def _oldest(self, capacity: int) -> Memory | None:
-        for block in self._free.get(capacity, {}).values():
-            self._unlist(block)
-            return block
-        return None
+        return next(iter(self._free.get(capacity, {}).values()), None)
 
     def _trim(self, wanted: int) -> int:
         """Drop at least `wanted` bytes of idle free blocks, if there are, oldest release first."""
@@ -301,8 +340,17 @@ class Pool:
                 dropped += block.capacity
         for block in chosen:
             self._unlist(block)
-        self.total -= dropped
+            self.total -= block.capacity
+            self._store.free(block.raw)
         return dropped
+
+    def _list(self, block: Memory) -> None:
+        """Count a block as free."""
+        self._releases += 1
+        block.released = self._releases
+        self._by_release[block.released] = block
+        self._free.setdefault(block.capacity, {})[block.released] = block
+        self.free += block.capacity
 
     def _unlist(self, block: Memory) -> None:
         """Count a block as no longer free."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import gc
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -32,17 +30,19 @@ class Runtime:
     def __init__(self, settings: Settings, backend: Backend) -> None:
         self.settings = settings
         self.backend = backend
-        self.lock = threading.Lock()
+        self.lock = backend.new_lock()
         """The submission lock: its order is the order between threads."""
         self.plans: BoundedCache[Any] = BoundedCache(settings.plan_cache_bytes)
         """Movement plans, for reuse."""
         self._claims = Claims()
-        self._reclaiming = threading.Lock()
+        self._cut_short = False  # whether whoever held the lock last did not come to the end
+        self._reclaiming = backend.new_lock()
+        self._streams: list[Stream] = []
         self._arrays: dict[int, weakref.ref[Any]] = {}  # by id: arrays have no hash
         self._dead_arrays: deque[weakref.ref[Any]] = deque()
         self.domains: list[Domain] = []
         self.devices: tuple[Device, ...] = self._make_devices()
-        self.host_pool = Pool(functools.partial(backend.allocate, 0), None)
+        self.host_pool = Pool(backend, 0, None)
         """Host memory for values that were read back."""
 
     def _make_devices(self) -> tuple[Device, ...]:
@@ -50,10 +50,7 @@ class Runtime:
         limit = self.settings.memory_limit
         for index in range(max(info.domain for info in infos) + 1):
             members = sum(info.domain == index for info in infos)
-            pool = Pool(
-                functools.partial(self.backend.allocate, index),
-                None if limit is None else limit * members,
-            )
+            pool = Pool(self.backend, index, None if limit is None else limit * members)
             copy, fetch = (self.new_stream(f"{use} {index}", index) for use in ("copy", "fetch"))
             self.domains.append(Domain(index, pool, copy, fetch))
         devices = []
@@ -78,44 +75,90 @@ class Runtime:
         """Make a stream on a memory domain."""
         stream = Stream(self.backend, name)
         self.backend.add_stream(stream, domain)
+        self._streams.append(stream)
         return stream
 
     def drain(self) -> None:
-        """Account for everything that was garbage collected; under the lock."""
+        """Account for everything that was garbage collected; under the lock.
+
+        An interrupt may strike anywhere under the lock. Whoever takes it next finds that out here
+        and makes all counts right again before anything else happens.
+        """
+        if self._cut_short:
+            self._repair()
+        self._cut_short = True
         self._claims.drain()
         while self._dead_arrays:
             self._arrays.pop(id(self._dead_arrays.popleft()), None)
+        self._cut_short = False
 
-    def commit(self, step: Callable[[], T]) -> T:
+    def commit(self, step: Callable[[], T], streams: Sequence[Stream] = ()) -> T:
         """Run one submission under the lock: all of its allocations, waits and items.
 
-        When memory is short, frees what can be freed, outside the lock, and tries again.
+        Waits, outside the lock, for room in the queues. When memory is short, frees what can be
+        freed, outside the lock too, and tries again.
 
         Args:
           step: allocates first and then submits, so that running out of memory changes nothing.
+          streams: those that it may submit to.
 
         Raises:
           OutOfMemoryError: a quota has no room, even after garbage collection.
         """
         try:
+            return self._run_locked(step, streams)
+        except NoRoomError as shortage:
+            pool = shortage.pool
+        with self._reclaiming:
+            gc.collect()  # first: what it finds may wait for work, too
             with self.lock:
                 self.drain()
-                return step()
-        except NoRoomError:
-            pass
-        with self._reclaiming:
-            gc.collect()
+                pending = pool.pending()
+            for stream, tick in pending:
+                stream.synchronize(tick)
             try:
-                with self.lock:
-                    self.drain()
-                    pending = self._pending_frees()
-                for stream, tick in pending:
-                    stream.synchronize(tick)
-                with self.lock:
-                    self.drain()
-                    return step()
+                return self._run_locked(step, streams)
             except NoRoomError as shortage:
                 raise self._out_of_memory(shortage) from None
+
+    def _run_locked(self, step: Callable[[], T], streams: Sequence[Stream]) -> T:
+        limit = self.settings.queue_limit
+        while True:
+            with self.lock:
+                self.drain()
+                full = next((s for s in streams if not s.finished(s.issued - limit + 1)), None)
+                if full is None:
+                    self._cut_short = True
+                    try:
+                        result = step()
+                    except NoRoomError:
+                        self._cut_short = False  # nothing was submitted
+                        raise
+                    self._cut_short = False
+                    return result
+                tick = full.issued - limit + 1
+            full.synchronize(tick)
+
+    def _repair(self) -> None:
+        """Make right what was cut short; repeated from the start if it is itself cut short.
+
+        A tick that was given out and whose item was never queued gets an item that does nothing.
+        One that was queued gets a second item, which does no harm and wakes its stream.
+        """
+        for stream in self._streams:
+            if not stream.finished(stream.issued):
+                self.backend.enqueue(Item("interrupted", _nothing, stream, stream.issued))
+        claimed = self._claims.repair()
+        for pool in (self.host_pool, *(domain.pool for domain in self.domains)):
+            pool.repair(memory for memory in claimed if memory.pool is pool)
+        for device in self.devices:
+            device.account.in_use = 0
+        for memory in claimed:
+            for account, nbytes in memory.charges:
+                account.in_use += nbytes
+        for key, reference in self._arrays.copy().items():
+            if reference() is None:
+                self._arrays.pop(key, None)
 
     def claim(self, device: Device, nbytes: int, stream: Stream | None) -> Claim:
         """Allocate on a device; inside `commit`."""
@@ -137,8 +180,15 @@ class Runtime:
         run: Callable[[], None],
         reads: Sequence[Memory],
         writes: Sequence[Memory],
+        *,
+        part: int = 0,
+        effect: bool = False,
     ) -> None:
         """Give a stream work that runs after everything it depends on; inside `commit`.
+
+        An interrupt may strike between any two lines. Their order makes every state in between a
+        safe one: a memory's clock never misses an item that is queued, and `seen` never names a
+        wait that no item carries.
 
         Args:
           stream: where it runs.
@@ -146,24 +196,36 @@ class Runtime:
           run: the work; an exception becomes the error of all that it writes.
           reads: memory whose content it needs.
           writes: memory that it overwrites.
+          part: 0 overwrites the whole memory. Part n adds to memory of which this stream has
+            written the parts below n, in the same `commit`. It touches no byte of another part, so
+            it waits for nobody who reads those.
+          effect: whether the work has an effect outside, so that an exit must not drop it.
         """
         waits: Clock = {}
         for memory in reads:
             if memory.written is not None:
                 _wait(waits, stream, *memory.written)
-        for memory in writes:
-            for other, tick in memory.clock():
-                _wait(waits, stream, other, tick)
+        if not part:
+            for memory in writes:
+                for other, tick in memory.clock():
+                    _wait(waits, stream, other, tick)
         tick = stream.issued + 1
+        item = Item(
+            name, run, stream, tick, tuple(waits.items()), tuple(reads), tuple(writes), part, effect
+        )
+        stream.issued = tick
         for memory in reads:
             memory.used[stream] = tick
         for memory in writes:
-            memory.written = (stream, tick)
-            memory.used = {}
-        stream.issued = tick
-        stream.seen.update(waits)
-        item = Item(name, run, stream, tick, tuple(waits.items()), tuple(reads), tuple(writes))
+            memory.used[stream] = tick
         self.backend.enqueue(item)
+        stream.seen.update(waits)
+        for memory in writes:
+            memory.written = (stream, tick)
+            if part:
+                memory.used.pop(stream, None)
+            else:
+                memory.used = {}
 
     def register(self, array: Any) -> None:
         """Remember a live array, weakly."""
@@ -185,9 +247,6 @@ class Runtime:
             for pool in (self.host_pool, *(domain.pool for domain in self.domains)):
                 pool.trim()
 
-    def _pending_frees(self) -> list[tuple[Stream, int]]:
-        return [tick for domain in self.domains for tick in domain.pool.pending()]
-
     def _out_of_memory(self, shortage: NoRoomError) -> OutOfMemoryError:
         account = shortage.account
         arrays = sorted(self.live_arrays(), key=lambda array: -int(array.nbytes))[:5]
@@ -206,6 +265,10 @@ class Runtime:
             in_use=in_use,
             limit=limit,
         )
+
+
+def _nothing() -> None:
+    """What an item does whose work was interrupted before it was queued."""
 
 
 def _wait(waits: Clock, stream: Stream, other: Stream, tick: int) -> None:

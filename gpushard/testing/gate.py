@@ -66,7 +66,7 @@ def gated(x: Array, *, error: BaseException | None = None) -> tuple[Array, Gate]
             claims.append(copy)
         return claims
 
-    claims = runtime.commit(submit)
+    claims = runtime.commit(submit, [device.stream for device in devices])
     values = [
         runtime.backend.view(claim.memory.raw, value.shape, source.dtype)
         for claim, value in zip(claims, source.values, strict=True)

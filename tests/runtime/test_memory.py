@@ -12,8 +12,33 @@ from gpushard.runtime.stream import Stream
 from tests.runtime.test_stream import Queue
 
 
-def make_pool(limit=None):
-    return Pool(lambda nbytes: np.empty(nbytes, np.uint8), limit)
+class Bytes:
+    """A store that has `room` bytes, or no end of them, and remembers what it heard."""
+
+    def __init__(self, room=None):
+        self.room, self.heard = room, []
+
+    def allocate(self, domain, nbytes):
+        if self.room is not None:
+            if nbytes > self.room:
+                raise MemoryError
+            self.room -= nbytes
+        return np.empty(nbytes, np.uint8)
+
+    def free(self, raw):
+        self.heard.append("free")
+        if self.room is not None:
+            self.room += raw.nbytes
+
+    def released(self, raw, ticks):
+        self.heard.append("released")
+
+    def taken(self, raw):
+        self.heard.append("taken")
+
+
+def make_pool(limit=None, room=None):
+    return Pool(Bytes(room), 0, limit)
 
 
 @given(st.integers(0, 1 << 40))
@@ -148,12 +173,7 @@ def test_a_request_that_only_fits_exactly_is_served():
 
 
 def test_a_system_without_memory_is_asked_again_after_a_trim():
-    def allocate(nbytes):
-        if pool.total + nbytes > 3000:
-            raise MemoryError
-        return np.empty(nbytes, np.uint8)
-
-    pool, claims = Pool(allocate, None), Claims()
+    pool, claims = make_pool(room=3000), Claims()
     first = claims.make(pool.take(2048, None, None))
     with pytest.raises(NoRoomError):
         pool.take(1024, None, None)

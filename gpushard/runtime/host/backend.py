@@ -13,7 +13,7 @@ import numpy as np
 from gpushard.config import Settings
 from gpushard.runtime.backend import BoxCopy, DeviceInfo, Item
 from gpushard.runtime.host.workers import Workers
-from gpushard.runtime.stream import Event, Stream
+from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, Shape
 
 ALIGNMENT = 64
@@ -83,6 +83,19 @@ class HostBackend:
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
         offset = -raw.ctypes.data % ALIGNMENT
         return raw[offset : offset + nbytes]
+
+    def free(self, raw: HostArray) -> None:
+        """Do nothing: NumPy's memory goes with its last reference."""
+
+    def released(self, raw: HostArray, ticks: Sequence[Tick]) -> None:
+        """Do nothing."""
+
+    def taken(self, raw: HostArray) -> None:
+        """Do nothing."""
+
+    def new_lock(self) -> threading.Lock:
+        """Make a lock."""
+        return threading.Lock()
 
     def view(self, raw: HostArray, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
         """Return the start of a buffer as a C-contiguous array."""
