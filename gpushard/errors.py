@@ -76,6 +76,10 @@ class ExecutionError(GpushardError, RuntimeError):
     """Work that an array's value depends on failed; the cause is chained."""
 
 
+class RaceError(GpushardError, RuntimeError):
+    """Two uses of the same memory are not ordered, or memory is used after its release."""
+
+
 class OutOfMemoryError(GpushardError, MemoryError):
     """A device has no room for an allocation within its quota."""
 

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from gpushard.runtime.host.backend import HostBackend
+from gpushard.runtime.host.store import NumpyStore
 
-__all__ = ["HostBackend"]
+__all__ = ["HostBackend", "NumpyStore"]

@@ -6,18 +6,14 @@ import functools
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import BoxCopy, DeviceInfo, Item
+from gpushard.runtime.backend import BoxCopy, Item
+from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
-from gpushard.runtime.stream import Event, Stream, Tick
-from gpushard.typing import HostArray, Shape
-
-ALIGNMENT = 64
-"""Bytes that every allocation is aligned to: a cache line, and any vector."""
+from gpushard.runtime.stream import Event, Stream
 
 SHARED_BYTES = 4 << 20
 """Copies of fewer bytes are not worth a second thread."""
@@ -43,72 +39,26 @@ class _HostEvent:
         self._workers.wait(self._stream, self.tick)
 
 
-class _Owner:
-    """Host memory for NumPy: the `base` of views that keep something alive."""
-
-    def __init__(self, array: HostArray, owner: Any) -> None:
-        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, True)}
-        self._kept = (array, owner)
-
-
-class HostBackend:
-    """NumPy as a backend.
+class HostBackend(NumpyStore):
+    """NumPy memory, worked on by threads.
 
     Args:
       settings: of these, host_devices, host_domains and host_workers.
     """
 
     name = "host"
-    platform = "cpu"
     exact = True
     host_readable = True
 
     def __init__(self, settings: Settings) -> None:
-        self._devices = settings.host_devices
-        self._domains = settings.host_domains
+        super().__init__(settings)
         self.workers = Workers(settings.host_workers or max(2, os.cpu_count() or 1))
         self.traffic: dict[tuple[int, int], int] = {}
         self._counting = threading.Lock()
 
-    def describe(self) -> list[DeviceInfo]:
-        """List the virtual devices; consecutive ones share a domain."""
-        per_domain = self._devices // self._domains
-        return [
-            DeviceInfo(kind="host", hardware_id=0, partition=i, domain=i // per_domain)
-            for i in range(self._devices)
-        ]
-
-    def allocate(self, domain: int, nbytes: int) -> HostArray:
-        """Make an aligned byte buffer."""
-        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-        offset = -raw.ctypes.data % ALIGNMENT
-        return raw[offset : offset + nbytes]
-
-    def free(self, raw: HostArray) -> None:
-        """Do nothing: NumPy's memory goes with its last reference."""
-
-    def released(self, raw: HostArray, ticks: Sequence[Tick]) -> None:
-        """Do nothing."""
-
-    def taken(self, raw: HostArray) -> None:
-        """Do nothing."""
-
     def new_lock(self) -> threading.Lock:
         """Make a lock."""
         return threading.Lock()
-
-    def view(self, raw: HostArray, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
-        """Return the start of a buffer as a C-contiguous array."""
-        return np.ndarray(shape, dtype, raw)
-
-    def address(self, array: HostArray) -> int:
-        """Return the address of the first element."""
-        return int(array.ctypes.data)
-
-    def host_view(self, array: HostArray, owner: Any) -> HostArray:
-        """Return a read-only array over the same memory that keeps `owner` alive."""
-        view = np.asarray(_Owner(array, owner))
-        return view if view.dtype == array.dtype else view.view(array.dtype)
 
     def add_stream(self, stream: Stream, domain: int) -> None:
         """Make a strand."""

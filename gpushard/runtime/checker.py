@@ -1,0 +1,332 @@
+"""A backend around another one that finds races.
+
+It rebuilds what happens before what from the calls that it sees alone: items with their waits, and
+what the host has seen to be finished. It never looks at a stream's own numbers or a memory's clock,
+so a mistake in those shows even where all values came out right. The order is kept as vector
+clocks (Mattern, 1989).
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import RaceError
+from gpushard.runtime.backend import Backend, BoxCopy, DeviceInfo, Item
+from gpushard.runtime.memory import Memory
+from gpushard.runtime.shadow import Access, Shadow
+from gpushard.runtime.stream import Clock, Event, Stream, Tick
+from gpushard.typing import HostArray, LocalArray, Shape
+
+
+class _CheckedEvent:
+    """An event whose answers the checker hears."""
+
+    __slots__ = ("_checker", "_event", "_stream", "tick")
+
+    def __init__(self, checker: Checker, event: Event, stream: Stream) -> None:
+        self._checker = checker
+        self._event = event
+        self._stream = stream
+        self.tick = event.tick
+
+    def query(self) -> bool:
+        over = self._event.query()
+        if over:
+            self._checker.learn(self._stream, self.tick)
+        return over
+
+    def synchronize(self) -> None:
+        self._event.synchronize()
+        self._checker.learn(self._stream, self.tick)
+
+
+class Checker:
+    """Passes every call on to a backend, and raises `RaceError` where two uses of memory collide.
+
+    Args:
+      backend: does the work.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.name = backend.name
+        self.platform = backend.platform
+        self.checks = 0
+        """How many uses of memory were checked."""
+        self._mutex = threading.Lock()
+        self._inside = threading.local()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything, as if nothing had been submitted."""
+        self._host: Clock = {}  # what the host knows to be finished
+        self._last: dict[Stream, Clock] = {}  # clock of the last item of each stream
+        self._clocks: dict[Tick, Clock] = {}  # clocks of items that may be unfinished
+        self._shadows: dict[int, Shadow] = {}  # by id of the raw buffer
+        self._starts: list[tuple[int, int]] = []  # (address, id), ascending
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.backend, name)
+
+    @property
+    def exact(self) -> bool:
+        """Whether an event can still be placed at a past item of a stream."""
+        return self.backend.exact
+
+    @property
+    def host_readable(self) -> bool:
+        """Whether the host can read device memory as it lies."""
+        return self.backend.host_readable
+
+    @property
+    def traffic(self) -> dict[tuple[int, int], int]:
+        """Bytes copied so far for each (source domain, destination domain)."""
+        return self.backend.traffic
+
+    def describe(self) -> list[DeviceInfo]:
+        """List the devices."""
+        return self.backend.describe()
+
+    def new_lock(self) -> AbstractContextManager[Any]:
+        """Make a lock."""
+        return self.backend.new_lock()
+
+    def view(self, raw: Any, shape: Shape, dtype: Any) -> LocalArray:
+        """Return the start of a raw buffer as a dense array."""
+        return self.backend.view(raw, shape, dtype)
+
+    def address(self, array: LocalArray) -> int:
+        """Return the address of the first element."""
+        return self.backend.address(array)
+
+    def add_stream(self, stream: Stream, domain: int) -> None:
+        """Make the queue behind a stream."""
+        self.backend.add_stream(stream, domain)
+
+    def close(self) -> None:
+        """Stop."""
+        self.backend.close()
+
+    def allocate(self, domain: int, nbytes: int) -> Any:
+        """Make a raw buffer, and follow what is done with it."""
+        raw = self.backend.allocate(domain, nbytes)
+        start = self.backend.address(self.backend.view(raw, (nbytes,), np.uint8))
+        with self._mutex:
+            self._forget(start, start + nbytes)
+            self._shadows[id(raw)] = Shadow(raw, start, start + nbytes)
+            bisect.insort(self._starts, (start, id(raw)))
+        return raw
+
+    def free(self, raw: Any) -> None:
+        """Check that nothing uses a buffer any more."""
+        with self._mutex:
+            shadow = self._shadows.get(id(raw))
+            if shadow is not None:
+                for access in shadow.accesses():
+                    self._check(access.before(self._host), "is given back to the system", access)
+                self._forget(shadow.start, shadow.stop)
+        self.backend.free(raw)
+
+    def released(self, raw: Any, ticks: Sequence[Tick]) -> None:
+        """Check that who waits for the ticks waits for all uses."""
+        with self._mutex:
+            shadow = self._shadows.get(id(raw))
+            if shadow is not None:
+                clock = self._join(ticks)
+                for access in shadow.accesses():
+                    self._check(access.before(clock), "is released without its tick", access)
+                lent = shadow.lent()
+                self._check(lent is None, "is released while the host may still read it", lent)
+                shadow.owner, shadow.free = None, True
+        self.backend.released(raw, ticks)
+
+    def taken(self, raw: Any) -> None:
+        """Follow a buffer to its next owner."""
+        with self._mutex:
+            shadow = self._shadows.get(id(raw))
+            if shadow is not None:
+                shadow.owner, shadow.free = None, False
+        self.backend.taken(raw)
+
+    def enqueue(self, item: Item) -> None:
+        """Check what an item reads and writes against everything that it does not wait for."""
+        with self._mutex:
+            clock = dict(self._last.get(item.stream, self._host))
+            for known in (self._host, self._join(item.waits)):
+                _raise_to(clock, known)
+            clock[item.stream] = item.tick
+            access = Access(item.stream, item.tick, item.part, f"{item.name!r} {_place()}")
+            for memory in item.reads:
+                shadow = self._owned(memory, access)
+                if shadow is not None:
+                    self._check_write(shadow, clock, access, "is read")
+                    shadow.reads.append(access)
+            for memory in item.writes:
+                shadow = self._owned(memory, access)
+                if shadow is not None:
+                    self._check_write(shadow, clock, access, "is overwritten")
+                    self._check_reads(shadow, clock, access)
+                    shadow.wrote(access)
+            self._last[item.stream] = self._clocks[item.stream, item.tick] = clock
+            item.run = functools.partial(self._run, item, item.run)
+        self.backend.enqueue(item)
+
+    def record(self, stream: Stream, tick: int) -> Event:
+        """Make an event whose answers are heard."""
+        return _CheckedEvent(self, self.backend.record(stream, tick), stream)
+
+    def learn(self, stream: Stream, tick: int) -> None:
+        """Remember that the host has seen `tick` of `stream` finished."""
+        with self._mutex:
+            known = self._host.get(stream, 0)
+            if tick > known:
+                for n in range(known + 1, tick + 1):
+                    _raise_to(self._host, self._clocks.pop((stream, n), {}))
+                self._host[stream] = tick
+
+    def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
+        """Check a copy by the host, or that an item touches nothing but what it declared."""
+        item: Item | None = getattr(self._inside, "item", None)
+        with self._mutex:
+            reads = {id(s): s for _, source, _ in copies if (s := self._find(source)) is not None}
+            writes = {id(s): s for target, _, _ in copies if (s := self._find(target)) is not None}
+            if item is not None:
+                self._check_declared(item, reads, writes)
+            else:
+                access = Access(None, 0, 0, f"the host {_place()}")
+                self._check_host(access, reads, writes)
+                for shadow in (*reads.values(), *writes.values()):
+                    shadow.hosts.append(access)
+        try:
+            self.backend.copy_boxes(copies, domain)
+        finally:
+            if item is None:
+                with self._mutex:
+                    for shadow in (*reads.values(), *writes.values()):
+                        shadow.hosts.remove(access)
+
+    def host_view(self, array: LocalArray, owner: Any) -> HostArray:
+        """Lend memory to the host, and watch how long it has it."""
+        view = self.backend.host_view(array, owner)
+        with self._mutex:
+            shadow = self._find(array)
+            if shadow is not None:
+                access = Access(None, 0, 0, f"the host {_place()}")
+                shadow.lend(view, access)
+        return view
+
+    def _run(self, item: Item, run: Callable[[], None]) -> None:
+        self._inside.item = item
+        try:
+            run()
+        finally:
+            self._inside.item = None
+
+    def _check_host(
+        self, access: Access, reads: dict[int, Shadow], writes: dict[int, Shadow]
+    ) -> None:
+        for shadow in reads.values():
+            self._check(not shadow.free, "is used after its release", access)
+            self._check_write(shadow, self._host, access, "is read")
+        for shadow in writes.values():
+            self._check(not shadow.free, "is used after its release", access)
+            self._check_write(shadow, self._host, access, "is overwritten")
+            self._check_reads(shadow, self._host, access)
+
+    def _check_declared(
+        self, item: Item, reads: dict[int, Shadow], writes: dict[int, Shadow]
+    ) -> None:
+        written = {id(memory.raw) for memory in item.writes}
+        known = written | {id(memory.raw) for memory in item.reads}
+        access = Access(item.stream, item.tick, item.part, f"{item.name!r}")
+        for shadow in writes.values():
+            self._check(id(shadow.raw) in written, "is written without being declared", access)
+        for shadow in reads.values():
+            self._check(id(shadow.raw) in known, "is read without being declared", access)
+
+    def _check_write(self, shadow: Shadow, clock: Clock, access: Access, what: str) -> None:
+        self.checks += 1
+        if shadow.write is not None:
+            self._check(shadow.write.before(clock), what, access, shadow.write)
+
+    def _check_reads(self, shadow: Shadow, clock: Clock, access: Access) -> None:
+        for read in shadow.reads:
+            apart = 0 < access.part > read.part and shadow.extends(access)
+            self._check(apart or read.before(clock), "is overwritten", access, read)
+        for host in shadow.hosts:
+            self._check(False, "is overwritten", access, host)
+        lent = shadow.lent()
+        self._check(lent is None, "is overwritten", access, lent)
+
+    def _owned(self, memory: Memory, access: Access) -> Shadow | None:
+        shadow = self._shadows.get(id(memory.raw))
+        if shadow is not None:
+            stale = shadow.free or shadow.owner not in (None, memory)
+            self._check(not stale, "is used after its release", access)
+            shadow.owner = memory
+        return shadow
+
+    def _check(
+        self, fine: bool, what: str, access: Access | None, other: Access | None = None
+    ) -> None:
+        if fine:
+            return
+        after = "" if other is None else f", which is not known to come after {other.place}"
+        raise RaceError(
+            f"memory {what} by {access.place if access else 'nobody'}{after}. This is a defect of "
+            "whatever submitted the work",
+            first=None if other is None else other.place,
+            second=None if access is None else access.place,
+        )
+
+    def _join(self, ticks: Sequence[Tick]) -> Clock:
+        """Return what is known to be over once the ticks and what the host knows are."""
+        clock = dict(self._host)
+        for stream, tick in ticks:
+            _raise_to(clock, self._clocks.get((stream, tick), {}))
+            clock[stream] = max(tick, clock.get(stream, 0))
+        return clock
+
+    def _find(self, array: LocalArray) -> Shadow | None:
+        """Return the shadow of the buffer that an array lies in."""
+        if not array.nbytes:
+            return None
+        address = self.backend.address(array)
+        at = bisect.bisect_right(self._starts, (address, sys.maxsize)) - 1
+        if at < 0:
+            return None
+        shadow = self._shadows[self._starts[at][1]]
+        return shadow if address < shadow.stop else None
+
+    def _forget(self, start: int, stop: int) -> None:
+        """Drop the shadows of buffers that overlap an address range."""
+        gone = [entry for entry in self._starts if self._overlaps(entry[1], start, stop)]
+        for entry in gone:
+            self._starts.remove(entry)
+            del self._shadows[entry[1]]
+
+    def _overlaps(self, key: int, start: int, stop: int) -> bool:
+        shadow = self._shadows[key]
+        return shadow.start < stop and start < shadow.stop
+
+
+def _raise_to(clock: Clock, other: Clock) -> None:
+    for stream, tick in other.items():
+        if tick > clock.get(stream, 0):
+            clock[stream] = tick
+
+
+def _place() -> str:
+    """Return the file and line of the nearest caller outside of the package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gpushard."):
+        frame = frame.f_back
+    return f"at {frame.f_code.co_filename}:{frame.f_lineno}"

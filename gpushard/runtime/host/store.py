@@ -1,0 +1,74 @@
+"""Virtual devices on NumPy memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.config import Settings
+from gpushard.runtime.backend import DeviceInfo
+from gpushard.runtime.stream import Tick
+from gpushard.typing import HostArray, Shape
+
+ALIGNMENT = 64
+"""Bytes that every allocation is aligned to: a cache line, and any vector."""
+
+
+class _Owner:
+    """Host memory for NumPy: the `base` of views that keep something alive."""
+
+    def __init__(self, array: HostArray, owner: Any) -> None:
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, True)}
+        self._kept = (array, owner)
+
+
+class NumpyStore:
+    """The devices and the memory of backends whose data are NumPy arrays.
+
+    Args:
+      settings: of these, host_devices and host_domains.
+    """
+
+    platform = "cpu"
+
+    def __init__(self, settings: Settings) -> None:
+        self._devices = settings.host_devices
+        self._domains = settings.host_domains
+
+    def describe(self) -> list[DeviceInfo]:
+        """List the virtual devices; consecutive ones share a domain."""
+        per_domain = self._devices // self._domains
+        return [
+            DeviceInfo(kind="host", hardware_id=0, partition=i, domain=i // per_domain)
+            for i in range(self._devices)
+        ]
+
+    def allocate(self, domain: int, nbytes: int) -> HostArray:
+        """Make an aligned byte buffer."""
+        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+        offset = -raw.ctypes.data % ALIGNMENT
+        return raw[offset : offset + nbytes]
+
+    def free(self, raw: HostArray) -> None:
+        """Do nothing: NumPy's memory goes with its last reference."""
+
+    def released(self, raw: HostArray, ticks: Sequence[Tick]) -> None:
+        """Do nothing."""
+
+    def taken(self, raw: HostArray) -> None:
+        """Do nothing."""
+
+    def view(self, raw: HostArray, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+        """Return the start of a buffer as a C-contiguous array."""
+        return np.ndarray(shape, dtype, raw)
+
+    def address(self, array: HostArray) -> int:
+        """Return the address of the first element."""
+        return int(array.ctypes.data)
+
+    def host_view(self, array: HostArray, owner: Any) -> HostArray:
+        """Return a read-only array over the same memory that keeps `owner` alive."""
+        view = np.asarray(_Owner(array, owner))
+        return view if view.dtype == array.dtype else view.view(array.dtype)

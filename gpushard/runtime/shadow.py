@@ -1,0 +1,91 @@
+"""What the checker remembers of one buffer: who wrote it, who reads it, who has it on loan."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gpushard.runtime.memory import Memory
+from gpushard.runtime.stream import Clock, Stream
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Access:
+    """One use of a buffer."""
+
+    stream: Stream | None
+    """The stream of the item; None for the host."""
+
+    tick: int
+    """The item."""
+
+    part: int
+    """The part of the buffer that the item is about; see `Runtime.submit`."""
+
+    place: str
+    """What it is and where it was submitted, for people."""
+
+    def before(self, clock: Clock) -> bool:
+        """Whether it is over for whoever knows `clock`."""
+        return self.stream is None or self.tick <= clock.get(self.stream, 0)
+
+
+class Shadow:
+    """The uses of one buffer.
+
+    Args:
+      raw: the buffer.
+      start: its address.
+      stop: the address after its end.
+    """
+
+    __slots__ = ("_loans", "free", "hosts", "owner", "raw", "reads", "start", "stop", "write")
+
+    def __init__(self, raw: Any, start: int, stop: int) -> None:
+        self.raw = raw
+        self.start = start
+        self.stop = stop
+        self.owner: Memory | None = None
+        """The memory that it belongs to, once an item has used it as such."""
+        self.free = False
+        """Whether it lies in its pool."""
+        self.write: Access | None = None
+        """The last write."""
+        self.reads: list[Access] = []
+        """The reads since."""
+        self.hosts: list[Access] = []
+        """What the host is doing with it at this moment."""
+        self._loans: list[tuple[weakref.ref[Any], Access]] = []
+
+    def accesses(self) -> Iterator[Access]:
+        """All that a release has to know of."""
+        if self.write is not None:
+            yield self.write
+        yield from self.reads
+
+    def wrote(self, access: Access) -> None:
+        """Note a write; the reads before it matter no more, unless it only adds a part."""
+        if not access.part:
+            self.reads = []
+        self.write = access
+
+    def extends(self, access: Access) -> bool:
+        """Whether a write adds a part to what the same stream wrote."""
+        return self.write is not None and self.write.stream is access.stream
+
+    def lend(self, view: Any, access: Access) -> None:
+        """Note that the host may read the buffer as long as a view of it lives."""
+        while isinstance(view, np.ndarray) and view.base is not None:
+            view = view.base
+        self._loans.append((weakref.ref(view), access))
+
+    def lent(self) -> Access | None:
+        """Return who has it on loan, or uses it at this moment."""
+        self._loans = [loan for loan in self._loans if loan[0]() is not None]
+        if self.hosts:
+            return self.hosts[0]
+        return self._loans[0][1] if self._loans else None

@@ -1,0 +1,13 @@
+"""A backend that does its work as late, and in as odd an order, as the rules allow.
+
+One seed decides everything: when items run, which thread goes on, when garbage is collected. The
+same seed gives the same run.
+"""
+
+from __future__ import annotations
+
+from gpushard.testing.sim.backend import SimBackend
+from gpushard.testing.sim.schedule import Schedule, StuckError
+from gpushard.testing.sim.threads import DeadlockError, Threads
+
+__all__ = ["DeadlockError", "Schedule", "SimBackend", "StuckError", "Threads"]

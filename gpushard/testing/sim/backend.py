@@ -1,0 +1,149 @@
+"""NumPy memory behind queues that nothing works on until somebody waits."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.config import Settings
+from gpushard.runtime.backend import BoxCopy, Item
+from gpushard.runtime.host import NumpyStore
+from gpushard.runtime.stream import Event, Stream, Tick
+from gpushard.testing.sim.schedule import Schedule
+from gpushard.testing.sim.threads import SimLock, Threads
+from gpushard.typing import HostArray
+
+POISON = 0xA5
+"""What memory is filled with that holds nothing."""
+
+
+class _SimEvent:
+    """An event at one tick of a queue."""
+
+    __slots__ = ("_backend", "_stream", "tick")
+
+    def __init__(self, backend: SimBackend, stream: Stream, tick: int) -> None:
+        self._backend = backend
+        self._stream = stream
+        self.tick = tick
+
+    def query(self) -> bool:
+        self._backend.turn()
+        return self._backend.schedule.finished(self._stream) >= self.tick
+
+    def synchronize(self) -> None:
+        self._backend.turn()
+        self._backend.schedule.run_until(self._stream, self.tick)
+        self._backend.turn()
+
+
+class SimBackend(NumpyStore):
+    """A backend for finding mistakes in whatever submits work.
+
+    Items run as late as possible, or at odd moments, and in any order that their waits allow.
+    Memory that nobody may use any more is overwritten at once.
+
+    Args:
+      settings: of these, host_devices and host_domains.
+      seed: decides everything.
+      exact: whether events can be placed at past items; by default the seed says.
+      host_readable: whether the host can read shards as they lie; by default the seed says.
+    """
+
+    name = "sim"
+
+    def __init__(
+        self,
+        settings: Settings,
+        seed: int = 0,
+        *,
+        exact: bool | None = None,
+        host_readable: bool | None = None,
+    ) -> None:
+        super().__init__(settings)
+        self._exact = exact
+        self._host_readable = host_readable
+        self.reseed(seed)
+
+    def reseed(self, seed: int) -> None:
+        """Start again, with empty queues, as if just made with another seed."""
+        source = self.random = random.Random(seed)
+        self.exact = source.random() < 0.5 if self._exact is None else self._exact
+        readable = source.random() < 0.5
+        self.host_readable = readable if self._host_readable is None else self._host_readable
+        self.threads = Threads(source, source.choice((0.05, 0.3, 0.9)), source.choice((0, 0.02)))
+        self.schedule = Schedule(source, source.choice((0, 0, 0.1, 0.5)), self._poison_due)
+        self.traffic: dict[tuple[int, int], int] = {}
+        self._retired: dict[int, tuple[HostArray, Sequence[Tick]]] = {}
+
+    def turn(self) -> None:
+        """Let time pass and others go on; every call of the host comes through here."""
+        if not self.schedule.running:
+            self.threads.switch()
+            self.schedule.pass_time()
+
+    def allocate(self, domain: int, nbytes: int) -> HostArray:
+        """Make a byte buffer full of poison."""
+        self.turn()
+        raw = super().allocate(domain, nbytes)
+        raw[:] = POISON
+        return raw
+
+    def free(self, raw: HostArray) -> None:
+        """Poison what nobody may use any more."""
+        self._retired.pop(id(raw), None)
+        raw[:] = POISON
+
+    def released(self, raw: HostArray, ticks: Sequence[Tick]) -> None:
+        """Poison a buffer once the ticks have run."""
+        self._retired[id(raw)] = raw, ticks
+        self._poison_due()
+
+    def taken(self, raw: HostArray) -> None:
+        """Leave a buffer to its new owner."""
+        self._retired.pop(id(raw), None)
+
+    def new_lock(self) -> SimLock:
+        """Make a lock at which threads are switched."""
+        return SimLock(self.threads)
+
+    def add_stream(self, stream: Stream, domain: int) -> None:
+        """Make a queue."""
+        self.schedule.add(stream)
+
+    def enqueue(self, item: Item) -> None:
+        """Append an item to its queue."""
+        self.turn()
+        self.schedule.append(item)
+        self.turn()
+
+    def record(self, stream: Stream, tick: int) -> Event:
+        """Make an event; at the end of the queue, if it cannot be placed at `tick`."""
+        return _SimEvent(self, stream, tick if self.exact else stream.issued)
+
+    def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
+        """Copy boxes one by one; between them anything may happen."""
+        for target, source, source_domain in copies:
+            self.turn()
+            np.copyto(target, source)
+            link = (source_domain, domain)
+            self.traffic[link] = self.traffic.get(link, 0) + target.nbytes
+        self.turn()
+
+    def close(self) -> None:
+        """Run what is left."""
+        self.schedule.run_all()
+
+    def _poison_due(self, item: Item | None = None) -> None:
+        finished = self.schedule.finished
+        due = [
+            key
+            for key, (_, ticks) in self._retired.items()
+            if all(finished(stream) >= tick for stream, tick in ticks)
+        ]
+        for key in due:
+            raw, _ = self._retired.pop(key)
+            raw[:] = POISON

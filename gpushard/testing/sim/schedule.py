@@ -1,0 +1,131 @@
+"""Queues of items that run when somebody must wait, in an order that a seed chooses."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+
+from gpushard.runtime.backend import Item
+from gpushard.runtime.stream import Stream
+
+
+class StuckError(Exception):
+    """Somebody waits for a tick that can never run."""
+
+
+class Schedule:
+    """The queues of all streams, and what has run.
+
+    Whoever waits for a tick makes the queues go on, in one of three ways: no further than the tick
+    needs; any stream that may; or first all that the tick does not need.
+
+    Args:
+      source: makes the choices.
+      progress: probability that an item runs when the host does something else.
+      after_item: called after each item.
+    """
+
+    def __init__(
+        self, source: random.Random, progress: float, after_item: Callable[[Item], None]
+    ) -> None:
+        self._random = source
+        self._progress = progress
+        self._after_item = after_item
+        self._queues: dict[Stream, deque[Item]] = {}
+        self._finished: dict[Stream, int] = {}
+        self._busy: list[Stream] = []  # with something in the queue
+        self.running = False
+        """Whether an item is at work at this moment."""
+
+    def add(self, stream: Stream) -> None:
+        """Make a queue."""
+        self._queues[stream] = deque()
+        self._finished[stream] = 0
+
+    def append(self, item: Item) -> None:
+        """Queue an item."""
+        queue = self._queues[item.stream]
+        if not queue:
+            self._busy.append(item.stream)
+        queue.append(item)
+
+    def finished(self, stream: Stream) -> int:
+        """Return the last tick that has run."""
+        return self._finished[stream]
+
+    def queued(self, stream: Stream) -> int:
+        """Return how many items wait."""
+        return len(self._queues[stream])
+
+    def pass_time(self) -> None:
+        """Perhaps run an item or a few."""
+        while self._busy and self._random.random() < self._progress:
+            runnable = [stream for stream in self._busy if self._runnable(stream)]
+            if not runnable:
+                return
+            self._run_head(self._random.choice(runnable))
+
+    def run_until(self, stream: Stream, tick: int) -> None:
+        """Run items until `tick` of `stream` has run.
+
+        Raises:
+          StuckError: it can never run.
+        """
+        if self._finished[stream] >= tick:
+            return
+        choose = self._random.choice((self._needed, self._any, self._others_first))
+        while self._finished[stream] < tick:
+            self._run_head(choose(stream, tick))
+
+    def run_all(self) -> None:
+        """Run everything."""
+        while self._busy:
+            self._run_head(self._any(self._busy[0], self._finished[self._busy[0]] + 1))
+
+    def _runnable(self, stream: Stream) -> bool:
+        return all(self._finished[s] >= n for s, n in self._queues[stream][0].waits)
+
+    def _needed(self, stream: Stream, tick: int) -> Stream:
+        """Return a stream whose head `tick` of `stream` cannot do without."""
+        for _ in range(len(self._queues) + 1):
+            if not self._queues[stream]:
+                break
+            missing = [
+                other for other, n in self._queues[stream][0].waits if self._finished[other] < n
+            ]
+            if not missing:
+                return stream
+            stream = self._random.choice(missing)
+        raise StuckError(f"{stream!r} never gets to a tick that is waited for")
+
+    def _any(self, stream: Stream, tick: int) -> Stream:
+        runnable = [other for other in self._busy if self._runnable(other)]
+        return self._random.choice(runnable) if runnable else self._needed(stream, tick)
+
+    def _others_first(self, stream: Stream, tick: int) -> Stream:
+        needed = self._closure(stream)
+        others = [other for other in self._busy if other not in needed and self._runnable(other)]
+        return self._random.choice(others) if others else self._needed(stream, tick)
+
+    def _closure(self, stream: Stream) -> set[Stream]:
+        """Return the streams that the head of `stream` waits for, and those that they wait for."""
+        found, left = {stream}, [stream]
+        while left:
+            queue = self._queues[left.pop()]
+            for other, n in queue[0].waits if queue else ():
+                if other not in found and self._finished[other] < n:
+                    found.add(other)
+                    left.append(other)
+        return found
+
+    def _run_head(self, stream: Stream) -> None:
+        queue = self._queues[stream]
+        item = queue.popleft()
+        if not queue:
+            self._busy.remove(stream)
+        self.running = True
+        item.execute()
+        self.running = False
+        self._finished[stream] = max(item.tick, self._finished[stream])
+        self._after_item(item)
