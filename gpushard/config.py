@@ -63,6 +63,9 @@ class Settings:
     plan_cache_bytes: int = 64 << 20
     """How many bytes of movement plans are kept for reuse."""
 
+    check: bool = False
+    """Watch every use of memory and raise `RaceError` where two are not ordered; slow."""
+
     enable_checks: bool = False
     """Check arrays that are built inside the library as if a user had built them."""
 
@@ -164,5 +167,6 @@ _VARIABLES: dict[str, tuple[str, Any]] = {
     "GPUSHARD_HOST_DOMAINS": ("host_domains", int),
     "GPUSHARD_HOST_WORKERS": ("host_workers", int),
     "GPUSHARD_MEMORY_LIMIT": ("memory_limit", parse_bytes),
+    "GPUSHARD_CHECK": ("check", _parse_flag),
     "GPUSHARD_ENABLE_CHECKS": ("enable_checks", _parse_flag),
 }

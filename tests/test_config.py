@@ -29,6 +29,7 @@ def test_defaults() -> None:
         "small_bytes": 64 << 10,
         "queue_limit": 1024,
         "plan_cache_bytes": 64 << 20,
+        "check": False,
         "enable_checks": False,
     }
     assert Settings.from_environment({}) == Settings()

@@ -104,14 +104,17 @@ class Backend(Store, Protocol):
     platform: str
     """"cpu" or "gpu"."""
 
-    exact: bool
-    """Whether an event can still be placed at a past item of a stream."""
+    @property
+    def exact(self) -> bool:
+        """Whether an event can still be placed at a past item of a stream."""
 
-    host_readable: bool
-    """Whether the host can read device memory as it lies."""
+    @property
+    def host_readable(self) -> bool:
+        """Whether the host can read device memory as it lies."""
 
-    traffic: dict[tuple[int, int], int]
-    """Bytes copied so far for each (source domain, destination domain)."""
+    @property
+    def traffic(self) -> dict[tuple[int, int], int]:
+        """Bytes copied so far for each (source domain, destination domain)."""
 
     def describe(self) -> list[DeviceInfo]:
         """List the devices."""

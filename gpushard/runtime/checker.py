@@ -120,9 +120,7 @@ class Checker:
         raw = self.backend.allocate(domain, nbytes)
         start = self.backend.address(self.backend.view(raw, (nbytes,), np.uint8))
         with self._mutex:
-            self._forget(start, start + nbytes)
-            self._shadows[id(raw)] = Shadow(raw, start, start + nbytes)
-            bisect.insort(self._starts, (start, id(raw)))
+            self._follow(Shadow(raw, start, start + nbytes))
         return raw
 
     def free(self, raw: Any) -> None:
@@ -132,7 +130,7 @@ class Checker:
             if shadow is not None:
                 for access in shadow.accesses():
                     self._check(access.before(self._host), "is given back to the system", access)
-                self._forget(shadow.start, shadow.stop)
+                self._forget(shadow)
         self.backend.free(raw)
 
     def released(self, raw: Any, ticks: Sequence[Tick]) -> None:
@@ -300,22 +298,24 @@ class Checker:
         if not array.nbytes:
             return None
         address = self.backend.address(array)
+        shadow = self._at_or_before(address)
+        return shadow if shadow is not None and address < shadow.stop else None
+
+    def _at_or_before(self, address: int) -> Shadow | None:
+        """Return the shadow that starts last, but not after an address."""
         at = bisect.bisect_right(self._starts, (address, sys.maxsize)) - 1
-        if at < 0:
-            return None
-        shadow = self._shadows[self._starts[at][1]]
-        return shadow if address < shadow.stop else None
+        return self._shadows[self._starts[at][1]] if at >= 0 else None
 
-    def _forget(self, start: int, stop: int) -> None:
-        """Drop the shadows of buffers that overlap an address range."""
-        gone = [entry for entry in self._starts if self._overlaps(entry[1], start, stop)]
-        for entry in gone:
-            self._starts.remove(entry)
-            del self._shadows[entry[1]]
+    def _follow(self, shadow: Shadow) -> None:
+        """Begin to follow a new buffer; what lay there before was given back unseen."""
+        while (before := self._at_or_before(shadow.stop - 1)) and shadow.start < before.stop:
+            self._forget(before)
+        self._shadows[id(shadow.raw)] = shadow
+        bisect.insort(self._starts, (shadow.start, id(shadow.raw)))
 
-    def _overlaps(self, key: int, start: int, stop: int) -> bool:
-        shadow = self._shadows[key]
-        return shadow.start < stop and start < shadow.stop
+    def _forget(self, shadow: Shadow) -> None:
+        self._starts.remove((shadow.start, id(shadow.raw)))
+        del self._shadows[id(shadow.raw)]
 
 
 def _raise_to(clock: Clock, other: Clock) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from gpushard.config import Settings
 from gpushard.errors import ConfigurationError, DeserializationError
 from gpushard.runtime.backend import BackendFactory
+from gpushard.runtime.checker import Checker
 from gpushard.runtime.device import Device
 from gpushard.runtime.host import HostBackend
 from gpushard.runtime.runtime import Runtime
@@ -24,7 +25,8 @@ _settings: Settings | None = None
 
 def make_runtime(settings: Settings) -> Runtime:
     """Make a runtime with the backend that the settings name, or the best one here."""
-    return Runtime(settings, _BACKENDS[settings.backend or "host"](settings))
+    backend = _BACKENDS[settings.backend or "host"](settings)
+    return Runtime(settings, Checker(backend) if settings.check else backend)
 
 
 def current() -> Runtime:

@@ -101,5 +101,8 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait until everything given to this device so far has run."""
-        for stream in (self.stream, self.domain.copy):
-            stream.synchronize(stream.issued)
+        with self.runtime.lock:
+            self.runtime.drain()
+            ticks = [(stream, stream.issued) for stream in (self.stream, self.domain.copy)]
+        for stream, tick in ticks:
+            stream.synchronize(tick)

@@ -139,8 +139,9 @@ class Claims:
         self._open: dict[int, _ClaimEnd] = {}
         self._ended: deque[Any] = deque()
 
-    def __len__(self) -> int:
-        return len(self._open)
+    def memories(self) -> list[Memory]:
+        """Return the memories that are claimed."""
+        return [end.memory for end in self._open.values()]
 
     def make(self, memory: Memory) -> Claim:
         """Return the claim on a fresh memory."""
@@ -161,7 +162,7 @@ class Claims:
     def repair(self) -> list[Memory]:
         """Forget claims whose end was cut short, and return the memories that are claimed."""
         self._open = {key: end for key, end in self._open.items() if end() is not None}
-        return [end.memory for end in self._open.values()]
+        return self.memories()
 
 
 class Store(Protocol):

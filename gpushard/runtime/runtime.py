@@ -37,7 +37,8 @@ class Runtime:
         self._claims = Claims()
         self._cut_short = False  # whether whoever held the lock last did not come to the end
         self._reclaiming = backend.new_lock()
-        self._streams: list[Stream] = []
+        self.streams: list[Stream] = []
+        """Every stream that was made."""
         self._arrays: dict[int, weakref.ref[Any]] = {}  # by id: arrays have no hash
         self._dead_arrays: deque[weakref.ref[Any]] = deque()
         self.domains: list[Domain] = []
@@ -75,7 +76,7 @@ class Runtime:
         """Make a stream on a memory domain."""
         stream = Stream(self.backend, name)
         self.backend.add_stream(stream, domain)
-        self._streams.append(stream)
+        self.streams.append(stream)
         return stream
 
     def drain(self) -> None:
@@ -145,7 +146,7 @@ class Runtime:
         A tick that was given out and whose item was never queued gets an item that does nothing.
         One that was queued gets a second item, which does no harm and wakes its stream.
         """
-        for stream in self._streams:
+        for stream in self.streams:
             if not stream.finished(stream.issued):
                 self.backend.enqueue(Item("interrupted", _nothing, stream, stream.issued))
         claimed = self._claims.repair()
@@ -238,6 +239,12 @@ class Runtime:
             self.drain()
             found = [reference() for reference in self._arrays.copy().values()]
         return [array for array in found if array is not None]
+
+    def claimed_bytes(self) -> int:
+        """Return the bytes of all memory, of devices and of the host, that is claimed."""
+        with self.lock:
+            self.drain()
+            return sum(memory.nbytes for memory in self._claims.memories())
 
     def close(self) -> None:
         """Stop the backend and give back the memory of its pools."""

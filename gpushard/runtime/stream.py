@@ -31,11 +31,16 @@ class Event(Protocol):
 class Recorder(Protocol):
     """The part of a backend that makes events."""
 
-    exact: bool
-    """Whether an event can still be placed at a past item; if not, it lands after the last one."""
+    @property
+    def exact(self) -> bool:
+        """Whether an event can still be placed at a past item; if not, it is after the last one."""
 
     def record(self, stream: Stream, tick: int) -> Event:
-        """Make an event that covers `tick`."""
+        """Make an event that covers `tick`, which was queued.
+
+        Its own tick is the last one that it covers: one that is queued already. `stream.issued` may
+        name an item that another thread is about to queue.
+        """
 
 
 class Stream:

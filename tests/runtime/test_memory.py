@@ -90,7 +90,7 @@ def test_memory_comes_back_when_the_last_claim_dies_and_not_before():
     assert pool.free == 0
     del alias
     claims.drain()
-    assert pool.free == size_class(1000) and len(claims) == 0
+    assert pool.free == size_class(1000) and claims.memories() == []
 
 
 def test_a_free_block_keeps_its_clock_and_a_covered_one_is_preferred():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -74,7 +73,7 @@ class SimBackend(NumpyStore):
         self.exact = source.random() < 0.5 if self._exact is None else self._exact
         readable = source.random() < 0.5
         self.host_readable = readable if self._host_readable is None else self._host_readable
-        self.threads = Threads(source, source.choice((0.05, 0.3, 0.9)), source.choice((0, 0.02)))
+        self.threads = Threads(source, source.choice((0.02, 0.05, 0.3)), source.choice((0, 0.02)))
         self.schedule = Schedule(source, source.choice((0, 0, 0.1, 0.5)), self._poison_due)
         self.traffic: dict[tuple[int, int], int] = {}
         self._retired: dict[int, tuple[HostArray, Sequence[Tick]]] = {}
@@ -122,7 +121,7 @@ class SimBackend(NumpyStore):
 
     def record(self, stream: Stream, tick: int) -> Event:
         """Make an event; at the end of the queue, if it cannot be placed at `tick`."""
-        return _SimEvent(self, stream, tick if self.exact else stream.issued)
+        return _SimEvent(self, stream, tick if self.exact else self.schedule.last(stream))
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
         """Copy boxes one by one; between them anything may happen."""

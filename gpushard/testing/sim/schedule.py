@@ -54,9 +54,10 @@ class Schedule:
         """Return the last tick that has run."""
         return self._finished[stream]
 
-    def queued(self, stream: Stream) -> int:
-        """Return how many items wait."""
-        return len(self._queues[stream])
+    def last(self, stream: Stream) -> int:
+        """Return the last tick that was queued."""
+        queue = self._queues[stream]
+        return queue[-1].tick if queue else self._finished[stream]
 
     def pass_time(self) -> None:
         """Perhaps run an item or a few."""

@@ -1,0 +1,75 @@
+"""Arrays that the devices' own streams make from others, as operations do."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from gpushard.array.array import Array
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.runtime import Runtime
+from gpushard.typing import LocalArray
+
+
+def deferred(
+    x: Array,
+    function: Callable[[LocalArray], LocalArray],
+    *,
+    error: BaseException | None = None,
+    after: Sequence[Memory] = (),
+) -> Array:
+    """Return the array of the results of a function on each shard, computed on the devices' streams.
+
+    Args:
+      x: the array.
+      function: takes a shard and gives one of the same shape and dtype.
+      error: what the work raises instead.
+      after: memory whose content has to be there before.
+
+    >>> import gpushard as gs
+    >>> deferred(gs.device_put(1.0), lambda shard: shard + 1)
+    Array(2., dtype=float64)
+    """
+    source = x._live()
+    runtime, devices = source.runtime, devices_of(source.tiling)
+
+    def submit() -> tuple[list[LocalArray], list[Claim]]:
+        values, claims = _allocate(runtime, source)
+        for device, value, target, claim, own in zip(
+            devices, source.values, values, claims, source.claims, strict=True
+        ):
+            run = functools.partial(_work, target, value, function, error)
+            runtime.submit(
+                device.stream, "deferred work", run, [own.memory, *after], [claim.memory]
+            )
+        return values, claims
+
+    values, claims = runtime.commit(submit, [device.stream for device in devices])
+    buffer = ShardedBuffer(source.tiling, source.dtype, values, claims)
+    return Array(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
+
+
+def _allocate(runtime: Runtime, source: ShardedBuffer) -> tuple[list[LocalArray], list[Claim]]:
+    """Make memory of its own for every shard."""
+    devices = devices_of(source.tiling)
+    claims = [
+        runtime.claim(device, value.nbytes, device.stream)
+        for device, value in zip(devices, source.values, strict=True)
+    ]
+    values = [
+        runtime.backend.view(claim.memory.raw, value.shape, source.dtype)
+        for claim, value in zip(claims, source.values, strict=True)
+    ]
+    return values, claims
+
+
+def _work(
+    target: LocalArray,
+    value: LocalArray,
+    function: Callable[[LocalArray], LocalArray],
+    error: BaseException | None,
+) -> None:
+    if error is not None:
+        raise error
+    target[...] = function(value)
