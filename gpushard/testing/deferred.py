@@ -19,7 +19,7 @@ def deferred(
     error: BaseException | None = None,
     after: Sequence[Memory] = (),
 ) -> Array:
-    """Return the array of the results of a function on each shard, computed on the devices' streams.
+    """Return an array whose shards the devices' streams compute from those of another one.
 
     Args:
       x: the array.

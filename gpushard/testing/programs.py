@@ -1,4 +1,4 @@
-"""Random programs: arrays are placed, moved, changed, read and dropped, and NumPy says what is right.
+"""Random programs that place, move, change, read and drop arrays; NumPy says what is right.
 
 A seed says what a program does. On the simulated backend it also says when everything happens, so
 a program that fails once fails every time.
@@ -349,8 +349,10 @@ class Actor:
             self._keep(part, known.value[index], known.fails)
 
     def _index(self, size: int) -> slice:
-        bounds = [self._random.choice((None, self._random.randint(-size, size))) for _ in "ab"]
-        return slice(*bounds, self._random.choice((1, 1, 2, -1, -2)))
+        start, stop = (
+            self._random.choice((None, self._random.randint(-size, size))) for _ in range(2)
+        )
+        return slice(start, stop, self._random.choice((1, 1, 2, -1, -2)))
 
     def _read(self) -> None:
         self._check(self._pick())
