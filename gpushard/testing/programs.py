@@ -32,9 +32,9 @@ from gpushard.placement.make_array import (
     make_array_from_callback,
     make_array_from_single_device_arrays,
 )
-from gpushard.runtime import current
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.deferred import deferred
+from gpushard.testing.runtime import using
 from gpushard.testing.sim import SimRuntime
 from gpushard.typing import HostArray
 
@@ -108,7 +108,7 @@ def run(seed: int, *, steps: int = 10, threads: int | None = None) -> Outcome:
     runtime, shardings = _simulated(settings.host_devices, settings.host_domains)
     runtime.restart(settings, seed)
     count = threads or source.choice((1, 1, 2, 3))
-    with _current(runtime), _collector_off():
+    with using(runtime), _collector_off():
         world = World(source, shardings)
         actors = [Actor(world, random.Random(seed * 31 + i), steps) for i in range(count)]
         if count == 1:
@@ -198,16 +198,6 @@ def _collector_off() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-@contextlib.contextmanager
-def _current(runtime: Runtime) -> Iterator[None]:
-    before = current.swap(runtime)
-    try:
-        yield
-    finally:
-        current.swap(before)
-        runtime.close()
 
 
 def random_shardings(runtime: Runtime, source: random.Random, count: int = 16) -> list[Sharding]:

@@ -9,6 +9,7 @@ from typing import Any
 from gpushard.config import Settings
 from gpushard.runtime import current
 from gpushard.runtime.runtime import Runtime
+from gpushard.testing.sim import SimRuntime
 
 
 @contextlib.contextmanager
@@ -30,9 +31,49 @@ def runtime(**settings: Any) -> Iterator[Runtime]:
     2
     """
     made = current.make_runtime(Settings(**settings))
+    with using(made):
+        yield made
+
+
+@contextlib.contextmanager
+def simulated(
+    seed: int = 0,
+    *,
+    exact: bool | None = None,
+    host_readable: bool | None = None,
+    **settings: Any,
+) -> Iterator[SimRuntime]:
+    """Use a runtime on the simulated backend, under the checker, within a `with` block.
+
+    Args:
+      seed: decides when items run, which thread goes on and when garbage is collected.
+      exact: whether events can be placed at past items; by default the seed says.
+      host_readable: whether the host can read shards as they lie; by default the seed says.
+      **settings: fields of `gpushard.Settings`; the environment plays no part.
+
+    Yields:
+      The runtime; `runtime.sim.threads.run([...])` runs functions as threads that the seed steps.
+
+    Raises:
+      ConfigurationError: a setting makes no sense.
+
+    >>> import gpushard as gs
+    >>> with simulated(seed=1, host_devices=2, inline_bytes=0):
+    ...     x = gs.device_put([1.0, 2.0], gs.devices()[0])
+    ...     float(gs.device_put(x[0], gs.devices()[1]))
+    1.0
+    """
+    made = SimRuntime(Settings(**settings), seed, exact=exact, host_readable=host_readable)
+    with using(made):
+        yield made
+
+
+@contextlib.contextmanager
+def using(made: Runtime) -> Iterator[None]:
+    """Let module-level functions use a runtime within a `with` block, and close it afterwards."""
     before = current.swap(made)
     try:
-        yield made
+        yield
     finally:
         current.swap(before)
         made.close()

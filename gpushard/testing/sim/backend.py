@@ -11,12 +11,15 @@ from gpushard.config import Settings
 from gpushard.runtime.backend import BoxCopy, Item
 from gpushard.runtime.host import NumpyStore
 from gpushard.runtime.stream import Event, Stream, Tick
-from gpushard.testing.sim.schedule import Schedule
+from gpushard.testing.sim.schedule import Schedule, StuckError
 from gpushard.testing.sim.threads import SimLock, Threads
 from gpushard.typing import HostArray
 
 POISON = 0xA5
 """What memory is filled with that holds nothing."""
+
+TURNS = 1_000_000
+"""How often the host may call between two restarts; who needs more goes round in circles."""
 
 
 class _SimEvent:
@@ -76,11 +79,15 @@ class SimBackend(NumpyStore):
         self.threads = Threads(source, source.choice((0.02, 0.05, 0.3)), source.choice((0, 0.02)))
         self.schedule = Schedule(source, source.choice((0, 0, 0.1, 0.5)), self._poison_due)
         self.traffic: dict[tuple[int, int], int] = {}
+        self._turns = 0
         self._retired: dict[int, tuple[HostArray, Sequence[Tick]]] = {}
 
     def turn(self) -> None:
         """Let time pass and others go on; every call of the host comes through here."""
         if not self.schedule.running:
+            self._turns += 1
+            if self._turns > TURNS:
+                raise StuckError(f"the host has called the backend {TURNS:,} times without an end")
             self.threads.switch()
             self.schedule.pass_time()
 

@@ -1,0 +1,78 @@
+"""Many random programs: `python -m tests.stress.programs --count 1000000`."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import concurrent.futures
+import dataclasses
+import gc
+import multiprocessing
+import os
+import time
+
+from gpushard.testing import programs
+
+BATCH = 250
+"""Programs that a process runs before it reports."""
+
+
+@dataclasses.dataclass
+class Batch:
+    """What some programs did, and the first that failed."""
+
+    totals: collections.Counter[str]
+    failed: str | None = None
+
+
+def run_batch(first: int, count: int) -> Batch:
+    """Run programs; the caches that they fill are spared the collector."""
+    gc.collect()
+    gc.freeze()
+    totals: collections.Counter[str] = collections.Counter()
+    for seed in range(first, first + count):
+        try:
+            outcome = programs.run(seed)
+        except BaseException as error:
+            return Batch(totals, f"seed {seed}: {type(error).__name__}: {error}")
+        totals += collections.Counter(
+            programs=1, steps=outcome.steps, items=outcome.items, failures=outcome.failures
+        )
+    return Batch(totals)
+
+
+def run_many(first: int, count: int, jobs: int) -> Batch:
+    """Run programs in several processes, up to the first that fails."""
+    total = Batch(collections.Counter())
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(jobs, context) as pool:
+        batches = [
+            pool.submit(run_batch, seed, min(BATCH, first + count - seed))
+            for seed in range(first, first + count, BATCH)
+        ]
+        for done in concurrent.futures.as_completed(batches):
+            batch = done.result()
+            total.totals += batch.totals
+            if batch.failed is not None:
+                total.failed = batch.failed
+                pool.shutdown(cancel_futures=True)
+                break
+    return total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    start = time.perf_counter()
+    total = run_many(options.first, options.count, options.jobs)
+    counts = ", ".join(f"{number:,} {name}" for name, number in total.totals.items())
+    print(f"{counts}, {time.perf_counter() - start:,.0f} s, {options.jobs} processes")
+    if total.failed is not None:
+        raise SystemExit(f"FAILED: {total.failed}")
+
+
+if __name__ == "__main__":
+    main()
