@@ -32,6 +32,7 @@ from gpushard.placement.make_array import (
     make_array_from_callback,
     make_array_from_single_device_arrays,
 )
+from gpushard.runtime import current
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.deferred import deferred
 from gpushard.testing.runtime import using
@@ -86,7 +87,7 @@ def random_settings(source: random.Random) -> Settings:
         inline_bytes=source.choice((0, 0, 300, 1 << 20)),
         small_bytes=source.choice((0, 0, 0, 100)),
         queue_limit=source.choice((1, 2, 5, 1024, 1024)),
-        memory_limit=source.choice((None, None, None, 1500, 4000)),
+        memory_limit=source.choice((None, None, None, 130, 260, 520, 1500)),
     )
 
 
@@ -365,7 +366,33 @@ class Actor:
         self._keep(array, known.value, known.fails)
 
     def _ask(self) -> None:
-        self._pick().array.is_ready()
+        """Ask whether a value is there; if so, it must be there without waiting."""
+        known = self._pick()
+        if known.array.is_ready() and not known.fails:
+            self._check_shards(known)
+
+    def _synchronize(self) -> None:
+        """Wait for all devices; then every value must be there."""
+        known = self._pick()
+        for device in current.current().devices:
+            device.synchronize()
+        assert known.array.is_ready(), "a value is not there after its devices were waited for"
+        if not known.fails:
+            self._check_shards(known)
+
+    def _check_shards(self, known: Known) -> None:
+        buffer = known.array._live()
+        for index, value in zip(buffer.tiling.indices, buffer.values, strict=True):
+            assert np.array_equal(value, known.value[index]), "a shard that is ready is wrong"
+
+    def _show(self) -> None:
+        known = self._pick()
+        if self._reads(known):
+            assert str(known.array) == str(known.value), "the text of a value is wrong"
+
+    def _place_as_it_is(self) -> None:
+        value = self._value()
+        self._keep(device_put(value, self._sharding(), may_alias=True), value.copy())
 
     def _delete(self) -> None:
         known = self._pick()
@@ -414,6 +441,9 @@ _ACTIONS: Sequence[Callable[[Actor], object]] = (
     Actor._export,
     Actor._rebuild,
     Actor._ask,
+    Actor._synchronize,
+    Actor._show,
+    Actor._place_as_it_is,
     Actor._delete,
     Actor._drop,
     Actor._drop_in_a_cycle,

@@ -1,0 +1,177 @@
+"""Finds every place that waits or keeps memory alive, and makes sources in which one does not.
+
+Found by name, in the layers that all backends share:
+
+- calls that wait: the statement goes;
+- questions whether work is over: the answer is that it is;
+- notes of ticks on memory: the assignment goes;
+- the waits of an item: none;
+- claims that are handed on: the receiver gets one that keeps nothing alive;
+- sources of a read that is under way: likewise.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "gpushard"
+FILES = ("runtime/runtime.py", "runtime/memory.py", "runtime/stream.py", "runtime/device.py")
+FOLDERS = ("movement", "array", "placement")
+
+WAITS = {"wait", "wait_for", "wait_idle", "synchronize", "_wait"}
+OVER = {
+    "pending": False,
+    "busy": False,
+    "finished": True,
+    "covers": True,
+    "covered": True,
+    "is_settled": True,
+    "query": True,
+}
+NOTES = {"written", "used"}
+HOLDERS = {"claim", "claims"}
+READERS = {"zip", "len", "map", "enumerate", "any", "all", "max", "min"}
+
+DETACHED = """
+def _detached(claims):
+    from gpushard.runtime.memory import Claim
+    return [_detached(c) for c in claims] if isinstance(claims, list) else Claim(claims.memory)
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """One place, named so that edits elsewhere in the file do not rename it."""
+
+    file: str
+    function: str
+    kind: str
+    text: str
+    number: int
+    """Which of those in the function that read the same."""
+
+    def __str__(self) -> str:
+        again = f" #{self.number}" if self.number else ""
+        return f"{self.file}:{self.function}: {self.kind} {self.text}{again}"
+
+
+def files() -> list[str]:
+    """List the sources of the layers that all backends share, relative to the package."""
+    found = [PACKAGE / name for name in FILES]
+    for folder in FOLDERS:
+        found += sorted((PACKAGE / folder).rglob("*.py"))
+    return [path.relative_to(PACKAGE).as_posix() for path in found]
+
+
+def sites() -> list[Site]:
+    """List all places."""
+    return [site for file in files() for site, _ in _mutants(file)]
+
+
+def mutated(wanted: Site) -> str:
+    """Return the source of a file with one place disabled."""
+    for site, tree in _mutants(wanted.file):
+        if site == wanted:
+            return ast.unparse(ast.fix_missing_locations(tree)) + DETACHED
+    raise LookupError(f"no such place: {wanted}")
+
+
+def _mutants(file: str) -> Iterator[tuple[Site, ast.Module]]:
+    tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
+    seen: dict[tuple[str, str, str], int] = {}
+    for position, (function, node, parent) in enumerate(_walk(tree)):
+        for kind in _kinds(node, parent):
+            key = (function, kind, ast.unparse(node))
+            number = seen[key] = seen.get(key, -1) + 1
+            mutant = copy.deepcopy(tree)
+            _replace(mutant, position, kind)
+            yield Site(file, *key, number), mutant
+
+
+def _walk(tree: ast.Module) -> list[tuple[str, ast.AST, ast.AST]]:
+    """List (qualified function, node, parent) in a fixed order."""
+    found: list[tuple[str, ast.AST, ast.AST]] = []
+
+    def visit(node: ast.AST, scope: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            inner = scope
+            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                inner = f"{scope}.{child.name}" if scope else child.name
+            if scope or inner:
+                found.append((inner, child, node))
+            visit(child, inner)
+
+    visit(tree, "")
+    return found
+
+
+def _kinds(node: ast.AST, parent: ast.AST) -> Iterator[str]:
+    name = _called(node.value) if isinstance(node, ast.Expr) else None
+    if name in WAITS:
+        yield "wait"
+    if _called(node) in OVER and not isinstance(parent, ast.Expr):
+        yield "over"
+    if isinstance(node, ast.Assign) and any(_is_note(target) for target in node.targets):
+        yield "note"
+    if _called(node) == "tuple" and ast.unparse(node) == "tuple(waits.items())":
+        yield "waits"
+    if _hands_on(node, parent):
+        yield "claim"
+
+
+def _called(node: ast.AST) -> str | None:
+    """Return the name of what a call calls."""
+    if not isinstance(node, ast.Call):
+        return None
+    function = node.func
+    return (
+        function.attr
+        if isinstance(function, ast.Attribute)
+        else function.id
+        if isinstance(function, ast.Name)
+        else None
+    )
+
+
+def _is_note(target: ast.AST) -> bool:
+    if isinstance(target, ast.Tuple):
+        return any(_is_note(element) for element in target.elts)
+    if isinstance(target, ast.Subscript):
+        target = target.value
+    return isinstance(target, ast.Attribute) and target.attr in NOTES
+
+
+def _hands_on(node: ast.AST, parent: ast.AST) -> bool:
+    """Whether an expression of claims goes to somebody who shall keep them."""
+    inner = node.value if isinstance(node, ast.Subscript) else node
+    name = inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", None)
+    if name not in HOLDERS or not isinstance(getattr(node, "ctx", None), ast.Load):
+        return False
+    if isinstance(parent, ast.Call):
+        return node in parent.args and _called(parent) not in READERS
+    return isinstance(parent, ast.List | ast.Tuple | ast.ListComp | ast.Return | ast.keyword)
+
+
+def _replace(tree: ast.Module, position: int, kind: str) -> None:
+    _, node, parent = _walk(tree)[position]
+    new: ast.AST
+    if kind in ("wait", "note"):
+        new = ast.Pass()
+    elif kind == "over" and isinstance(parent, ast.Assign):  # a list of what is not over
+        new = ast.Tuple([], ast.Load())
+    elif kind == "over":
+        new = ast.Constant(OVER[_called(node) or ""])
+    elif kind == "waits":
+        new = ast.Tuple([], ast.Load())
+    else:
+        assert isinstance(node, ast.expr)
+        new = ast.Call(ast.Name("_detached", ast.Load()), [node], [])
+    for field, value in ast.iter_fields(parent):
+        if value is node:
+            setattr(parent, field, new)
+        elif isinstance(value, list) and any(entry is node for entry in value):
+            setattr(parent, field, [new if entry is node else entry for entry in value])
