@@ -20,14 +20,15 @@ from pathlib import Path
 from tests.stress.sites import PACKAGE, Site, mutated, sites
 
 RECORD = Path(__file__).with_name("mutations.json")
-PATIENCE = 300
+PATIENCE = 60
 """Seconds for one place."""
 
 HUNT = """
-import sys
+import gc, sys
 from gpushard.testing import programs
 assert programs.__file__.startswith(sys.argv[1]), "the mutant is not what is run"
 for seed in range(int(sys.argv[2]), int(sys.argv[3])):
+    gc.freeze()
     try:
         programs.run(seed)
     except BaseException as error:
