@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -19,13 +20,13 @@ from typing import Any
 import numpy as np
 
 import gpushard as gs
-from bench.boxes import Movement, movement, places
+from bench.boxes import movement, places, volume
 from bench.groups.reshard import AXES, SPECS
+from bench.what_if import nearest, shared
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import (
     Needs,
     Topology,
-    Work,
     lower_bound,
     nvlink,
     pcie,
@@ -40,6 +41,12 @@ TOPOLOGIES: dict[str, Callable[[int], Topology]] = {
     "PCIe": pcie,
     "two hosts": two_hosts,
 }
+
+FAR_REPLICAS = (gs.P("y"), gs.P(None, "y"))
+"""Layouts with replicas along the slow axis of the mesh, so that a block is held in every host."""
+
+AT_BOUND = 1.05
+"""A ratio below this counts as being at the bound."""
 
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
@@ -80,17 +87,15 @@ class Figures:
     """What no plan can beat; 0 if nothing has to be copied."""
 
     near: float
-    """If every domain read what it lacks from the nearest holders, without relays; see `nearest`."""
+    """If every domain read what it lacks from the nearest holders; see `what_if.nearest`."""
+
+    shared: float
+    """If neighbours fetched together what none of them holds; see `what_if.shared`."""
 
     @property
-    def ratio(self) -> float | None:
-        """How far the recorded work is above the bound."""
-        return self.time / self.bound if self.bound else None
-
-    @property
-    def near_ratio(self) -> float | None:
-        """How far nearest holders are above the bound."""
-        return self.near / self.bound if self.bound else None
+    def ratios(self) -> tuple[float, float, float]:
+        """How far the recorded work, nearest holders and shared fetching are above the bound."""
+        return self.time / self.bound, self.near / self.bound, self.shared / self.bound
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,15 +108,19 @@ class Row:
 
 
 def rows(sizes: tuple[Size, ...]) -> Iterator[Row]:
-    """Simulate all pairs of layouts of each size, and spreading from a few devices of the first."""
+    """Simulate all pairs of layouts of each size, and what few or far holders make of some."""
     for size in sizes:
         streams = {"inline_bytes": 0, "small_bytes": 0}
         with runtime(host_devices=size.domains, host_domains=size.domains, **streams) as used:
             host = np.random.default_rng(0).random((size.side, size.side), np.float32)
             mesh = gs.make_mesh(size.mesh, AXES)
-            for pair in itertools.permutations(SPECS, 2):
-                here, there = (gs.NamedSharding(mesh, spec) for spec in pair)
-                yield _row(used, host, here, there, size.title, f"{pair[0]} -> {pair[1]}")
+            far = itertools.product(FAR_REPLICAS, (*SPECS, *FAR_REPLICAS))
+            moves = [(size.title, pair) for pair in itertools.permutations(SPECS, 2)]
+            moves += [(f"{size.title}, replicas far apart", pair) for pair in far]
+            for title, (source, destination) in moves:
+                if source != destination:
+                    here, there = (gs.NamedSharding(mesh, spec) for spec in (source, destination))
+                    yield _row(used, host, here, there, title, f"{source} -> {destination}")
             if size is sizes[0]:
                 yield from _spreading(used, host, mesh, size)
 
@@ -125,7 +134,7 @@ def _spreading(
         for spec in dict.fromkeys((gs.P("x"), gs.P()) if count > 1 else (gs.P(),)):
             here = gs.NamedSharding(few, spec)
             name = f"{spec} on {count} of {size.domains} -> P() on all"
-            yield _row(used, host, here, there, f"Spreading over {size.title}", name)
+            yield _row(used, host, here, there, f"{size.title}, spreading", name)
 
 
 def _row(
@@ -142,12 +151,112 @@ def _row(
     assert np.array_equal(np.asarray(y), host)
     x.delete()
     y.delete()
-    moves = movement(here, there, host.shape, host.itemsize)
-    needs = needs_of(moves, here, there, host, domains)
+    needs = needs_of(here, there, host.shape, host.itemsize, domains)
     figures = {}
     for title, make in TOPOLOGIES.items():
         topology = _topology(make, domains)
-        near = simulate(nearest(moves, needs, topology), topology).makespan
         time, bound = simulate(work, topology).makespan, lower_bound(needs, topology)
-        figures[title] = Figures(time, bound, near)
+        near, share = nearest(needs, topology), shared(needs, topology)
+        figures[title] = Figures(time, bound, near, share)
     return Row(table, name.replace("PartitionSpec", "P"), figures)
+
+
+@functools.lru_cache
+def _topology(make: Callable[[int], Topology], domains: int) -> Topology:
+    return make(domains)
+
+
+def needs_of(
+    here: gs.NamedSharding,
+    there: gs.NamedSharding,
+    shape: tuple[int, ...],
+    itemsize: int,
+    domains: int,
+) -> Needs:
+    """Return what a reshard needs, by `boxes.py`, which does not ask gpushard's planner."""
+    written = [0] * domains
+    for copy in movement(here, there, shape, itemsize).copies:
+        written[copy.wanted[0]] += volume(copy.box) * itemsize
+    return Needs.of_boxes(places(here, shape), places(there, shape), itemsize, written)
+
+
+def markdown(found: list[Row]) -> str:
+    """Return a summary, and a table for each size and topology."""
+    tables: dict[str, list[Row]] = {}
+    for row in found:
+        tables.setdefault(row.table, []).append(row)
+    parts = [_summary(tables)]
+    for name, part in tables.items():
+        for topology in TOPOLOGIES:
+            parts.append("\n".join([f"### {name}: {topology}", "", *_table(part, topology)]))
+    return "\n\n".join(parts)
+
+
+def _summary(tables: dict[str, list[Row]]) -> str:
+    lines = [
+        "| | topology | at the bound | ratio: mean | largest | nearest: mean | largest "
+        "| shared: mean | largest |",
+        "|---" * 9 + "|",
+    ]
+    for name, part in tables.items():
+        for topology in TOPOLOGIES:
+            ratios = [f.ratios for row in part if (f := row.figures[topology]).bound]
+            at_bound = sum(ratio[0] < AT_BOUND for ratio in ratios)
+            cells = [
+                f"{figure(column):.2f}"
+                for column in zip(*ratios, strict=True)
+                for figure in (statistics.geometric_mean, max)
+            ]
+            lines.append(
+                f"| {name} | {topology} | {at_bound} of {len(ratios)} | {' | '.join(cells)} |"
+            )
+    return "\n".join(lines)
+
+
+def _table(part: list[Row], topology: str) -> list[str]:
+    lines = ["| move | us | bound, us | ratio | nearest | shared |", "|---" * 6 + "|"]
+    for row in part:
+        figures = row.figures[topology]
+        cells = "- | - | - | - | -"
+        if figures.bound:
+            times = (f"{seconds * 1e6:,.0f}" for seconds in (figures.time, figures.bound))
+            cells = " | ".join((*times, *(f"{ratio:.2f}" for ratio in figures.ratios)))
+        lines.append(f"| `{row.name}` | {cells} |")
+    return lines
+
+
+def write_into(page: str, tables: str) -> str:
+    """Return a page with the tables between its marks, or the tables alone if it has none."""
+    if BEGIN not in page or END not in page:
+        return tables + "\n"
+    before, after = page.split(BEGIN)[0], page.split(END)[1]
+    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.makespan", description=__doc__)
+    parser.add_argument("--json", type=pathlib.Path, help="write all figures to this file")
+    parser.add_argument(
+        "--markdown", type=pathlib.Path, help="write the tables to this file, between its marks"
+    )
+    parser.add_argument("--quick", action="store_true", help="a small array on 8 domains only")
+    options = parser.parse_args(arguments)
+    found = []
+    for row in rows(QUICK if options.quick else SIZES):
+        print(f"{row.table}: {row.name}", file=sys.stderr, flush=True)
+        found.append(row)
+    tables = markdown(found)
+    print(tables)
+    if options.json is not None:
+        report = {"seconds": [dataclasses.asdict(row) for row in found]}
+        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if options.markdown is not None:
+        page = options.markdown
+        text = page.read_text(encoding="utf-8") if page.exists() else ""
+        page.write_text(write_into(text, tables), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
