@@ -249,7 +249,7 @@ def main(arguments: list[str] | None = None) -> int:
     tables = markdown(found)
     print(tables)
     if options.json is not None:
-        report = {"seconds": [dataclasses.asdict(row) for row in found]}
+        report = {"rows": [dataclasses.asdict(row) for row in found]}
         options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if options.markdown is not None:
         page = options.markdown

@@ -76,18 +76,19 @@ class Needs:
 def lower_bound(needs: Needs, topology: Topology) -> float:
     """Return a time in seconds that no plan and no schedule of it can beat on a topology.
 
-    The largest of these, over all resources, divided by the resource's bandwidth:
+    For each resource, bytes that must use it, divided by its bandwidth; the largest counts. They
+    are the largest of:
 
-    - bytes that a set S of domains lacks, where every route into S from outside uses the resource
-      (the complement of such a set gives what only S's outside holds and must be let out);
-    - the sum of what single domains lack, over those whose every route from another one uses it;
-    - the sum of what single domains must write, over those whose every route, local ones too, does.
+    - the bytes that a set of domains lacks, for each set that no byte enters without the resource
+      (all but one domain, for that one's egress; a host, for its NIC);
+    - the sum of that over those sets that do not overlap;
+    - the sum of what must be written, over domains that nothing is written to without it.
 
-    Proof: A byte that no domain of S holds can come to be there only by a copy from outside,
-    directly or through relays, and that copy uses the resource. A copy serves one destination
-    domain, so what different domains receive or write adds up, and within one domain (or set S)
-    each byte is counted once, which every plan must copy at least once. A resource carries at most
-    its bandwidth times the time, and no byte moves before the latency of the first item is over.
+    Proof: A byte that no domain of a set holds can come to be there only by a copy from outside,
+    perhaps after other copies, and that copy uses the resource. A copy ends in one domain, so what
+    enters sets that do not overlap adds up, and so does what is written to different domains. A
+    resource carries at most its bandwidth times the time, and no byte moves before a latency is
+    over.
 
     Args:
       needs: who holds and who wants what.
@@ -98,18 +99,16 @@ def lower_bound(needs: Needs, topology: Topology) -> float:
     >>> round(lower_bound(spread, nvlink(2)) * 1e6)
     1010
     """
-    lacked = np.array([needs.lacked([domain]) for domain in range(topology.domains)])
-    load = np.array(
-        [
-            max(
-                lacked[list(cuts.remote)].sum(),
-                needs.written[list(cuts.all)].sum(),
-                *(needs.lacked(inside) for inside in cuts.sets),
-            )
-            for cuts in _cuts(topology)
-        ]
-    )
-    seconds = float((load / topology.capacity[:-1]).max(initial=0.0))
+    lacked = functools.cache(needs.lacked)
+    load = [
+        max(
+            sum(map(lacked, cuts.disjoint)),
+            max(map(lacked, cuts.sets), default=0),
+            int(needs.written[list(cuts.writes)].sum()),
+        )
+        for cuts in _cuts(topology)
+    ]
+    seconds = float((np.array(load) / topology.capacity[:-1]).max(initial=0.0))
     return seconds + topology.latency if seconds else 0.0
 
 
@@ -117,14 +116,14 @@ def lower_bound(needs: Needs, topology: Topology) -> float:
 class _Cuts:
     """Where a resource cannot be avoided."""
 
-    remote: tuple[int, ...]
-    """Domains whose every route from another one uses it."""
-
-    all: tuple[int, ...]
-    """Domains whose every route, local ones too, uses it."""
-
     sets: tuple[tuple[int, ...], ...]
-    """Sets of domains whose every route from outside uses it."""
+    """Sets of domains that no route from outside enters without it: the least for each domain."""
+
+    disjoint: tuple[tuple[int, ...], ...]
+    """Those that hold no other; they do not overlap, as what two have in common is such a set."""
+
+    writes: tuple[int, ...]
+    """Domains whose every route, the local one too, uses it."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -133,18 +132,15 @@ def _cuts(topology: Topology) -> list[_Cuts]:
 
 
 def _cuts_of(topology: Topology, resource: int) -> _Cuts:
-    """Try the domains that the routes of a resource lead to, and all but those they come from."""
+    """Collect, for each domain, what can reach it without the resource."""
     used = (topology.table == resource).any(axis=2)
-    remote = used & ~np.eye(topology.domains, dtype=bool)
-    every = (used | np.eye(topology.domains, dtype=bool)).all(axis=0)
-    candidates = (remote.any(axis=0), ~remote.any(axis=1))
+    reach = ~used | np.eye(topology.domains, dtype=bool)
+    for _ in range(topology.domains.bit_length()):
+        reach = reach.astype(np.float32) @ reach.astype(np.float32) > 0
+    columns = [frozenset(np.flatnonzero(column).tolist()) for column in reach.T]
+    sets = [inside for inside in dict.fromkeys(columns) if len(inside) < topology.domains]
     return _Cuts(
-        remote=tuple(np.flatnonzero(every & remote.any(axis=0)).tolist()),
-        all=tuple(np.flatnonzero(used.all(axis=0)).tolist()),
-        sets=tuple(tuple(np.flatnonzero(c).tolist()) for c in candidates if _is_cut(used, c)),
+        sets=tuple(tuple(sorted(inside)) for inside in sets),
+        disjoint=tuple(tuple(sorted(s)) for s in sets if not any(other < s for other in sets)),
+        writes=tuple(np.flatnonzero(used.all(axis=0)).tolist()),
     )
-
-
-def _is_cut(used: BoolArray, inside: BoolArray) -> bool:
-    crossing = used[np.ix_(~inside, inside)]
-    return bool(crossing.size and crossing.all())
