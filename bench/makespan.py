@@ -14,7 +14,7 @@ import math
 import pathlib
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from gpushard.runtime.runtime import Runtime
 from gpushard.testing import (
     Needs,
     Topology,
+    Work,
     lower_bound,
     nvlink,
     pcie,
@@ -86,6 +87,12 @@ class Figures:
     bound: float
     """What no plan can beat; 0 if nothing has to be copied."""
 
+    load: float
+    """What the busiest resource alone takes for the bytes of the recorded work."""
+
+    busiest: str
+    """Which resource that is."""
+
     near: float
     """If every domain read what it lacks from the nearest holders; see `what_if.nearest`."""
 
@@ -93,9 +100,9 @@ class Figures:
     """If neighbours fetched together what none of them holds; see `what_if.shared`."""
 
     @property
-    def ratios(self) -> tuple[float, float, float]:
-        """How far the recorded work, nearest holders and shared fetching are above the bound."""
-        return self.time / self.bound, self.near / self.bound, self.shared / self.bound
+    def ratios(self) -> list[float]:
+        """How far `time`, `load`, `near` and `shared` are above the bound."""
+        return [t / self.bound for t in (self.time, self.load, self.near, self.shared)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +164,7 @@ def _row(
         topology = _topology(make, domains)
         time, bound = simulate(work, topology).makespan, lower_bound(needs, topology)
         near, share = nearest(needs, topology), shared(needs, topology)
-        figures[title] = Figures(time, bound, near, share)
+        figures[title] = Figures(time, bound, *busiest(work, topology), near, share)
     return Row(table, name.replace("PartitionSpec", "P"), figures)
 
 
@@ -180,6 +187,21 @@ def needs_of(
     return Needs.of_boxes(places(here, shape), places(there, shape), itemsize, written)
 
 
+def busiest(work: Sequence[Work], topology: Topology) -> tuple[float, str]:
+    """Return the least time for which the bytes of some work keep one resource busy, and which.
+
+    Less than the makespan is due to the plan, the rest to when its flows run.
+    """
+    load = np.zeros(len(topology.capacity))
+    for item in work:
+        for pair, nbytes in item.flows.items():
+            load[topology.table[pair]] += nbytes
+    seconds = (load / topology.capacity)[:-1]
+    if not seconds.any():
+        return 0.0, ""
+    return float(seconds.max()) + topology.latency, list(topology.bandwidth)[seconds.argmax()]
+
+
 def markdown(found: list[Row]) -> str:
     """Return a summary, and a table for each size and topology."""
     tables: dict[str, list[Row]] = {}
@@ -194,9 +216,9 @@ def markdown(found: list[Row]) -> str:
 
 def _summary(tables: dict[str, list[Row]]) -> str:
     lines = [
-        "| | topology | at the bound | ratio: mean | largest | nearest: mean | largest "
-        "| shared: mean | largest |",
-        "|---" * 9 + "|",
+        "| | topology | at the bound | ratio: mean | largest | load: mean | largest "
+        "| nearest: mean | largest | shared: mean | largest |",
+        "|---" * 11 + "|",
     ]
     for name, part in tables.items():
         for topology in TOPOLOGIES:
@@ -214,13 +236,15 @@ def _summary(tables: dict[str, list[Row]]) -> str:
 
 
 def _table(part: list[Row], topology: str) -> list[str]:
-    lines = ["| move | us | bound, us | ratio | nearest | shared |", "|---" * 6 + "|"]
+    head = "| move | us | bound, us | ratio | load | nearest | shared | busiest |"
+    lines = [head, "|---" * 8 + "|"]
     for row in part:
         figures = row.figures[topology]
-        cells = "- | - | - | - | -"
+        cells = " | ".join("-" * 7)
         if figures.bound:
             times = (f"{seconds * 1e6:,.0f}" for seconds in (figures.time, figures.bound))
-            cells = " | ".join((*times, *(f"{ratio:.2f}" for ratio in figures.ratios)))
+            ratios = (f"{ratio:.2f}" for ratio in figures.ratios)
+            cells = " | ".join((*times, *ratios, figures.busiest))
         lines.append(f"| `{row.name}` | {cells} |")
     return lines
 

@@ -29,6 +29,7 @@ def test_nothing_is_below_the_bound(quick: list[Row]) -> None:
         for figures in row.figures.values():
             times = (figures.time, figures.near, figures.shared)
             assert all(time >= figures.bound * (1 - 1e-6) for time in times), row.name
+            assert figures.bound * (1 - 1e-6) <= figures.load <= figures.time * (1 + 1e-6)
             assert (figures.bound == 0) == (figures.time == 0)
 
 

@@ -35,6 +35,13 @@ def test_every_byte_is_counted_for_the_item_that_copies_it() -> None:
     assert len({item.stream for item in work}) == 4
 
 
+def test_several_boxes_between_two_domains_add_up() -> None:
+    with runtime(host_devices=4, host_domains=2, **STREAMS) as used:
+        x = put(gs.P("x"))
+        work, _ = record_work(used, lambda: gs.reshard(x, gs.P(None, "x")))
+    assert [item.flows for item in work] == [{(0, to): 64, (1, to): 64} for to in (0, 1)]
+
+
 def test_no_wait_is_lost_because_it_is_over_already() -> None:
     """The second reshard would find the first one done if its items ran at once."""
     with runtime(host_devices=4, host_domains=4, **STREAMS) as used:
