@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import itertools
 import json
 import math
@@ -36,6 +35,7 @@ from gpushard.testing import (
     simulate,
     two_hosts,
 )
+from gpushard.testing.topology import LATENCY
 
 TOPOLOGIES: dict[str, Callable[[int], Topology]] = {
     "NVLink": nvlink,
@@ -114,63 +114,69 @@ class Row:
     figures: dict[str, Figures]
 
 
-def rows(sizes: tuple[Size, ...]) -> Iterator[Row]:
-    """Simulate all pairs of layouts of each size, and what few or far holders make of some."""
+@dataclasses.dataclass(frozen=True)
+class _Move:
+    """A reshard, and where its figures belong."""
+
+    table: str
+    name: str
+    here: gs.NamedSharding
+    there: gs.NamedSharding
+
+
+def rows(sizes: tuple[Size, ...], latency: float = LATENCY) -> Iterator[Row]:
+    """Simulate all pairs of layouts of each size, and what few or far holders make of some.
+
+    Args:
+      sizes: meshes and arrays; the first one is the one that is spread from a few devices.
+      latency: seconds per item of work, of all topologies.
+    """
     for size in sizes:
         streams = {"inline_bytes": 0, "small_bytes": 0}
+        topologies = {
+            title: dataclasses.replace(make(size.domains), latency=latency)
+            for title, make in TOPOLOGIES.items()
+        }
         with runtime(host_devices=size.domains, host_domains=size.domains, **streams) as used:
             host = np.random.default_rng(0).random((size.side, size.side), np.float32)
-            mesh = gs.make_mesh(size.mesh, AXES)
-            far = itertools.product(FAR_REPLICAS, (*SPECS, *FAR_REPLICAS))
-            moves = [(size.title, pair) for pair in itertools.permutations(SPECS, 2)]
-            moves += [(f"{size.title}, replicas far apart", pair) for pair in far]
-            for title, (source, destination) in moves:
-                if source != destination:
-                    here, there = (gs.NamedSharding(mesh, spec) for spec in (source, destination))
-                    yield _row(used, host, here, there, title, f"{source} -> {destination}")
-            if size is sizes[0]:
-                yield from _spreading(used, host, mesh, size)
+            for move in _moves(size, used, spread=size is sizes[0]):
+                yield _row(move, used, host, topologies)
 
 
-def _spreading(
-    used: Runtime, host: np.ndarray[Any, Any], mesh: gs.Mesh, size: Size
-) -> Iterator[Row]:
-    there = gs.NamedSharding(mesh, gs.P())
-    for count in (1, 2, 4):
+def _moves(size: Size, used: Runtime, *, spread: bool) -> Iterator[_Move]:
+    mesh = gs.make_mesh(size.mesh, AXES)
+    tables = {
+        size.title: itertools.permutations(SPECS, 2),
+        f"{size.title}, replicas far apart": itertools.product(FAR_REPLICAS, SPECS + FAR_REPLICAS),
+    }
+    for table, pairs in tables.items():
+        for source, destination in pairs:
+            if source != destination:
+                here, there = (gs.NamedSharding(mesh, spec) for spec in (source, destination))
+                yield _Move(table, f"{source} -> {destination}", here, there)
+    sources = ((1, gs.P()), (2, gs.P("x")), (2, gs.P()), (4, gs.P("x")), (4, gs.P()))
+    for count, spec in sources if spread else ():
         few = gs.make_mesh((count,), ("x",), devices=used.devices[:count])
-        for spec in dict.fromkeys((gs.P("x"), gs.P()) if count > 1 else (gs.P(),)):
-            here = gs.NamedSharding(few, spec)
-            name = f"{spec} on {count} of {size.domains} -> P() on all"
-            yield _row(used, host, here, there, f"{size.title}, spreading", name)
+        here, there = gs.NamedSharding(few, spec), gs.NamedSharding(mesh, gs.P())
+        name = f"{spec} on {count} of {size.domains} -> P() on all"
+        yield _Move(f"{size.title}, spreading", name, here, there)
 
 
 def _row(
-    used: Runtime,
-    host: np.ndarray[Any, Any],
-    here: gs.NamedSharding,
-    there: gs.NamedSharding,
-    table: str,
-    name: str,
+    move: _Move, used: Runtime, host: np.ndarray[Any, Any], topologies: dict[str, Topology]
 ) -> Row:
-    domains = len(used.domains)
-    x = gs.device_put(host, here).block_until_ready()
-    work, y = record_work(used, lambda: gs.device_put(x, there))
+    x = gs.device_put(host, move.here).block_until_ready()
+    work, y = record_work(used, lambda: gs.device_put(x, move.there))
     assert np.array_equal(np.asarray(y), host)
     x.delete()
     y.delete()
-    needs = needs_of(here, there, host.shape, host.itemsize, domains)
+    needs = needs_of(move.here, move.there, host.shape, host.itemsize, len(used.domains))
     figures = {}
-    for title, make in TOPOLOGIES.items():
-        topology = _topology(make, domains)
+    for title, topology in topologies.items():
         time, bound = simulate(work, topology).makespan, lower_bound(needs, topology)
         near, share = nearest(needs, topology), shared(needs, topology)
         figures[title] = Figures(time, bound, *busiest(work, topology), near, share)
-    return Row(table, name.replace("PartitionSpec", "P"), figures)
-
-
-@functools.lru_cache
-def _topology(make: Callable[[int], Topology], domains: int) -> Topology:
-    return make(domains)
+    return Row(move.table, move.name.replace("PartitionSpec", "P"), figures)
 
 
 def needs_of(
@@ -264,10 +270,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--markdown", type=pathlib.Path, help="write the tables to this file, between its marks"
     )
+    parser.add_argument(
+        "--latency", type=float, default=LATENCY, help="seconds per item of work (%(default)s)"
+    )
     parser.add_argument("--quick", action="store_true", help="a small array on 8 domains only")
     options = parser.parse_args(arguments)
     found = []
-    for row in rows(QUICK if options.quick else SIZES):
+    for row in rows(QUICK if options.quick else SIZES, options.latency):
         print(f"{row.table}: {row.name}", file=sys.stderr, flush=True)
         found.append(row)
     tables = markdown(found)
