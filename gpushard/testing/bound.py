@@ -1,0 +1,146 @@
+"""The least time in which a movement can be done on a topology, whatever the plan. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from gpushard.testing.topology import Topology
+from gpushard.typing import IntArray
+
+BoolArray = npt.NDArray[np.bool_]
+Box = tuple[tuple[int, int], ...]
+"""(start, stop) in every dim of the global array."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Needs:
+    """Which memory domain holds what, and which wants what, in cells of the global array."""
+
+    nbytes: IntArray
+    """Bytes of each cell."""
+
+    held: BoolArray
+    """Whether a domain holds a cell before, shape (domains, cells)."""
+
+    wanted: BoolArray
+    """Whether it must hold it afterwards, likewise."""
+
+    written: IntArray
+    """Bytes that each domain must write: all that no alias or view of its memory can give."""
+
+    @classmethod
+    def of_boxes(
+        cls,
+        held: Iterable[tuple[int, Box]],
+        wanted: Iterable[tuple[int, Box]],
+        itemsize: int,
+        written: Sequence[int],
+    ) -> Needs:
+        """Cut the global array at the edges of all boxes, so that a cell is in a box or outside.
+
+        Args:
+          held: (domain, box) of every block of the source.
+          wanted: (domain, box) of every block of the destination.
+          itemsize: bytes of an element.
+          written: bytes that each domain must write.
+
+        >>> halves = [(0, ((0, 2),)), (1, ((2, 4),))]
+        >>> needs = Needs.of_boxes(halves, [(0, ((0, 3),))], itemsize=4, written=[12, 0])
+        >>> needs.nbytes.tolist(), needs.wanted.tolist()
+        ([8, 4, 4], [[True, True, False], [False, False, False]])
+        """
+        held, wanted = list(held), list(wanted)
+        spans = list(zip(*(box for _, box in (*held, *wanted)), strict=True))
+        edges = [np.unique(np.array(span, np.int64)) for span in spans]
+        lengths = (np.diff(edge) for edge in edges)
+        nbytes = functools.reduce(np.multiply.outer, lengths, np.array(itemsize, np.int64))
+        masks = [np.zeros((len(written), *nbytes.shape), bool) for _ in range(2)]
+        for mask, places in zip(masks, (held, wanted), strict=True):
+            for domain, box in places:
+                cells = zip(edges, box, strict=True)
+                mask[domain][tuple(slice(*edge.searchsorted(span)) for edge, span in cells)] = True
+        flat = [mask.reshape(len(written), -1) for mask in masks]
+        return cls(nbytes.ravel(), flat[0], flat[1], np.array(written, np.int64))
+
+    def lacked(self, inside: Sequence[int]) -> int:
+        """Return the bytes, each counted once, that some of these domains want and none holds."""
+        part = list(inside)
+        return int(self.nbytes[self.wanted[part].any(axis=0) & ~self.held[part].any(axis=0)].sum())
+
+
+def lower_bound(needs: Needs, topology: Topology) -> float:
+    """Return a time in seconds that no plan and no schedule of it can beat on a topology.
+
+    For each resource, bytes that must use it, divided by its bandwidth; the largest counts. They
+    are the largest of:
+
+    - the bytes that a set of domains lacks, for each set that no byte enters without the resource
+      (all but one domain, for that one's egress; a host, for its NIC);
+    - the sum of that over those sets that do not overlap;
+    - the sum of what must be written, over domains that nothing is written to without it.
+
+    Proof: A byte that no domain of a set holds can come to be there only by a copy from outside,
+    perhaps after other copies, and that copy uses the resource. A copy ends in one domain, so what
+    enters sets that do not overlap adds up, and so does what is written to different domains. A
+    resource carries at most its bandwidth times the time, and no byte moves before a latency is
+    over.
+
+    Args:
+      needs: who holds and who wants what.
+      topology: what it runs on.
+
+    >>> from gpushard.testing.topology import nvlink
+    >>> spread = Needs.of_boxes([(0, ((0, 45),))], [(1, ((0, 45),))], 10_000_000, [0, 450_000_000])
+    >>> round(lower_bound(spread, nvlink(2)) * 1e6)
+    1010
+    """
+    lacked = functools.cache(needs.lacked)
+    load = [
+        max(
+            sum(map(lacked, cuts.disjoint)),
+            max(map(lacked, cuts.sets), default=0),
+            int(needs.written[list(cuts.writes)].sum()),
+        )
+        for cuts in _cuts(topology)
+    ]
+    seconds = float((np.array(load) / topology.capacity[:-1]).max(initial=0.0))
+    return seconds + topology.latency if seconds else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cuts:
+    """Where a resource cannot be avoided."""
+
+    sets: tuple[tuple[int, ...], ...]
+    """Sets of domains that no route from outside enters without it: the least for each domain."""
+
+    disjoint: tuple[tuple[int, ...], ...]
+    """Those that hold no other; they do not overlap, as what two have in common is such a set."""
+
+    writes: tuple[int, ...]
+    """Domains whose every route, the local one too, uses it."""
+
+
+@functools.lru_cache(maxsize=8)
+def _cuts(topology: Topology) -> list[_Cuts]:
+    return [_cuts_of(topology, resource) for resource in range(len(topology.bandwidth))]
+
+
+def _cuts_of(topology: Topology, resource: int) -> _Cuts:
+    """Collect, for each domain, what can reach it without the resource."""
+    used = (topology.table == resource).any(axis=2)
+    reach = ~used | np.eye(topology.domains, dtype=bool)
+    for _ in range(topology.domains.bit_length()):
+        reach = reach.astype(np.float32) @ reach.astype(np.float32) > 0
+    columns = [frozenset(np.flatnonzero(column).tolist()) for column in reach.T]
+    sets = [inside for inside in dict.fromkeys(columns) if len(inside) < topology.domains]
+    return _Cuts(
+        sets=tuple(tuple(sorted(inside)) for inside in sets),
+        disjoint=tuple(tuple(sorted(s)) for s in sets if not any(other < s for other in sets)),
+        writes=tuple(np.flatnonzero(used.all(axis=0)).tolist()),
+    )
