@@ -53,3 +53,15 @@ def test_a_small_copy_into_a_block_that_is_still_read_is_left_to_the_stream():
         gate.set()
         assert np.array_equal(np.asarray(y), NEW)
         assert np.array_equal(seen[0], OLD)
+
+
+def test_small_shards_are_charged_as_long_as_an_array_has_them():
+    with runtime(host_devices=2, host_domains=2) as rt:
+        first, second = rt.devices
+        x = gs.device_put(OLD, first)
+        y = gs.device_put(x, second)
+        for device in rt.devices:
+            assert device.memory_stats()["bytes_in_use"] == OLD.nbytes
+        del x, y
+        for device in rt.devices:
+            assert device.memory_stats()["bytes_in_use"] == 0

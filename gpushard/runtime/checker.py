@@ -295,8 +295,8 @@ class Checker:
 
     def _find(self, array: LocalArray) -> Shadow | None:
         """Return the shadow of the buffer that an array lies in."""
-        if not array.nbytes:
-            return None
+        if isinstance(array, np.generic) or not array.nbytes:
+            return None  # the host's own, or nothing
         address = self.backend.address(array)
         shadow = self._at_or_before(address)
         return shadow if shadow is not None and address < shadow.stop else None

@@ -233,14 +233,15 @@ class Pool:
         if account is not None and not account.fits(nbytes):
             raise NoRoomError(nbytes, account, self)
         # Under a limit sizes are exact, so that what fits by the user's arithmetic does fit.
-        capacity = size_class(nbytes) if self._limit is None else max(nbytes, 1)
+        capacity = size_class(nbytes) if self._limit is None else nbytes
         block = self._covered(capacity, stream) or self._grow(capacity) or self._oldest(capacity)
         if block is None:
             raise NoRoomError(nbytes, account, self)
         charges = () if account is None else ((account, nbytes),)
         memory = Memory(block.raw, nbytes, block.capacity, charges, self)
         memory.written, memory.used = block.written, block.used
-        self._used[id(memory)] = memory
+        if memory.capacity:
+            self._used[id(memory)] = memory
         if block.released:
             self._unlist(block)
             self._store.taken(block.raw)

@@ -28,8 +28,9 @@ def deferred(
       after: memory whose content has to be there before.
 
     >>> import gpushard as gs
-    >>> deferred(gs.device_put(1.0), lambda shard: shard + 1)
-    Array(2., dtype=float64)
+    >>> import numpy as np
+    >>> deferred(gs.device_put(np.arange(3)), lambda shard: shard + 1)
+    Array([1, 2, 3], dtype=int64)
     """
     source = x._live()
     runtime, devices = source.runtime, devices_of(source.tiling)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.testing import gated, runtime
+from gpushard.testing import deferred, gated, runtime, simulated
 
 
 def placed():
@@ -66,3 +66,9 @@ def test_work_given_to_a_closed_runtime_runs_at_once():
     with runtime(inline_bytes=0, small_bytes=0) as rt:
         x = gs.device_put(np.arange(12.0), rt.devices[0])
     assert np.array_equal(np.asarray(x[::-2]), np.arange(12.0)[::-2])
+
+
+def test_the_text_of_a_large_pending_array_waits_for_its_edges():
+    with simulated(host_devices=2, inline_bytes=0):
+        x = deferred(gs.device_put(np.arange(2000)), lambda shard: shard + 1)
+        assert str(x) == str(np.arange(1, 2001))

@@ -9,7 +9,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.runtime.memory import size_class
-from gpushard.testing import runtime
+from gpushard.testing import runtime, simulated
 
 
 def test_runtimes_of_their_own_do_not_touch_the_current_one():
@@ -100,3 +100,17 @@ def test_waits_that_are_covered_are_left_out():
         second.synchronize(2)
         rt.commit(lambda: rt.submit(first, "overwrite", lambda: None, [], [claim.memory]))
         assert items[-1].waits == ()  # the readers are known to be done
+
+
+def test_a_full_queue_is_waited_for_before_anything_is_submitted():
+    with simulated(host_devices=2, host_domains=2, queue_limit=3, exact=True) as rt:
+        stream, most = rt.devices[0].stream, []
+
+        def step():
+            rt.submit(stream, "work", lambda: None, [], [])
+            most.append(stream.issued - rt.sim.schedule.finished(stream))
+
+        for _ in range(10):
+            rt.commit(step, [stream])
+        assert max(most) == 3
+        assert stream.issued == 10

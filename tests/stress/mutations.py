@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.stress.sites import PACKAGE, Site, mutated, sites
@@ -42,68 +44,95 @@ def record() -> dict[str, dict[str, object]]:
     return json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
 
 
+@contextlib.contextmanager
+def mutant(site: Site) -> Iterator[str]:
+    """Make a folder with a package in which one place is disabled."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(PACKAGE, f"{folder}/gpushard", ignore=shutil.ignore_patterns("__pycache__"))
+        Path(folder, "gpushard", site.file).write_text(mutated(site), encoding="utf-8")
+        yield folder
+
+
 def hunt(site: Site, first: int, count: int) -> tuple[int, str] | None:
     """Run programs with one place disabled.
 
     Returns:
       The first seed that fails, and how; None if none does.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(
-            PACKAGE, f"{folder}/gpushard", ignore=shutil.ignore_patterns("__pycache__")
-        )
-        Path(folder, "gpushard", site.file).write_text(mutated(site), encoding="utf-8")
-        command = [sys.executable, "-c", HUNT, folder, str(first), str(first + count)]
-        environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
-        try:
-            run = subprocess.run(
-                command,
-                cwd=folder,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return first, "it hangs"
+    with mutant(site) as folder:
+        run = _run(folder, "-c", HUNT, folder, str(first), str(first + count))
+    if run is None:
+        return first, "it hangs"
     if run.returncode:
         return first, run.stderr.strip().rpartition("\n")[2]
     seed, _, error = run.stdout.strip().partition(" ")
     return (int(seed), error) if seed else None
 
 
+def _run(folder: str, *arguments: str) -> subprocess.CompletedProcess[str] | None:
+    """Run Python on the package in a folder; None if it takes too long."""
+    environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None
+
+
 def seek(count: int, jobs: int) -> None:
-    """Look for a seed for every place that has no record, and write it down."""
-    known = record()
+    """Look for a seed for every place that is not caught, and write it down."""
+    known, lost = record(), set(survivors(jobs))
     found = {str(site): site for site in sites()}
-    kept = {name: entry for name, entry in known.items() if name in found}
-    missing = [site for name, site in found.items() if name not in kept]
+    missing = [site for name, site in found.items() if name in lost]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for site, caught in zip(
             missing, pool.map(lambda s: hunt(s, 0, count), missing), strict=True
         ):
             print(site, "->", caught, flush=True)
+            known.pop(str(site), None)
             if caught is not None:
-                kept[str(site)] = {"seed": caught[0], "error": caught[1]}
-    ordered = {name: kept[name] for name in found if name in kept}
+                known[str(site)] = {"seed": caught[0], "error": caught[1]}
+    ordered = {name: known[name] for name in found if name in known}
     RECORD.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
 
 
 def survivors(jobs: int) -> list[str]:
-    """Return the places that have no record, or are not caught on their recorded seed."""
+    """Return the places that have no record, or that what is recorded does not catch."""
     known = record()
     found = {str(site): site for site in sites()}
-    lost = [name for name in found if name not in known]
-    seeds = {name: entry["seed"] for name, entry in known.items() if "seed" in entry}
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        hunted = {
-            name: pool.submit(hunt, found[name], int(str(seed)), 1)
-            for name, seed in seeds.items()
-            if name in found
+        caught = {
+            name: pool.submit(_is_caught, site, known[name])
+            for name, site in found.items()
+            if name in known
         }
-    lost += [name for name, result in hunted.items() if result.result() is None]
-    return lost + [f"{name}: no longer there" for name in known if name not in found]
+    gone = [f"{name}: no longer there" for name in known if name not in found]
+    return gone + [name for name in found if name not in caught or not caught[name].result()]
+
+
+def _is_caught(site: Site, entry: dict[str, object]) -> bool:
+    if "redundant" in entry:
+        return True
+    if "test" in entry:
+        return test_fails(site, str(entry["test"]))
+    return hunt(site, int(str(entry["seed"])), 1) is not None
+
+
+def test_fails(site: Site, test: str) -> bool:
+    """Say whether a test of the suite fails with one place disabled."""
+    with mutant(site) as folder:
+        for name in ("tests", "pyproject.toml"):
+            os.symlink(PACKAGE.parent / name, f"{folder}/{name}")
+        command = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
+        run = _run(folder, *command)
+    return run is None or run.returncode == 1
 
 
 def main() -> None:

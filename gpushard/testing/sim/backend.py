@@ -80,6 +80,8 @@ class SimBackend(NumpyStore):
         self.schedule = Schedule(source, source.choice((0, 0, 0.1, 0.5)), self._poison_due)
         self.traffic: dict[tuple[int, int], int] = {}
         self._turns = 0
+        self.failing = source.choice((0, 0, 0, 0.05))
+        """Probability that an allocation fails for want of memory."""
         self._retired: dict[int, tuple[HostArray, Sequence[Tick]]] = {}
 
     def turn(self) -> None:
@@ -94,6 +96,8 @@ class SimBackend(NumpyStore):
     def allocate(self, domain: int, nbytes: int) -> HostArray:
         """Make a byte buffer full of poison."""
         self.turn()
+        if self.failing and self.random.random() < self.failing:
+            raise MemoryError
         raw = super().allocate(domain, nbytes)
         raw[:] = POISON
         return raw
