@@ -20,6 +20,12 @@ from gpushard.typing import IntArray
 class Overlap:
     """Wanted and held pairs of (domain, block), and the runs that connect them."""
 
+    source: Tiling
+    """Tiling of the source."""
+
+    destination: Tiling
+    """Tiling of the destination."""
+
     held: Holdings
     """Who holds which source block."""
 
@@ -44,8 +50,13 @@ class Overlap:
     strides: tuple[int, ...]
     """What one block of each mapped dim adds to the row-major number of a source block."""
 
+    @property
+    def free(self) -> bool:
+        """Whether the boxes of the source or of the destination form no grid."""
+        return self.held.spans is not None or self.wanted.spans is not None
+
     def source_block(self, runs: IntArray) -> IntArray:
-        """Return the row-major source block of cells given by one run per mapped dim."""
+        """Return the row-major source cell of cells given by one run per mapped dim."""
         block = np.zeros(runs.shape[1], np.int64)
         for run, at, stride in zip(self.runs, runs, self.strides, strict=True):
             block += run.source_block[at] * stride
@@ -81,9 +92,16 @@ def overlap(source: Tiling, destination: Tiling, piece: Piece) -> Overlap:
             counts[dim] = len(run.length)
         else:
             block = wanted.coordinates[run.map.destination]
-            counts[dim] = run.counts[block]
-            first[dim] = run.first[block]
+            if wanted.spans is None:
+                counts[dim] = run.counts[block]
+                first[dim] = run.first[block]
+            else:
+                ends = np.append(run.first, len(run.length))
+                first[dim] = ends[block]
+                counts[dim] = ends[block + wanted.spans[run.map.destination]] - first[dim]
     return Overlap(
+        source=source,
+        destination=destination,
         held=held,
         wanted=wanted,
         runs=runs,
@@ -99,6 +117,8 @@ def overlap(source: Tiling, destination: Tiling, piece: Piece) -> Overlap:
 
 def volumes(pairs: Holdings, tiling: Tiling) -> IntArray:
     """Return the elements of the block of each pair."""
+    if pairs.spans is not None:
+        return tiling.volumes[pairs.home]
     volume = np.ones(len(pairs.key), np.int64)
     for dim, edges in enumerate(tiling.edges):
         volume *= (edges[1:] - edges[:-1])[pairs.coordinates[dim]]

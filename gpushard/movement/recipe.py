@@ -69,8 +69,17 @@ class Recipe:
         return slots
 
     def _view_index(self, pair: int) -> BoxIndex:
-        runs = self._plan.overlap.runs
-        at = self._plan.overlap.first[:, pair]
-        offsets = [int(run.source_offset[i]) for run, i in zip(runs, at, strict=True)]
-        lengths = [int(run.length[i]) for run, i in zip(runs, at, strict=True)]
-        return source_index(self._plan.piece, offsets, lengths)
+        plan = self._plan
+        of = plan.overlap.held.home[plan.reused[pair]]
+        to = plan.overlap.wanted.home[pair]
+        offsets, lengths = [], []
+        for m in plan.piece.maps:
+            start, length = m.start, 1
+            if m.destination is not None:
+                start += m.step * int(plan.destination.starts[m.destination, to])
+                length = plan.destination.shard_shapes[to][m.destination]
+            if m.source is not None:
+                start -= int(plan.source.starts[m.source, of])
+            offsets.append(start)
+            lengths.append(length)
+        return source_index(plan.piece, offsets, lengths)

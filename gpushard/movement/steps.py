@@ -63,47 +63,82 @@ def make_steps(plan: Plan) -> tuple[Step, ...]:
     Returns:
       One step for each domain that writes something.
     """
-    copies = plan.copies
+    copies, shards = plan.copies, len(plan.source.devices)
     domains = plan.overlap.wanted.domain[plan.copied]
     steps = []
     for domain in np.unique(domains).tolist():
         low, high = copies.domain.searchsorted([domain, domain + 1]).tolist()
-        moves = _moves(plan, np.arange(low, high))
-        writes = len(plan.source.devices) + np.flatnonzero(domains == domain)
+        at, again = np.arange(low, high), copies.made[low:high] >= 0
+        moves = _from_shards(plan, at[~again])
+        phases = [Phase(moves, None if plan.piece.in_order else plan.piece.order)]
+        if again.any():
+            phases.append(Phase(_from_blocks(plan, at[again]), None))
         steps.append(
             Step(
                 domain=domain,
                 part=0,
-                phases=(Phase(moves, None if plan.piece.in_order else plan.piece.order),),
+                phases=tuple(phases),
                 reads=tuple(sorted({of for _, _, of, _, _ in moves})),
-                writes=tuple(writes.tolist()),
+                writes=tuple((shards + np.flatnonzero(domains == domain)).tolist()),
             )
         )
     return tuple(steps)
 
 
-def _moves(plan: Plan, of: IntArray) -> tuple[BoxMove, ...]:
-    """Return some of the copies out of shards as Python objects."""
-    copies, shards = plan.copies, len(plan.source.devices)
+def _from_shards(plan: Plan, at: IntArray) -> tuple[BoxMove, ...]:
+    """Return copies out of shards as Python objects."""
+    copies = plan.copies
     rows = zip(
-        (shards + plan.copied.searchsorted(copies.pair[of])).tolist(),
-        copies.destination_offset[:, of].T.tolist(),
-        plan.overlap.held.home[copies.held[of]].tolist(),
-        copies.source_offset[:, of].T.tolist(),
-        copies.length[:, of].T.tolist(),
-        copies.source_domain[of].tolist(),
+        _blocks(plan, copies.pair[at]),
+        copies.destination_offset[:, at].T.tolist(),
+        plan.overlap.held.home[copies.held[at]].tolist(),
+        copies.source_offset[:, at].T.tolist(),
+        copies.length[:, at].T.tolist(),
+        copies.source_domain[at].tolist(),
         strict=True,
     )
+    piece = plan.piece
     return tuple(
         (
             to,
-            _destination_index(plan.piece, offsets, lengths),
-            source,
-            source_index(plan.piece, source_offsets, lengths),
+            _destination_index(piece, offsets, lengths),
+            of,
+            source_index(piece, source_offsets, lengths),
             source_domain,
         )
-        for to, offsets, source, source_offsets, lengths, source_domain in rows
+        for to, offsets, of, source_offsets, lengths, source_domain in rows
     )
+
+
+def _from_blocks(plan: Plan, at: IntArray) -> tuple[BoxMove, ...]:
+    """Return copies out of blocks that the plan makes: of the destination's dims throughout."""
+    copies = plan.copies
+    rows = zip(
+        _blocks(plan, copies.pair[at]),
+        copies.destination_offset[:, at].T.tolist(),
+        _blocks(plan, copies.made[at]),
+        copies.source_offset[:, at].T.tolist(),
+        copies.length[:, at].T.tolist(),
+        copies.source_domain[at].tolist(),
+        strict=True,
+    )
+    piece = plan.piece
+    return tuple(
+        (
+            to,
+            _destination_index(piece, offsets, lengths),
+            of,
+            _destination_index(piece, source_offsets, lengths),
+            source_domain,
+        )
+        for to, offsets, of, source_offsets, lengths, source_domain in rows
+    )
+
+
+def _blocks(plan: Plan, pairs: IntArray) -> list[int]:
+    """Return the operands that are the new blocks of wanted pairs."""
+    numbers: list[int] = (len(plan.source.devices) + plan.copied.searchsorted(pairs)).tolist()
+    return numbers
 
 
 def _destination_index(piece: Piece, offsets: list[int], lengths: list[int]) -> BoxIndex:
