@@ -24,8 +24,9 @@ class Copies:
     held: IntArray
     """The held pair that it reads; nothing where `made` says otherwise."""
 
-    made: IntArray
-    """The wanted pair whose new block it reads, after that was written; -1 for none."""
+    made: IntArray | None
+    """The wanted pair whose new block it reads, after that was written; -1 for none. None if all
+    are read from held pairs."""
 
     domain: IntArray
     """Domain that receives it."""
@@ -60,8 +61,9 @@ def expand(overlap: Overlap, pairs: IntArray) -> Copies:
     from the same place are one copy, and what several boxes of a domain want and it lacks is
     received once.
     """
-    at, run = cells_of(overlap.first[:, pairs], overlap.counts[:, pairs])
-    pair = pairs[at]
+    cells = overlap.cells[pairs]
+    pair = np.repeat(pairs, cells)
+    run = cells_of(overlap.first[:, pairs], overlap.counts[:, pairs], cells)
     boxes = np.empty((3, *run.shape), np.int64)
     for dim, runs in enumerate(overlap.runs):
         boxes[0, dim] = runs.source_offset[run[dim]]
@@ -71,28 +73,30 @@ def expand(overlap: Overlap, pairs: IntArray) -> Copies:
     if overlap.free:
         to_positions(overlap, run, boxes)
     held, local = overlap.held.find(overlap.wanted.domain[pair], block)
-    made = np.full(len(pair), -1, np.int64)
-    if overlap.free:
-        made = received_before(overlap, pair, run, local)
+    made = received_before(overlap, pair, run, local) if overlap.free else None
     if not local.all():
+        lacking = ~local if made is None else ~local & (made < 0)
         copy, held_remote, remote = _share_among_holders(
-            overlap, np.flatnonzero(~local & (made < 0)), block, boxes
+            overlap, np.flatnonzero(lacking), block, boxes
         )
-        kept = np.flatnonzero(local | (made >= 0))
+        kept = np.flatnonzero(~lacking)
         order = np.argsort(np.concatenate((pair[kept], pair[copy])), kind="stable")
         boxes = np.concatenate((boxes[:, :, kept], remote), axis=2)[:, :, order]
         held = np.concatenate((held[kept], held_remote))[order]
-        made = np.concatenate((made[kept], made[copy]))[order]
+        if made is not None:
+            made = np.concatenate((made[kept], made[copy]))[order]
         pair = np.concatenate((pair[kept], pair[copy]))[order]
-    if overlap.free:
+    if made is not None:
         pair, held, made, boxes = merged(overlap, pair, held, made, boxes)
-    domain = overlap.wanted.domain[pair]
+    domain, source_domain = overlap.wanted.domain[pair], overlap.held.domain[held]
+    if made is not None:
+        source_domain = np.where(made < 0, source_domain, domain)
     return Copies(
         pair=pair,
         held=held,
         made=made,
         domain=domain,
-        source_domain=np.where(made < 0, overlap.held.domain[held], domain),
+        source_domain=source_domain,
         source_offset=boxes[0],
         destination_offset=boxes[1],
         length=boxes[2],

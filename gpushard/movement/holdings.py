@@ -103,7 +103,9 @@ class FreeHoldings(Holdings):
     def _table(self) -> tuple[IntArray, IntArray]:
         """For each (domain, cell), ascending, the first pair that has it: the largest box."""
         assert self.spans is not None
-        pair, position = cells_of(self.coordinates, self.spans)
+        total = self.spans.prod(axis=0)
+        pair = np.repeat(np.arange(len(total)), total)
+        position = cells_of(self.coordinates, self.spans, total)
         cells = math.prod(self.counts)
         keys = self.domain[pair] * cells + np.ravel_multi_index(tuple(position), self.counts)
         keys, at = np.unique(keys, return_index=True)
@@ -121,28 +123,28 @@ class FreeHoldings(Holdings):
         return group.ravel(), groups[groups >= 0], np.cumsum(counts) - counts, counts
 
 
-def cells_of(first: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
+def cells_of(first: IntArray, counts: IntArray, total: IntArray) -> IntArray:
     """List the cells of boxes, row-major: the members of products of ranges.
 
     Args:
       first: first cell of each box in each dim, shape (dims, boxes).
       counts: how many cells it takes in each dim, likewise.
+      total: how many it takes: the product.
 
     Returns:
-      The box that each cell belongs to, and its position, shape (dims, cells).
+      The position of each cell, shape (dims, cells).
 
-    >>> cells_of(np.array([[4, 0]]), np.array([[2, 1]]))
-    (array([0, 0, 1]), array([[4, 5, 0]]))
+    >>> cells_of(np.array([[4, 0]]), np.array([[2, 1]]), np.array([2, 1]))
+    array([[4, 5, 0]])
     """
-    total = counts.prod(axis=0)
     number = within(total)
     position = np.empty((len(counts), len(number)), np.int64)
     for dim in range(len(counts) - 1, -1, -1):
-        radix = np.repeat(counts[dim], total)
+        radix = counts[dim].repeat(total)
         rest = number // radix
-        position[dim] = np.repeat(first[dim], total) + number - rest * radix
+        position[dim] = first[dim].repeat(total) + number - rest * radix
         number = rest
-    return np.repeat(np.arange(len(total)), total), position
+    return position
 
 
 def within(counts: IntArray) -> IntArray:

@@ -32,6 +32,9 @@ class Overlap:
     wanted: Holdings
     """Who wants which destination block."""
 
+    free: bool
+    """Whether the boxes of the source or of the destination form no grid."""
+
     runs: tuple[Runs, ...]
     """The dim maps of the piece, cut at all block edges."""
 
@@ -49,11 +52,6 @@ class Overlap:
 
     strides: tuple[int, ...]
     """What one block of each mapped dim adds to the row-major number of a source block."""
-
-    @property
-    def free(self) -> bool:
-        """Whether the boxes of the source or of the destination form no grid."""
-        return self.held.spans is not None or self.wanted.spans is not None
 
     def source_block(self, runs: IntArray) -> IntArray:
         """Return the row-major source cell of cells given by one run per mapped dim."""
@@ -104,6 +102,7 @@ def overlap(source: Tiling, destination: Tiling, piece: Piece) -> Overlap:
         destination=destination,
         held=held,
         wanted=wanted,
+        free=held.spans is not None or wanted.spans is not None,
         runs=runs,
         counts=counts,
         first=first,

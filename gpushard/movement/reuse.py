@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -41,12 +42,15 @@ def find_reuse(
         return kind, reused
     places = _places_in_boxes(overlap) if overlap.free else _places_in_blocks(overlap)
     pairs, at, present = places.pair, places.held, places.present
+    if not len(pairs):
+        return kind, reused
     volume = overlap.volume[pairs]
     dense, offset, extent = _within_block(overlap, places)
     whole = present & dense & (extent == volume)
     view = present & dense & ~whole & (offset * itemsize % ALIGNMENT == 0)
-    useful = np.bincount(at, np.where(view | whole, volume, 0), len(overlap.held.key))
-    view &= useful[at] * 2 >= np.maximum(extent, root_nbytes // itemsize)
+    if view.any():
+        useful = np.bincount(at, np.where(view | whole, volume, 0), len(overlap.held.key))
+        view &= useful[at] * 2 >= np.maximum(extent, root_nbytes // itemsize)
     kind[pairs[whole]] = ALIAS if piece.same_dims else VIEW
     kind[pairs[view]] = VIEW
     reused[pairs] = np.where(whole | view, at, 0)
@@ -66,27 +70,32 @@ class _Places:
     present: IntArray
     """Whether it does."""
 
-    offset: IntArray
-    """First element within the held block in each mapped dim, shape (maps, pairs)."""
+    offset: Sequence[IntArray]
+    """First element within the held block in each mapped dim."""
 
-    length: IntArray
+    length: Sequence[IntArray]
     """Elements in each mapped dim, likewise."""
 
-    extent: IntArray
+    extent: Sequence[IntArray]
     """Length of the held block in each mapped dim, likewise."""
 
 
 def _places_in_blocks(overlap: Overlap) -> _Places:
     """In a grid: pairs that read one block."""
     single = np.flatnonzero((overlap.cells == 1) & (overlap.volume > 0))
+    if not len(single):
+        return _Places(single, single, single, [], [], [])
     first = overlap.first[:, single]
     at, present = overlap.held.find(overlap.wanted.domain[single], overlap.source_block(first))
-    facts = np.empty((3, *first.shape), np.int64)
-    for dim, (runs, run) in enumerate(zip(overlap.runs, first, strict=True)):
-        facts[0, dim] = runs.source_offset[run]
-        facts[1, dim] = runs.length[run]
-        facts[2, dim] = runs.source_extent[run]
-    return _Places(single, at, present, *facts)
+    rows = list(zip(overlap.runs, first, strict=True))
+    return _Places(
+        single,
+        at,
+        present,
+        [runs.source_offset[run] for runs, run in rows],
+        [runs.length[run] for runs, run in rows],
+        [runs.source_extent[run] for runs, run in rows],
+    )
 
 
 def _places_in_boxes(overlap: Overlap) -> _Places:
@@ -119,7 +128,7 @@ def _places_in_boxes(overlap: Overlap) -> _Places:
     offset[dims] -= held_begin[:, at]
     extent[dims] = held_length[:, at]
     inside = ((offset >= 0) & (offset + length <= extent))[dims].all(axis=0)
-    return _Places(pairs, at, present & inside, offset, length, extent)
+    return _Places(pairs, at, present & inside, list(offset), list(length), list(extent))
 
 
 def _keys(domain: IntArray, begin: IntArray, length: IntArray) -> list[tuple[int, ...]]:
@@ -136,7 +145,8 @@ def _within_block(overlap: Overlap, places: _Places) -> tuple[IntArray, IntArray
         if m.source is None:
             continue
         length, size = places.length[dim], places.extent[dim]
-        dense &= ((length == 1) | (m.step == 1)) & (full_after | (length == 1))
+        single = length == 1
+        dense &= single | full_after if m.step == 1 else single
         full_after &= length == size
         offset += places.offset[dim] * extent
         extent *= size

@@ -68,11 +68,12 @@ def make_steps(plan: Plan) -> tuple[Step, ...]:
     steps = []
     for domain in np.unique(domains).tolist():
         low, high = copies.domain.searchsorted([domain, domain + 1]).tolist()
-        at, again = np.arange(low, high), copies.made[low:high] >= 0
-        moves = _from_shards(plan, at[~again])
+        at = np.arange(low, high)
+        made = np.full(len(at), -1) if copies.made is None else copies.made[low:high]
+        moves = _from_shards(plan, at[made < 0])
         phases = [Phase(moves, None if plan.piece.in_order else plan.piece.order)]
-        if again.any():
-            phases.append(Phase(_from_blocks(plan, at[again]), None))
+        if (made >= 0).any():
+            phases.append(Phase(_from_blocks(plan, at[made >= 0], made[made >= 0]), None))
         steps.append(
             Step(
                 domain=domain,
@@ -110,13 +111,13 @@ def _from_shards(plan: Plan, at: IntArray) -> tuple[BoxMove, ...]:
     )
 
 
-def _from_blocks(plan: Plan, at: IntArray) -> tuple[BoxMove, ...]:
+def _from_blocks(plan: Plan, at: IntArray, made: IntArray) -> tuple[BoxMove, ...]:
     """Return copies out of blocks that the plan makes: of the destination's dims throughout."""
     copies = plan.copies
     rows = zip(
         _blocks(plan, copies.pair[at]),
         copies.destination_offset[:, at].T.tolist(),
-        _blocks(plan, copies.made[at]),
+        _blocks(plan, made),
         copies.source_offset[:, at].T.tolist(),
         copies.length[:, at].T.tolist(),
         copies.source_domain[at].tolist(),

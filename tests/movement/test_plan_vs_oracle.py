@@ -329,7 +329,8 @@ def test_random_boxes_that_form_no_grid(
 ) -> None:
     """As the source, as the destination, or both; the whole and parts."""
     data = numbers(shape, draw.draw(st.sampled_from(DTYPES)))
-    source = draw.draw(free_boxes(shape) | sides(len(shape)))
+    alone = Side((1,), (draw.draw(st.integers(0, DEVICES - 1)),), ((),) * len(shape))
+    source = draw.draw(free_boxes(shape) | sides(len(shape)) | st.just(alone))
     case = Case.make(runtimes[choice], data, source)
     case.check(draw.draw(free_boxes(shape)))
     index = draw.draw(indices(shape))
