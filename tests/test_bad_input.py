@@ -112,6 +112,22 @@ class Case:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+class Boxes(gs.Sharding):
+    """A user's own sharding: some rows for each of the first devices."""
+
+    def __init__(self, rows: list[slice]) -> None:
+        self.boxes = {
+            device: (part, slice(None)) for device, part in zip(gs.devices(), rows, strict=False)
+        }
+
+    @property
+    def device_set(self) -> set[gs.Device]:
+        return set(self.boxes)
+
+    def devices_indices_map(self, global_shape: tuple[int, ...]) -> dict[Any, Any]:
+        return self.boxes
+
+
 def fail(error: BaseException) -> Callable[..., Any]:
     """Return a callback that raises."""
 
@@ -313,6 +329,20 @@ SHARDINGS: dict[str, Case] = {
         TypeError,
         ("spec=('x',)", "PartitionSpec", "P('x')"),
         {"argument": "spec"},
+    ),
+    "boxes that leave a gap": Case(
+        lambda w: gs.device_put(w.value, Boxes([slice(0, 3), slice(4, 8)])),
+        ShardingError,
+        ValueError,
+        ("devices_indices_map((8, 6))", "no device holds", "such as (3, 0)", "every element"),
+        {"argument": "devices_indices_map", "shape": (8, 6), "index": (3, 0)},
+    ),
+    "reshard to boxes that overlap and leave a gap": Case(
+        lambda w: gs.reshard(w.x, Boxes([slice(0, 5), slice(2, 7)]), donate=True),
+        ShardingError,
+        ValueError,
+        ("no device holds", "such as (7, 0)"),
+        {"argument": "devices_indices_map", "index": (7, 0)},
     ),
     "devices instead of a mesh": Case(
         lambda w: gs.NamedSharding(w.devices, gs.P("x")),

@@ -79,7 +79,7 @@ class Shards(abc.ABC):
         """
         tiling = self._live().tiling
         addressable = tiling.addressable
-        if max(tiling.assignment.counts, default=1) == 1:
+        if tiling.assignment.is_replicated:
             index = 0
         if not -len(addressable) <= index < len(addressable):
             raise ArrayIndexError(

@@ -9,8 +9,9 @@ import numpy as np
 
 from gpushard.cache import BoundedCache
 from gpushard.errors import ArgumentError, ShardingError
+from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.mesh import is_addressable
-from gpushard.geometry.tiling import Assignment, Tiling, tiling_from_indices
+from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.typing import Device, Index, Shape
 
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
@@ -24,6 +25,10 @@ class Sharding(abc.ABC):
     Derive from it to make your own: define `device_set` and `devices_indices_map`, and `__eq__` and
     `__hash__` if instances are to compare by value. The order of the map is the order of the
     devices. Everything else follows from these two.
+
+    The boxes may be any: of unequal sizes, in no grid, overlapping, empty. Only an element that
+    no device holds is an error. Devices with equal boxes hold replicas; elements that differing
+    boxes share are written wherever they are held, and read from any of them.
 
     >>> class LastDeviceTakesAll(Sharding):
     ...     def __init__(self, devices):
@@ -106,11 +111,12 @@ class Sharding(abc.ABC):
           global_shape: shape of the array.
 
         Returns:
-          The length of the longest block of each dim. Where blocks do not divide a dim, trailing
+          The length of the longest shard in each dim. Where blocks do not divide a dim, trailing
           shards are smaller than this.
         """
         tiling = self.tiling(global_shape)
-        return tuple(int(np.diff(edges).max(initial=0)) for edges in tiling.edges)
+        longest: list[int] = (tiling.stops - tiling.starts).max(axis=1, initial=0).tolist()
+        return tuple(longest)
 
     @property
     def is_fully_replicated(self) -> bool:

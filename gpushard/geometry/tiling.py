@@ -1,19 +1,17 @@
 """Which box of an array each device holds, as arrays of integers.
 
 An `Assignment` says which block number every device has in every dim; a `Tiling` adds the shape,
-and so the edges of the blocks. Planners compute on these arrays and never on slices.
+and so the edges of the blocks. Planners compute on these arrays and never on slices. Boxes that
+form no grid are ranges of blocks: see `free_boxes`.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from gpushard.errors import ArgumentTypeError, ShardingError
 from gpushard.geometry.box import block_edges
 from gpushard.geometry.mesh import is_addressable
 from gpushard.typing import Device, Index, IntArray, Shape
@@ -32,6 +30,8 @@ class Assignment:
         self.devices = devices
         self.counts = counts
         self.blocks = blocks
+        self.spans: IntArray | None = None
+        """How many blocks each device's box takes in each dim; None for a grid: one."""
 
     @property
     def ndim(self) -> int:
@@ -43,11 +43,24 @@ class Assignment:
         """What one step in each dim adds to the row-major number of a block."""
         return tuple(math.prod(self.counts[dim + 1 :]) for dim in range(self.ndim))
 
+    @property
+    def boxes(self) -> int:
+        """How many numbers there are for boxes: the blocks of the grid."""
+        return math.prod(self.counts)
+
     @functools.cached_property
     def flat(self) -> IntArray:
-        """Row-major number of each device's block; equal numbers are replicas."""
+        """Number of each device's box: row-major in a grid. Equal numbers are replicas."""
+        return self._numbers()
+
+    def _numbers(self) -> IntArray:
         strides = np.array(self.strides, np.int64)
         return np.asarray(strides @ self.blocks, np.int64)
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether every device holds the whole array."""
+        return max(self.counts, default=1) == 1 and self.spans is None
 
     @functools.cached_property
     def replica_ids(self) -> IntArray:
@@ -109,12 +122,13 @@ class Tiling:
     @functools.cached_property
     def starts(self) -> IntArray:
         """Where each device's box starts, shape (ndim, devices)."""
-        return self._at_blocks(0)
+        return self._edges_at(self.assignment.blocks)
 
     @functools.cached_property
     def stops(self) -> IntArray:
         """Where each device's box stops, shape (ndim, devices)."""
-        return self._at_blocks(1)
+        spans = self.assignment.spans
+        return self._edges_at(self.assignment.blocks + (1 if spans is None else spans))
 
     @functools.cached_property
     def shard_shapes(self) -> list[Shape]:
@@ -124,9 +138,10 @@ class Tiling:
     @functools.cached_property
     def indices(self) -> list[Index]:
         """Each device's box as slices; an unsplit dim is `slice(None)`."""
+        spans = self.assignment.spans
         split = [
-            count > 1 or edges[-1] != n or edges[0] != 0
-            for count, edges, n in zip(self.assignment.counts, self.edges, self.shape, strict=True)
+            count > 1 or (spans is not None and not spans[dim].all())
+            for dim, count in enumerate(self.assignment.counts)
         ]
         return [
             tuple(
@@ -146,95 +161,8 @@ class Tiling:
         """Bytes that the arrays of this tiling take, when all are made."""
         return 1000 + len(self.devices) * (self.ndim + 1) * 200
 
-    def _at_blocks(self, side: int) -> IntArray:
+    def _edges_at(self, numbers: IntArray) -> IntArray:
         result = np.empty((self.ndim, len(self.devices)), np.int64)
         for dim, edges in enumerate(self.edges):
-            result[dim] = edges[self.assignment.blocks[dim] + side]
+            result[dim] = edges[numbers[dim]]
         return result
-
-
-def tiling_from_indices(shape: Shape, indices: Mapping[Device, Sequence[Any]]) -> Tiling:
-    """Find the grid that the boxes of a user's own sharding form.
-
-    Args:
-      shape: shape of the global array.
-      indices: for each device, the slices of the box that it holds.
-
-    Returns:
-      The tiling, devices in the order of `indices`.
-
-    Raises:
-      ShardingError: a box has steps, boxes overlap without being equal, do not line up in a grid,
-        or leave part of the array uncovered.
-
-    >>> tiling = tiling_from_indices((5,), {"a": [slice(0, 1)], "b": [slice(1, 5)]})
-    >>> tiling.edges[0].tolist(), tiling.shard_shapes
-    ([0, 1, 5], [(1,), (4,)])
-    """
-    bounds = np.array(
-        [_bounds(shape, device, index) for device, index in indices.items()], np.int64
-    ).reshape(len(indices), len(shape), 2)
-    columns = [_dim_blocks(dim, n, bounds[:, dim]) for dim, n in enumerate(shape)]
-    edges = tuple(column[0] for column in columns)
-    counts = tuple(len(edge) - 1 for edge in edges)
-    blocks = np.array([column[1] for column in columns], np.int64).reshape(len(shape), len(indices))
-    tiling = Tiling(shape, Assignment(tuple(indices), counts, blocks), edges)
-    covered = np.unique(tiling.assignment.flat, return_index=True)[1]
-    if tiling.volumes[covered].sum() != math.prod(shape):
-        raise ShardingError(
-            f"devices_indices_map({shape}) leaves elements that no device holds; its boxes must "
-            "form a full grid",
-            argument="devices_indices_map",
-            shape=shape,
-        )
-    return tiling
-
-
-def _bounds(shape: Shape, device: Device, index: Sequence[Any]) -> list[tuple[int, int]]:
-    if len(index) != len(shape):
-        raise ShardingError(
-            f"devices_indices_map gives {len(index)} slices for {device!r}, the array of shape "
-            f"{shape} has {len(shape)} dims; give one slice per dim",
-            argument="devices_indices_map",
-            device=device,
-        )
-    bounds = []
-    for size, part in zip(shape, index, strict=True):
-        if not isinstance(part, slice):
-            raise ArgumentTypeError(
-                f"devices_indices_map gives {part!r} for {device!r}; give one slice per dim",
-                argument="devices_indices_map",
-                device=device,
-            )
-        start, stop, step = part.indices(size)
-        if step != 1:
-            raise ShardingError(
-                f"devices_indices_map gives the step {step} for {device!r}; a shard is a box "
-                "without steps",
-                argument="devices_indices_map",
-                device=device,
-            )
-        bounds.append((start, max(start, stop)))
-    return bounds
-
-
-def _dim_blocks(dim: int, size: int, bounds: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the edges of one dim, an empty block last if needed, and each box's block number."""
-    filled = bounds[:, 0] < bounds[:, 1]
-    starts = np.unique(bounds[filled, 0])
-    edges = np.r_[starts, size] if starts.size else np.array([0, size], np.int64)
-    block = np.searchsorted(starts, bounds[:, 0], side="right") - 1
-    block = np.clip(block, 0, len(edges) - 2)
-    exact = (edges[block] == bounds[:, 0]) & (edges[block + 1] == bounds[:, 1])
-    if starts.size and (starts[0] != 0 or not exact[filled].all()):
-        raise ShardingError(
-            f"devices_indices_map gives boxes that do not line up in dim {dim} of length {size} "
-            f"(starts {starts.tolist()}); the distinct intervals of every dim must follow one "
-            "another without gap or overlap",
-            argument="devices_indices_map",
-            dim=dim,
-        )
-    if not exact.all():
-        edges = np.r_[edges, size]
-        block = np.where(exact, block, len(edges) - 2)
-    return edges.astype(np.int64), block.astype(np.int64)

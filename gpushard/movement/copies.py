@@ -6,6 +6,8 @@ import dataclasses
 
 import numpy as np
 
+from gpushard.movement.free_boxes import merged, received_before, to_positions
+from gpushard.movement.holdings import cells_of, within
 from gpushard.movement.overlap import Overlap
 from gpushard.typing import IntArray
 
@@ -20,7 +22,11 @@ class Copies:
     """Destination pair of each copy."""
 
     held: IntArray
-    """The held pair that it reads."""
+    """The held pair that it reads; nothing where `made` says otherwise."""
+
+    made: IntArray | None
+    """The wanted pair whose new block it reads, after that was written; -1 for none. None if all
+    are read from held pairs."""
 
     domain: IntArray
     """Domain that receives it."""
@@ -29,7 +35,7 @@ class Copies:
     """Domain that it is read from."""
 
     source_offset: IntArray
-    """First element within the source block in each mapped dim, shape (maps, copies)."""
+    """First element within what is read, in each mapped dim, shape (maps, copies)."""
 
     destination_offset: IntArray
     """First element within the destination block, likewise."""
@@ -51,48 +57,50 @@ def expand(overlap: Overlap, pairs: IntArray) -> Copies:
 
     One copy per pair and source block. A block that the domain lacks is read from the domains that
     hold it; where there are several, what is asked of the block is lined up and the line cut into
-    equal byte ranges, one per holder.
+    equal byte ranges, one per holder. Where boxes form no grid, cells next to one another that come
+    from the same place are one copy, and what several boxes of a domain want and it lacks is
+    received once.
     """
     cells = overlap.cells[pairs]
     pair = np.repeat(pairs, cells)
-    run = _runs_of_cells(overlap, pairs, cells)
+    run = cells_of(overlap.first[:, pairs], overlap.counts[:, pairs], cells)
     boxes = np.empty((3, *run.shape), np.int64)
     for dim, runs in enumerate(overlap.runs):
         boxes[0, dim] = runs.source_offset[run[dim]]
         boxes[1, dim] = runs.destination_offset[run[dim]]
         boxes[2, dim] = runs.length[run[dim]]
     block = overlap.source_block(run)
+    if overlap.free:
+        to_positions(overlap, run, boxes)
     held, local = overlap.held.find(overlap.wanted.domain[pair], block)
+    made = received_before(overlap, pair, run, local) if overlap.free else None
     if not local.all():
+        lacking = ~local if made is None else ~local & (made < 0)
         copy, held_remote, remote = _share_among_holders(
-            overlap, np.flatnonzero(~local), block, boxes
+            overlap, np.flatnonzero(lacking), block, boxes
         )
-        kept = np.flatnonzero(local)
+        kept = np.flatnonzero(~lacking)
         order = np.argsort(np.concatenate((pair[kept], pair[copy])), kind="stable")
         boxes = np.concatenate((boxes[:, :, kept], remote), axis=2)[:, :, order]
         held = np.concatenate((held[kept], held_remote))[order]
+        if made is not None:
+            made = np.concatenate((made[kept], made[copy]))[order]
         pair = np.concatenate((pair[kept], pair[copy]))[order]
+    if made is not None:
+        pair, held, made, boxes = merged(overlap, pair, held, made, boxes)
+    domain, source_domain = overlap.wanted.domain[pair], overlap.held.domain[held]
+    if made is not None:
+        source_domain = np.where(made < 0, source_domain, domain)
     return Copies(
         pair=pair,
         held=held,
-        domain=overlap.wanted.domain[pair],
-        source_domain=overlap.held.domain[held],
+        made=made,
+        domain=domain,
+        source_domain=source_domain,
         source_offset=boxes[0],
         destination_offset=boxes[1],
         length=boxes[2],
     )
-
-
-def _runs_of_cells(overlap: Overlap, pairs: IntArray, cells: IntArray) -> IntArray:
-    """Return the run of every cell in each mapped dim: the mixed-radix digits of its number."""
-    number = _within(cells)
-    run = np.empty((len(overlap.runs), len(number)), np.int64)
-    for dim in range(len(overlap.runs) - 1, -1, -1):
-        radix = np.repeat(overlap.counts[dim, pairs], cells)
-        rest = number // radix
-        run[dim] = np.repeat(overlap.first[dim, pairs], cells) + number - rest * radix
-        number = rest
-    return run
 
 
 def _share_among_holders(
@@ -103,7 +111,7 @@ def _share_among_holders(
     Returns:
       The copy that each part belongs to, the held pair that it reads, and its box.
     """
-    order, first, holders = overlap.held.by_block
+    block, order, first, holders = overlap.held.holders(block)
     if (holders[block[remote]] == 1).all():
         return remote, order[first[block[remote]]], boxes[:, :, remote]
     copy = remote[np.argsort(block[remote], kind="stable")]
@@ -113,7 +121,7 @@ def _share_among_holders(
     low = start * shares // total
     parts = (start + volume - 1) * shares // total - low + 1
     part_copy = np.repeat(copy, parts)
-    holder = np.repeat(low, parts) + _within(parts)
+    holder = np.repeat(low, parts) + within(parts)
     box = boxes[:, :, part_copy]
     if not overlap.runs:  # a scalar, which nothing can cut
         return part_copy, order[first[block[part_copy]] + holder], box
@@ -162,13 +170,3 @@ def _cut_dim(length: IntArray) -> IntArray:
     """Return the dim along which each box is cut: the first long one, else the longest."""
     long = length >= _ROWS_WORTH_CUTTING
     return np.asarray(np.where(long.any(axis=0), long.argmax(axis=0), length.argmax(axis=0)))
-
-
-def _within(counts: IntArray) -> IntArray:
-    """Number the members of consecutive groups from 0.
-
-    >>> _within(np.array([2, 3])).tolist()
-    [0, 1, 0, 1, 2]
-    """
-    ends = np.cumsum(counts)
-    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)

@@ -119,11 +119,6 @@ class Runs:
     first: IntArray
     """First run of each destination block."""
 
-    @property
-    def whole_step(self) -> IntArray:
-        """Whether each run keeps neighbours neighbours, in order."""
-        return np.asarray((self.length == 1) | (self.map.step == 1))
-
     @functools.cached_property
     def source_extent(self) -> IntArray:
         """Length of the source block of each run."""

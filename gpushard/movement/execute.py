@@ -17,7 +17,7 @@ from gpushard.movement.dim_map import Piece, identity
 from gpushard.movement.plan import Plan, make_plan
 from gpushard.movement.recipe import Recipe
 from gpushard.movement.reuse import ALIAS, COPY, EMPTY
-from gpushard.runtime.backend import BoxCopy
+from gpushard.movement.steps import Step
 from gpushard.runtime.memory import Claim
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import LocalArray
@@ -81,10 +81,10 @@ def move(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> ShardedBuf
         streams = [runtime.domains[domain].copy for domain in recipe.domains]
         step = functools.partial(_submit, runtime, plan, source, name)
         targets = runtime.commit(step, streams)
-    if targets.inline:
-        for domain in recipe.domains:
-            copies = _bind(recipe, domain, source.values, targets.values)
-            runtime.backend.copy_boxes(copies, domain)
+        if targets.inline:
+            operands = [*source.values, *targets.values]
+            for part in recipe.steps:
+                _run(runtime, part, operands)
     return _assemble(plan, source, targets)
 
 
@@ -105,8 +105,7 @@ def _submit(runtime: Runtime, plan: Plan, source: ShardedBuffer, name: str) -> _
     ]
     targets = _Targets(values, claims, inline and not any(c.memory.busy() for c in claims))
     if not targets.inline:
-        for domain in recipe.domains:
-            _submit_copies(runtime, recipe, domain, source, targets, name)
+        _submit_steps(runtime, recipe, source, targets, name)
     return targets
 
 
@@ -118,35 +117,33 @@ def _small_targets(runtime: Runtime, plan: Plan, dtype: np.dtype[Any]) -> _Targe
     return _Targets(values, [claim] * len(values), inline=True)
 
 
-def _submit_copies(
-    runtime: Runtime,
-    recipe: Recipe,
-    domain: int,
-    source: ShardedBuffer,
-    targets: _Targets,
-    name: str,
+def _submit_steps(
+    runtime: Runtime, recipe: Recipe, source: ShardedBuffer, targets: _Targets, name: str
 ) -> None:
-    """Give the copies into one domain to its copy stream."""
-    from_values, to_values = source.values, targets.values  # the item must hold no claim
+    """Give every step to the copy stream of its domain."""
+    operands = [*source.values, *targets.values]  # the items must hold no claim
+    memories = [claim.memory for claim in (*source.claims, *targets.claims)]
+    for step in recipe.steps:
+        runtime.submit(
+            runtime.domains[step.domain].copy,
+            name,
+            functools.partial(_run, runtime, step, operands),
+            tuple(dict.fromkeys(memories[of] for of in step.reads)),
+            [memories[to] for to in step.writes],
+            part=step.part,
+        )
 
-    def run() -> None:
-        runtime.backend.copy_boxes(_bind(recipe, domain, from_values, to_values), domain)
 
-    reads = dict.fromkeys(source.claims[i].memory for i in recipe.sources(domain))
-    writes = [targets.claims[i].memory for i in recipe.targets(domain)]
-    runtime.submit(runtime.domains[domain].copy, name, run, tuple(reads), writes)
-
-
-def _bind(
-    recipe: Recipe, domain: int, sources: Sequence[LocalArray], targets: Sequence[LocalArray]
-) -> list[BoxCopy]:
-    copies = [
-        (targets[to][to_index], sources[of][of_index], source_domain)
-        for to, to_index, of, of_index, source_domain in recipe.boxes(domain)
-    ]
-    if recipe.order is not None:
-        copies = [(to, of.transpose(recipe.order), source) for to, of, source in copies]
-    return copies
+def _run(runtime: Runtime, step: Step, operands: Sequence[LocalArray]) -> None:
+    """Make the copies of one step."""
+    for phase in step.phases:
+        copies = [
+            (operands[to][to_index], operands[of][of_index], source_domain)
+            for to, to_index, of, of_index, source_domain in phase.moves
+        ]
+        if phase.order is not None:
+            copies = [(to, of.transpose(phase.order), source) for to, of, source in copies]
+        runtime.backend.copy_boxes(copies, step.domain)
 
 
 def _assemble(plan: Plan, source: ShardedBuffer, targets: _Targets) -> ShardedBuffer:

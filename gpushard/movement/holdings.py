@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import weakref
 
 import numpy as np
 
 from gpushard.geometry.tiling import Assignment
-from gpushard.typing import IntArray
+from gpushard.typing import IntArray, Shape
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -17,11 +18,11 @@ class Holdings:
     """The distinct (memory domain, block) pairs of an assignment, sorted.
 
     Devices of a domain that hold the same block share one copy of it; its home is the device that
-    is charged for it.
+    is charged for it. In a grid a block is one cell; boxes that form no grid are `FreeHoldings`.
     """
 
     blocks: int
-    """Number of blocks of the grid."""
+    """Number of blocks."""
 
     key: IntArray
     """domain * blocks + block of each pair, ascending."""
@@ -30,7 +31,7 @@ class Holdings:
     """Domain of each pair."""
 
     block: IntArray
-    """Row-major block number of each pair."""
+    """Block number of each pair; row-major in a grid."""
 
     home: IntArray
     """Device position that is charged for each pair: holder number (block mod holders)."""
@@ -42,15 +43,18 @@ class Holdings:
     """The domain of each device."""
 
     coordinates: IntArray
-    """Block number of each pair in each dim, shape (ndim, pairs)."""
+    """First cell of each pair in each dim, shape (ndim, pairs)."""
 
-    def find(self, domain: IntArray, block: IntArray) -> tuple[IntArray, IntArray]:
-        """Look up pairs.
+    spans: IntArray | None
+    """How many cells each pair takes in each dim, likewise; None for a grid: one."""
+
+    def find(self, domain: IntArray, cell: IntArray) -> tuple[IntArray, IntArray]:
+        """Look up pairs by a row-major cell.
 
         Returns:
-          The pair's number, and whether the domain holds the block at all.
+          The pair's number, and whether the domain holds the cell at all.
         """
-        wanted = domain * self.blocks + block
+        wanted = domain * self.blocks + cell
         at = np.minimum(self.key.searchsorted(wanted), len(self.key) - 1)
         return at, np.asarray(self.key[at] == wanted)
 
@@ -61,10 +65,96 @@ class Holdings:
         counts = np.bincount(self.block, minlength=self.blocks)
         return order, np.cumsum(counts) - counts, counts
 
+    def holders(self, cell: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Group cells that have the same holders.
+
+        Returns:
+          The group of each given cell; the pairs of all groups in one row; the first of each
+          group, and how many it has.
+        """
+        return cell, *self.by_block
+
     def in_domains(self, domains: IntArray) -> tuple[IntArray, IntArray]:
         """Return the first pair of each given domain, and how many pairs it has."""
         start = self.domain.searchsorted(domains, side="left")
         return start, self.domain.searchsorted(domains, side="right") - start
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FreeHoldings(Holdings):
+    """Holdings of boxes that form no grid: look-ups by cell go through a table of all cells."""
+
+    counts: Shape
+    """Number of cells of each dim."""
+
+    def find(self, domain: IntArray, cell: IntArray) -> tuple[IntArray, IntArray]:
+        """Look up pairs by a row-major cell; of several, the one with the largest box."""
+        keys, pairs = self._table
+        wanted = domain * math.prod(self.counts) + cell
+        at = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
+        return pairs[at], np.asarray(keys[at] == wanted)
+
+    def holders(self, cell: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Group cells that have the same holders."""
+        group, pairs, first, counts = self._groups
+        return group[cell], pairs, first, counts
+
+    @functools.cached_property
+    def _table(self) -> tuple[IntArray, IntArray]:
+        """For each (domain, cell), ascending, the first pair that has it: the largest box."""
+        assert self.spans is not None
+        total = self.spans.prod(axis=0)
+        pair = np.repeat(np.arange(len(total)), total)
+        position = cells_of(self.coordinates, self.spans, total)
+        cells = math.prod(self.counts)
+        keys = self.domain[pair] * cells + np.ravel_multi_index(tuple(position), self.counts)
+        keys, at = np.unique(keys, return_index=True)
+        return keys, pair[at]
+
+    @functools.cached_property
+    def _groups(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        keys, pairs = self._table
+        cells = math.prod(self.counts)
+        domains, column = np.unique(keys // cells, return_inverse=True)
+        holder = np.full((cells, len(domains)), -1, np.int64)
+        holder[keys % cells, column] = pairs
+        groups, group = np.unique(holder, axis=0, return_inverse=True)
+        counts = (groups >= 0).sum(axis=1)
+        return group.ravel(), groups[groups >= 0], np.cumsum(counts) - counts, counts
+
+
+def cells_of(first: IntArray, counts: IntArray, total: IntArray) -> IntArray:
+    """List the cells of boxes, row-major: the members of products of ranges.
+
+    Args:
+      first: first cell of each box in each dim, shape (dims, boxes).
+      counts: how many cells it takes in each dim, likewise.
+      total: how many it takes: the product.
+
+    Returns:
+      The position of each cell, shape (dims, cells).
+
+    >>> cells_of(np.array([[4, 0]]), np.array([[2, 1]]), np.array([2, 1]))
+    array([[4, 5, 0]])
+    """
+    number = within(total)
+    position = np.empty((len(counts), len(number)), np.int64)
+    for dim in range(len(counts) - 1, -1, -1):
+        radix = counts[dim].repeat(total)
+        rest = number // radix
+        position[dim] = first[dim].repeat(total) + number - rest * radix
+        number = rest
+    return position
+
+
+def within(counts: IntArray) -> IntArray:
+    """Number the members of consecutive groups from 0.
+
+    >>> within(np.array([2, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
 
 
 _holdings: weakref.WeakKeyDictionary[Assignment, Holdings] = weakref.WeakKeyDictionary()
@@ -86,7 +176,7 @@ def _make_holdings(assignment: Assignment) -> Holdings:
     domain = np.array(
         [getattr(device, "memory_domain", i) for i, device in enumerate(devices)], np.int64
     )
-    blocks = int(np.prod(assignment.counts, dtype=np.int64))
+    blocks = assignment.boxes
     keys = domain * blocks + assignment.flat
     order = np.argsort(keys, kind="stable")
     in_order = keys[order]
@@ -96,15 +186,12 @@ def _make_holdings(assignment: Assignment) -> Holdings:
     of_device[order] = np.cumsum(first) - 1
     members = np.diff(starts, append=len(devices))
     block = in_order[starts] % blocks
+    home = order[starts + block % members]
+    key = in_order[starts]
+    pairs = (blocks, key, key // blocks, block, home, of_device, domain)
+    if assignment.spans is not None:
+        cells, spans = assignment.blocks[:, home], assignment.spans[:, home]
+        return FreeHoldings(*pairs, cells, spans, assignment.counts)
     strides = np.array(assignment.strides, np.int64)[:, None]
     counts = np.array(assignment.counts, np.int64)[:, None]
-    return Holdings(
-        blocks=blocks,
-        key=in_order[starts],
-        domain=in_order[starts] // blocks,
-        block=block,
-        home=order[starts + block % members],
-        of_device=of_device,
-        device_domain=domain,
-        coordinates=block // strides % counts,
-    )
+    return Holdings(*pairs, block // strides % counts, None)

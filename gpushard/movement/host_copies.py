@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.geometry.tiling import Tiling
+from gpushard.geometry.box import whole
+from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_for, wait_idle
+from gpushard.movement.dim_map import identity
 from gpushard.movement.holdings import holdings
 from gpushard.movement.overlap import volumes
+from gpushard.movement.plan import make_plan
 from gpushard.movement.reuse import ALIGNMENT
 from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy
 from gpushard.runtime.memory import Claim, Memory
@@ -47,6 +50,13 @@ class Blocks:
     distinct: list[int]
     """For each distinct block that is not empty, one of them."""
 
+    whole: int | None
+    """One of them that is the whole array."""
+
+    fetches: list[tuple[int, Index, Index]]
+    """(device, index within its shard, index of the global array) of copies that read every
+    element once."""
+
     largest: int
     """Elements of the largest block."""
 
@@ -68,7 +78,12 @@ def _make_blocks(tiling: Tiling) -> Blocks:
     volume = volumes(pairs, tiling)
     order, first, counts = pairs.by_block
     sharers = [order[i : i + n].tolist() for i, n in zip(first, counts, strict=True) if n]
-    distinct = [group[0] for group in sharers]
+    distinct = [group[0] for group in sharers if volume[group[0]]]
+    size = math.prod(tiling.shape)
+    if pairs.spans is None:
+        fetches = [(homes[pair], whole(()), tiling.indices[homes[pair]]) for pair in distinct]
+    else:
+        fetches = _fetches_of_boxes(tiling)
     return Blocks(
         homes=homes,
         shapes=[tiling.shard_shapes[home] for home in homes],
@@ -76,15 +91,39 @@ def _make_blocks(tiling: Tiling) -> Blocks:
         volumes=volume.tolist(),
         of_device=pairs.of_device.tolist(),
         sharers=sharers,
-        distinct=[pair for pair in distinct if volume[pair] > 0],
+        distinct=distinct,
+        whole=next((pair for pair in distinct if volume[pair] == size), None),
+        fetches=fetches,
         largest=int(volume.max()),
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class _Reader:
+    """Stands for the host where copies to it are planned."""
+
+    memory_domain: int
+    """One that no device has."""
+
+
+def _fetches_of_boxes(tiling: Tiling) -> list[tuple[int, Index, Index]]:
+    """Share all elements out among devices whose boxes may overlap."""
+    reader = _Reader(1 + max(getattr(device, "memory_domain", 0) for device in tiling.devices))
+    here = np.zeros((tiling.ndim, 1), np.int64)
+    to_host = Tiling.regular(tiling.shape, Assignment((reader,), (1,) * tiling.ndim, here))
+    plan = make_plan(tiling, to_host, identity(tiling.shape), itemsize=1)
+    return [
+        (of, index[:-1], host_index[:-1])  # without the "..."
+        for step in plan.recipe.steps
+        for phase in step.phases
+        for _, host_index, of, index, _ in phase.moves
+    ]
+
+
 def box_of(array: HostArray, index: Index) -> HostArray:
     """Return a box of a host array as a view, of a 0-d array too."""
-    whole: Any = (*index, ...)
-    box: HostArray = array[whole]
+    entries: Any = (*index, ...)
+    box: HostArray = array[entries]
     return box
 
 
@@ -254,7 +293,7 @@ class HostRead:
 def read_host(buffer: ShardedBuffer) -> HostArray:
     """Return the value in host memory, read-only; waits for it.
 
-    One replica of every box is copied; a value that lies whole on a device that the host can read
+    Every element is copied once; a value that lies whole on a device that the host can read
     is not copied at all.
 
     Raises:
@@ -262,9 +301,9 @@ def read_host(buffer: ShardedBuffer) -> HostArray:
     """
     buffer.wait()
     runtime, tiling = buffer.runtime, buffer.tiling
-    whole = _whole_box(buffer)
-    if whole is not None:
-        return whole
+    shard = _whole_box(buffer)
+    if shard is not None:
+        return shard
     nbytes = math.prod(tiling.shape) * buffer.dtype.itemsize
     if nbytes < runtime.settings.small_bytes:
         array: HostArray = np.empty(tiling.shape, buffer.dtype)
@@ -280,9 +319,9 @@ def read_host(buffer: ShardedBuffer) -> HostArray:
 
 def start_read(buffer: ShardedBuffer) -> HostRead:
     """Start copying a value to host memory; never waits."""
-    whole = _whole_box(buffer)
-    if whole is not None:
-        return HostRead(buffer, whole, None)
+    shard = _whole_box(buffer)
+    if shard is not None:
+        return HostRead(buffer, shard, None)
     runtime, tiling = buffer.runtime, buffer.tiling
     stream = devices_of(tiling)[0].domain.fetch
     nbytes = math.prod(tiling.shape) * buffer.dtype.itemsize
@@ -305,17 +344,15 @@ def start_read(buffer: ShardedBuffer) -> HostRead:
 def _whole_box(buffer: ShardedBuffer) -> HostArray | None:
     """Return a view of a shard that is the whole array, if the host can read it."""
     blocks = blocks_of(buffer.tiling)
-    if len(blocks.distinct) != 1 or not buffer.runtime.backend.host_readable:
+    if blocks.whole is None or not buffer.runtime.backend.host_readable:
         return None
-    home = blocks.homes[blocks.distinct[0]]
+    home = blocks.homes[blocks.whole]
     return buffer.runtime.backend.host_view(buffer.values[home], buffer.claims[home])
 
 
 def _fetches(buffer: ShardedBuffer, target: HostArray) -> list[BoxCopy]:
-    blocks, devices = blocks_of(buffer.tiling), devices_of(buffer.tiling)
-    copies: list[BoxCopy] = []
-    for pair in blocks.distinct:
-        home = blocks.homes[pair]
-        box = box_of(target, blocks.indices[pair])
-        copies.append((box, buffer.values[home], devices[home].memory_domain))
-    return copies
+    devices = devices_of(buffer.tiling)
+    return [
+        (box_of(target, host_index), box_of(buffer.values[of], index), devices[of].memory_domain)
+        for of, index, host_index in blocks_of(buffer.tiling).fetches
+    ]

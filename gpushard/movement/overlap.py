@@ -20,11 +20,20 @@ from gpushard.typing import IntArray
 class Overlap:
     """Wanted and held pairs of (domain, block), and the runs that connect them."""
 
+    source: Tiling
+    """Tiling of the source."""
+
+    destination: Tiling
+    """Tiling of the destination."""
+
     held: Holdings
     """Who holds which source block."""
 
     wanted: Holdings
     """Who wants which destination block."""
+
+    free: bool
+    """Whether the boxes of the source or of the destination form no grid."""
 
     runs: tuple[Runs, ...]
     """The dim maps of the piece, cut at all block edges."""
@@ -45,7 +54,7 @@ class Overlap:
     """What one block of each mapped dim adds to the row-major number of a source block."""
 
     def source_block(self, runs: IntArray) -> IntArray:
-        """Return the row-major source block of cells given by one run per mapped dim."""
+        """Return the row-major source cell of cells given by one run per mapped dim."""
         block = np.zeros(runs.shape[1], np.int64)
         for run, at, stride in zip(self.runs, runs, self.strides, strict=True):
             block += run.source_block[at] * stride
@@ -81,11 +90,19 @@ def overlap(source: Tiling, destination: Tiling, piece: Piece) -> Overlap:
             counts[dim] = len(run.length)
         else:
             block = wanted.coordinates[run.map.destination]
-            counts[dim] = run.counts[block]
-            first[dim] = run.first[block]
+            if wanted.spans is None:
+                counts[dim] = run.counts[block]
+                first[dim] = run.first[block]
+            else:
+                ends = np.append(run.first, len(run.length))
+                first[dim] = ends[block]
+                counts[dim] = ends[block + wanted.spans[run.map.destination]] - first[dim]
     return Overlap(
+        source=source,
+        destination=destination,
         held=held,
         wanted=wanted,
+        free=held.spans is not None or wanted.spans is not None,
         runs=runs,
         counts=counts,
         first=first,
@@ -99,6 +116,8 @@ def overlap(source: Tiling, destination: Tiling, piece: Piece) -> Overlap:
 
 def volumes(pairs: Holdings, tiling: Tiling) -> IntArray:
     """Return the elements of the block of each pair."""
+    if pairs.spans is not None:
+        return tiling.volumes[pairs.home]
     volume = np.ones(len(pairs.key), np.int64)
     for dim, edges in enumerate(tiling.edges):
         volume *= (edges[1:] - edges[:-1])[pairs.coordinates[dim]]

@@ -153,7 +153,7 @@ class Plan:
         """Elements that each copied pair receives, without expansion where that is shorter."""
         held, wanted = self.overlap.held, self.overlap.wanted
         start, count = held.in_domains(wanted.domain[self.copied])
-        if count.sum() > self.overlap.cells[self.copied].sum():
+        if self.overlap.free or count.sum() > self.overlap.cells[self.copied].sum():
             remote = self.copies.source_domain != self.copies.domain
             pair, volume = self.copies.pair[remote], self.copies.volume[remote]
             return np.bincount(pair, volume, len(self.kind)).astype(np.int64)[self.copied]

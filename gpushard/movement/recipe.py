@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpushard.movement.reuse import COPY, EMPTY, VIEW
-from gpushard.typing import IntArray, Shape
+from gpushard.movement.steps import BoxIndex, Step, make_steps, source_index
+from gpushard.typing import Shape
 
 if TYPE_CHECKING:
     from gpushard.movement.plan import Plan
 
-BoxIndex = tuple[Any, ...]
-
 
 class Recipe:
-    """The steps of a plan, independent of any particular array.
+    """What a plan does, independent of any particular array.
 
     Args:
       plan: what to do.
@@ -36,13 +36,15 @@ class Recipe:
         """Bytes of the largest of them."""
         self.total: int = sum(nbytes)
         """Bytes of all of them."""
-        self.order: tuple[int, ...] | None = None if plan.piece.in_order else plan.piece.order
-        """How a source view is transposed before it is copied; None for not at all."""
         self.domains: list[int] = np.unique(wanted.domain[plan.copied]).tolist()
         """The memory domains that write something."""
         self.slots: list[tuple[int, int, BoxIndex | None]] = self._slots()
         """For each destination device (kind, allocation or source device, index of a view)."""
-        self._boxes: dict[int, list[tuple[int, BoxIndex, int, BoxIndex, int]]] = {}
+
+    @functools.cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The copies, in an order in which they may run."""
+        return make_steps(self._plan)
 
     def _slots(self) -> list[tuple[int, int, BoxIndex | None]]:
         plan = self._plan
@@ -67,83 +69,17 @@ class Recipe:
         return slots
 
     def _view_index(self, pair: int) -> BoxIndex:
-        runs = self._plan.overlap.runs
-        at = self._plan.overlap.first[:, pair]
-        offsets = [int(run.source_offset[i]) for run, i in zip(runs, at, strict=True)]
-        lengths = [int(run.length[i]) for run, i in zip(runs, at, strict=True)]
-        return self._source_index(offsets, lengths)
-
-    def boxes(self, domain: int) -> list[tuple[int, BoxIndex, int, BoxIndex, int]]:
-        """Return the copies into one domain.
-
-        Returns:
-          (allocation, index within it, source device, index within its shard, source domain).
-        """
-        found = self._boxes.get(domain)
-        if found is None:
-            found = self._boxes[domain] = self._make_boxes(domain)
-        return found
-
-    def sources(self, domain: int) -> list[int]:
-        """Return the source devices that the copies into one domain read."""
-        part = self._part(domain)
-        home = self._plan.overlap.held.home[self._plan.copies.held[part]]
-        return [int(position) for position in np.unique(home)]
-
-    def targets(self, domain: int) -> list[int]:
-        """Return the allocations that lie in one domain."""
-        domains = self._plan.overlap.wanted.domain[self._plan.copied]
-        return [int(i) for i in np.flatnonzero(domains == domain)]
-
-    def _part(self, domain: int) -> slice:
-        low, high = self._plan.copies.domain.searchsorted([domain, domain + 1]).tolist()
-        return slice(low, high)
-
-    def _make_boxes(self, domain: int) -> list[tuple[int, BoxIndex, int, BoxIndex, int]]:
-        copies, part = self._plan.copies, self._part(domain)
-        number = self._plan.copied.searchsorted(copies.pair[part])
-        home = self._plan.overlap.held.home[copies.held[part]]
-        length = _rows(copies.length[:, part])
-        rows = zip(
-            number.tolist(),
-            _rows(copies.destination_offset[:, part]),
-            home.tolist(),
-            _rows(copies.source_offset[:, part]),
-            length,
-            copies.source_domain[part].tolist(),
-            strict=True,
-        )
-        return [
-            (
-                target,
-                self._destination_index(offsets, lengths),
-                source,
-                self._source_index(source_offsets, lengths),
-                source_domain,
-            )
-            for target, offsets, source, source_offsets, lengths, source_domain in rows
-        ]
-
-    def _destination_index(self, offsets: list[int], lengths: list[int]) -> BoxIndex:
-        index: list[Any] = []
-        for m, offset, length in zip(self._plan.piece.maps, offsets, lengths, strict=True):
+        plan = self._plan
+        of = plan.overlap.held.home[plan.reused[pair]]
+        to = plan.overlap.wanted.home[pair]
+        offsets, lengths = [], []
+        for m in plan.piece.maps:
+            start, length = m.start, 1
             if m.destination is not None:
-                index.append(offset if m.source is None else slice(offset, offset + length))
-        return (*index, ...)
-
-    def _source_index(self, offsets: list[int], lengths: list[int]) -> BoxIndex:
-        index: list[Any] = [None] * self._plan.source.ndim
-        for m, offset, length in zip(self._plan.piece.maps, offsets, lengths, strict=True):
-            if m.source is None:
-                continue
-            if m.destination is None:
-                index[m.source] = offset
-            else:
-                stop = offset + m.step * length
-                index[m.source] = slice(offset, stop if stop >= 0 else None, m.step)
-        return (*index, ...)
-
-
-def _rows(columns: IntArray) -> list[list[int]]:
-    rows: list[list[int]] = columns.T.tolist()
-    return rows
+                start += m.step * int(plan.destination.starts[m.destination, to])
+                length = plan.destination.shard_shapes[to][m.destination]
+            if m.source is not None:
+                start -= int(plan.source.starts[m.source, of])
+            offsets.append(start)
+            lengths.append(length)
+        return source_index(plan.piece, offsets, lengths)

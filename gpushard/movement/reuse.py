@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+
 import numpy as np
 
 from gpushard.movement.dim_map import Piece
@@ -22,7 +25,7 @@ def find_reuse(
 
     A pair that is one whole block of its domain is an alias. One that is a dense and aligned part
     of a block is a view, if aliases and views together keep at least half of the root allocation
-    useful.
+    useful. Where held blocks overlap, that is the largest with the first element of the pair.
 
     Args:
       overlap: the wanted and held pairs.
@@ -35,34 +38,116 @@ def find_reuse(
     """
     kind = np.where(overlap.volume > 0, COPY, EMPTY)
     reused = np.zeros(len(kind), np.int64)
-    single = np.flatnonzero((overlap.cells == 1) & (overlap.volume > 0))
-    if not len(single) or not piece.in_order:
+    if not piece.in_order:
         return kind, reused
-    first, volume = overlap.first[:, single], overlap.volume[single]
-    dense, offset, extent = _within_block(overlap, first)
-    at, present = overlap.held.find(overlap.wanted.domain[single], overlap.source_block(first))
+    places = _places_in_boxes(overlap) if overlap.free else _places_in_blocks(overlap)
+    pairs, at, present = places.pair, places.held, places.present
+    if not len(pairs):
+        return kind, reused
+    volume = overlap.volume[pairs]
+    dense, offset, extent = _within_block(overlap, places)
     whole = present & dense & (extent == volume)
     view = present & dense & ~whole & (offset * itemsize % ALIGNMENT == 0)
-    useful = np.bincount(at, np.where(view | whole, volume, 0), len(overlap.held.key))
-    view &= useful[at] * 2 >= np.maximum(extent, root_nbytes // itemsize)
-    kind[single[whole]] = ALIAS if piece.same_dims else VIEW
-    kind[single[view]] = VIEW
-    reused[single] = np.where(whole | view, at, 0)
+    if view.any():
+        useful = np.bincount(at, np.where(view | whole, volume, 0), len(overlap.held.key))
+        view &= useful[at] * 2 >= np.maximum(extent, root_nbytes // itemsize)
+    kind[pairs[whole]] = ALIAS if piece.same_dims else VIEW
+    kind[pairs[view]] = VIEW
+    reused[pairs] = np.where(whole | view, at, 0)
     return kind, reused
 
 
-def _within_block(overlap: Overlap, runs: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return for each cell whether it is dense in its block, its offset, and the block's size."""
-    cells = runs.shape[1]
-    offset, extent = np.zeros(cells, np.int64), np.ones(cells, np.int64)
-    dense, full_after = np.ones(cells, bool), np.ones(cells, bool)
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Places:
+    """Where in held blocks wanted pairs may be found whole."""
+
+    pair: IntArray
+    """The wanted pairs in question, none of them empty."""
+
+    held: IntArray
+    """The held pair that each may lie in."""
+
+    present: IntArray
+    """Whether it does."""
+
+    offset: Sequence[IntArray]
+    """First element within the held block in each mapped dim."""
+
+    length: Sequence[IntArray]
+    """Elements in each mapped dim, likewise."""
+
+    extent: Sequence[IntArray]
+    """Length of the held block in each mapped dim, likewise."""
+
+
+def _places_in_blocks(overlap: Overlap) -> _Places:
+    """In a grid: pairs that read one block."""
+    single = np.flatnonzero((overlap.cells == 1) & (overlap.volume > 0))
+    if not len(single):
+        return _Places(single, single, single, [], [], [])
+    first = overlap.first[:, single]
+    at, present = overlap.held.find(overlap.wanted.domain[single], overlap.source_block(first))
+    rows = list(zip(overlap.runs, first, strict=True))
+    return _Places(
+        single,
+        at,
+        present,
+        [runs.source_offset[run] for runs, run in rows],
+        [runs.length[run] for runs, run in rows],
+        [runs.source_extent[run] for runs, run in rows],
+    )
+
+
+def _places_in_boxes(overlap: Overlap) -> _Places:
+    """Among any boxes: an equal one, or else that from which the first element would be copied."""
+    pairs = np.flatnonzero(overlap.volume > 0)
+    of, to = overlap.held.home, overlap.wanted.home[pairs]
+    begin = np.zeros((len(overlap.runs), len(pairs)), np.int64)
+    length = np.ones_like(begin)
+    for dim, runs in enumerate(overlap.runs):
+        begin[dim] = runs.map.start
+        if runs.map.destination is not None:
+            starts = overlap.destination.starts[runs.map.destination]
+            stops = overlap.destination.stops[runs.map.destination]
+            begin[dim] += runs.map.step * starts[to]
+            length[dim] = (stops - starts)[to]
+    first = overlap.first[:, pairs]
+    at, present = overlap.held.find(overlap.wanted.domain[pairs], overlap.source_block(first))
+    maps = [(dim, runs.map.source) for dim, runs in enumerate(overlap.runs)]
+    dims = np.array([dim for dim, source in maps if source is not None], np.intp)
+    sources = np.array([source for _, source in maps if source is not None], np.intp)
+    held_begin = overlap.source.starts[sources][:, of]
+    held_length = overlap.source.stops[sources][:, of] - held_begin
+    equal = {
+        key: pair for pair, key in enumerate(_keys(overlap.held.domain, held_begin, held_length))
+    }
+    wanted = _keys(overlap.wanted.domain[pairs], begin[dims], length[dims])
+    same = np.array([equal.get(key, -1) for key in wanted], np.int64)
+    at, present = np.where(same >= 0, same, at), present | (same >= 0)
+    offset, extent = begin.copy(), np.ones_like(begin)
+    offset[dims] -= held_begin[:, at]
+    extent[dims] = held_length[:, at]
+    inside = ((offset >= 0) & (offset + length <= extent))[dims].all(axis=0)
+    return _Places(pairs, at, present & inside, list(offset), list(length), list(extent))
+
+
+def _keys(domain: IntArray, begin: IntArray, length: IntArray) -> list[tuple[int, ...]]:
+    return list(map(tuple, np.concatenate((domain[None], begin, length)).T.tolist()))
+
+
+def _within_block(overlap: Overlap, places: _Places) -> tuple[IntArray, IntArray, IntArray]:
+    """Return whether each pair is dense in its held block, its offset, and the block's size."""
+    pairs = len(places.pair)
+    offset, extent = np.zeros(pairs, np.int64), np.ones(pairs, np.int64)
+    dense, full_after = np.ones(pairs, bool), np.ones(pairs, bool)
     for dim in range(len(overlap.runs) - 1, -1, -1):
-        run, at = overlap.runs[dim], runs[dim]
-        if run.map.source is None:
+        m = overlap.runs[dim].map
+        if m.source is None:
             continue
-        length, size = run.length[at], run.source_extent[at]
-        dense &= run.whole_step[at] & (full_after | (length == 1))
+        length, size = places.length[dim], places.extent[dim]
+        single = length == 1
+        dense &= single | full_after if m.step == 1 else single
         full_after &= length == size
-        offset += run.source_offset[at] * extent
+        offset += places.offset[dim] * extent
         extent *= size
     return dense, offset, extent

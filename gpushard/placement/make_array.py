@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -235,15 +236,15 @@ def local_slices(tiling: Tiling, local_shape: Shape) -> Callable[[Index], Index]
             local_shape=local_shape,
             global_shape=tiling.shape,
         )
-    offsets: list[dict[int, int] | None] = []
+    packed: list[tuple[list[int], list[int]]] = []
     for dim, (local, size) in enumerate(zip(local_shape, tiling.shape, strict=True)):
         intervals = _local_intervals(tiling, dim)
+        starts = [start for start, _ in intervals]
         lengths = [stop - start for start, stop in intervals]
         if local == size:
-            offsets.append(None)
+            packed.append(([0], [0]))
         elif local == sum(lengths):
-            packed = np.cumsum([0, *lengths])[:-1].tolist()
-            offsets.append({s: at for (s, _), at in zip(intervals, packed, strict=True)})
+            packed.append((starts, np.cumsum([0, *lengths])[:-1].tolist()))
         else:
             raise ShardingError(
                 f"local_data has {local} elements in dim {dim}; give all {size} of "
@@ -256,9 +257,12 @@ def local_slices(tiling: Tiling, local_shape: Shape) -> Callable[[Index], Index]
 
     def to_local(index: Index) -> Index:
         result = []
-        for part, packed, size in zip(index, offsets, tiling.shape, strict=True):
+        for part, (starts, offsets), size in zip(index, packed, tiling.shape, strict=True):
             start, stop, _ = part.indices(size)
-            at = start if packed is None else packed.get(start, 0)
+            at = 0
+            if start < stop:
+                interval = bisect.bisect_right(starts, start) - 1
+                at = offsets[interval] + start - starts[interval]
             result.append(slice(at, at + stop - start))
         return tuple(result)
 
@@ -266,16 +270,24 @@ def local_slices(tiling: Tiling, local_shape: Shape) -> Callable[[Index], Index]
 
 
 def _local_intervals(tiling: Tiling, dim: int) -> list[tuple[int, int]]:
-    """Return the distinct intervals of a dim that this process holds, ascending, empty ones not."""
+    """Return which intervals of a dim this process holds, ascending, each element once."""
     local = list(tiling.addressable)
     bounds: IntArray = np.stack([tiling.starts[dim, local], tiling.stops[dim, local]], axis=1)
-    return [(start, stop) for start, stop in np.unique(bounds, axis=0).tolist() if start < stop]
+    result: list[tuple[int, int]] = []
+    for start, stop in np.unique(bounds, axis=0).tolist():
+        if result and start <= result[-1][1]:
+            result[-1] = (result[-1][0], max(stop, result[-1][1]))
+        elif start < stop:
+            result.append((start, stop))
+    return result
 
 
 def _global_shape(sharding: Sharding, local_shape: Shape) -> Shape:
     """Scale local sizes by the share of each dim's blocks that this process holds."""
     counts = sharding.tiling(local_shape).assignment
-    local = [position for position in sharding.tiling(local_shape).addressable]
+    local = list(sharding.tiling(local_shape).addressable)
+    if len(local) == len(counts.devices):
+        return local_shape
     return tuple(
         size * count // len(np.unique(blocks[local]))
         for size, count, blocks in zip(local_shape, counts.counts, counts.blocks, strict=True)

@@ -312,6 +312,17 @@ def test_an_own_sharding_needs_only_a_map() -> None:
         own.with_memory_kind("pinned_host")
 
 
+def test_a_full_shard_is_as_long_as_the_longest_box() -> None:
+    boxes = {
+        "a": (slice(0, 4), slice(0, 1)),
+        "b": (slice(2, 5), slice(0, 3)),
+        "c": (slice(0, 2),) * 2,
+    }
+    boxes["d"] = (slice(0, 2), slice(2, 3))
+    own = Own("abcd", lambda _: boxes)
+    assert own.shard_shape((5, 3)) == (4, 3)
+
+
 @pytest.mark.parametrize("devices", ["abc", "a"])
 def test_an_own_map_names_the_device_set(devices: str) -> None:
     own = Own(devices, lambda shape: {"a": (slice(0, 2),), "b": (slice(2, 4),)})

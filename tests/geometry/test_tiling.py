@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gpushard.errors import ArgumentTypeError, ShardingError
 from gpushard.geometry.box import block_bounds
-from gpushard.geometry.tiling import Assignment, Tiling, replica_numbers, tiling_from_indices
+from gpushard.geometry.free_boxes import tiling_from_indices
+from gpushard.geometry.tiling import Assignment, Tiling, replica_numbers
 
 Index = tuple[slice, ...]
 Shape = tuple[int, ...]
@@ -99,19 +100,17 @@ def test_a_grid_of_boxes_is_kept(case: tuple[Shape, dict[str, Index]]) -> None:
         assert (copies[i] == copies[j]) == (boxes[filled[i]] == boxes[filled[j]])
 
 
-def forms_a_grid(shape: Shape, boxes: list[list[range]]) -> bool:
-    """Brute force: every element is in one distinct box, and the boxes are a full product."""
-    distinct = {tuple(box) for box in boxes if all(box)}
-    cover = np.zeros(shape, int)
-    for box in distinct:
-        cover[np.ix_(*box)] += 1
-    sides = [{box[dim] for box in distinct} for dim in range(len(shape))]
-    return bool((cover == 1).all()) and distinct == set(itertools.product(*sides))
+def uncovered(shape: Shape, boxes: list[list[range]]) -> set[tuple[int, ...]]:
+    """Brute force: the elements that are in no box."""
+    cover = np.zeros(shape, bool)
+    for box in boxes:
+        cover[np.ix_(*box)] = True
+    return set(zip(*(at.tolist() for at in np.nonzero(~cover)), strict=True))
 
 
 @st.composite
 def perhaps_broken(draw: st.DrawFn) -> tuple[Shape, dict[str, Index]]:
-    """Filled boxes that nearly form a grid: some have an edge moved, or are left out."""
+    """Filled boxes, some of a grid with an edge moved or left out."""
     sizes = st.lists(st.integers(1, 6), min_size=1, max_size=3).map(tuple)
     shape, indices = draw(uneven_grids(sizes))
     boxes = [box for box in indices.values() if all(elements(shape, box))]
@@ -129,18 +128,24 @@ def perhaps_broken(draw: st.DrawFn) -> tuple[Shape, dict[str, Index]]:
 
 @settings(max_examples=400)
 @given(perhaps_broken())
-def test_boxes_are_accepted_when_they_form_a_grid(case: tuple[Shape, dict[str, Index]]) -> None:
+def test_boxes_are_accepted_when_they_cover(case: tuple[Shape, dict[str, Index]]) -> None:
     shape, indices = case
     boxes = [elements(shape, index) for index in indices.values()]
-    good = forms_a_grid(shape, boxes)
-    event(f"grid: {good}")
-    if good:
-        assert tiling_from_indices(shape, indices).shard_shapes == [
-            tuple(map(len, box)) for box in boxes
-        ]
-    else:
-        with pytest.raises(ShardingError, match="devices_indices_map"):
+    missing = uncovered(shape, boxes)
+    event(f"covered: {not missing}")
+    if missing:
+        with pytest.raises(ShardingError, match="no device holds") as caught:
             tiling_from_indices(shape, indices)
+        assert caught.value.index in missing
+        assert str(caught.value.index) in str(caught.value)
+        return
+    tiling = tiling_from_indices(shape, indices)
+    assert tiling.shard_shapes == [tuple(map(len, box)) for box in boxes]
+    assert [elements(shape, index) for index in tiling.indices] == boxes
+    assert tiling.volumes.tolist() == [math.prod(map(len, box)) for box in boxes]
+    before = [boxes[:i].count(box) for i, box in enumerate(boxes)]
+    assert tiling.assignment.replica_ids.tolist() == before
+    event(f"grid: {tiling.assignment.spans is None}")
 
 
 def cut(*bounds: tuple[int, int]) -> Index:
@@ -150,30 +155,49 @@ def cut(*bounds: tuple[int, int]) -> Index:
 @pytest.mark.parametrize(
     ("shape", "boxes", "match"),
     [
-        pytest.param((6,), [cut((0, 4)), cut((3, 6))], "line up in dim 0", id="overlap"),
-        pytest.param((6,), [cut((0, 2)), cut((3, 6))], "line up in dim 0", id="gap"),
-        pytest.param((6,), [cut((1, 6))], "line up in dim 0", id="gap at the start"),
-        pytest.param((6,), [cut((0, 5))], "line up in dim 0", id="gap at the end"),
+        pytest.param((6,), [cut((0, 2)), cut((3, 6))], r"as \(2,\)", id="gap"),
+        pytest.param((6,), [cut((1, 6))], r"as \(0,\)", id="gap at the start"),
+        pytest.param((6,), [cut((0, 5))], r"as \(5,\)", id="gap at the end"),
         pytest.param(
-            (2, 4),
-            [cut((0, 1), (0, 2)), cut((0, 1), (2, 4)), cut((1, 2), (0, 3)), cut((1, 2), (3, 4))],
-            "line up in dim 1",
-            id="bricks",
+            (2, 2), [cut((0, 1), (0, 1)), cut((1, 2), (1, 2))], r"as \(0, 1\)", id="diagonal"
         ),
-        pytest.param(
-            (2, 2), [cut((0, 1), (0, 1)), cut((1, 2), (1, 2))], "no device holds", id="diagonal"
-        ),
-        pytest.param((3,), [cut((0, 0))], "no device holds", id="nothing"),
-        pytest.param(
-            (4, 6), [cut((0, 4), (0, 6)), cut((4, 4), (1, 3))], "line up in dim 1", id="empty box"
-        ),
+        pytest.param((3,), [cut((0, 0))], r"as \(0,\)", id="nothing"),
+        pytest.param((6,), [cut((4, 4)), cut((0, 3))], r"as \(3,\)", id="empty boxes hold nothing"),
         pytest.param((6,), [(slice(0, 6, 2),)], "step 2", id="step"),
         pytest.param((6, 2), [cut((0, 6))], "1 slices", id="rank"),
     ],
 )
-def test_boxes_that_form_no_grid(shape: Shape, boxes: list[Any], match: str) -> None:
+def test_boxes_that_are_refused(shape: Shape, boxes: list[Any], match: str) -> None:
     with pytest.raises(ShardingError, match=match):
         tiling_from_indices(shape, {f"d{i}": box for i, box in enumerate(boxes)})
+
+
+@pytest.mark.parametrize(
+    ("shape", "boxes", "replicas", "longest"),
+    [
+        pytest.param((6,), [cut((0, 4)), cut((3, 6)), cut((0, 4))], [0, 0, 1], (4,), id="overlap"),
+        pytest.param(
+            (2, 4),
+            [cut((0, 1), (0, 2)), cut((0, 1), (2, 4)), cut((1, 2), (0, 3)), cut((1, 2), (3, 4))],
+            [0, 0, 0, 0],
+            (1, 3),
+            id="bricks",
+        ),
+        pytest.param(
+            (4, 6), [cut((0, 4), (0, 6)), cut((4, 4), (1, 3))], [0, 0], (4, 6), id="empty box"
+        ),
+        pytest.param((0, 3), [cut((0, 0), (1, 2)), cut((0, 0), (1, 2))], [0, 1], (0, 1), id="none"),
+    ],
+)
+def test_boxes_in_no_grid(
+    shape: Shape, boxes: list[Index], replicas: list[int], longest: Shape
+) -> None:
+    tiling = tiling_from_indices(shape, {f"d{i}": box for i, box in enumerate(boxes)})
+    assert [elements(shape, index) for index in tiling.indices] == [
+        elements(shape, box) for box in boxes
+    ]
+    assert tiling.assignment.replica_ids.tolist() == replicas
+    assert (tiling.stops - tiling.starts).max(axis=1).tolist() == list(longest)
 
 
 def test_a_map_of_something_else_than_slices_is_refused():

@@ -163,7 +163,8 @@ def _cached_blocks(
 
 
 def _bound(held: tuple[Block, ...], wanted: tuple[Block, ...], itemsize: int, reuse: bool) -> Bound:
-    """One domain: its blocks are distinct, and so hold no element twice."""
+    """One domain, whose blocks are distinct; they may overlap."""
+    held = tuple(sorted(held, key=lambda b: (-len(b.elements), b.elements[0], b.elements[-1])))
     result, views, useful = Bound(), {}, [0] * len(held)
     copied = []
     for block in wanted:
@@ -194,9 +195,15 @@ def _bound(held: tuple[Block, ...], wanted: tuple[Block, ...], itemsize: int, re
 
 
 def _place(held: tuple[Block, ...], block: Block) -> tuple[int, int] | None:
-    """Where the elements lie one after another in the memory of a held block, if they do."""
+    """Where the elements lie one after another in the memory of a held block, if they do.
+
+    An equal block comes first, then the first of those with the first element.
+    """
     for number, candidate in enumerate(held):
-        if block.mask & ~candidate.mask == 0:
+        if candidate.elements == block.elements:
+            return number, 0
+    for number, candidate in enumerate(held):
+        if candidate.mask >> block.elements[0] & 1:
             offset = candidate.elements.index(block.elements[0])
             stretch = candidate.elements[offset : offset + len(block.elements)]
             return (number, offset) if stretch == block.elements else None

@@ -38,28 +38,44 @@ class Grid:
         }
 
 
-class OwnSharding(gs.Sharding):
-    """What a user derives for a `Grid`."""
+@dataclasses.dataclass(frozen=True)
+class Free:
+    """A sharding of a user's own: any boxes that cover the array; some may be equal or empty."""
 
-    def __init__(self, runtime: Runtime, grid: Grid) -> None:
+    shape: Shape
+    bounds: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+    """(device id, start and stop in each dim) of every device."""
+
+    def boxes(self, shape: Shape) -> dict[int, Box]:
+        """The box of every device."""
+        assert shape == self.shape
+        return {device: tuple(slice(*b) for b in box) for device, box in self.bounds}
+
+
+class OwnSharding(gs.Sharding):
+    """What a user derives for a `Grid` or `Free` boxes of one shape."""
+
+    def __init__(self, runtime: Runtime, boxes: dict[int, Box]) -> None:
         self._runtime = runtime
-        self._grid = grid
+        self._boxes = boxes
 
     @property
     def device_set(self) -> set[Any]:
-        return {self._runtime.devices[device] for device, _ in self._grid.blocks}
+        return {self._runtime.devices[device] for device in self._boxes}
 
     def devices_indices_map(self, global_shape: Shape) -> dict[Any, Box]:
-        boxes = self._grid.boxes(global_shape)
+        boxes = self._boxes
         return {self._runtime.devices[device]: box for device, box in boxes.items()}
 
 
-Layout = Side | Grid
+Layout = Side | Grid | Free
 
 
 def sharding_of(runtime: Runtime, side: Layout) -> gs.Sharding:
     if isinstance(side, Grid):
-        return OwnSharding(runtime, side)
+        return OwnSharding(runtime, side.boxes(tuple(edges[-1] for edges in side.edges)))
+    if isinstance(side, Free):
+        return OwnSharding(runtime, side.boxes(side.shape))
     devices = np.array(runtime.devices, object)[list(side.devices)].reshape(side.mesh)
     mesh = gs.Mesh(devices, tuple(AXES[: len(side.mesh)]))
     entries = [tuple(AXES[axis] for axis in axes) or None for axes in side.spec]
@@ -111,6 +127,33 @@ def grids(draw: st.DrawFn, shape: Shape) -> Grid:
     blocks += draw(more)
     devices = draw(st.permutations(range(DEVICES)))
     return Grid(tuple(edges), tuple(zip(devices, blocks, strict=False)))
+
+
+@st.composite
+def free_boxes(draw: st.DrawFn, shape: Shape) -> Free:
+    """Boxes that tile the array like bricks, some grown, and others besides; in any order."""
+    boxes = [tuple((0, n) for n in shape)]
+    for _ in range(draw(st.integers(0, 6)) if shape else 0):
+        box = boxes.pop(draw(st.integers(0, len(boxes) - 1)))
+        dim = draw(st.integers(0, len(shape) - 1))
+        (start, stop) = box[dim]
+        cut = draw(st.integers(start, stop))
+        for part in ((start, cut), (cut, stop)):
+            boxes.append((*box[:dim], part, *box[dim + 1 :]))
+    for at in draw(st.lists(st.integers(0, len(boxes) - 1), max_size=3)):
+        growth = [
+            (draw(st.integers(0, a)), draw(st.integers(b, n)))
+            for (a, b), n in zip(boxes[at], shape, strict=True)
+        ]
+        boxes[at] = tuple(growth)
+    boxes += draw(st.lists(st.sampled_from(boxes), max_size=3))
+    if draw(st.booleans()):
+        starts = [draw(st.integers(0, n)) for n in shape]
+        boxes.append(
+            tuple((a, draw(st.integers(a, n))) for a, n in zip(starts, shape, strict=True))
+        )
+    devices = draw(st.permutations(range(DEVICES)))
+    return Free(shape, tuple(zip(devices, draw(st.permutations(boxes)), strict=False)))
 
 
 @st.composite

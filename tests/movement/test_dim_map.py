@@ -100,8 +100,6 @@ def test_facts_about_runs(case: tuple[DimMap, Edges | None, Edges | None]) -> No
     runs, of = runs_of(case), case[1] or [0, 1]
     extents = [of[i + 1] - of[i] for i in runs.source_block.tolist()]
     assert runs.source_extent.tolist() == extents
-    in_order = [n == 1 or case[0].step == 1 for n in runs.length.tolist()]
-    assert runs.whole_step.tolist() == in_order
 
 
 @pytest.mark.parametrize("table_limit", [dim_map._DENSE_TABLE, 0], ids=["dense", "sparse"])

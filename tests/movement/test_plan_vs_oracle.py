@@ -30,6 +30,7 @@ from tests.movement.strategies import (
     DTYPES,
     Layout,
     far_pairs,
+    free_boxes,
     grids,
     indices,
     numbers,
@@ -319,6 +320,31 @@ def test_random_shardings_of_users(
     data = numbers(shape, draw.draw(st.sampled_from(DTYPES)))
     case = Case.make(runtimes[choice], data, draw.draw(grids(shape)))
     case.check(draw.draw(grids(shape) | sides(len(shape))))
+
+
+@settings(max_examples=400)
+@given(st.data(), st.lists(st.integers(0, 9), max_size=3).map(tuple), choices)
+def test_random_boxes_that_form_no_grid(
+    runtimes: Runtimes, draw: st.DataObject, shape: Shape, choice: tuple[int, bool]
+) -> None:
+    """As the source, as the destination, or both; the whole and parts."""
+    data = numbers(shape, draw.draw(st.sampled_from(DTYPES)))
+    alone = Side((1,), (draw.draw(st.integers(0, DEVICES - 1)),), ((),) * len(shape))
+    source = draw.draw(free_boxes(shape) | sides(len(shape)) | st.just(alone))
+    case = Case.make(runtimes[choice], data, source)
+    case.check(draw.draw(free_boxes(shape)))
+    index = draw.draw(indices(shape))
+    piece = index_piece(parse_index(shape, index))
+    destination = draw.draw(free_boxes(piece.shape) | sides(len(piece.shape)))
+    case.check_part(destination, piece, lambda a: np.asarray(a[index]))
+    axes = tuple(draw.draw(st.permutations(range(len(shape)))))
+    turned = permutation(shape, axes)
+    case.check_part(
+        draw.draw(free_boxes(turned.shape)),
+        turned,
+        lambda a: a.transpose(axes),
+        reuse=axes == tuple(range(len(shape))),
+    )
 
 
 def test_plans_of_equal_shapes_know_their_dtype() -> None:

@@ -1,0 +1,141 @@
+"""Boxes that a user's own sharding gives: any, as long as every element is in one of them.
+
+The edges of all boxes cut the array into a grid of *cells*; a box is a range of cells in every
+dim. Where each box is one cell the tiling is that of a grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentTypeError, ShardingError
+from gpushard.geometry.tiling import Assignment, Tiling
+from gpushard.typing import Device, IntArray, Shape
+
+
+class FreeAssignment(Assignment):
+    """Boxes of devices that form no grid.
+
+    Args:
+      devices: all devices, in the order of the sharding.
+      edges: for each dim, the ascending edges of all boxes.
+      cells: first cell of each device's box in each dim, shape (ndim, devices).
+      spans: how many cells the box takes in each dim, likewise.
+    """
+
+    def __init__(
+        self,
+        devices: tuple[Device, ...],
+        edges: tuple[IntArray, ...],
+        cells: IntArray,
+        spans: IntArray,
+    ) -> None:
+        super().__init__(devices, tuple(len(edge) - 1 for edge in edges), cells)
+        self.spans = self._spans = spans
+        self._volumes = np.ones(len(devices), np.int64)
+        for edge, first, span in zip(edges, cells, spans, strict=True):
+            self._volumes *= edge[first + span] - edge[first]
+
+    def _numbers(self) -> IntArray:
+        """Number the distinct boxes, larger ones first."""
+        rows: IntArray = np.concatenate((-self._volumes[None], self.blocks, self._spans))
+        return np.asarray(np.unique(rows, axis=1, return_inverse=True)[1], np.int64).ravel()
+
+    @property
+    def boxes(self) -> int:
+        """Number of distinct boxes."""
+        return int(self.flat.max()) + 1
+
+
+def tiling_from_indices(shape: Shape, indices: Mapping[Device, Sequence[Any]]) -> Tiling:
+    """Return the tiling of the boxes that a user's own sharding gives.
+
+    Args:
+      shape: shape of the global array.
+      indices: for each device, the slices of the box that it holds.
+
+    Returns:
+      The tiling, devices in the order of `indices`.
+
+    Raises:
+      ArgumentTypeError: an index is something else than a slice.
+      ShardingError: a box has steps or too few slices, or no box has some element of the array.
+
+    >>> tiling = tiling_from_indices((5,), {"a": [slice(0, 3)], "b": [slice(1, 5)]})
+    >>> tiling.edges[0].tolist(), tiling.shard_shapes
+    ([0, 1, 3, 5], [(3,), (4,)])
+    """
+    bounds = np.array(
+        [_bounds(shape, device, index) for device, index in indices.items()], np.int64
+    ).reshape(len(indices), len(shape), 2)
+    edges = tuple(_edges(n, bounds[:, dim]) for dim, n in enumerate(shape))
+    cells = np.zeros((len(shape), len(indices)), np.int64)
+    spans = np.ones_like(cells)
+    for dim, n in enumerate(shape):
+        if n:  # a dim without elements is one cell that everybody has
+            cells[dim] = edges[dim].searchsorted(bounds[:, dim, 0])
+            spans[dim] = edges[dim].searchsorted(bounds[:, dim, 1]) - cells[dim]
+    devices = tuple(indices)
+    if (spans == 1).all():
+        assignment = Assignment(devices, tuple(len(edge) - 1 for edge in edges), cells)
+    else:
+        assignment = FreeAssignment(devices, edges, cells, spans)
+    if math.prod(shape):
+        _check_covered(shape, edges, cells, spans)
+    return Tiling(shape, assignment, edges)
+
+
+def _edges(size: int, bounds: IntArray) -> IntArray:
+    return np.unique(np.append(bounds, (0, size))) if size else np.zeros(2, np.int64)
+
+
+def _check_covered(
+    shape: Shape, edges: tuple[IntArray, ...], cells: IntArray, spans: IntArray
+) -> None:
+    covered = np.zeros(tuple(len(edge) - 1 for edge in edges), bool)
+    boxes = np.unique(np.concatenate((cells, cells + spans)), axis=1) if shape else cells[:, :1]
+    for box in boxes.T.tolist():
+        low, high = box[: len(shape)], box[len(shape) :]
+        covered[tuple(slice(a, b) for a, b in zip(low, high, strict=True))] = True
+    if not covered.all():
+        cell = np.unravel_index(int(covered.argmin()), covered.shape)
+        index = tuple(int(edge[at]) for edge, at in zip(edges, cell, strict=True))
+        raise ShardingError(
+            f"devices_indices_map({shape}) leaves elements that no device holds, such as {index}; "
+            "every element must be in some device's box",
+            argument="devices_indices_map",
+            shape=shape,
+            index=index,
+        )
+
+
+def _bounds(shape: Shape, device: Device, index: Sequence[Any]) -> list[tuple[int, int]]:
+    if len(index) != len(shape):
+        raise ShardingError(
+            f"devices_indices_map gives {len(index)} slices for {device!r}, the array of shape "
+            f"{shape} has {len(shape)} dims; give one slice per dim",
+            argument="devices_indices_map",
+            device=device,
+        )
+    bounds = []
+    for size, part in zip(shape, index, strict=True):
+        if not isinstance(part, slice):
+            raise ArgumentTypeError(
+                f"devices_indices_map gives {part!r} for {device!r}; give one slice per dim",
+                argument="devices_indices_map",
+                device=device,
+            )
+        start, stop, step = part.indices(size)
+        if step != 1:
+            raise ShardingError(
+                f"devices_indices_map gives the step {step} for {device!r}; a shard is a box "
+                "without steps",
+                argument="devices_indices_map",
+                device=device,
+            )
+        bounds.append((start, max(start, stop)))
+    return bounds
