@@ -256,21 +256,23 @@ class Runtime:
 
     def _out_of_memory(self, shortage: NoRoomError) -> OutOfMemoryError:
         account = shortage.account
-        arrays = sorted(self.live_arrays(), key=lambda array: -int(array.nbytes))[:5]
-        largest = "; ".join(f"{a.dtype}{list(a.shape)} {a.nbytes:,} bytes" for a in arrays)
-        where, in_use, limit = "the host", None, None
+        arrays = [array for array in self.live_arrays() if not array.is_deleted()]
+        arrays = sorted(arrays, key=lambda array: -int(array.nbytes))[:5]
+        names = [f"{a.dtype}{list(a.shape)} {a.nbytes:,} bytes" for a in arrays]
+        where, limit = "the host", None
+        in_use = shortage.pool.total - shortage.pool.free
         if account is not None:
             where, in_use, limit = account.owner, account.in_use, account.limit
         quota = "no quota" if limit is None else f"a quota of {limit:,}"
-        held = "" if in_use is None else f", {in_use:,} in use"
         return OutOfMemoryError(
-            f"{where} has no room for {shortage.nbytes:,} bytes ({quota}{held}). Largest live "
-            f"arrays: {largest or 'none'}. Delete arrays, shard over more devices or raise "
-            "memory_limit",
+            f"{where} has no room for {shortage.nbytes:,} bytes ({quota}, {in_use:,} in use). "
+            f"Largest live arrays: {'; '.join(names) or 'none'}. Delete arrays, shard over more "
+            "devices or raise memory_limit",
             device=where,
             nbytes=shortage.nbytes,
             in_use=in_use,
             limit=limit,
+            largest=names,
         )
 
 

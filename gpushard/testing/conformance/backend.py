@@ -1,0 +1,256 @@
+"""Tests of a backend itself: memory, queues, events, copies."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+import threading
+import weakref
+
+import numpy as np
+
+from gpushard.runtime.backend import HOST_DOMAIN
+from gpushard.runtime.memory import Memory
+from gpushard.runtime.stream import Tick
+from gpushard.testing.conformance.base import Conformance, download, give, upload
+
+_DTYPES = (
+    *("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"),
+    *("f2", "f4", "f8", "c8", "c16"),
+)
+
+
+class _Owner:
+    """Something that a view must keep alive."""
+
+
+class BackendConformance(Conformance):
+    """Every backend passes these; derive and define `make_runtime`."""
+
+    def test_devices_are_described(self) -> None:
+        """Devices have domains numbered from 0, and as many as were asked for."""
+        with self.runtime(host_devices=4, host_domains=2) as rt:
+            infos = rt.backend.describe()
+            assert len(infos) == len(rt.devices) >= 1
+            assert {info.domain for info in infos} == set(range(len(rt.domains)))
+            assert all(info.kind for info in infos)
+            assert rt.backend.platform in ("cpu", "gpu") and rt.backend.name
+
+    def test_allocations_are_aligned_and_apart(self) -> None:
+        """Buffers of any size, also none, are aligned and do not overlap."""
+        with self.runtime() as rt:
+            backend, spans, kept = rt.backend, [], []
+            for nbytes in (0, 1, 7, 64, 1000, 4096):
+                raw = backend.allocate(0, nbytes)
+                kept.append(raw)
+                if nbytes:
+                    start = backend.address(backend.view(raw, (nbytes,), np.dtype(np.uint8)))
+                    assert start % 16 == 0, "an allocation is not aligned"
+                    spans.append((start, start + nbytes))
+            spans.sort()
+            assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
+            assert backend.view(kept[0], (0, 3), np.dtype(np.float32)).shape == (0, 3)
+
+    def test_a_view_is_dense_from_the_start(self) -> None:
+        """A view has its shape and dtype and starts where the buffer does."""
+        with self.runtime() as rt:
+            raw = rt.backend.allocate(0, 96)
+            whole = rt.backend.view(raw, (96,), np.dtype(np.uint8))
+            part = rt.backend.view(raw, (2, 3, 1), np.dtype(np.complex64))
+            assert (part.shape, part.dtype) == ((2, 3, 1), np.complex64)
+            assert part.flags.c_contiguous
+            assert rt.backend.address(part) == rt.backend.address(whole)
+
+    def test_a_stream_runs_in_order(self) -> None:
+        """Items of one stream run one after the other, each once."""
+        with self.runtime() as rt:
+            stream, ran = rt.new_stream("test", 0), list[int]()
+            for n in range(200):
+                give(rt, stream, lambda n=n: ran.append(n))  # type: ignore[misc]
+            stream.synchronize(200)
+            assert ran == list(range(200)), "items ran out of order, or not at all"
+
+    def test_an_item_waits_for_other_streams(self) -> None:
+        """Streams that wait for one another in turn run in the order of the waits."""
+        with self.runtime() as rt:
+            streams = [rt.new_stream(f"test {i}", 0) for i in range(4)]
+            for seed in range(10):
+                source, ran = random.Random(seed), list[int]()
+                last: Tick | None = None
+                for n in range(60):
+                    stream = source.choice(streams)
+                    waits = () if last is None else (last,)
+                    last = give(rt, stream, lambda n=n, ran=ran: ran.append(n), waits)  # type: ignore[misc]
+                assert last is not None
+                last[0].synchronize(last[1])
+                assert ran == list(range(60)), "an item did not wait"
+
+    def test_an_item_waits_for_work_that_is_held_back(self) -> None:
+        """An item does not run while what it waits for has not."""
+        if self.threads == 1:
+            return  # items run in the caller, who could never open the gate
+        with self.runtime() as rt:
+            first, second, free = (rt.new_stream(name, 0) for name in "abc")
+            gate, ran = threading.Event(), list[str]()
+
+            def hold() -> None:
+                gate.wait()
+                ran.append("first")
+
+            held = give(rt, first, hold)
+            after = give(rt, second, lambda: ran.append("second"), [held])
+            give(rt, free, lambda: ran.append("free"))
+            free.synchronize(1)  # whoever did this could have run what came before
+            early = second.finished(1) or "second" in ran
+            gate.set()
+            assert not early, "an item did not wait, or an event came too early"
+            second.synchronize(after[1])
+            assert ran == ["free", "first", "second"]
+            assert first.finished(1) and second.finished(1)
+
+    def test_an_event_says_when_its_items_have_run(self) -> None:
+        """An event is true once its items have run, and covers its tick, but none to come."""
+        with self.runtime() as rt:
+            stream, ran = rt.new_stream("test", 0), list[int]()
+            for n in range(1, 21):
+                give(rt, stream, lambda n=n: ran.append(n))  # type: ignore[misc]
+                event = rt.backend.record(stream, n)
+                assert n <= event.tick <= stream.issued
+                assert not event.query() or len(ran) >= event.tick, "an event came too early"
+            early, late = rt.backend.record(stream, 5), rt.backend.record(stream, 20)
+            assert early.tick == 5 if rt.backend.exact else early.tick >= 5
+            early.synchronize()
+            assert len(ran) >= early.tick, "an event came too early"
+            late.synchronize()
+            assert len(ran) == 20 and late.query() and early.query()
+            assert stream.finished(20) and stream.event(3).tick >= 3
+
+    def test_a_failing_item_ticks_and_fails_what_it_writes(self) -> None:
+        """The error is that of the memory, and the stream goes on."""
+        with self.runtime() as rt:
+            stream, ran = rt.new_stream("test", 0), list[int]()
+            memory = Memory(None, 0, 0, (), rt.host_pool)
+
+            def fail() -> None:
+                raise ValueError("planned")
+
+            give(rt, stream, fail, writes=[memory])
+            give(rt, stream, lambda: ran.append(1))
+            stream.synchronize(2)
+            assert ran == [1] and memory.error is not None
+
+    def test_copies_of_every_dtype(self) -> None:
+        """Data of any type come back as they were."""
+        with self.runtime() as rt:
+            for dtype in _DTYPES:
+                data = np.arange(60).reshape(3, 4, 5).astype(dtype)
+                assert np.array_equal(download(rt, upload(rt, data)), data), dtype
+
+    def test_copies_of_views(self) -> None:
+        """Boxes may be strided, transposed, reversed, 0-d or empty, on either side."""
+        with self.runtime() as rt:
+            data = np.arange(48.0).reshape(6, 8)
+            local = upload(rt, data)
+            for index in ((slice(1, 5, 2),), (slice(None, None, -1), slice(6, 0, -3)), (2, 3, ...)):
+                assert np.array_equal(download(rt, local[index]), data[index]), index
+                target = upload(rt, np.zeros_like(data))
+                rt.backend.copy_boxes([(target[index], local[index], 0)], 0)
+                expected = np.zeros_like(data)
+                expected[index] = data[index]
+                assert np.array_equal(download(rt, target), expected), index
+            assert np.array_equal(download(rt, local.transpose(1, 0)), data.T)
+            assert download(rt, local[3:3]).shape == (0, 8)
+
+    def test_copies_of_many_sizes(self) -> None:
+        """Copies of a few bytes and of many, in one batch and alone, arrive whole."""
+        with self.runtime() as rt:
+            for count in (1, 63, 1 << 12, (1 << 21) + 17):
+                data = np.arange(count, dtype=np.int32)
+                local, other = upload(rt, data), upload(rt, data * 0)
+                half = count // 2
+                boxes = [(other[:half], local[:half], 0), (other[half:], local[half:], 0)]
+                rt.backend.copy_boxes(boxes, 0)
+                assert np.array_equal(download(rt, other), data)
+
+    def test_traffic_is_counted(self) -> None:
+        """Every byte is counted for its source and destination."""
+        with self.runtime(host_devices=2, host_domains=2) as rt:
+            before, data = dict(rt.backend.traffic), np.arange(100, dtype=np.int64)
+            last = len(rt.domains) - 1
+            local, target = upload(rt, data, 0), upload(rt, data * 0, last)
+            rt.backend.copy_boxes([(target, local, 0)], last)
+            download(rt, target, last)
+            moved = {k: n - before.get(k, 0) for k, n in rt.backend.traffic.items()}
+            assert moved.get((0, last)) == 800, moved
+            assert moved.get((last, HOST_DOMAIN)) == 800, moved
+
+    def test_a_host_view_is_read_only_and_keeps_its_owner(self) -> None:
+        """A view for the host cannot be written, and its owner lives as long as it."""
+        with self.runtime() as rt:
+            claim = rt.commit(lambda: rt.claim_host(80, None))
+            local = rt.backend.view(claim.memory.raw, (10,), np.dtype(np.int64))
+            rt.backend.copy_boxes([(local, np.arange(10), HOST_DOMAIN)], HOST_DOMAIN)
+            owner = _Owner()
+            watch, view = weakref.ref(owner), rt.backend.host_view(local, owner)
+            assert np.array_equal(view, np.arange(10))
+            assert not view.flags.writeable, "a host view can be written"
+            part = view[2:4]
+            del owner, view
+            gc.collect()
+            assert watch() is not None, "a view lets its owner go"
+            del part
+            gc.collect()
+            assert watch() is None, "an owner is kept too long"
+
+    def test_two_threads_submit(self) -> None:
+        """Items of several threads all run."""
+        with self.runtime() as rt:
+            streams = [rt.new_stream(f"test {i}", 0) for i in range(self.threads)]
+            ran: list[list[int]] = [[] for _ in streams]
+
+            def submit(i: int) -> None:
+                for n in range(300):
+                    give(rt, streams[i], lambda n=n: ran[i].append(n))  # type: ignore[misc]
+
+            threads = [threading.Thread(target=submit, args=(i,)) for i in range(self.threads)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            for stream in streams:
+                stream.synchronize(300)
+            assert ran == [list(range(300))] * self.threads
+
+    def test_the_queue_is_bounded(self) -> None:
+        """Who submits more than the limit waits for room."""
+        with self.runtime(queue_limit=2) as rt:
+            stream, ran = rt.new_stream("test", 0), list[int]()
+            for n in range(20):
+                rt.commit(
+                    lambda n=n: rt.submit(stream, "work", lambda: ran.append(n), [], []),  # type: ignore[misc]
+                    [stream],
+                )
+                assert len(ran) >= n - 1, "a queue grew beyond its limit"
+            stream.synchronize(20)
+            assert ran == list(range(20))
+
+    def test_a_second_item_with_the_last_tick_does_no_harm(self) -> None:
+        """After an interrupt the last tick may come twice; later items still run."""
+        with self.runtime() as rt:
+            stream, ran = rt.new_stream("test", 0), list[int]()
+            give(rt, stream, lambda: ran.append(1))
+            give(rt, stream, lambda: None, tick=1)
+            give(rt, stream, lambda: ran.append(2))
+            stream.synchronize(2)
+            assert ran == [1, 2]
+
+    def test_closing_releases_who_waits(self) -> None:
+        """After `close` nothing is pending, whether it ran or was dropped."""
+        rt = self.make_runtime()
+        stream = rt.new_stream("test", 0)
+        for _ in range(50):
+            give(rt, stream, lambda: None)
+        rt.close()
+        stream.synchronize(50)
+        assert stream.finished(50)

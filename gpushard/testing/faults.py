@@ -1,0 +1,282 @@
+"""Faults on purpose: every allocation, item, copy and user callback can be made to fail.
+
+Nothing in a runtime knows of this; the methods of one runtime's backend and pools are replaced for
+the time of a `with` block. So it works for every backend, and costs nothing where it is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+
+from gpushard.runtime.backend import BoxCopy, Item
+from gpushard.runtime.memory import Account, Memory, NoRoomError, Pool
+from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.stream import Stream
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+ROOM = "room"
+"""A pool gives memory, or counts it; the fault is a quota that leaves no room."""
+
+MEMORY = "memory"
+"""The backend makes a raw buffer; the fault is a device without room."""
+
+ITEM = "item"
+"""A stream is given an item; the fault is that the item raises when it runs."""
+
+COPY = "copy"
+"""The caller runs a batch of copies itself; the fault is that it raises."""
+
+CALLBACK = "callback"
+"""The library calls a function of the user; the fault is that it raises."""
+
+
+class InjectedError(Exception):
+    """What an item, a copy or a callback raises that was made to fail."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A place where something can fail."""
+
+    position: int
+    """Its number, from 1, in the order in which the points were passed."""
+
+    kind: str
+    """ROOM, MEMORY, ITEM, COPY or CALLBACK."""
+
+    what: str
+    """What was about to happen, for people."""
+
+
+class Faults:
+    """The points that were passed, and which of them fails.
+
+    Args:
+      fail_at: position of the point that fails; None for none.
+      lasting: whether all later points of its kind fail, too.
+    """
+
+    def __init__(self, fail_at: int | None, lasting: bool) -> None:
+        self.points: list[Point] = []
+        """All points that were passed."""
+        self.failed: Point | None = None
+        """The point that failed first."""
+        self.errors: list[BaseException] = []
+        """What was raised by items, copies and callbacks."""
+        self._fail_at = fail_at
+        self._lasting = lasting
+        self._mutex = threading.Lock()
+        self._inside = threading.local()
+
+    def callback(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Return a user's function as one of which every call is a point.
+
+        Args:
+          function: what a test is about to hand to the library.
+        """
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            self._pass(CALLBACK, "a callback")
+            return function(*args, **kwargs)
+
+        return call
+
+    def fails(self, kind: str, what: str) -> bool:
+        """Count a point and say whether it fails."""
+        with self._mutex:
+            point = Point(len(self.points) + 1, kind, what)
+            self.points.append(point)
+            if point.position == self._fail_at:
+                self.failed = point
+            chosen = self.failed
+            return chosen is not None and (
+                chosen is point or (self._lasting and chosen.kind == kind)
+            )
+
+    def replacements(self, runtime: Runtime) -> Iterator[tuple[object, str, Callable[..., Any]]]:
+        """Yield the methods to replace: (object, name, the method with its points)."""
+        backend = runtime.backend
+        yield backend, "allocate", self._allocate(backend.allocate)
+        yield backend, "enqueue", self._enqueue(backend.enqueue)
+        yield backend, "copy_boxes", self._copy_boxes(backend.copy_boxes)
+        for pool in (runtime.host_pool, *(domain.pool for domain in runtime.domains)):
+            yield pool, "take", self._take(pool, pool.take)
+            yield pool, "adopt", self._adopt(pool, pool.adopt)
+
+    def _pass(self, kind: str, what: str) -> None:
+        if self.fails(kind, what):
+            error = InjectedError(f"{what} was made to fail")
+            self.errors.append(error)
+            raise error
+
+    def _allocate(self, allocate: Callable[[int, int], Any]) -> Callable[[int, int], Any]:
+        def replaced(domain: int, nbytes: int) -> Any:
+            if self.fails(MEMORY, f"{nbytes} bytes from domain {domain}"):
+                raise MemoryError(f"{nbytes} bytes, made to fail")
+            return allocate(domain, nbytes)
+
+        return replaced
+
+    def _take(self, pool: Pool, take: Callable[..., Memory]) -> Callable[..., Memory]:
+        def replaced(nbytes: int, account: Account | None, stream: Stream | None) -> Memory:
+            if self.fails(ROOM, f"{nbytes} bytes of a pool"):
+                raise NoRoomError(nbytes, account, pool)
+            return take(nbytes, account, stream)
+
+        return replaced
+
+    def _adopt(self, pool: Pool, adopt: Callable[..., Memory]) -> Callable[..., Memory]:
+        def replaced(charges: tuple[tuple[Account, int], ...]) -> Memory:
+            if self.fails(ROOM, f"{len(charges)} small shards"):
+                account, nbytes = charges[-1]
+                raise NoRoomError(nbytes, account, pool)
+            return adopt(charges)
+
+        return replaced
+
+    def _enqueue(self, enqueue: Callable[[Item], None]) -> Callable[[Item], None]:
+        def replaced(item: Item) -> None:
+            # Decided here, in the order of submission: items run in any order.
+            failing = self.fails(ITEM, item.name)
+            item.run = functools.partial(self._run, item.name, item.run, failing)
+            enqueue(item)
+
+        return replaced
+
+    def _run(self, name: str, run: Callable[[], None], failing: bool) -> None:
+        self._inside.item = True
+        try:
+            if failing:
+                error = InjectedError(f"item {name!r} was made to fail")
+                self.errors.append(error)
+                raise error
+            run()
+        finally:
+            self._inside.item = False
+
+    def _copy_boxes(self, copy: Callable[..., None]) -> Callable[..., None]:
+        def replaced(copies: Sequence[BoxCopy], domain: int) -> None:
+            if not getattr(self._inside, "item", False):
+                self._pass(COPY, f"{len(copies)} copies to domain {domain}")
+            copy(copies, domain)
+
+        return replaced
+
+
+@contextlib.contextmanager
+def faults(
+    runtime: Runtime, *, fail_at: int | None = None, lasting: bool = False
+) -> Iterator[Faults]:
+    """Count, within a `with` block, the points at which a runtime can fail, and let one fail.
+
+    Work that was submitted before should be finished: its copies would count as the caller's.
+
+    Args:
+      runtime: the runtime.
+      fail_at: position of the point that fails, from 1; None only counts.
+      lasting: whether all later points of the same kind fail as well, so that another attempt
+        after garbage collection fails, too.
+
+    Yields:
+      What was found so far.
+
+    >>> import gpushard as gs
+    >>> from gpushard.testing import runtime
+    >>> with runtime(host_devices=2) as made, faults(made) as found:
+    ...     x = gs.device_put([1, 2], gs.devices()[0])
+    >>> [point.kind for point in found.points]
+    ['room', 'copy', 'room', 'copy']
+    """
+    found = Faults(fail_at, lasting)
+    replaced = list(found.replacements(runtime))
+    for owner, name, method in replaced:
+        setattr(owner, name, method)
+    try:
+        yield found
+    finally:
+        for owner, name, _ in replaced:
+            delattr(owner, name)
+
+
+class World(Protocol):
+    """What an operation works on."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime that is made to fail."""
+
+
+W = TypeVar("W", bound=World)
+
+
+@dataclasses.dataclass
+class Attempt(Generic[W]):
+    """One run of an operation."""
+
+    world: W
+    """What it worked on."""
+
+    found: Faults
+    """The points that it passed, and the one that failed."""
+
+    result: Any = None
+    """What it returned."""
+
+    error: BaseException | None = None
+    """What it raised."""
+
+
+def walk(
+    operation: Callable[[W, Faults], Any],
+    make_world: Callable[[], AbstractContextManager[W]],
+    *,
+    lasting: bool = False,
+) -> Iterator[Attempt[W]]:
+    """Run an operation again and again, each time with the next point failing.
+
+    The last run is the one that comes to its end before the point is reached: in it nothing fails.
+
+    Args:
+      operation: takes the world, and the `Faults` by which it marks the callbacks that it gives.
+      make_world: makes a fresh world for every run.
+      lasting: as for `faults`.
+
+    Yields:
+      Each run, while its world still stands.
+
+    >>> import gpushard as gs
+    >>> from gpushard.testing import runtime
+    >>> import contextlib, types
+    >>> @contextlib.contextmanager
+    ... def world():
+    ...     with runtime(host_devices=2) as made:
+    ...         yield types.SimpleNamespace(runtime=made)
+    >>> for attempt in walk(lambda world, _: gs.device_put(1.0), world):
+    ...     print(attempt.found.failed, type(attempt.error).__name__)
+    Point(position=1, kind='room', what='1 small shards') NoneType
+    Point(position=2, kind='copy', what='1 copies to domain 0') InjectedError
+    None NoneType
+    """
+    for position in itertools.count(1):
+        with make_world() as world:
+            with faults(world.runtime, fail_at=position, lasting=lasting) as found:
+                attempt = Attempt(world, found)
+                try:
+                    attempt.result = operation(world, found)
+                except Exception as error:
+                    attempt.error = error
+            over = found.failed is None
+            yield attempt
+            del attempt
+        if over:
+            return
