@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gc
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,6 +34,13 @@ from gpushard.testing.faults import (
 )
 from gpushard.testing.programs import check_nothing_left
 from gpushard.testing.sim import SimRuntime
+
+
+@pytest.fixture(autouse=True)
+def _what_is_there_already_is_not_collected():
+    """Every shortage of memory asks the collector, hundreds of times in a walk."""
+    gc.freeze()
+
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "small": {},

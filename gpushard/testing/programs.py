@@ -106,7 +106,7 @@ def run(seed: int, *, steps: int = 10, threads: int | None = None) -> Outcome:
     """
     source = random.Random(seed)
     settings = random_settings(source)
-    runtime, shardings = _simulated(settings.host_devices, settings.host_domains)
+    runtime, shardings = simulated_runtime(settings.host_devices, settings.host_domains)
     runtime.restart(settings, seed)
     count = threads or source.choice((1, 1, 2, 3))
     with using(runtime), _collector_off():
@@ -125,7 +125,7 @@ def run(seed: int, *, steps: int = 10, threads: int | None = None) -> Outcome:
 
 
 @functools.cache
-def _simulated(devices: int, domains: int) -> tuple[SimRuntime, list[Sharding]]:
+def simulated_runtime(devices: int, domains: int) -> tuple[SimRuntime, list[Sharding]]:
     """Return a runtime to start again and again, so that plans are made once."""
     runtime = SimRuntime(Settings(host_devices=devices, host_domains=domains))
     return runtime, random_shardings(runtime, random.Random(devices))

@@ -1,0 +1,120 @@
+"""The checker finds mistakes in clocks and claims even where every value came out right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.errors import RaceError
+from gpushard.runtime.checker import Checker
+from gpushard.runtime.memory import Claim
+from gpushard.runtime.stream import Stream
+from gpushard.testing import deferred, runtime, simulated
+
+STREAMS = {"inline_bytes": 0, "small_bytes": 0, "host_devices": 2}
+VALUE = np.arange(50.0)
+
+
+@pytest.fixture
+def rt():
+    with simulated(seed=0, exact=True, host_domains=2, **STREAMS) as made:
+        made.sim.schedule._progress = 0
+        made.sim.failing = 0
+        yield made
+        made.checker.reset()
+
+
+def pending(rt):
+    """An array that an item of the first device will write."""
+    return deferred(gs.device_put(VALUE, rt.devices[0]), lambda shard: shard + 1)
+
+
+def test_right_programs_are_left_alone(rt):
+    y = gs.device_put(pending(rt), rt.devices[1])
+    assert np.array_equal(np.asarray(y), VALUE + 1)
+    assert rt.checker.checks > 0
+
+
+def test_a_wait_that_is_believed_to_have_happened(rt):
+    x = pending(rt)
+    rt.domains[1].copy.seen[rt.devices[0].stream] = 99
+    with pytest.raises(RaceError, match=r"is read by 'reshard'.*'deferred work'") as caught:
+        gs.device_put(x, rt.devices[1])
+    assert "deferred work" in caught.value.first and "reshard" in caught.value.second
+    assert __file__ in caught.value.first and __file__ in caught.value.second
+
+
+def test_a_tick_that_is_believed_to_be_over(rt):
+    x = pending(rt)
+    rt.devices[0].stream.done = 99
+    with pytest.raises(RaceError, match="is read"):
+        gs.device_put(x, rt.devices[1])
+
+
+def test_a_reader_that_the_memory_does_not_remember(rt):
+    x = gs.device_put(VALUE, rt.devices[0])
+    y = gs.device_put(x, rt.devices[1])
+    x._live().claims[0].memory.used.clear()
+    del x
+    with pytest.raises(RaceError, match="is released without its tick"):
+        rt.claimed_bytes()
+    assert np.array_equal(np.asarray(y), VALUE)
+
+
+def test_a_writer_that_the_memory_does_not_remember(rt):
+    x = pending(rt)
+    x._live().claims[0].memory.written = None
+    with pytest.raises(RaceError, match="is read"):
+        gs.device_put(x, rt.devices[1])
+
+
+def test_a_view_that_the_host_has_without_a_claim(rt):
+    x = gs.device_put(VALUE, rt.devices[0])
+    buffer = x._live()
+    kept = rt.backend.host_view(buffer.values[0], Claim(buffer.claims[0].memory))
+    del x, buffer
+    with pytest.raises(RaceError, match="is released while the host may still read it"):
+        rt.claimed_bytes()
+    assert kept is not None
+
+
+def test_an_item_that_touches_what_it_did_not_declare(rt):
+    x, y = (gs.device_put(VALUE, rt.devices[0])._live() for _ in range(2))
+
+    def run():
+        rt.backend.copy_boxes([(y.values[0], x.values[0], 0)], 0)
+
+    stream = rt.devices[0].stream
+    rt.commit(lambda: rt.submit(stream, "careless", run, [], [y.claims[0].memory]))
+    stream.synchronize(1)
+    error = y.claims[0].memory.error.cause
+    assert isinstance(error, RaceError) and "is read without being declared" in str(error)
+
+
+def test_memory_that_is_used_after_its_release(rt):
+    x = gs.device_put(VALUE, rt.devices[0])
+    memory = x._live().claims[0].memory
+    del x
+    rt.claimed_bytes()
+    with pytest.raises(RaceError, match="is used after its release"):
+        rt.commit(lambda: rt.submit(rt.devices[0].stream, "late", lambda: None, [memory], []))
+
+
+def test_an_event_that_names_a_tick_which_is_not_queued_yet(rt, monkeypatch):
+    monkeypatch.setattr(Stream, "covers", lambda *_: True)
+    x = pending(rt)
+    with pytest.raises(RaceError):
+        gs.device_put(x, rt.devices[1])
+
+
+@pytest.mark.parametrize("domains", [1, 2])
+def test_the_host_backend_under_the_checker(domains):
+    with runtime(check=True, host_domains=domains, **STREAMS) as rt:
+        assert isinstance(rt.backend, Checker)
+        mesh = gs.make_mesh((2,), "x")
+        for _ in range(50):
+            x = deferred(gs.device_put(VALUE, gs.NamedSharding(mesh, gs.P("x"))), lambda s: s * 2)
+            y = gs.reshard(x, gs.P())[::-1]
+            del x
+            assert np.array_equal(np.asarray(y), VALUE[::-1] * 2)
