@@ -16,12 +16,7 @@ from gpushard.array.indexing import index_piece, index_sharding, parse_index
 from gpushard.array.pickling import rebuild
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
-from gpushard.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    DeletedArrayError,
-    ExecutionError,
-)
+from gpushard.errors import ArgumentError, ArgumentTypeError, DeletedArrayError
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -325,11 +320,7 @@ class Array(Shards, Conversions):
             check_transfer(DEVICE_TO_HOST, what, explicit=explicit)
             host = self._host = read_host(buffer)
         elif isinstance(host, HostRead):
-            try:
-                host = self._host = host.wait()
-            except ExecutionError:
-                self._host = None  # the fetch failed, perhaps not the value: the next read tries
-                raise
+            host = self._host = host.wait()
         return host
 
     def __repr__(self) -> str:

@@ -273,7 +273,8 @@ class HostRead:
         """Wait for the value and return it.
 
         A fetch that is stuck behind fetches of values that are still to be computed is left alone
-        and the value read directly: a read never waits for work that it does not depend on.
+        and the value read directly: a read never waits for work that it does not depend on. So is
+        one that failed.
 
         Raises:
           ExecutionError: the work that should have written it failed.
@@ -286,8 +287,8 @@ class HostRead:
             stream, tick = written
             if not stream.finished(tick - 1):
                 return read_host(self._source)
-        wait_for(self._memory)
-        return self._array
+            stream.synchronize(tick)
+        return self._array if self._memory.error is None else read_host(self._source)
 
 
 def read_host(buffer: ShardedBuffer) -> HostArray:
