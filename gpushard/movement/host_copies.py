@@ -13,7 +13,7 @@ import numpy as np
 
 from gpushard.geometry.box import whole
 from gpushard.geometry.tiling import Assignment, Tiling
-from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_for, wait_idle
+from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_idle
 from gpushard.movement.dim_map import identity
 from gpushard.movement.holdings import holdings
 from gpushard.movement.overlap import volumes
