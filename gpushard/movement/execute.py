@@ -18,9 +18,10 @@ from gpushard.movement.plan import Plan, make_plan
 from gpushard.movement.recipe import Recipe
 from gpushard.movement.reuse import ALIAS, COPY, EMPTY
 from gpushard.movement.steps import Step
+from gpushard.runtime.device import Device
 from gpushard.runtime.memory import Claim
 from gpushard.runtime.runtime import Runtime
-from gpushard.typing import LocalArray
+from gpushard.typing import LocalArray, Shape
 
 
 def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = None) -> Plan:
@@ -52,7 +53,7 @@ def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = N
 
 
 @dataclasses.dataclass(slots=True)
-class _Targets:
+class Targets:
     """The blocks that a plan writes."""
 
     values: list[LocalArray]
@@ -76,7 +77,7 @@ def move(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> ShardedBuf
       OutOfMemoryError: a device has no room; nothing has changed.
     """
     runtime, recipe = source.runtime, plan.recipe
-    targets = _Targets([], [], True)
+    targets = Targets([], [], True)
     if recipe.allocations:
         streams = [runtime.domains[domain].copy for domain in recipe.domains]
         step = functools.partial(_submit, runtime, plan, source, name)
@@ -84,41 +85,54 @@ def move(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> ShardedBuf
         if targets.inline:
             operands = [*source.values, *targets.values]
             for part in recipe.steps:
-                _run(runtime, part, operands)
+                run_step(runtime, part, operands)
     return _assemble(plan, source, targets)
 
 
-def _submit(runtime: Runtime, plan: Plan, source: ShardedBuffer, name: str) -> _Targets:
+def _submit(runtime: Runtime, plan: Plan, source: ShardedBuffer, name: str) -> Targets:
     """Allocate every block, then give the copies to streams unless the caller can run them."""
-    recipe, settings = plan.recipe, runtime.settings
-    inline = recipe.total <= settings.inline_bytes and source.is_settled()
-    if inline and recipe.largest < settings.small_bytes:
-        return _small_targets(runtime, plan, source.dtype)
+    recipe = plan.recipe
+    inline = recipe.total <= runtime.settings.inline_bytes and source.is_settled()
     devices = devices_of(plan.destination)
-    claims = [
-        runtime.claim(devices[home], nbytes, None if inline else devices[home].domain.copy)
-        for home, _, nbytes in recipe.allocations
-    ]
-    values = [
-        runtime.backend.view(claim.memory.raw, shape, source.dtype)
-        for claim, (_, shape, _) in zip(claims, recipe.allocations, strict=True)
-    ]
-    targets = _Targets(values, claims, inline and not any(c.memory.busy() for c in claims))
+    targets = allocate(runtime, devices, recipe.allocations, source.dtype, inline)
     if not targets.inline:
         _submit_steps(runtime, recipe, source, targets, name)
     return targets
 
 
-def _small_targets(runtime: Runtime, plan: Plan, dtype: np.dtype[Any]) -> _Targets:
-    """Make small blocks that own their bytes, counted by one claim."""
-    devices, blocks = devices_of(plan.destination), plan.recipe.allocations
-    claim = runtime.claim_small([(devices[home], nbytes) for home, _, nbytes in blocks])
-    values = [np.empty(shape, dtype) for _, shape, _ in blocks]
-    return _Targets(values, [claim] * len(values), inline=True)
+def allocate(
+    runtime: Runtime,
+    devices: Sequence[Device],
+    blocks: Sequence[tuple[int, Shape, int]],
+    dtype: np.dtype[Any],
+    inline: bool,
+) -> Targets:
+    """Make memory for blocks; inside `commit`.
+
+    Args:
+      runtime: of the devices.
+      devices: those that pay.
+      blocks: (position of the device that pays, shape, bytes) of each.
+      dtype: type of the elements.
+      inline: whether the caller would run the copies, if the memory is free at once.
+    """
+    if inline and max(nbytes for _, _, nbytes in blocks) < runtime.settings.small_bytes:
+        claim = runtime.claim_small([(devices[home], nbytes) for home, _, nbytes in blocks])
+        values = [np.empty(shape, dtype) for _, shape, _ in blocks]
+        return Targets(values, [claim] * len(values), inline=True)
+    claims = [
+        runtime.claim(devices[home], nbytes, None if inline else devices[home].domain.copy)
+        for home, _, nbytes in blocks
+    ]
+    values = [
+        runtime.backend.view(claim.memory.raw, shape, dtype)
+        for claim, (_, shape, _) in zip(claims, blocks, strict=True)
+    ]
+    return Targets(values, claims, inline and not any(c.memory.busy() for c in claims))
 
 
 def _submit_steps(
-    runtime: Runtime, recipe: Recipe, source: ShardedBuffer, targets: _Targets, name: str
+    runtime: Runtime, recipe: Recipe, source: ShardedBuffer, targets: Targets, name: str
 ) -> None:
     """Give every step to the copy stream of its domain."""
     operands = [*source.values, *targets.values]  # the items must hold no claim
@@ -127,14 +141,14 @@ def _submit_steps(
         runtime.submit(
             runtime.domains[step.domain].copy,
             name,
-            functools.partial(_run, runtime, step, operands),
+            functools.partial(run_step, runtime, step, operands),
             tuple(dict.fromkeys(memories[of] for of in step.reads)),
             [memories[to] for to in step.writes],
             part=step.part,
         )
 
 
-def _run(runtime: Runtime, step: Step, operands: Sequence[LocalArray]) -> None:
+def run_step(runtime: Runtime, step: Step, operands: Sequence[LocalArray]) -> None:
     """Make the copies of one step."""
     for phase in step.phases:
         copies = [
@@ -146,7 +160,7 @@ def _run(runtime: Runtime, step: Step, operands: Sequence[LocalArray]) -> None:
         runtime.backend.copy_boxes(copies, step.domain)
 
 
-def _assemble(plan: Plan, source: ShardedBuffer, targets: _Targets) -> ShardedBuffer:
+def _assemble(plan: Plan, source: ShardedBuffer, targets: Targets) -> ShardedBuffer:
     """Put written, aliased and viewed blocks in the order of the devices."""
     values: list[LocalArray] = []
     claims: list[Claim] = []

@@ -19,7 +19,7 @@ from gpushard.movement.copies import Copies, expand
 from gpushard.movement.dim_map import Piece
 from gpushard.movement.overlap import Overlap, overlap, volumes
 from gpushard.movement.recipe import Recipe
-from gpushard.movement.reuse import COPY, find_reuse
+from gpushard.movement.reuse import COPY, copy_all, find_reuse
 from gpushard.typing import Device, IntArray
 
 _KINDS = ("aliased", "viewed", "copied", "empty")
@@ -165,7 +165,13 @@ class Plan:
 
 
 def make_plan(
-    source: Tiling, destination: Tiling, piece: Piece, itemsize: int, root_nbytes: int = 0
+    source: Tiling,
+    destination: Tiling,
+    piece: Piece,
+    itemsize: int,
+    root_nbytes: int = 0,
+    *,
+    reuse: bool = True,
 ) -> Plan:
     """Plan a movement.
 
@@ -176,6 +182,7 @@ def make_plan(
       itemsize: bytes of an element.
       root_nbytes: bytes of the largest root allocation of the source, where that is more than a
         shard (the source is a view itself).
+      reuse: whether blocks may be aliased and viewed; if not, all are written.
 
     Returns:
       The plan; it meets both bounds.
@@ -191,5 +198,8 @@ def make_plan(
     (64, 32)
     """
     cut = overlap(source, destination, piece)
-    kind, reused = find_reuse(cut, piece, itemsize, root_nbytes)
+    if reuse:
+        kind, reused = find_reuse(cut, piece, itemsize, root_nbytes)
+    else:
+        kind, reused = copy_all(cut)
     return Plan(source, destination, piece, itemsize, cut, kind, reused)

@@ -18,6 +18,12 @@ ALIGNMENT = 16
 """Bytes that every shard is aligned to, views included, so that kernels may use full vectors."""
 
 
+def copy_all(overlap: Overlap) -> tuple[IntArray, IntArray]:
+    """Say that nothing is reused, in the form of `find_reuse`."""
+    kind = np.where(overlap.volume > 0, COPY, EMPTY)
+    return kind, np.zeros(len(kind), np.int64)
+
+
 def find_reuse(
     overlap: Overlap, piece: Piece, itemsize: int, root_nbytes: int
 ) -> tuple[IntArray, IntArray]:
@@ -36,8 +42,7 @@ def find_reuse(
     Returns:
       The kind of each pair, and for aliases and views the held pair that is reused.
     """
-    kind = np.where(overlap.volume > 0, COPY, EMPTY)
-    reused = np.zeros(len(kind), np.int64)
+    kind, reused = copy_all(overlap)
     if not piece.in_order:
         return kind, reused
     places = _places_in_boxes(overlap) if overlap.free else _places_in_blocks(overlap)
