@@ -66,16 +66,22 @@ class Item:
         self.part = part
         self.effect = effect
 
-    def execute(self) -> None:
-        """Run; an error, its own or of what it reads, becomes the error of all it writes."""
+    def execute(self) -> BaseException | None:
+        """Run; an error, its own or of what it reads, becomes the error of all it writes.
+
+        Returns:
+          What it raised, for a caller that lends its own thread and has to go on with an interrupt.
+        """
         error = next((memory.error for memory in self.reads if memory.error is not None), None)
         if error is None:
             try:
                 self.run()
             except BaseException as raised:  # whatever it is, it belongs to the readers
                 self.fail(raised)
+                return raised
         else:
             self._pass_on(error)
+        return None
 
     def fail(self, cause: BaseException) -> None:
         """Make an exception the error of all that the item writes."""
