@@ -15,7 +15,7 @@ import functools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from queue import SimpleQueue
 from typing import TypeAlias
 
@@ -166,7 +166,7 @@ class Workers:
         self._closed = True
         self._drop_all("the runtime was closed before it ran")
 
-    def quiet(self) -> Iterator[None]:
+    def quiet(self) -> Generator[None, None, None]:
         """Yield once it is quiet enough for a fork, and go on after that.
 
         Waits for what runs, lets nothing start, and holds the mutex. What hangs, or waits for the
