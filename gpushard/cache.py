@@ -1,4 +1,4 @@
-"""A mapping that forgets what was used longest ago once it holds too many bytes.
+"""A mapping that forgets what was not used lately once it holds too many bytes.
 
 >>> cache = BoundedCache(limit=100)
 >>> cache.put("a", "first", nbytes=60)
@@ -9,16 +9,30 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 V = TypeVar("V")
 
 
+class _Entry(Generic[V]):
+    """A value, its bytes, and whether it was used since it last came up for removal."""
+
+    __slots__ = ("nbytes", "used", "value")
+
+    def __init__(self, value: V, nbytes: int) -> None:
+        self.value = value
+        self.nbytes = nbytes
+        self.used = True
+
+
 class BoundedCache(Generic[V]):
-    """Least-recently-used values, bounded by the bytes that they say they hold.
+    """Values bounded by the bytes that they say they hold; a hit takes no lock.
+
+    What came first goes first, unless it was used since: then it gets a second chance (the clock
+    algorithm, Corbato, 1968), so that a hit only has to set a flag.
 
     Args:
       limit: bytes kept at most; a value larger than that is not kept at all.
@@ -27,7 +41,9 @@ class BoundedCache(Generic[V]):
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.nbytes = 0
-        self._entries: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
+        # No OrderedDict: an interrupt in the hash of a key, where that is Python, ruins its order.
+        self._entries: dict[Hashable, _Entry[V]] = {}
+        self._torn = False  # whether an interrupt cut a change short, so that `nbytes` may be wrong
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -35,27 +51,59 @@ class BoundedCache(Generic[V]):
 
     def get(self, key: Hashable) -> V | None:
         """Return the value under `key` and mark it as just used, or None."""
-        try:
-            value, _ = self._entries[key]
-            self._entries.move_to_end(key)
-        except KeyError:  # absent, or evicted by another thread between the two calls
+        entry = self._entries.get(key)
+        if entry is None:
             return None
-        return value
+        entry.used = True
+        return entry.value
 
     def put(self, key: Hashable, value: V, nbytes: int) -> None:
-        """Keep `value`, which holds `nbytes`, and forget the oldest beyond the limit."""
+        """Keep `value`, which holds `nbytes`, and forget others beyond the limit."""
         with self._lock:
-            _, before = self._entries.pop(key, (None, 0))
-            self.nbytes -= before
+            if self._torn:
+                self.nbytes = sum(entry.nbytes for entry in self._entries.values())
+            self._torn = True
+            before = self._entries.pop(key, None)
+            if before is not None:
+                self.nbytes -= before.nbytes
             if nbytes <= self.limit:
-                self._entries[key] = (value, nbytes)
+                self._entries[key] = _Entry(value, nbytes)
                 self.nbytes += nbytes
             while self.nbytes > self.limit:
-                _, (_, freed) = self._entries.popitem(last=False)
-                self.nbytes -= freed
+                self._forget_one()
+            self._torn = False
+
+    def _forget_one(self) -> None:
+        """Remove what came first, or give it a second chance."""
+        key = next(iter(self._entries))
+        entry = self._entries.pop(key)
+        if entry.used:
+            entry.used = False
+            self._entries[key] = entry
+        else:
+            self.nbytes -= entry.nbytes
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
+            self._torn = True
             self._entries.clear()
             self.nbytes = 0
+            self._torn = False
+
+    def renew_lock(self) -> None:
+        """In a forked child: forget a thread that held the lock and is no more."""
+        self._lock = threading.Lock()
+        self._torn = True
+
+
+def hold_while_forking(lock: Any) -> None:
+    """Let no fork happen while another thread holds a lock.
+
+    Args:
+      lock: one that is held for a moment only, and under which no other lock is taken. It lives as
+        long as the process.
+    """
+    os.register_at_fork(
+        before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+    )

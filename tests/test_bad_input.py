@@ -925,8 +925,8 @@ ARRAYS: dict[str, Case] = {
         lambda w: np.asarray(failed(w)),
         ExecutionError,
         RuntimeError,
-        ("gated work", "KeyError", "lost"),
-        {"operation": "gated work"},
+        ("deferred work", "KeyError", "lost"),
+        {"operation": "deferred work"},
     ),
 }
 
@@ -1104,8 +1104,8 @@ FILES: dict[str, Case] = {
         lambda w: gs.save("y.npy", failed(w)),
         ExecutionError,
         RuntimeError,
-        ("gated work failed", "lost"),
-        {"operation": "gated work"},
+        ("deferred work failed", "lost"),
+        {"operation": "deferred work"},
     ),
 }
 

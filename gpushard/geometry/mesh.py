@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.cache import hold_while_forking
 from gpushard.errors import ArgumentTypeError, MeshError
 from gpushard.typing import Device, IntArray, Shape
 
@@ -263,6 +264,7 @@ class Mesh:
 _meshes: weakref.WeakValueDictionary[Any, Mesh] = weakref.WeakValueDictionary()
 # Equality is identity, so two threads must not both make a mesh for one key.
 _meshes_lock = threading.RLock()
+hold_while_forking(_meshes_lock)
 
 
 def current_mesh() -> Mesh | None:

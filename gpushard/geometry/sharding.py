@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import os
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from gpushard.typing import Device, Index, Shape
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 
 _tilings: BoundedCache[Tiling] = BoundedCache(limit=64 << 20)
+os.register_at_fork(after_in_child=_tilings.renew_lock)
 
 
 class Sharding(abc.ABC):

@@ -1,4 +1,4 @@
-"""Replacing a part of an array: the blocks that the part does not touch are shared with the old one.
+"""Replacing a part of an array: blocks that the part does not touch are shared with the old one.
 
 A new block is a copy of the old one, into which the new values go straight from where they lie.
 The complement of a part with steps is not made of boxes, so the old block is copied whole, unless
@@ -247,7 +247,7 @@ class _Update:
     name: str
 
     def submit(self) -> Targets:
-        """Allocate the new blocks, then give the copies to streams unless the caller can run them."""
+        """Allocate the new blocks; give the copies to streams unless the caller can run them."""
         base, value, plan = self.base, self.value, self.plan
         small = plan.total <= self.runtime.settings.inline_bytes
         inline = small and base.is_settled() and value.is_settled()

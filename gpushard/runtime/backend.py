@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
@@ -66,28 +67,56 @@ class Item:
         self.part = part
         self.effect = effect
 
-    def execute(self) -> None:
-        """Run; an error, its own or of what it reads, becomes the error of all it writes."""
+    def execute(self) -> BaseException | None:
+        """Run; an error, its own or of what it reads, becomes the error of all it writes.
+
+        Returns:
+          What it raised, for a caller that lends its own thread and has to go on with an interrupt.
+        """
         error = next((memory.error for memory in self.reads if memory.error is not None), None)
         if error is None:
+            handled = sys.exception()
             try:
                 self.run()
             except BaseException as raised:  # whatever it is, it belongs to the readers
-                self.fail(raised)
+                self.fail(raised, handled)
+                return raised
         else:
             self._pass_on(error)
+        return None
 
-    def fail(self, cause: BaseException) -> None:
-        """Make an exception the error of all that the item writes."""
-        self._pass_on(WorkFailure(self.name, cause.with_traceback(None)))
+    def fail(self, cause: BaseException, handled: BaseException | None = None) -> None:
+        """Make an exception the error of all that the item writes.
+
+        Args:
+          cause: the exception.
+          handled: what the thread was handling before the work began, which has no part in this.
+        """
+        _drop_tracebacks(cause, handled)
+        self._pass_on(WorkFailure(self.name, cause))
 
     def _pass_on(self, error: BaseException) -> None:
         for memory in self.writes:
             memory.error = error
 
 
+def _drop_tracebacks(cause: BaseException, handled: BaseException | None) -> None:
+    """Let an exception, and all those it came from, keep no frames: these keep memory alive."""
+    chain = [cause]
+    for error in chain:
+        error.__traceback__ = None
+        if error.__context__ is handled:
+            error.__context__ = None
+        origins = [error.__cause__, error.__context__]
+        if isinstance(error, BaseExceptionGroup):
+            origins += error.exceptions
+        for origin in origins:
+            if origin is not None and not any(origin is known for known in (handled, *chain)):
+                chain.append(origin)
+
+
 class WorkFailure(Exception):
-    """What failed and why, kept without the traceback, which would keep memory alive."""
+    """What failed and why."""
 
     def __init__(self, name: str, cause: BaseException) -> None:
         super().__init__(name, cause)

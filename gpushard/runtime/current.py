@@ -8,8 +8,10 @@ import dataclasses
 import threading
 from typing import Any
 
+from gpushard.cache import hold_while_forking
 from gpushard.config import Settings
 from gpushard.errors import ConfigurationError, DeserializationError
+from gpushard.runtime import forks
 from gpushard.runtime.backend import BackendFactory
 from gpushard.runtime.checker import Checker
 from gpushard.runtime.device import Device
@@ -19,6 +21,7 @@ from gpushard.runtime.runtime import Runtime
 _BACKENDS: dict[str, BackendFactory] = {"host": HostBackend}
 
 _lock = threading.Lock()
+hold_while_forking(_lock)
 _runtime: Runtime | None = None
 _settings: Settings | None = None
 
@@ -26,7 +29,13 @@ _settings: Settings | None = None
 def make_runtime(settings: Settings) -> Runtime:
     """Make a runtime with the backend that the settings name, or the best one here."""
     backend = _BACKENDS[settings.backend or "host"](settings)
-    return Runtime(settings, Checker(backend) if settings.check else backend)
+    try:
+        runtime = Runtime(settings, Checker(backend) if settings.check else backend)
+        forks.watch(runtime, backend)
+        return runtime
+    except BaseException:
+        backend.close()
+        raise
 
 
 def current() -> Runtime:
@@ -36,8 +45,14 @@ def current() -> Runtime:
         with _lock:
             if _runtime is None:
                 _runtime = make_runtime(_configured())
-                atexit.register(_runtime.close)
     return _runtime
+
+
+@atexit.register
+def _close() -> None:
+    """Run what has an effect outside and end the threads; what is submitted later runs at once."""
+    if _runtime is not None:
+        _runtime.close()
 
 
 def swap(runtime: Runtime | None) -> Runtime | None:

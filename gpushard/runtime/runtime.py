@@ -254,6 +254,16 @@ class Runtime:
             for pool in (self.host_pool, *(domain.pool for domain in self.domains)):
                 pool.trim()
 
+    def renew_locks(self, *, torn: bool) -> None:
+        """In a forked child: forget threads that held locks and are no more.
+
+        Args:
+          torn: whether one of them held the submission lock.
+        """
+        self.lock, self._reclaiming = self.backend.new_lock(), self.backend.new_lock()
+        self.plans.renew_lock()
+        self._cut_short = self._cut_short or torn
+
     def _out_of_memory(self, shortage: NoRoomError) -> OutOfMemoryError:
         account = shortage.account
         arrays = [array for array in self.live_arrays() if not array.is_deleted()]

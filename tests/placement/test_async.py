@@ -310,8 +310,8 @@ def test_every_read_of_a_failed_value_raises_afresh(shape: Any, early: bool) -> 
     for error in raised:
         assert isinstance(error, RuntimeError)
         assert error.__cause__ is cause
-        assert error.operation == "gated work"
-        assert "gated work failed: ValueError: the disk is full" in str(error)
+        assert error.operation == "deferred work"
+        assert "deferred work failed: ValueError: the disk is full" in str(error)
     assert cause.__traceback__ is None
     for array in (x, moved):
         for shard in array.addressable_shards:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import numpy as np
 
@@ -85,6 +85,15 @@ class HostBackend(NumpyStore):
     def close(self) -> None:
         """End the worker threads."""
         self.workers.close()
+
+    def quiet(self) -> Generator[None, None, None]:
+        """Yield once nothing runs, or what runs hangs, and go on after that; for a fork."""
+        return self.workers.quiet()
+
+    def restart(self) -> None:
+        """Go on in a forked child, where no other thread is left."""
+        self._counting = threading.Lock()
+        self.workers.restart()
 
     def _copy(self, copies: Sequence[BoxCopy], domain: int) -> None:
         moved: dict[tuple[int, int], int] = {}

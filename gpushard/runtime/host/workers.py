@@ -2,85 +2,31 @@
 
 A strand runs its items in order, one at a time. When the head of a strand waits for another strand
 it is parked there and costs no thread. User threads only append to a queue and wake a worker.
+
+A user thread may be interrupted wherever the interpreter looks for signals: when a function
+starts, when a loop goes back, and when a call of C code returns or blocks. What runs on user
+threads (`enqueue`, `wait`, `share`) leaves a safe state at each of these places.
 """
 
 from __future__ import annotations
 
-import _thread
+import contextlib
+import functools
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from queue import SimpleQueue
+from typing import TypeAlias
 
 from gpushard.runtime.backend import Item
+from gpushard.runtime.host.strand import Job, Strand, closed_latch
 from gpushard.runtime.stream import Stream
 
 _PATIENCE = 2.0
-"""Seconds to wait for a worker that hangs in its work, when closing."""
+"""Seconds to wait for a worker that hangs in its work, when closing and before a fork."""
 
-
-class Strand:
-    """The queue behind one stream of the host backend."""
-
-    __slots__ = ("active", "finished", "latches", "parked", "queue", "running")
-
-    def __init__(self) -> None:
-        self.queue: deque[Item] = deque()
-        self.finished = 0
-        """The last tick that has run."""
-        self.active = False
-        """Whether a worker runs it, or it is parked."""
-        self.running: Item | None = None
-        """What a worker runs now."""
-        self.parked: list[tuple[int, Strand]] = []
-        """Strands that wait for a tick of this one."""
-        self.latches: list[tuple[int, _thread.LockType]] = []
-        """Locks of host threads that wait for a tick of this one."""
-
-
-class _Job:
-    """Parts of one piece of work that several threads share."""
-
-    def __init__(self, parts: Sequence[Callable[[], None]]) -> None:
-        self.parts = deque(parts)
-        self.unfinished = len(parts)
-        self.error: BaseException | None = None
-        self._mutex = threading.Lock()
-        self.finished = _thread.allocate_lock()
-        self.finished.acquire()
-
-    def work(self) -> None:
-        """Run parts until none is left."""
-        while True:
-            try:
-                part = self.parts.popleft()
-            except IndexError:
-                return
-            try:
-                part()
-            except BaseException as error:  # the thread that shared the job raises it
-                self.error = error
-            finally:
-                self._count(1)
-
-    def abandon(self) -> None:
-        """Start no further part."""
-        left = 0
-        while self.parts:
-            try:
-                self.parts.popleft()
-            except IndexError:
-                break
-            left += 1
-        if left:
-            self._count(left)
-
-    def _count(self, parts: int) -> None:
-        with self._mutex:
-            self.unfinished -= parts
-            last = self.unfinished == 0
-        if last:
-            self.finished.release()
+_Task: TypeAlias = Strand | Job | None
 
 
 class Workers:
@@ -92,40 +38,61 @@ class Workers:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._inbox: SimpleQueue[Strand | _Job | None] = SimpleQueue()
-        self._mutex = threading.Lock()
+        self.patience = _PATIENCE
         self._strands: dict[Stream, Strand] = {}
-        self._closed = False
-        self._threads = [
-            threading.Thread(target=self._serve, name=f"gpushard-host-{i}", daemon=True)
-            for i in range(count)
-        ]
-        for thread in self._threads:
+        self._stopping = False  # threads end; nothing is served any more
+        self._closed = False  # what is submitted runs at once, in the caller
+        self._refresh()
+        try:
+            self._start_threads()
+        except BaseException:
+            self.close()
+            raise
+
+    def _refresh(self) -> None:
+        """Make what a forked child cannot use of its parent's."""
+        self._inbox: SimpleQueue[_Task] = SimpleQueue()
+        self._mutex = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._busy: dict[int, Strand | Job] = {}  # what workers run, by ident
+        self._pausing = False  # a fork is near: nothing starts
+        self._paused: deque[_Task] = deque()  # what came up meanwhile
+        self._idle = closed_latch()  # released when a worker is done, if pausing
+
+    def _start_threads(self) -> None:
+        serve = functools.partial(self._serve, self._inbox)
+        while len(self._threads) < self.count:
+            name = f"gpushard-host-{len(self._threads)}"
+            thread = threading.Thread(target=serve, name=name, daemon=True)
             thread.start()
+            self._threads.append(thread)
 
     def add(self, stream: Stream) -> None:
         """Make the strand of a stream."""
         self._strands[stream] = Strand()
 
     def enqueue(self, item: Item) -> None:
-        """Append an item to its strand and wake a worker."""
+        """Append an item to its strand and wake a worker; once closed, run it at once."""
         strand = self._strands[item.stream]
-        if self._closed:  # all that it could wait for has ended
-            item.execute()
-            self._complete(strand, item.tick)
-            return
         strand.queue.append(item)
-        self._inbox.put(strand)
+        if self._closed:  # looked at after the append, so that either side sees the other
+            self._flush(strand)
+        else:
+            if len(self._threads) < self.count:  # in a forked child, or after an interrupt
+                self._start_threads()
+            self._inbox.put(strand)
 
     def finished(self, stream: Stream) -> int:
         """Return the last tick of `stream` that has run."""
         return self._strands[stream].finished
 
     def wait(self, stream: Stream, tick: int) -> None:
-        """Block until `tick` of `stream` has run."""
+        """Block until `tick` of `stream` has run.
+
+        An interrupt leaves a latch behind that nobody waits for, which does no harm.
+        """
         strand = self._strands[stream]
-        latch = _thread.allocate_lock()
-        latch.acquire()
+        latch = closed_latch()
         with self._mutex:
             if strand.finished >= tick:
                 return
@@ -134,61 +101,166 @@ class Workers:
         latch.acquire()
 
     def share(self, parts: Sequence[Callable[[], None]]) -> None:
-        """Run parts on this thread and on idle workers; return when all have run.
+        """Run parts on this thread and on idle workers; return when no more will run.
 
         Args:
           parts: independent of one another.
 
         Raises:
-          BaseException: what the last failing part raised.
+          BaseException: what the last failing part raised. After an interrupt no further part
+            starts, and nobody touches the memory once it is raised.
         """
-        job = _Job(parts)
-        for _ in range(min(len(parts), self.count) - 1):
-            self._inbox.put(job)
+        job = Job(parts)
         try:
-            job.work()
-        finally:
-            job.abandon()
-            job.finished.acquire()  # nobody touches the memory after this
-        if job.error is not None:
-            raise job.error
+            try:
+                for _ in range(min(len(parts), self.count, len(self._threads) + 1) - 1):
+                    self._inbox.put(job)
+                job.work()
+            finally:
+                self._end(job)
+        except BaseException:
+            self._end(job)  # the interrupt may have struck on the way into the first one
+            raise
+        error, job.error = job.error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # a frame and its error that hold each other keep memory alive
+
+    def _end(self, job: Job) -> None:
+        """Start no further part, and wait for those that run; interrupts come after that."""
+        job.parts.clear()
+        interrupt: BaseException | None = None
+        while job.inside:
+            try:
+                self._await(job)
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            try:
+                raise interrupt
+            finally:
+                del interrupt
+
+    def _await(self, job: Job) -> None:
+        latch = closed_latch()
+        with self._mutex:
+            if not job.inside:
+                return
+            job.latches.append(latch)
+        latch.acquire()
 
     def close(self) -> None:
-        """Let every worker finish what it runs, and end; what has not run fails."""
-        self._closed = True
-        for _ in self._threads:
-            self._inbox.put(None)
-        for thread in self._threads:
-            thread.join(timeout=_PATIENCE)
-        for strand in self._strands.values():
-            self._drop(strand)
+        """Run what has an effect outside, with all that it waits for, and end; the rest fails.
 
-    def _serve(self) -> None:
+        What hangs in a worker is given up after a while. Repeated after an interrupt, it goes on.
+        """
+        for stream, tick in self._keep_effects().items():
+            self.wait(stream, tick)
+        self._stopping = True
+        self._inbox.put(None)
+        deadline = time.monotonic() + self.patience
+        for thread in self._threads:
+            thread.join(timeout=max(0.0, deadline - time.monotonic()))
+        self._closed = True
+        self._drop_all("the runtime was closed before it ran")
+
+    def quiet(self) -> Generator[None, None, None]:
+        """Yield once it is quiet enough for a fork, and go on after that.
+
+        Waits for what runs, lets nothing start, and holds the mutex. What hangs, or waits for the
+        thread that forks, is left after a while.
+        """
+        self._pausing = True
+        deadline = time.monotonic() + self.patience
+        try:
+            while True:
+                with self._mutex:
+                    left = deadline - time.monotonic()
+                    if self._busy.keys() <= {threading.get_ident()} or left <= 0:
+                        yield
+                        return
+                self._idle.acquire(timeout=left)
+        finally:
+            self._pausing = False
+            while self._paused:
+                self._inbox.put(self._paused.popleft())
+
+    def restart(self) -> None:
+        """Go on after a fork, in the child, where no worker is left.
+
+        In the child of a fork that an item made, the only thread is the worker that ran it. No
+        thread may outlive it there, so work runs at once from then on.
+        """
+        own = self._busy.get(threading.get_ident())
+        self._refresh()
+        strands = list(self._strands.values())
+        for strand in strands:
+            strand.latches, strand.parked, strand.active = [], [], False
+        if own is not None:
+            self._stopping = self._closed = True
+            if isinstance(own, Strand):
+                own.running = None  # it goes on, and completes by itself
+            self._drop_all("the process was forked by work that it comes after")
+            return
+        for strand in strands:
+            if strand.running is not None:
+                self._fail(strand, strand.running, "the process was forked while it ran")
+        if any(strand.queue for strand in strands) and not self._closed:
+            for strand in strands:
+                self._inbox.put(strand)
+            self._start_threads()
+
+    def _serve(self, inbox: SimpleQueue[_Task]) -> None:
         while True:
-            task = self._inbox.get()
-            if task is None:
+            task = inbox.get()
+            if task is None or inbox is not self._inbox:
+                inbox.put(None)  # for the next one
                 return
-            if isinstance(task, _Job):
-                task.work()
+            if isinstance(task, Job):
+                self._help(task)
             else:
                 self._run(task)
+            del task  # must not keep what it holds alive until the next one comes
+
+    def _help(self, job: Job) -> None:
+        with self._mutex:
+            if self._pausing:
+                self._paused.append(job)
+                return
+            self._busy[threading.get_ident()] = job
+            job.inside += 1
+        job.help()
+        with self._mutex:
+            job.inside -= 1
+            latches, job.latches = ([], job.latches) if job.inside else (job.latches, [])
+            self._rest()
+        for latch in latches:
+            latch.release()
 
     def _run(self, strand: Strand) -> None:
         with self._mutex:
             if strand.active:
                 return
             strand.active = True
-        while not self._closed:
-            with self._mutex:
-                if not strand.queue:
-                    strand.active = False
-                    return
-                if self._park(strand):
-                    return
-                item = strand.running = strand.queue.popleft()
+        while (item := self._next(strand)) is not None:
             item.execute()
-            strand.running = None
-            self._complete(strand, item.tick)
+            self._complete(strand, item)
+
+    def _next(self, strand: Strand) -> Item | None:
+        """Take the head of a strand; None if it has none, has to wait, or must not start."""
+        with self._mutex:
+            if self._pausing or self._stopping or not strand.queue:
+                strand.active = False
+                if self._pausing:
+                    self._paused.append(strand)
+                return None
+            if self._park(strand):
+                return None
+            self._busy[threading.get_ident()] = strand
+            strand.running = strand.queue.popleft()
+            return strand.running
 
     def _park(self, strand: Strand) -> bool:
         """Say whether the head of a strand has to wait; if so, leave it with what it waits for."""
@@ -199,16 +271,19 @@ class Workers:
                 return True
         return False
 
-    def _drop(self, strand: Strand) -> None:
-        """Fail what a strand has left, also what hangs in a worker, and release who waits."""
-        left = [*([strand.running] if strand.running is not None else []), *strand.queue]
-        strand.queue.clear()
-        for item in left:
-            item.fail(RuntimeError("the runtime was closed before it ran"))
-            self._complete(strand, item.tick)
+    def _rest(self) -> None:
+        """Note, under the mutex, that this worker runs nothing now."""
+        self._busy.pop(threading.get_ident(), None)
+        if self._pausing and self._idle.locked():
+            self._idle.release()
 
-    def _complete(self, strand: Strand, tick: int) -> None:
+    def _complete(self, strand: Strand, item: Item) -> None:
+        """Count an item as over, and wake who waits for it."""
         with self._mutex:
+            tick = item.tick
+            if strand.running is item:
+                strand.running = None
+            self._rest()
             strand.finished = max(tick, strand.finished)
             ready = [other for n, other in strand.parked if n <= tick]
             strand.parked = [entry for entry in strand.parked if entry[0] > tick]
@@ -220,3 +295,53 @@ class Workers:
             self._inbox.put(other)
         for latch in latches:
             latch.release()
+
+    def _flush(self, strand: Strand) -> None:
+        """Run what a strand has, in the caller; all that it could wait for has ended."""
+        while strand.queue:
+            item = strand.queue.popleft()
+            raised = item.execute()
+            self._complete(strand, item)
+            if isinstance(raised, KeyboardInterrupt):
+                raise raised
+
+    def _keep_effects(self) -> dict[Stream, int]:
+        """Take all items out of the queues but those with effects and what they wait for.
+
+        Returns:
+          For each stream that still has work to do, the last tick of it. Streams are in order, and
+          a wait is left out where an item before carries it, so that all before it stay too.
+        """
+        with self._mutex:
+            kept: dict[Stream, int] = {}
+            left = {
+                stream: [*filter(None, [strand.running]), *strand.queue]
+                for stream, strand in self._strands.items()
+            }
+            found = [(i.stream, i.tick) for items in left.values() for i in items if i.effect]
+            while found:
+                stream, tick = found.pop()
+                if tick > max(kept.get(stream, 0), self._strands[stream].finished):
+                    kept[stream] = tick
+                    found.extend(
+                        w for item in left[stream] if item.tick <= tick for w in item.waits
+                    )
+            for stream, strand in self._strands.items():
+                strand.drop_after(kept.get(stream, 0))
+            return kept
+
+    def _drop_all(self, why: str) -> None:
+        """Fail what has not run, also what hangs in a worker, and release who waits."""
+        for strand in list(self._strands.values()):
+            if strand.running is not None:
+                self._fail(strand, strand.running, why)
+            for queue in (strand.dropped, strand.queue):
+                while queue:
+                    with contextlib.suppress(IndexError, ValueError):  # another thread runs it
+                        item = queue[0]
+                        self._fail(strand, item, why)
+                        queue.remove(item)  # last, so that an interrupt loses nothing
+
+    def _fail(self, strand: Strand, item: Item, why: str) -> None:
+        item.fail(RuntimeError(why))
+        self._complete(strand, item)

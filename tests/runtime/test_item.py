@@ -1,0 +1,81 @@
+"""What an item keeps of an exception: the story, but no frame, whose variables are memory."""
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpushard.runtime.backend import Item, WorkFailure
+from gpushard.runtime.memory import Memory
+
+
+class Precious:
+    """Something that must not be kept alive."""
+
+
+def failed(run: Any) -> BaseException:
+    """Run an item that fails and return its error."""
+    memory: Any = Memory(np.empty(8, np.uint8), 8, 8, (), None)  # type: ignore[arg-type]
+    stream: Any = None
+    item = Item("work", run, stream, 1, writes=[memory])
+    assert item.execute() is not None
+    assert isinstance(memory.error, WorkFailure)
+    return memory.error.cause
+
+
+def raise_from_another() -> None:
+    held = Precious()
+    _alive.append(weakref.ref(held))
+    try:
+        raise KeyError("the first")
+    except KeyError as first:
+        raise ValueError("the second") from first
+
+
+def raise_while_handling() -> None:
+    held = Precious()
+    _alive.append(weakref.ref(held))
+    try:
+        raise KeyError("the first")
+    except KeyError:
+        raise ValueError("the second")  # noqa: B904
+
+
+def raise_a_group() -> None:
+    held = Precious()
+    _alive.append(weakref.ref(held))
+    try:
+        raise KeyError("the first")
+    except KeyError as first:
+        raise ExceptionGroup("several", [first, ValueError("the second")]) from None
+
+
+_alive: list[Any] = []
+
+
+@pytest.mark.parametrize("run", [raise_from_another, raise_while_handling, raise_a_group])
+def test_no_exception_of_the_chain_keeps_a_frame(run):
+    _alive.clear()
+    cause = failed(run)
+    gc.collect()
+    assert _alive[0]() is None, "a frame is alive"
+    firsts = [cause.__cause__, cause.__context__, *getattr(cause, "exceptions", ())]
+    assert "KeyError('the first')" in map(repr, firsts), "the story got lost"
+
+
+def test_what_the_thread_was_handling_is_no_part_of_the_story():
+    def run() -> None:
+        try:
+            raise KeyError("the first")
+        except KeyError:
+            raise ValueError("the second")  # noqa: B904
+
+    try:
+        raise OSError("not the item's")
+    except OSError as handled:
+        cause = failed(run)
+        assert isinstance(cause.__context__, KeyError)
+        assert cause.__context__.__context__ is None
+        assert handled.__traceback__ is not None, "somebody else's traceback is gone"

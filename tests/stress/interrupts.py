@@ -1,0 +1,140 @@
+"""Real SIGINTs at random moments of random programs, on the main thread."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+from gpushard.errors import OutOfMemoryError
+from gpushard.runtime.host import backend as host
+from gpushard.testing import runtime
+from gpushard.testing.programs import (
+    _ACTIONS,
+    Actor,
+    Known,
+    World,
+    check_nothing_left,
+    random_shardings,
+)
+from tests.stress.cases import CASES, bench_of, interrupt
+
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"small_bytes": 0, "inline_bytes": 0},
+    {"host_domains": 4, "small_bytes": 0, "inline_bytes": 0, "queue_limit": 2},
+    {"host_domains": 8, "small_bytes": 0, "inline_bytes": 300, "memory_limit": 4000},
+    {"host_domains": 2, "small_bytes": 100, "queue_limit": 1},
+)
+
+
+@dataclasses.dataclass
+class Summary:
+    """What a run did."""
+
+    interrupts: int = 0
+    steps: int = 0
+    programs: int = 0
+
+
+class _Alarm:
+    """Raises KeyboardInterrupt in the main thread at random moments while it is armed."""
+
+    def __init__(self, source: random.Random) -> None:
+        self._random = source
+        self.armed = False
+        self.struck = 0
+
+    def __enter__(self) -> _Alarm:
+        self._before = signal.signal(signal.SIGALRM, self._strike)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+
+    def arm(self) -> None:
+        """Let the next interrupt come within a millisecond or so."""
+        self.armed = True
+        signal.setitimer(signal.ITIMER_REAL, self._random.choice((1e-5, 2e-4, 2e-3)) *
+                         (0.1 + self._random.random()))  # fmt: skip
+
+    def _strike(self, *_: object) -> None:
+        if self.armed:
+            self.armed = False
+            self.struck += 1
+            signal.raise_signal(signal.SIGINT)
+
+
+def interrupt_for_real(count: int, seed: int) -> Summary:
+    """Work on random programs, a seed each, and interrupt them `count` times.
+
+    Raises:
+      AssertionError: a value is wrong, or something is left at the end.
+    """
+    summary, source = Summary(), random.Random(seed)
+    with _sharing_copies(), _Alarm(source) as alarm:
+        share = -(-count // len(SETTINGS))
+        for settings in SETTINGS:
+            goal = min(count, summary.interrupts + share)
+            with runtime(host_devices=8, host_workers=2, **settings) as rt:
+                shardings = random_shardings(rt, source)
+                while summary.interrupts < goal:
+                    _program(World(source, shardings), source, alarm, summary, goal)
+                check_nothing_left(rt)
+    return summary
+
+
+def _program(
+    world: World, source: random.Random, alarm: _Alarm, summary: Summary, goal: int
+) -> None:
+    """Take steps, a few of them interrupted, and then read all arrays."""
+    actor = Actor(world, random.Random(source.random()), steps=0)
+    for _ in range(20):
+        summary.steps += 1
+        with contextlib.suppress(OutOfMemoryError):
+            try:
+                if summary.interrupts < goal and source.random() < 0.5:
+                    alarm.arm()
+                source.choice(_ACTIONS)(actor)
+                alarm.armed = False
+            except KeyboardInterrupt:
+                summary.interrupts += 1
+                _forget_deleted(actor._mine, world.shared)
+        alarm.armed = False
+    actor.run()
+    world.shared.clear()
+    summary.programs += 1
+
+
+def _forget_deleted(*several: list[Known]) -> None:
+    """Forget arrays that were given up before the interrupt."""
+    for known in several:
+        known[:] = [each for each in known if not each.array.is_deleted()]
+
+
+@contextlib.contextmanager
+def _sharing_copies() -> Iterator[None]:
+    """Let threads share copies of any size."""
+    before = host.SHARED_BYTES, host.PART_BYTES
+    host.SHARED_BYTES, host.PART_BYTES = 0, 64
+    try:
+        yield
+    finally:
+        host.SHARED_BYTES, host.PART_BYTES = before
+
+
+def interrupt_everywhere(twice: bool) -> int:
+    """Interrupt every case at every place; return how many there were."""
+    total = 0
+    for case in CASES:
+        with bench_of(case) as bench:
+            at = 1
+            while interrupt(case, bench, at, 1 + at % 13 if twice else None).raised:
+                at += 1
+        total += at - 1
+        print(f"{case.name}: {at - 1} places", flush=True)
+    return total
