@@ -218,7 +218,7 @@ def _usable_in_place(box: HostArray, dtype: np.dtype[Any]) -> bool:
     return bool(
         box.dtype == dtype
         and box.flags.c_contiguous
-        and box.ctypes.data % ALIGNMENT == 0
+        and box.__array_interface__["data"][0] % ALIGNMENT == 0
         and box.nbytes
     )
 

@@ -388,7 +388,8 @@ class Actor:
     def _show(self) -> None:
         known = self._pick()
         if self._reads(known):
-            assert str(known.array) == str(known.value), "the text of a value is wrong"
+            text, expected = str(known.array), str(known.value)
+            assert text == expected, f"the text of a value is wrong: {text!r}, not {expected!r}"
 
     def _place_as_it_is(self) -> None:
         value = self._value()

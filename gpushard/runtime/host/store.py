@@ -16,11 +16,19 @@ ALIGNMENT = 64
 """Bytes that every allocation is aligned to: a cache line, and any vector."""
 
 
+def address(array: HostArray) -> int:
+    """Return the address of the first element.
+
+    `array.ctypes` imports a module whenever it is asked, which fails when the interpreter ends.
+    """
+    return int(array.__array_interface__["data"][0])
+
+
 class _Owner:
     """Host memory for NumPy: the `base` of views that keep something alive."""
 
     def __init__(self, array: HostArray, owner: Any) -> None:
-        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, True)}
+        self.__array_interface__ = {**array.__array_interface__, "data": (address(array), True)}
         self._kept = (array, owner)
 
 
@@ -48,7 +56,7 @@ class NumpyStore:
     def allocate(self, domain: int, nbytes: int) -> HostArray:
         """Make an aligned byte buffer."""
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-        offset = -raw.ctypes.data % ALIGNMENT
+        offset = -address(raw) % ALIGNMENT
         return raw[offset : offset + nbytes]
 
     def free(self, raw: HostArray) -> None:
@@ -66,7 +74,7 @@ class NumpyStore:
 
     def address(self, array: HostArray) -> int:
         """Return the address of the first element."""
-        return int(array.ctypes.data)
+        return address(array)
 
     def host_view(self, array: HostArray, owner: Any) -> HostArray:
         """Return a read-only array over the same memory that keeps `owner` alive."""
