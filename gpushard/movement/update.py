@@ -149,10 +149,13 @@ def make_update(base: Tiling, value: Tiling, piece: Piece, itemsize: int) -> Upd
         of_device=tuple(of_device),
         regions=tuple(regions[pair] for pair in part.copied.tolist()),
         again=tuple(again),
-        added=tuple(
-            None if m.source is None else slice(None)
-            for m in piece.maps
-            if m.destination is not None
+        added=(
+            *(
+                None if m.source is None else slice(None)
+                for m in piece.maps
+                if m.destination is not None
+            ),
+            ...,  # else NumPy gives a scalar for no dims
         ),
     )
 

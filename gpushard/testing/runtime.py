@@ -10,6 +10,7 @@ from gpushard.config import Settings
 from gpushard.runtime import current
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.sim import SimRuntime
+from gpushard.testing.topology import Topology
 
 
 @contextlib.contextmanager
@@ -41,6 +42,7 @@ def simulated(
     *,
     exact: bool | None = None,
     host_readable: bool | None = None,
+    topology: Topology | None = None,
     **settings: Any,
 ) -> Iterator[SimRuntime]:
     """Use a runtime on the simulated backend, under the checker, within a `with` block.
@@ -49,6 +51,7 @@ def simulated(
       seed: decides when items run, which thread goes on and when garbage is collected.
       exact: whether events can be placed at past items; by default the seed says.
       host_readable: whether the host can read shards as they lie; by default the seed says.
+      topology: the machine that it stands for, in virtual time; by default the seed says.
       **settings: fields of `gpushard.Settings`; the environment plays no part.
 
     Yields:
@@ -63,7 +66,9 @@ def simulated(
     ...     float(gs.device_put(x[0], gs.devices()[1]))
     1.0
     """
-    made = SimRuntime(Settings(**settings), seed, exact=exact, host_readable=host_readable)
+    made = SimRuntime(
+        Settings(**settings), seed, exact=exact, host_readable=host_readable, topology=topology
+    )
     with using(made):
         yield made
 

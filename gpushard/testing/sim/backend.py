@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from gpushard.runtime.host import NumpyStore
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.testing.sim.schedule import Schedule, StuckError
 from gpushard.testing.sim.threads import SimLock, Threads
+from gpushard.testing.sim.timing import Timing
+from gpushard.testing.topology import Topology, nvlink, pcie, two_hosts
 from gpushard.typing import HostArray
 
 POISON = 0xA5
@@ -20,6 +23,13 @@ POISON = 0xA5
 
 TURNS = 1_000_000
 """How often the host may call between two restarts; who needs more goes round in circles."""
+
+_MACHINES = (None, nvlink, pcie, two_hosts)
+
+
+@functools.cache
+def _machine(make: Callable[[int], Topology] | None, domains: int) -> Topology | None:
+    return None if make is None else make(domains)
 
 
 class _SimEvent:
@@ -53,6 +63,7 @@ class SimBackend(NumpyStore):
       seed: decides everything.
       exact: whether events can be placed at past items; by default the seed says.
       host_readable: whether the host can read shards as they lie; by default the seed says.
+      topology: the machine that it stands for, in virtual time; by default the seed says.
     """
 
     name = "sim"
@@ -64,8 +75,10 @@ class SimBackend(NumpyStore):
         *,
         exact: bool | None = None,
         host_readable: bool | None = None,
+        topology: Topology | None = None,
     ) -> None:
         super().__init__(settings)
+        self._topology = topology
         self._exact = exact
         self._host_readable = host_readable
         self.reseed(seed)
@@ -77,7 +90,12 @@ class SimBackend(NumpyStore):
         readable = source.random() < 0.5
         self.host_readable = readable if self._host_readable is None else self._host_readable
         self.threads = Threads(source, source.choice((0.02, 0.05, 0.3)), source.choice((0, 0.02)))
-        self.schedule = Schedule(source, source.choice((0, 0, 0.1, 0.5)), self._poison_due)
+        self.topology = self._topology or _machine(source.choice(_MACHINES), self._domains)
+        """The machine that it stands for, or None."""
+        self.timing = None if self.topology is None else Timing(self.topology)
+        """Its virtual time, or None."""
+        progress = source.choice((0, 0, 0.1, 0.5))
+        self.schedule = Schedule(source, progress, self._poison_due, self.timing)
         self.traffic: dict[tuple[int, int], int] = {}
         self._turns = 0
         self.failing = source.choice((0, 0, 0, 0.05))
@@ -141,6 +159,8 @@ class SimBackend(NumpyStore):
             np.copyto(target, source)
             link = (source_domain, domain)
             self.traffic[link] = self.traffic.get(link, 0) + target.nbytes
+            if self.timing is not None:
+                self.timing.moved(link, target.nbytes)
         self.turn()
 
     def close(self) -> None:

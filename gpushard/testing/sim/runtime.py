@@ -6,6 +6,7 @@ from gpushard.config import Settings
 from gpushard.runtime.checker import Checker
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.sim.backend import SimBackend
+from gpushard.testing.topology import Topology
 
 
 class SimRuntime(Runtime):
@@ -16,6 +17,7 @@ class SimRuntime(Runtime):
       seed: decides the schedule.
       exact: whether events can be placed at past items; by default the seed says.
       host_readable: whether the host can read shards as they lie; by default the seed says.
+      topology: the machine that it stands for, in virtual time; by default the seed says.
     """
 
     def __init__(
@@ -25,8 +27,11 @@ class SimRuntime(Runtime):
         *,
         exact: bool | None = None,
         host_readable: bool | None = None,
+        topology: Topology | None = None,
     ) -> None:
-        self.sim = SimBackend(settings, seed, exact=exact, host_readable=host_readable)
+        self.sim = SimBackend(
+            settings, seed, exact=exact, host_readable=host_readable, topology=topology
+        )
         self.checker = Checker(self.sim)
         super().__init__(settings, self.checker)
 

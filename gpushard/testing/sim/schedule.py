@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from gpushard.runtime.backend import Item
 from gpushard.runtime.stream import Stream
+from gpushard.testing.sim.timing import Timing
 
 
 class StuckError(Exception):
@@ -17,19 +18,29 @@ class StuckError(Exception):
 class Schedule:
     """The queues of all streams, and what has run.
 
-    Whoever waits for a tick makes the queues go on, in one of three ways: no further than the tick
-    needs; any stream that may; or first all that the tick does not need.
+    Whoever waits for a tick makes the queues go on, in one of four ways: no further than the tick
+    needs; any stream that may; first all that the tick does not need; or, where there is a
+    topology, what would start first on its machine.
 
     Args:
       source: makes the choices.
       progress: probability that an item runs when the host does something else.
       after_item: called after each item.
+      timing: keeps virtual time; None for none.
     """
 
     def __init__(
-        self, source: random.Random, progress: float, after_item: Callable[[Item], None]
+        self,
+        source: random.Random,
+        progress: float,
+        after_item: Callable[[Item], None],
+        timing: Timing | None = None,
     ) -> None:
         self._random = source
+        self._timing = timing
+        self._ways = [self._needed, self._any, self._others_first]
+        if timing is not None:
+            self._ways += [self._earliest] * 2
         self._progress = progress
         self._after_item = after_item
         self._queues: dict[Stream, deque[Item]] = {}
@@ -75,7 +86,7 @@ class Schedule:
         """
         if self._finished[stream] >= tick:
             return
-        choose = self._random.choice((self._needed, self._any, self._others_first))
+        choose = self._random.choice(self._ways)
         while self._finished[stream] < tick:
             self._run_head(choose(stream, tick))
 
@@ -109,6 +120,14 @@ class Schedule:
         others = [other for other in self._busy if other not in needed and self._runnable(other)]
         return self._random.choice(others) if others else self._needed(stream, tick)
 
+    def _earliest(self, stream: Stream, tick: int) -> Stream:
+        runnable = [other for other in self._busy if self._runnable(other)]
+        if not runnable or self._timing is None:
+            return self._needed(stream, tick)
+        starts = [(self._timing.start(self._queues[other][0]), other) for other in runnable]
+        first = min(start for start, _ in starts)
+        return self._random.choice([other for start, other in starts if start == first])
+
     def _closure(self, stream: Stream) -> set[Stream]:
         """Return the streams that the head of `stream` waits for, and those that they wait for."""
         found, left = {stream}, [stream]
@@ -126,7 +145,11 @@ class Schedule:
         if not queue:
             self._busy.remove(stream)
         self.running = True
+        if self._timing is not None:
+            self._timing.begin()
         item.execute()
+        if self._timing is not None:
+            self._timing.end(item)
         self.running = False
         self._finished[stream] = max(item.tick, self._finished[stream])
         self._after_item(item)
