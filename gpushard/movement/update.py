@@ -263,8 +263,8 @@ class _Update:
         return targets
 
     def _submit_step(self, step: Step, targets: Targets) -> None:
-        numbers = [n for n, b in enumerate(self.plan.blocks) if b.domain == step.domain]
-        old = [self.base.claims[self.plan.blocks[n].home].memory for n in numbers]
+        blocks = [(n, b) for n, b in enumerate(self.plan.blocks) if b.domain == step.domain]
+        old = [self.base.claims[block.home].memory for _, block in blocks if block.kept]
         new = [self.value.claims[of].memory for of in step.reads]
         values = self.base.values, self.value.values, targets.values  # the item holds no claim
         self.runtime.submit(
@@ -272,7 +272,7 @@ class _Update:
             self.name,
             functools.partial(run_update, self.runtime, self.plan, step, *values),
             tuple(dict.fromkeys((*old, *new))),
-            [targets.claims[n].memory for n in numbers],
+            [targets.claims[n].memory for n, _ in blocks],
         )
 
 

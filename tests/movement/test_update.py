@@ -177,6 +177,18 @@ def test_a_failure_reaches_the_blocks_that_are_written_and_no_other(which: str) 
         np.asarray(z)
 
 
+@pytest.mark.usefixtures("rt")
+def test_what_is_replaced_whole_is_neither_waited_for_nor_missed() -> None:
+    old = gs.device_put(numbers((16, 4), "float32"), rows_of(8))
+    new = gs.device_put(np.ones((16, 4), np.float32), gs.devices()[0])
+    x, gate = gated(old)
+    z = updated(x, slice(None, None, -1), new)
+    assert np.array_equal(np.asarray(z), np.ones((16, 4)))
+    gate.open()
+    failed = deferred(old, lambda v: v, error=ValueError("planned"))
+    assert np.array_equal(np.asarray(updated(failed, ..., new)), np.ones((16, 4)))
+
+
 def test_without_room_nothing_has_changed() -> None:
     with testing.runtime(host_domains=8, small_bytes=0, memory_limit=64) as runtime:
         x = gs.device_put(numbers((16, 2), "float64"), rows_of(8))  # 32 bytes each
@@ -191,7 +203,10 @@ def test_without_room_nothing_has_changed() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_any_schedule(seed: int) -> None:
-    with testing.simulated(seed, host_devices=4, host_domains=4, inline_bytes=0, small_bytes=0):
+    with testing.simulated(
+        seed, host_devices=4, host_domains=4, inline_bytes=0, small_bytes=0
+    ) as runtime:
+        runtime.sim.failing = 0
         old = numbers((9, 6), "int32")
         x = deferred(gs.device_put(old, rows_of(4)), lambda v: v + 1)
         y = deferred(gs.device_put(old[:3, ::2].copy(), gs.devices()[seed % 4]), lambda v: -v)

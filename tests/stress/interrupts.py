@@ -13,18 +13,12 @@ from typing import Any
 from gpushard.errors import OutOfMemoryError
 from gpushard.runtime.host import backend as host
 from gpushard.testing import runtime
-from gpushard.testing.programs import (
-    _ACTIONS,
-    Actor,
-    Known,
-    World,
-    check_nothing_left,
-    random_shardings,
-)
+from gpushard.testing.actor import ACTIONS, Actor, Known, World
+from gpushard.testing.programs import check_nothing_left, random_shardings
 from tests.stress.cases import CASES, bench_of, interrupt
 
 # An interrupt in NumPy's own str() makes it return "..." for that array from then on.
-ACTIONS = [action for action in _ACTIONS if action is not Actor._show]
+INTERRUPTED = [action for action in ACTIONS if action is not Actor._show]
 
 SETTINGS: tuple[dict[str, Any], ...] = (
     {},
@@ -109,7 +103,7 @@ def _program(
             try:
                 if summary.interrupts < goal and source.random() < 0.5:
                     alarm.arm()
-                source.choice(ACTIONS)(actor)
+                source.choice(INTERRUPTED)(actor)
                 alarm.armed = False
             except KeyboardInterrupt:
                 summary.interrupts += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from gpushard.runtime.backend import Item
 from gpushard.testing import simulated
 from gpushard.testing.sim import DeadlockError, StuckError
 from gpushard.testing.sim.backend import POISON
+from gpushard.testing.topology import Topology, nvlink
 
 STREAMS = {"inline_bytes": 0, "small_bytes": 0, "host_devices": 2, "host_domains": 2}
 
@@ -117,3 +120,29 @@ def test_going_round_in_circles_ends():
     with quiet() as rt, pytest.raises(StuckError, match="without an end"):
         while True:
             rt.sim.turn()
+
+
+def test_virtual_time_is_that_of_the_busiest_resource():
+    bus = {(a, b): ("bus",) if a != b else (f"memory {b}",) for a in (0, 1) for b in (0, 1)}
+    slow = Topology("bus", 2, {"bus": 100.0, "memory 0": 400.0, "memory 1": 400.0}, bus, 1.0)
+    with quiet(topology=slow) as rt:
+        first, second = rt.devices
+        x = gs.device_put(np.zeros(100, np.uint8), first).block_until_ready()
+        start = rt.sim.timing.now
+        y = gs.device_put(x, second)  # a second for 100 bytes, after a second of latency
+        z = gs.device_put(y, first)  # the same again, after it
+        z.block_until_ready()
+        assert rt.sim.timing.now - start == pytest.approx(4.0)
+
+
+def test_on_a_machine_what_can_start_first_runs_first():
+    order = []
+    with quiet(topology=nvlink(2)) as rt:
+        first, second = (device.stream for device in rt.devices)
+        for stream, name in ((first, "a"), (first, "b"), (second, "c")):
+            claim = rt.commit(lambda: rt.claim(rt.devices[0], 8, None))
+            run = functools.partial(order.append, name)
+            rt.submit(stream, name, run, [], [claim.memory])
+        rt.sim.schedule._ways = [rt.sim.schedule._earliest]
+        first.synchronize(2)
+    assert order in (["a", "c", "b"], ["c", "a", "b"])
