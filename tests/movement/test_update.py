@@ -168,7 +168,7 @@ def test_a_failure_reaches_the_blocks_that_are_written_and_no_other(which: str) 
         shards = [shard.data for shard in z.addressable_shards]
         assert np.array_equal(np.asarray(shards[0]), np.asarray(x)[:2])
     else:
-        z = updated(deferred(x, lambda v: v, error=error), slice(4, 6), y)
+        z = updated(deferred(x, lambda v: v, error=error), slice(5, 7), y)
         shards = [shard.data for shard in z.addressable_shards]
     with pytest.raises(gs.errors.ExecutionError) as caught:
         np.asarray(shards[2])

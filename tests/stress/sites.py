@@ -6,6 +6,7 @@ Found by name, in the layers that all backends share:
 - questions whether work is over: the answer is that it is;
 - notes of ticks on memory: the assignment goes;
 - the waits of an item: none;
+- what work says that it reads: nothing;
 - claims that are handed on: the receiver gets one that keeps nothing alive;
 - sources of a read that is under way: likewise.
 """
@@ -34,6 +35,8 @@ OVER = {
 }
 NOTES = {"written", "used"}
 HOLDERS = {"claim", "claims"}
+READS = 3
+"""The position of what is read in a call of `submit`."""
 READERS = {"zip", "len", "map", "enumerate", "any", "all", "max", "min"}
 
 DETACHED = """
@@ -119,6 +122,8 @@ def _kinds(node: ast.AST, parent: ast.AST) -> Iterator[str]:
         yield "note"
     if _called(node) == "tuple" and ast.unparse(node) == "tuple(waits.items())":
         yield "waits"
+    if _called(node) == "submit" and isinstance(node, ast.Call) and len(node.args) > READS:
+        yield "reads"
     if _hands_on(node, parent):
         yield "claim"
 
@@ -167,6 +172,10 @@ def _replace(tree: ast.Module, position: int, kind: str) -> None:
         new = ast.Constant(OVER[_called(node) or ""])
     elif kind == "waits":
         new = ast.Tuple([], ast.Load())
+    elif kind == "reads":
+        assert isinstance(node, ast.Call)
+        new = copy.copy(node)
+        new.args = [*node.args[:READS], ast.Tuple([], ast.Load()), *node.args[READS + 1 :]]
     else:
         assert isinstance(node, ast.expr)
         new = ast.Call(ast.Name("_detached", ast.Load()), [node], [])
