@@ -172,7 +172,7 @@ def _assemble(plan: Plan, source: ShardedBuffer, targets: Targets) -> ShardedBuf
             claims.append(targets.claims[of])
         elif kind == EMPTY:
             values.append(np.empty(shapes[position], source.dtype))
-            nothing = nothing or _claim_nothing(plan)
+            nothing = nothing or claim_nothing(devices_of(plan.destination)[0])
             claims.append(nothing)
         else:
             value = source.values[of]
@@ -182,7 +182,6 @@ def _assemble(plan: Plan, source: ShardedBuffer, targets: Targets) -> ShardedBuf
     return ShardedBuffer(plan.destination, source.dtype, values, claims, settled)
 
 
-def _claim_nothing(plan: Plan) -> Claim:
+def claim_nothing(device: Device) -> Claim:
     """Return a claim for shards without elements, which must keep no memory from being freed."""
-    device = devices_of(plan.destination)[0]
     return device.runtime.commit(lambda: device.runtime.claim_small([(device, 0)]))

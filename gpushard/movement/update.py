@@ -19,12 +19,15 @@ from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.dim_map import DimMap, Piece, identity
-from gpushard.movement.execute import Targets, allocate, run_step
+from gpushard.movement.execute import Targets, allocate, claim_nothing, run_step
 from gpushard.movement.holdings import holdings
 from gpushard.movement.plan import Plan, make_plan
 from gpushard.movement.steps import BoxIndex, Step, source_index
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import LocalArray, Shape
+
+KEPT, EMPTY = -1, -2
+"""What becomes of a device's block that is not written."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,7 +65,7 @@ class UpdatePlan:
     """The blocks that are written."""
 
     of_device: tuple[int, ...]
-    """For each device its new block; -1 where the old one stays."""
+    """For each device its new block, or KEPT where the old one stays, or EMPTY."""
 
     regions: tuple[Region, ...]
     """For each block that `part` would allocate, where it lies instead."""
@@ -119,7 +122,7 @@ def make_update(base: Tiling, value: Tiling, piece: Piece, itemsize: int) -> Upd
     intervals = [_part_box(base, position, piece) for position in range(len(base.devices))]
     touched = [position for position, box in enumerate(intervals) if box is not None]
     if not touched or 0 in piece.shape:
-        return UpdatePlan(None, (), (-1,) * len(base.devices), (), (), ())
+        return UpdatePlan(None, (), (KEPT,) * len(base.devices), (), (), ())
     boxes = {base.devices[i]: tuple(slice(*pair) for pair in intervals[i] or ()) for i in touched}
     there = tiling_from_indices(piece.shape, boxes)
     part = make_plan(value, there, identity(piece.shape), itemsize, reuse=False)
@@ -142,7 +145,10 @@ def make_update(base: Tiling, value: Tiling, piece: Piece, itemsize: int) -> Upd
             again.append((region, regions[pair], domain))
         else:
             regions[pair] = region
-    of_device = [numbers.get(old, -1) for old in held.of_device.tolist()]
+    of_device = [
+        numbers.get(old, KEPT if volume else EMPTY)
+        for old, volume in zip(held.of_device.tolist(), base.volumes.tolist(), strict=True)
+    ]
     return UpdatePlan(
         part=part,
         blocks=tuple(blocks),
@@ -223,8 +229,11 @@ def update(
         for step in plan.part.recipe.steps:
             run_update(runtime, plan, step, base.values, value.values, targets.values)
     values, claims = list(base.values), list(base.claims)
+    nothing = None
     for device, block in enumerate(plan.of_device):
-        if block >= 0:
+        if block == EMPTY:  # what made the old array may have failed there, too
+            claims[device] = nothing = nothing or claim_nothing(devices_of(base.tiling)[0])
+        elif block != KEPT:
             values[device], claims[device] = targets.values[block], targets.claims[block]
     return ShardedBuffer(base.tiling, base.dtype, values, claims)
 

@@ -179,7 +179,11 @@ class Actor:
         buffer = update(known.array._live(), new._live(), piece)
         left = part.size < value.size
         fails = (known.fails and left) or (fails and part.size > 0)
-        self._keep(Array(buffer, known.array.sharding), value, fails)
+        array = Array(buffer, known.array.sharding)
+        if fails:  # but perhaps not everywhere, and who can say of which slices of it
+            self._reads(Known(array, value, fails))
+        else:
+            self._keep(array, value)
 
     def _index(self, size: int) -> slice:
         start, stop = (

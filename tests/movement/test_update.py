@@ -185,6 +185,13 @@ def test_what_is_replaced_whole_is_neither_waited_for_nor_missed() -> None:
     z = updated(x, slice(None, None, -1), new)
     assert np.array_equal(np.asarray(z), np.ones((16, 4)))
     gate.open()
+    # The part is the whole array, though a device has nothing of it.
+    failed = deferred(
+        gs.device_put(numbers((1, 4), "float32"), rows_of(8)),
+        lambda v: v,
+        error=ValueError("planned"),
+    )
+    assert np.array_equal(np.asarray(updated(failed, 0, new[0])), np.ones((1, 4)))
     failed = deferred(old, lambda v: v, error=ValueError("planned"))
     assert np.array_equal(np.asarray(updated(failed, ..., new)), np.ones((16, 4)))
 

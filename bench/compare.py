@@ -1,0 +1,137 @@
+"""`python -m bench.compare BASE`: is this version slower than another one?
+
+BASE is the folder of another checkout. Two processes, one per checkout, take turns at the same
+short probes; the table has the median of the ratios of adjacent turns, with a 95% confidence
+interval from a bootstrap over the turns. The settings are the defaults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).parents[1]
+
+PROBE = """
+import gc, json, statistics, sys, time
+import numpy as np
+import gpushard as gs
+
+assert gs.__file__.startswith(sys.argv[1]), gs.__file__
+gs.configure(host_devices=8)
+mesh = gs.make_mesh((4, 2), ("x", "y"))
+first, second = (gs.NamedSharding(mesh, spec) for spec in (gs.P("x", "y"), gs.P("y", "x")))
+host = np.arange(64, dtype=np.float32).reshape(8, 8)
+x = gs.device_put(host, first)
+probes = {
+    "small reshard": lambda: gs.reshard(x, second),
+    "small device_put": lambda: gs.device_put(host, first),
+    "small slice": lambda: x[2:7],
+    "np.asarray": lambda: np.asarray(gs.device_put(host, first)),
+}
+gc.disable()
+for line in sys.stdin:
+    probe, count = probes[line.split(",")[0]], int(line.split(",")[1])
+    seconds = []
+    for _ in range(count):
+        start = time.perf_counter()
+        probe()
+        seconds.append(time.perf_counter() - start)
+    gc.collect(0)
+    print(json.dumps(statistics.median(seconds)), flush=True)
+"""
+
+PROBES = ("small reshard", "small device_put", "small slice", "np.asarray")
+
+
+class _Process:
+    """A process that runs probes in one checkout."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PROBE, str(folder)],
+            env={**os.environ, "PYTHONPATH": str(folder)},
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, probe: str, count: int) -> float:
+        """Return the median seconds of `count` calls."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(f"{probe},{count}\n")
+        self._process.stdin.flush()
+        return float(json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate()
+
+
+def compare(base: pathlib.Path, turns: int, calls: int) -> dict[str, dict[str, Any]]:
+    """Measure all probes in both checkouts.
+
+    Args:
+      base: the folder of the other checkout.
+      turns: how often the two take turns.
+      calls: calls in each turn.
+
+    Returns:
+      For each probe the median microseconds of both, the ratio of this to base, and its interval.
+    """
+    sides = _Process(base), _Process(HERE)
+    samples: dict[str, list[tuple[float, float]]] = {probe: [] for probe in PROBES}
+    for turn in range(-5, turns):  # the first few warm up
+        for probe in PROBES:
+            order = (0, 1) if turn % 2 else (1, 0)
+            took = {side: sides[side].run(probe, calls) for side in order}
+            if turn >= 0:
+                samples[probe].append((took[0], took[1]))
+    for side in sides:
+        side.close()
+    return {probe: _figures(np.array(pairs)) for probe, pairs in samples.items()}
+
+
+def _figures(pairs: Any) -> dict[str, Any]:
+    ratios = pairs[:, 1] / pairs[:, 0]
+    draws = np.random.default_rng(0).choice(ratios, (2000, len(ratios)))
+    low, high = np.percentile(np.median(draws, axis=1), (2.5, 97.5))
+    base, this = np.median(pairs, axis=0) * 1e6
+    return {
+        "base_us": base,
+        "this_us": this,
+        "ratio": float(np.median(ratios)),
+        "low": float(low),
+        "high": float(high),
+        "turns": len(ratios),
+    }
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.compare", description=__doc__)
+    parser.add_argument("base", type=pathlib.Path)
+    parser.add_argument("--turns", type=int, default=400)
+    parser.add_argument("--calls", type=int, default=50, help="calls in each turn")
+    parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
+    options = parser.parse_args()
+    found = compare(options.base.resolve(), options.turns, options.calls)
+    for probe, f in found.items():
+        print(
+            f"{probe:20} base {f['base_us']:7.2f} us, this {f['this_us']:7.2f} us, "
+            f"ratio {f['ratio']:.3f} [{f['low']:.3f}, {f['high']:.3f}] over {f['turns']} turns"
+        )
+    if options.json is not None:
+        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
