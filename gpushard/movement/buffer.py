@@ -88,14 +88,29 @@ class ShardedBuffer:
     def wait(self) -> None:
         """Wait until everything is there.
 
+        What failed gives its memory back: an error that somebody keeps has a traceback, and the
+        frames of that hold this buffer.
+
         Raises:
           ExecutionError: the work that should have written it failed.
         """
         if self.settled:
             return
         for memory in self.memories:
-            wait_for(memory)
+            wait_for_work(memory)
+            if memory.error is not None:
+                self._give_up()
+                raise failure(memory.error)
         self.settled = True
+
+    def _give_up(self) -> None:
+        """Let shards whose work failed keep the error and no memory."""
+        for position, device in enumerate(devices_of(self.tiling)):
+            error = self.claims[position].memory.error
+            if error is not None and self.claims[position].memory.nbytes:
+                claim = claim_nothing(device)
+                claim.memory.error = error
+                self.claims[position] = claim
 
 
 def _larger_root(value: LocalArray, claim: Claim) -> int:
@@ -140,14 +155,17 @@ def _checked_devices(tiling: Tiling) -> tuple[Device, ...]:
     return devices
 
 
-def wait_for(memory: Memory) -> None:
-    """Wait for the content of a memory; raise a fresh error if it failed."""
+def claim_nothing(device: Device) -> Claim:
+    """Return a claim for a shard without elements, which must keep no memory from being freed."""
+    return device.runtime.commit(lambda: device.runtime.claim_small([(device, 0)]))
+
+
+def wait_for_work(memory: Memory) -> None:
+    """Wait for what writes a memory, whether or not it fails."""
     written = memory.written
     if written is not None:
         stream, tick = written
         stream.synchronize(tick)
-    if memory.error is not None:
-        raise failure(memory.error)
 
 
 def wait_idle(memory: Memory) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from gpushard.cache import BoundedCache
 from gpushard.errors import ShardingError
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.movement.dim_map import Piece, identity
 from gpushard.movement.plan import Plan, make_plan
 from gpushard.movement.recipe import Recipe
@@ -180,8 +180,3 @@ def _assemble(plan: Plan, source: ShardedBuffer, targets: Targets) -> ShardedBuf
             claims.append(source.claims[of])
     settled = targets.inline and source.settled
     return ShardedBuffer(plan.destination, source.dtype, values, claims, settled)
-
-
-def claim_nothing(device: Device) -> Claim:
-    """Return a claim for shards without elements, which must keep no memory from being freed."""
-    return device.runtime.commit(lambda: device.runtime.claim_small([(device, 0)]))

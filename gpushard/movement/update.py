@@ -17,9 +17,9 @@ import numpy as np
 
 from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.movement.dim_map import DimMap, Piece, identity
-from gpushard.movement.execute import Targets, allocate, claim_nothing, run_step
+from gpushard.movement.execute import Targets, allocate, run_step
 from gpushard.movement.holdings import holdings
 from gpushard.movement.plan import Plan, make_plan
 from gpushard.movement.steps import BoxIndex, Step, source_index

@@ -249,6 +249,7 @@ class Runtime:
     def close(self) -> None:
         """Stop the backend and give back the memory of its pools."""
         self.backend.close()
+        self.plans.clear()  # their tilings, as keys of weak tables, would keep this runtime
         with self.lock:
             self.drain()
             for pool in (self.host_pool, *(domain.pool for domain in self.domains)):

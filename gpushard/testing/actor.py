@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.array import Array
-from gpushard.array.indexing import index_piece, parse_index
 from gpushard.errors import ExecutionError, OutOfMemoryError
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.sharding import Sharding
-from gpushard.movement.update import update
 from gpushard.placement.device_put import device_put, reshard
 from gpushard.placement.make_array import (
     make_array_from_callback,
@@ -24,6 +22,7 @@ from gpushard.placement.make_array import (
 )
 from gpushard.runtime import current
 from gpushard.testing.deferred import deferred
+from gpushard.testing.updated import updated
 from gpushard.typing import HostArray, Shape
 
 _SHAPES = ((7, 9), (1, 5), (4, 4), (3, 8))
@@ -175,11 +174,9 @@ class Actor:
             fails = self._random.random() < 0.1
             error = PlannedError() if fails else None
             new = deferred(new, lambda v: v, error=error)
-        piece = index_piece(parse_index(known.value.shape, index))
-        buffer = update(known.array._live(), new._live(), piece)
         left = part.size < value.size
         fails = (known.fails and left) or (fails and part.size > 0)
-        array = Array(buffer, known.array.sharding)
+        array = updated(known.array, index, new)
         if fails:  # but perhaps not everywhere, and who can say of which slices of it
             self._reads(Known(array, value, fails))
         else:

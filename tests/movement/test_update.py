@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 import gpushard as gs
 from gpushard import testing
 from gpushard.array.indexing import index_piece, parse_index
-from gpushard.movement.update import update, update_for
+from gpushard.movement.update import update_for
 from gpushard.testing.deferred import deferred
 from gpushard.testing.gate import gated
+from gpushard.testing.updated import updated
 from tests.movement.element_oracle import Shape, blocks_of
 from tests.movement.strategies import (
     DEVICES,
@@ -34,12 +35,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "small": {},
 }
 P = gs.P
-
-
-def updated(x: gs.Array, index: Any, value: gs.Array) -> gs.Array:
-    """`x` with `value` at `index`."""
-    piece = index_piece(parse_index(x.shape, index))
-    return gs.Array(update(x._live(), value._live(), piece), x.sharding)
 
 
 def layouts(shape: Shape) -> st.SearchStrategy[Layout]:

@@ -1,0 +1,27 @@
+"""Arrays of which a part was replaced, as assignment to an index does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpushard.array.array import Array
+from gpushard.array.indexing import index_piece, parse_index
+from gpushard.movement.update import update
+
+
+def updated(x: Array, index: Any, value: Array) -> Array:
+    """Return an array with `value` at a basic index of `x`, and the elements of `x` elsewhere.
+
+    Args:
+      x: the old array, which stays as it is.
+      index: integers, slices, `...` and None.
+      value: of the shape of `x[index]` and the dtype of `x`, laid out in any way.
+
+    >>> import gpushard as gs
+    >>> import numpy as np
+    >>> updated(gs.device_put(np.arange(4)), slice(None, None, 2), gs.device_put(np.array([7, 8])))
+    Array([7, 1, 8, 3], dtype=int64)
+    """
+    piece = index_piece(parse_index(x.shape, index))
+    buffer = update(x._live(), value._live(), piece)
+    return Array(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
