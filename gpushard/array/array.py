@@ -232,9 +232,9 @@ class Array(Shards, Conversions):
     def delete(self) -> None:
         """Give up the array's memory, except what other arrays share; doing it twice is fine."""
         self._buffer = self._host = None
-        for data in self._shard_data.values():
-            data.delete()
-        self._shard_data = {}
+        shards, self._shard_data = self._shard_data, {}
+        while shards:
+            shards.popitem()[1].delete()
 
     def is_deleted(self) -> bool:
         """Whether the array was deleted or donated."""
@@ -379,7 +379,6 @@ class Array(Shards, Conversions):
             part = ShardedBuffer(
                 tiling, buffer.dtype, [buffer.values[position]], [buffer.claims[position]]
             )
-            data = self._shard_data[position] = Array(
-                part, sharding, committed=self.committed, weak_type=self.weak_type
-            )
+            made = Array(part, sharding, committed=self.committed, weak_type=self.weak_type)
+            data = self._shard_data.setdefault(position, made)  # another thread may be here too
         return data

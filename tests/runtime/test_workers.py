@@ -140,6 +140,41 @@ def test_closed_workers_end():
     assert not any(thread.is_alive() for thread in workers._threads)
 
 
+@pytest.mark.parametrize("round", range(20))
+def test_work_given_while_workers_close_runs_in_order_or_fails(round):
+    with runtime(host_devices=2, host_workers=2) as rt:
+        chains = []
+        started = threading.Semaphore(0)
+
+        def work():
+            for _ in range(30):
+                first, second, ran = claim(rt, 0), claim(rt, 1), []
+                one, other = (device.stream for device in rt.devices)
+                submit(rt, one, lambda ran=ran: ran.append(1), [], [first.memory])
+                submit(rt, other, lambda ran=ran: ran.append(2), [first.memory], [second.memory])
+                chains.append((first, second, ran))
+                started.release()
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for _ in range(round):
+            started.acquire()
+        rt.close()
+        for thread in threads:
+            thread.join()
+        for device in rt.devices:
+            device.synchronize()
+        assert len(chains) == 90
+        for first, second, ran in chains:
+            failed = [claim.memory.error is not None for claim in (first, second)]
+            assert (ran, failed) in (
+                ([1, 2], [False, False]),
+                ([1], [False, True]),
+                ([], [True, True]),
+            )
+
+
 def test_pieces_of_a_cut_copy_tile_it():
     rng = np.random.default_rng(0)
     for _ in range(100):

@@ -12,7 +12,7 @@ from gpushard.runtime.backend import Item
 class Strand:
     """The queue behind one stream of the host backend.
 
-    User threads only append to `queue`. Everything else changes under the workers' mutex.
+    It changes under the workers' mutex, except that `finished` is read without: it only grows.
     """
 
     __slots__ = ("active", "dropped", "finished", "latches", "parked", "queue", "running")

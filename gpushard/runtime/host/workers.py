@@ -2,6 +2,7 @@
 
 A strand runs its items in order, one at a time. When the head of a strand waits for another strand
 it is parked there and costs no thread. User threads only append to a queue and wake a worker.
+Whatever several threads change is changed under the mutex, so that no GIL is needed.
 
 A user thread may be interrupted wherever the interpreter looks for signals: when a function
 starts, when a loop goes back, and when a call of C code returns or blocks. What runs on user
@@ -42,6 +43,7 @@ class Workers:
         self._strands: dict[Stream, Strand] = {}
         self._stopping = False  # threads end; nothing is served any more
         self._closed = False  # what is submitted runs at once, in the caller
+        self._why = "the runtime was closed before it ran"
         self._refresh()
         try:
             self._start_threads()
@@ -74,9 +76,16 @@ class Workers:
     def enqueue(self, item: Item) -> None:
         """Append an item to its strand and wake a worker; once closed, run it at once."""
         strand = self._strands[item.stream]
-        strand.queue.append(item)
-        if self._closed:  # looked at after the append, so that either side sees the other
-            self._flush(strand)
+        with self._mutex:  # either it is there when everything is dropped, or this sees `_closed`
+            closed = self._closed
+            if not closed:
+                strand.queue.append(item)
+        if closed:
+            self._drop_all()
+            raised = item.execute()
+            self._complete(strand, item)
+            if isinstance(raised, KeyboardInterrupt):
+                raise raised
         else:
             if len(self._threads) < self.count:  # in a forked child, or after an interrupt
                 self._start_threads()
@@ -163,8 +172,9 @@ class Workers:
         deadline = time.monotonic() + self.patience
         for thread in self._threads:
             thread.join(timeout=max(0.0, deadline - time.monotonic()))
-        self._closed = True
-        self._drop_all("the runtime was closed before it ran")
+        with self._mutex:
+            self._closed = True
+        self._drop_all()
 
     def quiet(self) -> Generator[None, None, None]:
         """Yield once it is quiet enough for a fork, and go on after that.
@@ -200,9 +210,10 @@ class Workers:
             strand.latches, strand.parked, strand.active = [], [], False
         if own is not None:
             self._stopping = self._closed = True
+            self._why = "the process was forked by work that it comes after"
             if isinstance(own, Strand):
                 own.running = None  # it goes on, and completes by itself
-            self._drop_all("the process was forked by work that it comes after")
+            self._drop_all()
             return
         for strand in strands:
             if strand.running is not None:
@@ -296,15 +307,6 @@ class Workers:
         for latch in latches:
             latch.release()
 
-    def _flush(self, strand: Strand) -> None:
-        """Run what a strand has, in the caller; all that it could wait for has ended."""
-        while strand.queue:
-            item = strand.queue.popleft()
-            raised = item.execute()
-            self._complete(strand, item)
-            if isinstance(raised, KeyboardInterrupt):
-                raise raised
-
     def _keep_effects(self) -> dict[Stream, int]:
         """Take all items out of the queues but those with effects and what they wait for.
 
@@ -330,16 +332,20 @@ class Workers:
                 strand.drop_after(kept.get(stream, 0))
             return kept
 
-    def _drop_all(self, why: str) -> None:
-        """Fail what has not run, also what hangs in a worker, and release who waits."""
+    def _drop_all(self) -> None:
+        """Once closed, fail what has not run, also what hangs in a worker, and release who waits.
+
+        Any thread may do it, several at once too: nothing is queued any more.
+        """
         for strand in list(self._strands.values()):
-            if strand.running is not None:
-                self._fail(strand, strand.running, why)
+            running = strand.running
+            if running is not None:
+                self._fail(strand, running, self._why)
             for queue in (strand.dropped, strand.queue):
                 while queue:
-                    with contextlib.suppress(IndexError, ValueError):  # another thread runs it
+                    with contextlib.suppress(IndexError, ValueError):  # another thread drops it
                         item = queue[0]
-                        self._fail(strand, item, why)
+                        self._fail(strand, item, self._why)
                         queue.remove(item)  # last, so that an interrupt loses nothing
 
     def _fail(self, strand: Strand, item: Item, why: str) -> None:
