@@ -175,6 +175,35 @@ def test_work_given_while_workers_close_runs_in_order_or_fails(round):
             )
 
 
+def test_work_given_after_the_close_and_before_the_drop_does_not_overtake_what_it_needs():
+    with runtime(host_devices=2, host_workers=1) as rt:
+        workers, gate, ran = rt.backend.workers, threading.Event(), []
+        workers.patience = 0.0
+        first, second = claim(rt, 0), claim(rt, 1)
+        hanging = rt.new_stream("hanging", 0)
+        submit(rt, hanging, gate.wait, [], [claim(rt).memory])
+        one, other = (device.stream for device in rt.devices)
+        submit(rt, one, lambda: ran.append(1), [], [first.memory])  # no worker is left for it
+        drop, calls = workers._drop_all, []
+
+        def late():
+            submit(rt, other, lambda: ran.append(2), [first.memory], [second.memory])
+
+        def drop_late():
+            calls.append(1)
+            if len(calls) == 1:
+                thread = threading.Thread(target=late)
+                thread.start()
+                thread.join()
+            drop()
+
+        workers._drop_all = drop_late
+        rt.close()
+        gate.set()
+        assert ran == []
+        assert first.memory.error is not None and second.memory.error is not None
+
+
 def test_pieces_of_a_cut_copy_tile_it():
     rng = np.random.default_rng(0)
     for _ in range(100):

@@ -9,12 +9,16 @@ import dataclasses
 import gc
 import multiprocessing
 import os
+import sys
 import time
 
 from gpushard.testing import programs
 
 BATCH = 250
 """Programs that a process runs before it reports."""
+
+BATCHES = 20
+"""Batches before a new process takes its place: what is spared the collector stays for ever."""
 
 
 @dataclasses.dataclass
@@ -44,7 +48,7 @@ def run_many(first: int, count: int, jobs: int) -> Batch:
     """Run programs in several processes, up to the first that fails."""
     total = Batch(collections.Counter())
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(jobs, context) as pool:
+    with concurrent.futures.ProcessPoolExecutor(jobs, context, max_tasks_per_child=BATCHES) as pool:
         batches = [
             pool.submit(run_batch, seed, min(BATCH, first + count - seed))
             for seed in range(first, first + count, BATCH)
@@ -52,6 +56,8 @@ def run_many(first: int, count: int, jobs: int) -> Batch:
         for done in concurrent.futures.as_completed(batches):
             batch = done.result()
             total.totals += batch.totals
+            if total.totals["programs"] % 50_000 == 0:
+                print(f"{total.totals['programs']:,} programs", file=sys.stderr, flush=True)
             if batch.failed is not None:
                 total.failed = batch.failed
                 pool.shutdown(cancel_futures=True)
