@@ -348,7 +348,10 @@ def _whole_box(buffer: ShardedBuffer) -> HostArray | None:
     if blocks.whole is None or not buffer.runtime.backend.host_readable:
         return None
     home = blocks.homes[blocks.whole]
-    return buffer.runtime.backend.host_view(buffer.values[home], buffer.claims[home])
+    claim = buffer.claims[home]
+    if claim.memory.error is not None:  # then the memory may be somebody else's
+        return None
+    return buffer.runtime.backend.host_view(buffer.values[home], claim)
 
 
 def _fetches(buffer: ShardedBuffer, target: HostArray) -> list[BoxCopy]:
