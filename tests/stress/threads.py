@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 from gpushard.testing import runtime
@@ -36,6 +37,7 @@ def run_threads(settings: dict[str, Any], steps: int, seed: int) -> int:
     with runtime(host_devices=8, **settings) as rt:
         while done < steps:
             each = min(ROUND, -(-(steps - done) // THREADS))
+            gc.freeze()  # what earlier rounds left in caches is spared the collector
             run_on(rt, seed, steps=each, threads=THREADS)
             check_nothing_left(rt)
             done += each * THREADS
