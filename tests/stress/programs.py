@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import concurrent.futures
 import dataclasses
 import gc
 import multiprocessing
@@ -29,10 +28,10 @@ class Batch:
     failed: str | None = None
 
 
-def run_batch(first: int, count: int) -> Batch:
+def run_batch(seeds: range) -> Batch:
     """Run programs; what earlier ones left in caches is spared the collector."""
     totals: collections.Counter[str] = collections.Counter()
-    for seed in range(first, first + count):
+    for seed in seeds:
         gc.freeze()
         try:
             outcome = programs.run(seed)
@@ -47,20 +46,15 @@ def run_batch(first: int, count: int) -> Batch:
 def run_many(first: int, count: int, jobs: int) -> Batch:
     """Run programs in several processes, up to the first that fails."""
     total = Batch(collections.Counter())
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(jobs, context, max_tasks_per_child=BATCHES) as pool:
-        batches = [
-            pool.submit(run_batch, seed, min(BATCH, first + count - seed))
-            for seed in range(first, first + count, BATCH)
-        ]
-        for done in concurrent.futures.as_completed(batches):
-            batch = done.result()
+    end = first + count
+    batches = [range(seed, min(seed + BATCH, end)) for seed in range(first, end, BATCH)]
+    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=BATCHES) as pool:
+        for batch in pool.imap_unordered(run_batch, batches):
             total.totals += batch.totals
             if total.totals["programs"] % 50_000 == 0:
                 print(f"{total.totals['programs']:,} programs", file=sys.stderr, flush=True)
             if batch.failed is not None:
                 total.failed = batch.failed
-                pool.shutdown(cancel_futures=True)
                 break
     return total
 
