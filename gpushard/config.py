@@ -64,7 +64,7 @@ class Settings:
     plan_cache_bytes: int = 64 << 20
     """How many bytes of movement plans are kept for reuse."""
 
-    relay_bytes: int = 1 << 20
+    relay_bytes: int = 2 << 20
     """Bytes that a domain could receive in the time that one more item of work takes; relays are
     planned by it. 0 relays whatever that spreads the load better."""
 

@@ -29,7 +29,7 @@ def test_defaults() -> None:
         "small_bytes": 64 << 10,
         "queue_limit": 1024,
         "plan_cache_bytes": 64 << 20,
-        "relay_bytes": 1 << 20,
+        "relay_bytes": 2 << 20,
         "check": False,
         "enable_checks": False,
     }

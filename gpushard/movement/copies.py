@@ -103,7 +103,8 @@ def expand(overlap: Overlap, pairs: IntArray, latency: float | None = None) -> C
         pair = np.concatenate((pair[kept], pair[copy]))
         if relays is not None:
             made = np.concatenate((np.full(len(pair), -1), relays.made))
-            wave = np.concatenate((np.zeros(len(pair), np.int64), relays.wave))
+            early = np.zeros(len(copy), np.int64)
+            wave = np.concatenate((relays.closing(overlap, pair[: len(kept)]), early, relays.wave))
             boxes = np.concatenate((boxes, relays.boxes), axis=2)
             held = np.concatenate((held, relays.held))
             pair = np.concatenate((pair, relays.pair))

@@ -8,9 +8,9 @@ the members read the parts of one another. So every link carries about as much a
 a slow link between neighbourhoods carries each byte once. All of it happens in chunks, in *waves*:
 in each wave a domain reads what others have received in the wave before.
 
-Every domain still writes and receives each element once; only whom it reads from changes. The
-scheme is that of broadcasts by scatter and all-gather (R. van de Geijn, 1994) within neighbourhoods
-and of pipelined chains between them.
+Every domain still writes and receives each element once; only whom it reads from changes. This is
+the broadcast by scatter and all-gather (M. Barnett et al., the InterCom library, 1994) within
+neighbourhoods, and a pipelined chain between them.
 """
 
 from __future__ import annotations
@@ -76,6 +76,18 @@ class Relays:
     boxes: IntArray
     """As in `Wants`. A copy of a new block has its destination offset as its source offset."""
 
+    def closing(self, overlap: Overlap, pair: IntArray) -> IntArray:
+        """Return the waves for copies within a domain: when nobody waits for it any more.
+
+        Args:
+          overlap: wanted and held pairs.
+          pair: wanted pair of each copy.
+        """
+        domain = overlap.wanted.domain
+        last = np.full(int(domain.max()) + 1, -1)
+        np.maximum.at(last, domain[self.pair], self.wave)
+        return np.minimum(last[domain[pair]] + 1, self.wave.max())
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Box:
@@ -105,7 +117,7 @@ def may_relay(overlap: Overlap, pairs: IntArray) -> bool:
 
 
 def find_relays(overlap: Overlap, wants: Wants, latency: float) -> Relays | None:
-    """Plan relays, if they take less time than to read all from the holders.
+    """Plan relays, if they take less time than it takes to read all from the holders.
 
     The time is that of the busiest domain of each wave and a latency per wave. A box is relayed if
     more domains lack it than hold it and one of them holds nothing of the source.
