@@ -178,6 +178,10 @@ def test_the_busiest_domain_sends_less(count: int, spec: gs.P, gain: float) -> N
         assert direct.relays == 0 < relayed.relays
         assert egress(direct) / egress(relayed) == pytest.approx(gain, rel=0.02)
         assert (direct.written, direct.received) == (relayed.written, relayed.received)
+        sent = np.zeros(8, np.int64)
+        for (of, to), nbytes in relayed.link_bytes.items():
+            sent[of] += nbytes * (of != to)
+        assert sent[:count].max() - sent[:count].min() <= 0.1 * sent.max()
 
 
 def test_a_slow_link_between_neighbourhoods_carries_each_byte_once() -> None:
@@ -194,13 +198,13 @@ def test_a_slow_link_between_neighbourhoods_carries_each_byte_once() -> None:
 
 @pytest.mark.parametrize(("count", "spec", "_gain"), GAINS)
 def test_waves_keep_all_links_busy(count: int, spec: gs.P, _gain: float) -> None:
-    """Without a latency, 16 chunks through two neighbourhoods take 18 turns of a chunk at most."""
+    """Without a latency: 16 chunks take 18 turns of a chunk, and unequal domains some more."""
     data = np.zeros((2304, 64), np.float32)
     with testing.runtime(host_domains=8, **EAGER) as runtime:
         x = gs.device_put(data, few(runtime, count, spec)).block_until_ready()
         work, _ = record_work(runtime, lambda: gs.reshard(x, everywhere(runtime)))
     flat = testing.Topology("flat", 8, nvlink(8).bandwidth, nvlink(8).routes, 0.0)
-    assert simulate(work, flat).makespan < 1.2 * data.nbytes / 450e9
+    assert simulate(work, flat).makespan < 1.35 * data.nbytes / 450e9
 
 
 def test_what_a_wave_costs_decides_how_many_there_are() -> None:
@@ -257,10 +261,23 @@ def test_no_relays_where_they_cost_more_than_they_gain() -> None:
         assert same_copies(
             *both_plans(runtime, (64, 4), few(runtime, 1, P()), everywhere(runtime), 1 << 20)
         )
+        # Three waves in place of one cost more than the 0.75 MiB that are saved.
+        here = few(runtime, 4, P("x"))
+        assert same_copies(*both_plans(runtime, (1 << 18,), here, everywhere(runtime), 350_000))
         # Seven of eight hold a part each: each sends as much as the last one receives.
         assert same_copies(
             *both_plans(runtime, (70, 4), few(runtime, 7, P("x")), everywhere(runtime))
         )
+
+
+def test_only_what_empty_domains_want_is_relayed() -> None:
+    """One half of the result goes to domains that hold a quarter each, the other to empty ones."""
+    with testing.runtime(host_domains=8) as runtime:
+        halves = gs.NamedSharding(gs.make_mesh((2, 4), ("x", "y")), P("x"))
+        plan = both_plans(runtime, (96, 5), few(runtime, 4, P("x")), halves)[1]
+        again = plan.copies.made
+        assert again is not None
+        assert set(plan.copies.domain[again >= 0].tolist()) == {4, 5, 6, 7}
 
 
 def test_no_relays_of_scalars_nor_in_updates() -> None:
@@ -289,12 +306,14 @@ def test_any_order_of_items(seed: int) -> None:
     """Of pending sources, with memory that is used again, under the race checker."""
     count, spec = SPREADS[seed % len(SPREADS)]
     with testing.simulated(seed, host_domains=8, **EAGER) as runtime:
+        runtime.sim.failing = 0  # no shortage of memory
         for turn in range(3):
             x = gs.device_put(DATA, few(runtime, count, spec))
             y = deferred(x, lambda shard, turn=turn: shard + turn)
             z = gs.reshard(y, everywhere(runtime), donate=bool(turn % 2))
             back = gs.reshard(z, few(runtime, 3, P("x")))
             again = gs.reshard(back, everywhere(runtime))
+            gs.reshard(back, everywhere(runtime))  # dropped while it is pending
             del x, y, back
             for result in (again, z):
                 shards = [np.asarray(shard.data) for shard in result.addressable_shards]
