@@ -297,11 +297,11 @@ def _loads(
 def _time(direct: FloatArray, loads: FloatArray, chunks: int, latency: float) -> float:
     """Return the time of all waves if what is relayed is cut into chunks.
 
-    Chunk n does in wave w + n what the whole would have done in wave w, and the direct copies are
-    part of wave 0.
+    Chunk n does in wave w + n what the whole would have done in wave w. Direct copies are part of
+    wave 0 in domains that are relayed to, and run beside all waves in others.
     """
     sums = np.concatenate((np.zeros_like(loads[:1]), np.cumsum(loads, axis=0)))
     wave = np.arange(1, len(loads) + chunks)
     load = (sums[np.minimum(wave, len(loads))] - sums[np.maximum(wave - chunks, 0)]) / chunks
-    load[0] += direct
-    return float(load.max(axis=(1, 2)).sum()) + latency * len(load)
+    load[0] += direct * loads[:, 0].any(axis=0)
+    return max(float(load.max(axis=(1, 2)).sum()), float(direct.max())) + latency * len(load)
