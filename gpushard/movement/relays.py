@@ -86,7 +86,7 @@ class Relays:
         domain = overlap.wanted.domain
         last = np.full(int(domain.max()) + 1, -1)
         np.maximum.at(last, domain[self.pair], self.wave)
-        return np.minimum(last[domain[pair]] + 1, self.wave.max())
+        return np.asarray(np.minimum(last[domain[pair]] + 1, self.wave.max()))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
