@@ -207,6 +207,21 @@ def test_waves_keep_all_links_busy(count: int, spec: gs.P, _gain: float) -> None
     assert simulate(work, flat).makespan < 1.35 * data.nbytes / 450e9
 
 
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_nobody_waits_for_what_a_domain_copies_within_itself(count: int) -> None:
+    with testing.runtime(host_domains=8) as runtime:
+        here, there = few(runtime, count, P("x")), everywhere(runtime)
+        steps = both_plans(runtime, (960, 3), here, there)[1].recipe.steps
+    awaited = {step for reader in steps for _, step in reader.after}
+    within = {
+        number
+        for number, step in enumerate(steps)
+        for phase in step.phases
+        if any(source == step.domain for *_, source in phase.moves)
+    }
+    assert len(within) == count and not within & awaited
+
+
 def test_what_a_wave_costs_decides_how_many_there_are() -> None:
     shape = (1 << 12, 1 << 6)  # 1 MiB
     with testing.runtime(host_domains=8) as runtime:
