@@ -26,6 +26,7 @@ _LEAST = {
     "small_bytes": 0,
     "queue_limit": 1,
     "plan_cache_bytes": 0,
+    "relay_bytes": 0,
 }
 _MAY_BE_NONE = ("host_workers", "memory_limit")
 
@@ -62,6 +63,10 @@ class Settings:
 
     plan_cache_bytes: int = 64 << 20
     """How many bytes of movement plans are kept for reuse."""
+
+    relay_bytes: int = 2 << 20
+    """Bytes that a domain could receive in the time that one more item of work takes; relays are
+    planned by it. 0 relays whatever that spreads the load better."""
 
     check: bool = False
     """Watch every use of memory and raise `RaceError` where two are not ordered; slow."""
@@ -167,6 +172,7 @@ _VARIABLES: dict[str, tuple[str, Any]] = {
     "GPUSHARD_HOST_DOMAINS": ("host_domains", int),
     "GPUSHARD_HOST_WORKERS": ("host_workers", int),
     "GPUSHARD_MEMORY_LIMIT": ("memory_limit", parse_bytes),
+    "GPUSHARD_RELAY_BYTES": ("relay_bytes", parse_bytes),
     "GPUSHARD_CHECK": ("check", _parse_flag),
     "GPUSHARD_ENABLE_CHECKS": ("enable_checks", _parse_flag),
 }

@@ -29,6 +29,7 @@ def test_defaults() -> None:
         "small_bytes": 64 << 10,
         "queue_limit": 1024,
         "plan_cache_bytes": 64 << 20,
+        "relay_bytes": 2 << 20,
         "check": False,
         "enable_checks": False,
     }
@@ -41,6 +42,7 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
     ("GPUSHARD_HOST_DOMAINS", "host_domains", " 2 ", 2),
     ("GPUSHARD_HOST_WORKERS", "host_workers", "3", 3),
     ("GPUSHARD_MEMORY_LIMIT", "memory_limit", "2G", 2 << 30),
+    ("GPUSHARD_RELAY_BYTES", "relay_bytes", "4M", 4 << 20),
     ("GPUSHARD_ENABLE_CHECKS", "enable_checks", "yes", True),
 ]
 
@@ -91,6 +93,8 @@ WRONG: list[tuple[str, Any, int]] = [
     ("small_bytes", True, 0),
     ("plan_cache_bytes", -5, 0),
     ("plan_cache_bytes", None, 0),
+    ("relay_bytes", -1, 0),
+    ("relay_bytes", None, 0),
 ]
 
 

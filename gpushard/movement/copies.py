@@ -6,9 +6,11 @@ import dataclasses
 
 import numpy as np
 
+from gpushard.movement.cuts import cut_dim, cut_rows
 from gpushard.movement.free_boxes import merged, received_before, to_positions
 from gpushard.movement.holdings import cells_of, within
 from gpushard.movement.overlap import Overlap
+from gpushard.movement.relays import Wants, find_relays, may_relay
 from gpushard.typing import IntArray
 
 _ROWS_WORTH_CUTTING = 16
@@ -27,6 +29,10 @@ class Copies:
     made: IntArray | None
     """The wanted pair whose new block it reads, after that was written; -1 for none. None if all
     are read from held pairs."""
+
+    wave: IntArray | None
+    """When it runs: what is relayed is read from blocks of other domains, as they were written in
+    the wave before. None if nothing is relayed; then `made` blocks are of the same domain."""
 
     domain: IntArray
     """Domain that receives it."""
@@ -52,14 +58,19 @@ class Copies:
         return len(self.pair)
 
 
-def expand(overlap: Overlap, pairs: IntArray) -> Copies:
+def expand(overlap: Overlap, pairs: IntArray, latency: float | None = None) -> Copies:
     """List the box copies that write the given wanted pairs.
 
     One copy per pair and source block. A block that the domain lacks is read from the domains that
     hold it; where there are several, what is asked of the block is lined up and the line cut into
-    equal byte ranges, one per holder. Where boxes form no grid, cells next to one another that come
-    from the same place are one copy, and what several boxes of a domain want and it lacks is
-    received once.
+    equal byte ranges, one per holder. Blocks that few hold and many want may be relayed. Where
+    boxes form no grid, cells next to one another that come from the same place are one copy, and
+    what several boxes of a domain want and it lacks is received once.
+
+    Args:
+      overlap: wanted and held pairs.
+      pairs: the wanted pairs to write.
+      latency: as `find_relays` takes it; None for no relays.
     """
     cells = overlap.cells[pairs]
     pair = np.repeat(pairs, cells)
@@ -74,27 +85,44 @@ def expand(overlap: Overlap, pairs: IntArray) -> Copies:
         to_positions(overlap, run, boxes)
     held, local = overlap.held.find(overlap.wanted.domain[pair], block)
     made = received_before(overlap, pair, run, local) if overlap.free else None
+    wave = None
     if not local.all():
-        lacking = ~local if made is None else ~local & (made < 0)
-        copy, held_remote, remote = _share_among_holders(
-            overlap, np.flatnonzero(lacking), block, boxes
-        )
-        kept = np.flatnonzero(~lacking)
-        order = np.argsort(np.concatenate((pair[kept], pair[copy])), kind="stable")
-        boxes = np.concatenate((boxes[:, :, kept], remote), axis=2)[:, :, order]
-        held = np.concatenate((held[kept], held_remote))[order]
+        lacking = np.flatnonzero(~local if made is None else ~local & (made < 0))
+        kept = np.delete(np.arange(len(pair)), lacking)
+        relays = None
+        if latency is not None and may_relay(overlap, pairs):
+            wants = Wants(pair, within(cells), block, boxes, lacking)
+            relays = find_relays(overlap, wants, latency)
+            if relays is not None:
+                lacking = np.setdiff1d(lacking, relays.replaced)
+        copy, held_remote, remote = _share_among_holders(overlap, lacking, block, boxes)
+        boxes = np.concatenate((boxes[:, :, kept], remote), axis=2)
+        held = np.concatenate((held[kept], held_remote))
         if made is not None:
-            made = np.concatenate((made[kept], made[copy]))[order]
-        pair = np.concatenate((pair[kept], pair[copy]))[order]
-    if made is not None:
+            made = np.concatenate((made[kept], made[copy]))
+        pair = np.concatenate((pair[kept], pair[copy]))
+        if relays is not None:
+            made = np.concatenate((np.full(len(pair), -1), relays.made))
+            early = np.zeros(len(copy), np.int64)
+            wave = np.concatenate((relays.closing(overlap, pair[: len(kept)]), early, relays.wave))
+            boxes = np.concatenate((boxes, relays.boxes), axis=2)
+            held = np.concatenate((held, relays.held))
+            pair = np.concatenate((pair, relays.pair))
+        order = np.argsort(pair, kind="stable")
+        pair, held, boxes = pair[order], held[order], boxes[:, :, order]
+        made = None if made is None else made[order]
+        wave = None if wave is None else wave[order]
+    if overlap.free:
+        assert made is not None
         pair, held, made, boxes = merged(overlap, pair, held, made, boxes)
     domain, source_domain = overlap.wanted.domain[pair], overlap.held.domain[held]
     if made is not None:
-        source_domain = np.where(made < 0, source_domain, domain)
+        source_domain = np.where(made < 0, source_domain, overlap.wanted.domain[made])
     return Copies(
         pair=pair,
         held=held,
         made=made,
+        wave=wave,
         domain=domain,
         source_domain=source_domain,
         source_offset=boxes[0],
@@ -125,18 +153,14 @@ def _share_among_holders(
     box = boxes[:, :, part_copy]
     if not overlap.runs:  # a scalar, which nothing can cut
         return part_copy, order[first[block[part_copy]] + holder], box
-    dim = _cut_dim(box[2])
-    column = np.arange(len(part_copy))
-    rows = box[2, dim, column]
+    dim = cut_dim(box[2], _ROWS_WORTH_CUTTING)
+    rows = box[2, dim, np.arange(len(part_copy))]
     start, total = np.repeat(start, parts), np.repeat(total, parts)
     row_volume = np.repeat(volume, parts) // rows
     share = np.repeat(shares, parts)
     low_row = _row(holder, share, total, start, row_volume, rows)
     high_row = _row(holder + 1, share, total, start, row_volume, rows)
-    step = np.array([runs.map.step for runs in overlap.runs], np.int64)[dim]
-    box[0, dim, column] += step * low_row
-    box[1, dim, column] += low_row
-    box[2, dim, column] = high_row - low_row
+    cut_rows(overlap, box, dim, low_row, high_row)
     kept = high_row > low_row
     part_copy, holder = part_copy[kept], holder[kept]
     return part_copy, order[first[block[part_copy]] + holder], box[:, :, kept]
@@ -164,9 +188,3 @@ def _row(
     """Return the row of a box nearest to where the share of `holder` begins."""
     position = -(-holder * total // shares) - start
     return np.asarray(np.clip((2 * position + row_volume) // (2 * row_volume), 0, rows))
-
-
-def _cut_dim(length: IntArray) -> IntArray:
-    """Return the dim along which each box is cut: the first long one, else the longest."""
-    long = length >= _ROWS_WORTH_CUTTING
-    return np.asarray(np.where(long.any(axis=0), long.argmax(axis=0), length.argmax(axis=0)))

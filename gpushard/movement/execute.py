@@ -47,7 +47,10 @@ def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = N
                 argument="sharding",
             )
         piece = piece or identity(source.tiling.shape)
-        plan = make_plan(source.tiling, destination, piece, itemsize, root_nbytes)
+        relay_bytes = source.runtime.settings.relay_bytes
+        plan = make_plan(
+            source.tiling, destination, piece, itemsize, root_nbytes, relay_bytes=relay_bytes
+        )
         plans.put(key, plan, plan.nbytes)
     return plan
 
@@ -137,15 +140,18 @@ def _submit_steps(
     """Give every step to the copy stream of its domain."""
     operands = [*source.values, *targets.values]  # the items must hold no claim
     memories = [claim.memory for claim in (*source.claims, *targets.claims)]
+    ticks: list[int] = []
     for step in recipe.steps:
-        runtime.submit(
+        tick = runtime.submit(
             runtime.domains[step.domain].copy,
             name,
             functools.partial(run_step, runtime, step, operands),
             tuple(dict.fromkeys(memories[of] for of in step.reads)),
             [memories[to] for to in step.writes],
             part=step.part,
+            until={memories[of]: ticks[written] for of, written in step.after},
         )
+        ticks.append(tick)
 
 
 def run_step(runtime: Runtime, step: Step, operands: Sequence[LocalArray]) -> None:

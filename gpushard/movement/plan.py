@@ -19,6 +19,7 @@ from gpushard.movement.copies import Copies, expand
 from gpushard.movement.dim_map import Piece
 from gpushard.movement.overlap import Overlap, overlap, volumes
 from gpushard.movement.recipe import Recipe
+from gpushard.movement.relays import may_relay
 from gpushard.movement.reuse import COPY, copy_all, find_reuse
 from gpushard.typing import Device, IntArray
 
@@ -49,6 +50,10 @@ class Plan:
 
     reused: IntArray
     """For an aliased or viewed pair, the held pair that it reuses; 0 for others."""
+
+    relay_bytes: int | None
+    """Bytes that a domain could receive in the time of one more wave; None if nothing may be
+    relayed."""
 
     @functools.cached_property
     def copied(self) -> IntArray:
@@ -83,7 +88,19 @@ class Plan:
     @functools.cached_property
     def copies(self) -> Copies:
         """Every box copy; made when first asked for."""
-        return expand(self.overlap, self.copied)
+        latency = None if self.relay_bytes is None else self.relay_bytes / self.itemsize
+        return expand(self.overlap, self.copied, latency)
+
+    @functools.cached_property
+    def relays(self) -> int:
+        """How many box copies read what another domain has received in the wave before."""
+        made = self.copies.made
+        return 0 if made is None or self.copies.wave is None else int((made >= 0).sum())
+
+    @property
+    def waves(self) -> int:
+        """In how many waves the copies are made, one after the other; 1 without relays."""
+        return 1 if self.copies.wave is None else int(self.copies.wave.max()) + 1
 
     @functools.cached_property
     def recipe(self) -> Recipe:
@@ -120,6 +137,8 @@ class Plan:
     def nbytes(self) -> int:
         """Bytes that this plan takes once expanded, about."""
         copies = int(self.overlap.cells[self.copied].sum())
+        if self.relay_bytes is not None and may_relay(self.overlap, self.copied):
+            copies = len(self.copies)
         return 4000 + 200 * len(self.kind) + copies * (600 + 100 * len(self.overlap.runs))
 
     def explain(self) -> str:
@@ -141,6 +160,11 @@ class Plan:
             lines.append(
                 f"  links: {len(between)} between domains, the busiest {link[0]} -> {link[1]} with "
                 f"{most:,} bytes"
+            )
+        if self.relays:
+            lines.append(
+                f"  relayed: {self.relays:,} of {len(self.copies):,} box copies read what another "
+                f"domain received before, in {self.waves} waves"
             )
         return "\n".join(lines)
 
@@ -172,6 +196,7 @@ def make_plan(
     root_nbytes: int = 0,
     *,
     reuse: bool = True,
+    relay_bytes: int | None = None,
 ) -> Plan:
     """Plan a movement.
 
@@ -183,6 +208,8 @@ def make_plan(
       root_nbytes: bytes of the largest root allocation of the source, where that is more than a
         shard (the source is a view itself).
       reuse: whether blocks may be aliased and viewed; if not, all are written.
+      relay_bytes: bytes that a domain could receive in the time of one more item of work, by which
+        it is decided whether and how to relay; None for no relays.
 
     Returns:
       The plan; it meets both bounds.
@@ -202,4 +229,4 @@ def make_plan(
         kind, reused = find_reuse(cut, piece, itemsize, root_nbytes)
     else:
         kind, reused = copy_all(cut)
-    return Plan(source, destination, piece, itemsize, cut, kind, reused)
+    return Plan(source, destination, piece, itemsize, cut, kind, reused, relay_bytes)

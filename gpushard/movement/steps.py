@@ -53,6 +53,10 @@ class Step:
     writes: tuple[int, ...]
     """Operands that it writes, all of them allocated by the plan."""
 
+    after: tuple[tuple[int, int], ...] = ()
+    """(operand, step) for each block of another domain that it reads: what it reads of it is there
+    after that step of the plan; later ones may add to it."""
+
 
 def make_steps(plan: Plan) -> tuple[Step, ...]:
     """Put the copies of a plan in an order in which every read follows its write.
@@ -61,29 +65,55 @@ def make_steps(plan: Plan) -> tuple[Step, ...]:
       plan: what to copy.
 
     Returns:
-      One step for each domain that writes something.
+      One step for each domain that writes something; with relays, one for each wave in which it
+      does, wave after wave.
     """
-    copies, shards = plan.copies, len(plan.source.devices)
+    copies = plan.copies
+    if not len(copies):
+        return ()
+    wave = np.zeros(len(copies), np.int64) if copies.wave is None else copies.wave
+    order = np.lexsort((copies.domain, wave))
+    edges = np.flatnonzero(np.diff(wave[order]) | np.diff(copies.domain[order])) + 1
     domains = plan.overlap.wanted.domain[plan.copied]
+    number: dict[tuple[int, int], int] = {}  # of the step of each wave and domain
+    begun: set[int] = set()
     steps = []
-    for domain in np.unique(domains).tolist():
-        low, high = copies.domain.searchsorted([domain, domain + 1]).tolist()
-        at = np.arange(low, high)
-        made = np.full(len(at), -1) if copies.made is None else copies.made[low:high]
-        moves = _from_shards(plan, at[made < 0])
-        phases = [Phase(moves, None if plan.piece.in_order else plan.piece.order)]
-        if (made >= 0).any():
-            phases.append(Phase(_from_blocks(plan, at[made >= 0], made[made >= 0]), None))
+    for n, at in enumerate(np.split(order, edges)):
+        now, domain = int(wave[at[0]]), int(copies.domain[at[0]])
+        number[now, domain] = n
+        phases, reads, others = _phases(plan, at)
+        writes = {to for phase in phases for to, *_ in phase.moves}
+        if domain not in begun:
+            writes.update((len(plan.source.devices) + np.flatnonzero(domains == domain)).tolist())
         steps.append(
             Step(
                 domain=domain,
-                part=0,
-                phases=tuple(phases),
-                reads=tuple(sorted({of for _, _, of, _, _ in moves})),
-                writes=tuple((shards + np.flatnonzero(domains == domain)).tolist()),
+                part=n if domain in begun else 0,
+                phases=phases,
+                reads=(*sorted(reads), *sorted(others)),
+                writes=tuple(sorted(writes)),
+                after=tuple((of, number[now - 1, others[of]]) for of in sorted(others)),
             )
         )
+        begun.add(domain)
     return tuple(steps)
+
+
+def _phases(plan: Plan, at: IntArray) -> tuple[tuple[Phase, ...], set[int], dict[int, int]]:
+    """Return the copies of a step, the shards that they read, and other domains' new blocks."""
+    made = None if plan.copies.made is None else plan.copies.made[at]
+    moves = _from_shards(plan, at if made is None else at[made < 0])
+    reads = {of for _, _, of, _, _ in moves}
+    order = None if plan.piece.in_order else plan.piece.order
+    if made is None or (made < 0).all():
+        return (Phase(moves, order),), reads, {}
+    again = _from_blocks(plan, at[made >= 0], made[made >= 0])
+    if plan.copies.wave is None:  # of this domain, written by the first phase
+        return (Phase(moves, order), Phase(again, None)), reads, {}
+    others = {of: domain for _, _, of, _, domain in again}
+    if order is None or not moves:
+        return (Phase(moves + again, None),), reads, others
+    return (Phase(moves, order), Phase(again, None)), reads, others
 
 
 def _from_shards(plan: Plan, at: IntArray) -> tuple[BoxMove, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
@@ -43,7 +43,18 @@ class Item:
     It holds memories, never claims, so that pending work keeps no memory from being freed.
     """
 
-    __slots__ = ("effect", "name", "part", "reads", "run", "stream", "tick", "waits", "writes")
+    __slots__ = (
+        "effect",
+        "name",
+        "part",
+        "reads",
+        "run",
+        "stream",
+        "tick",
+        "until",
+        "waits",
+        "writes",
+    )
 
     def __init__(
         self,
@@ -55,6 +66,7 @@ class Item:
         reads: Sequence[Memory] = (),
         writes: Sequence[Memory] = (),
         part: int = 0,
+        until: Mapping[Memory, int] | None = None,
         effect: bool = False,
     ) -> None:
         self.name = name
@@ -65,6 +77,7 @@ class Item:
         self.reads = reads
         self.writes = writes
         self.part = part
+        self.until = until or {}
         self.effect = effect
 
     def execute(self) -> BaseException | None:

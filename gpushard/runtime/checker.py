@@ -165,7 +165,7 @@ class Checker:
             for memory in item.reads:
                 shadow = self._owned(memory, access)
                 if shadow is not None:
-                    self._check_write(shadow, clock, access, "is read")
+                    self._check_parts(shadow, clock, access, item.until.get(memory))
                     shadow.reads.append(access)
             for memory in item.writes:
                 shadow = self._owned(memory, access)
@@ -254,6 +254,22 @@ class Checker:
         self.checks += 1
         if shadow.write is not None:
             self._check(shadow.write.before(clock), what, access, shadow.write)
+
+    def _check_parts(self, shadow: Shadow, clock: Clock, access: Access, until: int | None) -> None:
+        """Check a read of the whole content, or only of the parts up to a tick of its writer."""
+        first, last = shadow.whole, shadow.write
+        if (
+            until is None
+            or first is None
+            or last is None
+            or last.stream is None
+            or last.stream is not first.stream
+            or not first.tick <= until <= last.tick
+        ):
+            self._check_write(shadow, clock, access, "is read")
+            return
+        self.checks += 1
+        self._check(until <= clock.get(last.stream, 0), "is read", access, last)
 
     def _check_reads(self, shadow: Shadow, clock: Clock, access: Access) -> None:
         for read in shadow.reads:

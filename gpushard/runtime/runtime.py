@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from gpushard.cache import BoundedCache
@@ -17,6 +17,8 @@ from gpushard.runtime.memory import Account, Claim, Claims, Memory, NoRoomError,
 from gpushard.runtime.stream import Clock, Stream
 
 T = TypeVar("T")
+
+_ALL: Mapping[Memory, int] = {}
 
 
 class Runtime:
@@ -183,8 +185,9 @@ class Runtime:
         writes: Sequence[Memory],
         *,
         part: int = 0,
+        until: Mapping[Memory, int] = _ALL,
         effect: bool = False,
-    ) -> None:
+    ) -> int:
         """Give a stream work that runs after everything it depends on; inside `commit`.
 
         An interrupt may strike between any two lines. Their order makes every state in between a
@@ -200,19 +203,34 @@ class Runtime:
           part: 0 overwrites the whole memory. Part n adds to memory of which this stream has
             written the parts below n, in the same `commit`. It touches no byte of another part, so
             it waits for nobody who reads those.
+          until: for memory that is written in parts, in this `commit`, of which it needs only the
+            first: the tick of the stream that writes it with which they are there.
           effect: whether the work has an effect outside, so that an exit must not drop it.
+
+        Returns:
+          Its tick in the stream.
         """
         waits: Clock = {}
         for memory in reads:
             if memory.written is not None:
-                _wait(waits, stream, *memory.written)
+                writer, last = memory.written
+                _wait(waits, stream, writer, until.get(memory, last))
         if not part:
             for memory in writes:
                 for other, tick in memory.clock():
                     _wait(waits, stream, other, tick)
         tick = stream.issued + 1
         item = Item(
-            name, run, stream, tick, tuple(waits.items()), tuple(reads), tuple(writes), part, effect
+            name,
+            run,
+            stream,
+            tick,
+            tuple(waits.items()),
+            tuple(reads),
+            tuple(writes),
+            part,
+            until,
+            effect,
         )
         stream.issued = tick
         for memory in reads:
@@ -227,6 +245,7 @@ class Runtime:
                 memory.used.pop(stream, None)
             else:
                 memory.used = {}
+        return tick
 
     def register(self, array: Any) -> None:
         """Remember a live array, weakly."""

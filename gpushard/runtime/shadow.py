@@ -43,7 +43,18 @@ class Shadow:
       stop: the address after its end.
     """
 
-    __slots__ = ("_loans", "free", "hosts", "owner", "raw", "reads", "start", "stop", "write")
+    __slots__ = (
+        "_loans",
+        "free",
+        "hosts",
+        "owner",
+        "raw",
+        "reads",
+        "start",
+        "stop",
+        "whole",
+        "write",
+    )
 
     def __init__(self, raw: Any, start: int, stop: int) -> None:
         self.raw = raw
@@ -55,6 +66,8 @@ class Shadow:
         """Whether it lies in its pool."""
         self.write: Access | None = None
         """The last write."""
+        self.whole: Access | None = None
+        """The last write of all of it; those since then added parts."""
         self.reads: list[Access] = []
         """The reads since."""
         self.hosts: list[Access] = []
@@ -70,7 +83,7 @@ class Shadow:
     def wrote(self, access: Access) -> None:
         """Note a write; the reads before it matter no more, unless it only adds a part."""
         if not access.part:
-            self.reads = []
+            self.reads, self.whole = [], access
         self.write = access
 
     def extends(self, access: Access) -> bool:

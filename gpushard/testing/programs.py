@@ -62,6 +62,7 @@ def random_settings(source: random.Random) -> Settings:
         small_bytes=source.choice((0, 0, 0, 100)),
         queue_limit=source.choice((1, 2, 5, 1024, 1024)),
         memory_limit=source.choice((None, None, None, 130, 260, 520, 1500)),
+        relay_bytes=source.choice((0, 0, 1 << 20)),
     )
 
 

@@ -42,8 +42,8 @@ from tests.movement.strategies import (
 )
 
 CHECKED = {"enable_checks": True, "plan_cache_bytes": 1 << 18}
-POOLED = CHECKED | {"small_bytes": 0, "inline_bytes": 0}
-"""Everything is pooled and runs on streams."""
+POOLED = CHECKED | {"small_bytes": 0, "inline_bytes": 0, "relay_bytes": 0}
+"""Everything is pooled and runs on streams; whatever may be relayed is."""
 INLINE = CHECKED | {"small_bytes": 0}
 """Everything is pooled and copied by the caller."""
 DEFAULTS = CHECKED

@@ -33,9 +33,12 @@ def check_steps(plan: gs.Plan) -> int:
         shards + i: plan.overlap.wanted.device_domain[home]
         for i, (home, _, _) in enumerate(recipe.allocations)
     }
+    writer = {to: np.full(count.shape, -1) for to, count in written.items()}
     last_part: dict[int, int] = {}
     between = 0
-    for step in recipe.steps:
+    for number, step in enumerate(recipe.steps):
+        after = dict(step.after)
+        assert set(after) == {of for of in step.reads if of >= shards}
         for to in step.writes:
             assert domain[to] == step.domain
             assert step.part > last_part[to] if to in last_part else step.part == 0
@@ -47,6 +50,7 @@ def check_steps(plan: gs.Plan) -> int:
                 assert to in step.writes
                 assert of in step.reads or of in step.writes
                 written[to][to_index] += 1
+                writer[to][to_index] = number
                 if of < shards:
                     shard = np.empty(plan.source.shard_shapes[of])[of_index]
                     shape = (
@@ -55,7 +59,9 @@ def check_steps(plan: gs.Plan) -> int:
                     assert source_domain == plan.overlap.held.device_domain[of]
                 else:
                     assert (before[of][of_index] == 1).all()
+                    assert (writer[of][of_index] <= after.get(of, number)).all()
                     assert source_domain == domain[of]
+                    assert (source_domain == step.domain) == (of not in after)
                     assert phase.order is None
                     shape = before[of][of_index].shape
                     between += 1
@@ -81,5 +87,7 @@ def test_every_read_follows_its_write(
     destination = draw.draw(free_boxes(piece.shape) | sides(len(piece.shape)))
     of = sharding_of(runtime, source).tiling(shape)
     to = sharding_of(runtime, destination).tiling(piece.shape)
-    between = check_steps(make_plan(of, to, piece, itemsize=4))
-    event(f"copies between blocks: {between > 0}")
+    relay_bytes = draw.draw(st.sampled_from([None, 0, 0, 50]))
+    plan = make_plan(of, to, piece, itemsize=4, relay_bytes=relay_bytes)
+    between = check_steps(plan)
+    event(f"copies between blocks: {between > 0}, relays: {plan.relays > 0}")

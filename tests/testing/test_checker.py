@@ -52,6 +52,41 @@ def test_a_tick_that_is_believed_to_be_over(rt):
         gs.device_put(x, rt.devices[1])
 
 
+def submit_parts(rt, until: int, seen: int) -> None:
+    """Three parts on one stream, and a reader of the first ones on another."""
+    writer, reader = rt.domains[0].copy, rt.domains[1].copy
+
+    def submit():
+        claims = [rt.claim(d, 64, d.domain.copy) for d in rt.devices]
+        source, target = (claim.memory for claim in claims)
+        first = writer.issued + 1
+        for part in range(3):
+            rt.submit(writer, "parts", lambda: None, [], [source], part=part)
+        if seen:
+            reader.seen[writer] = first + seen - 1
+        rt.submit(reader, "reader", lambda: None, [source], [target], until={source: first + until})
+        rt.submit(writer, "parts", lambda: None, [], [source], part=3)
+        assert reader.seen[writer] == first + max(until, seen - 1)
+        return claims
+
+    rt.commit(submit)
+
+
+@pytest.mark.parametrize("until", [0, 1, 2])
+def test_a_reader_waits_for_no_more_parts_than_it_needs(rt, until):
+    submit_parts(rt, until, seen=0)
+
+
+def test_a_part_that_is_believed_to_be_there(rt):
+    with pytest.raises(RaceError, match=r"is read by 'reader'.*'parts'"):
+        submit_parts(rt, 1, seen=2)
+
+
+def test_a_part_of_what_was_there_before(rt):
+    with pytest.raises(RaceError, match=r"is read by 'reader'.*'parts'"):
+        submit_parts(rt, -1, seen=0)
+
+
 def test_a_reader_that_the_memory_does_not_remember(rt):
     x = gs.device_put(VALUE, rt.devices[0])
     y = gs.device_put(x, rt.devices[1])

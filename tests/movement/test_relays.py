@@ -1,0 +1,404 @@
+"""Relays: values, bytes and balance, on streams that run in any order, and where they fail."""
+
+import contextlib
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+import gpushard as gs
+from gpushard import testing
+from gpushard.array.indexing import index_piece, parse_index
+from gpushard.errors import DeletedArrayError, ExecutionError
+from gpushard.movement.dim_map import identity, permutation
+from gpushard.movement.execute import plan_for
+from gpushard.movement.plan import Plan, make_plan
+from gpushard.movement.update import make_update
+from gpushard.runtime.runtime import Runtime
+from gpushard.testing import nvlink, record_work, simulate
+from gpushard.testing.deferred import deferred
+from tests.movement.element_oracle import Shape, Side, all_specs
+from tests.movement.strategies import DEVICES, indices, numbers, sharding_of
+from tests.movement.test_plan_vs_oracle import INLINE, POOLED, Case
+
+P = gs.P
+EAGER: dict[str, Any] = {"inline_bytes": 0, "small_bytes": 0, "relay_bytes": 0}
+CALLER: dict[str, Any] = {"relay_bytes": 0}
+DATA = np.arange(96 * 5, dtype=np.float32).reshape(96, 5)
+
+
+def few(runtime: Runtime, count: int, spec: gs.P) -> gs.NamedSharding:
+    """The first devices in a row."""
+    return gs.NamedSharding(gs.make_mesh((count,), ("x",), devices=runtime.devices[:count]), spec)
+
+
+def everywhere(runtime: Runtime) -> gs.NamedSharding:
+    return few(runtime, len(runtime.devices), P())
+
+
+def egress(plan: Plan) -> int:
+    """Bytes that the busiest domain sends."""
+    sent: dict[int, int] = defaultdict(int)
+    for (of, to), nbytes in plan.link_bytes.items():
+        sent[of] += nbytes if of != to else 0
+    return max(sent.values())
+
+
+def both_plans(
+    runtime: Runtime, shape: Shape, here: gs.Sharding, there: gs.Sharding, relay_bytes: int = 0
+) -> tuple[Plan, Plan]:
+    """The plans without and with relays."""
+    of, to = here.tiling(shape), there.tiling(shape)
+    piece = identity(shape)
+    return make_plan(of, to, piece, 4), make_plan(of, to, piece, 4, relay_bytes=relay_bytes)
+
+
+@pytest.fixture(scope="module")
+def runtimes() -> Iterator[dict[tuple[int, bool], Runtime]]:
+    """A runtime for every number of domains, on streams and in the caller."""
+    with contextlib.ExitStack() as stack:
+        yield {
+            (domains, pooled): stack.enter_context(
+                testing.runtime(
+                    host_devices=DEVICES,
+                    host_domains=domains,
+                    host_workers=1,
+                    **(POOLED if pooled else INLINE) | {"relay_bytes": 0},
+                )
+            )
+            for domains, pooled in itertools.product((2, 4, 12), (True, False))
+        }
+
+
+Runtimes = dict[tuple[int, bool], Runtime]
+choices = st.tuples(st.sampled_from((2, 4, 12)), st.booleans())
+
+
+@st.composite
+def spreads(draw: st.DrawFn, ndim: int, result: int) -> tuple[Side, Side]:
+    """A source on a few devices, split or with replicas; a result with replicas on many."""
+    devices = draw(st.permutations(range(DEVICES)))
+    mesh = draw(st.sampled_from([(1, 1), (2, 1), (1, 2), (3, 1), (1, 3), (2, 2), (4, 1)]))
+    split = draw(st.integers(-1, ndim - 1))
+    source = Side(
+        mesh,
+        tuple(devices[: math.prod(mesh)]),
+        tuple((0,) if dim == split else () for dim in range(ndim)),
+    )
+    wide = draw(st.sampled_from([(1, 12), (2, 6), (3, 4), (1, 5), (2, 3), (1, 8)]))
+    devices = draw(st.permutations(range(DEVICES)))
+    split = draw(st.integers(-1, result - 1))
+    spec = tuple((0,) if dim == split else () for dim in range(result))
+    return source, Side(wide, tuple(devices[: math.prod(wide)]), spec)
+
+
+shapes = st.lists(st.integers(1, 5) | st.integers(1, 40), min_size=1, max_size=3)
+shapes = shapes.filter(lambda shape: math.prod(shape) < 3000).map(tuple)
+dtypes = st.sampled_from(("int8", "int16", "float32", "float64"))
+
+
+@settings(max_examples=250)
+@given(st.data(), shapes, dtypes, choices)
+def test_random_spreads(
+    runtimes: Runtimes, draw: st.DataObject, shape: Shape, dtype: str, choice: tuple[int, bool]
+) -> None:
+    """Least bytes, as the backend counts them, and NumPy's values."""
+    source, destination = draw.draw(spreads(len(shape), len(shape)))
+    case = Case.make(runtimes[choice], numbers(shape, dtype), source)
+    event(f"relays: {case.x.plan(sharding_of(runtimes[choice], destination)).relays > 0}")
+    case.check(destination)
+
+
+@settings(max_examples=150)
+@given(st.data(), shapes, dtypes, choices)
+def test_random_spreads_of_parts(
+    runtimes: Runtimes, draw: st.DataObject, shape: Shape, dtype: str, choice: tuple[int, bool]
+) -> None:
+    runtime, index = runtimes[choice], draw.draw(indices(shape))
+    piece = index_piece(parse_index(shape, index))
+    source, destination = draw.draw(spreads(len(shape), len(piece.shape)))
+    case = Case.make(runtime, numbers(shape, dtype), source)
+    tiling = sharding_of(runtime, destination).tiling(piece.shape)
+    event(f"relays: {plan_for(case.x._live(), tiling, piece).relays > 0}")
+    case.check_part(destination, piece, lambda a: np.asarray(a[index]))
+
+
+@settings(max_examples=100)
+@given(st.data(), shapes, choices)
+def test_random_spreads_transposed(
+    runtimes: Runtimes, draw: st.DataObject, shape: Shape, choice: tuple[int, bool]
+) -> None:
+    runtime = runtimes[choice]
+    axes = tuple(draw.draw(st.permutations(range(len(shape)))))
+    source, destination = draw.draw(spreads(len(shape), len(shape)))
+    Case.make(runtime, numbers(shape, "int16"), source).check_part(
+        destination,
+        permutation(shape, axes),
+        lambda a: a.transpose(axes),
+        reuse=axes == tuple(range(len(shape))),
+    )
+
+
+SPREADS = [(1, P()), (2, P("x")), (2, P()), (3, P("x")), (3, P(None, "x")), (3, P()), (4, P("x"))]
+
+
+@pytest.mark.parametrize(("count", "spec"), SPREADS, ids=str)
+@pytest.mark.parametrize("shape", [(96, 5), (97, 3), (13, 1, 7), (1, 2), (300,)])
+@pytest.mark.parametrize("mode", [EAGER, CALLER], ids=["streams", "caller"])
+def test_spreads_to_all_of_eight(count: int, spec: gs.P, shape: Shape, mode: Any) -> None:
+    if len(spec) > len(shape):
+        spec = P("x")
+    data = numbers(shape, np.int16)
+    with testing.runtime(host_domains=8, **mode) as runtime:
+        x = gs.device_put(data, few(runtime, count, spec))
+        plan = x.plan(everywhere(runtime))
+        before = dict(runtime.backend.traffic)
+        y = gs.reshard(x, everywhere(runtime)).block_until_ready()
+        moved = {k: n - before.get(k, 0) for k, n in runtime.backend.traffic.items()}
+        assert {link: n for link, n in moved.items() if n} == plan.link_bytes
+        for shard in y.addressable_shards:
+            assert np.array_equal(np.asarray(shard.data), data)
+
+
+GAINS = [(1, P(), 7.0), (2, P("x"), 3.5), (4, P("x"), 1.75), (2, P(), 3.0), (3, P(), 5 / 3)]
+
+
+@pytest.mark.parametrize(("count", "spec", "gain"), GAINS)
+def test_the_busiest_domain_sends_less(count: int, spec: gs.P, gain: float) -> None:
+    shape = (12 * 16 * 12, 3)
+    with testing.runtime(host_domains=8) as runtime:
+        here, there = few(runtime, count, spec), everywhere(runtime)
+        direct, relayed = both_plans(runtime, shape, here, there)
+        assert direct.relays == 0 < relayed.relays
+        assert egress(direct) / egress(relayed) == pytest.approx(gain, rel=0.02)
+        assert (direct.written, direct.received) == (relayed.written, relayed.received)
+        sent = np.zeros(8, np.int64)
+        for (of, to), nbytes in relayed.link_bytes.items():
+            sent[of] += nbytes * (of != to)
+        assert sent[:count].max() - sent[:count].min() <= 0.1 * sent.max()
+
+
+def test_a_slow_link_between_neighbourhoods_carries_each_byte_once() -> None:
+    """From one of 16 domains: four neighbourhoods of four, in ascending order."""
+    shape = (12 * 16 * 4, 3)
+    with testing.runtime(host_devices=16, host_domains=16) as runtime:
+        plan = both_plans(runtime, shape, few(runtime, 1, P()), everywhere(runtime))[1]
+    between: dict[tuple[int, int], int] = defaultdict(int)
+    for (of, to), nbytes in plan.link_bytes.items():
+        between[of // 4, to // 4] += nbytes
+    crossing = {link: nbytes for link, nbytes in between.items() if link[0] != link[1]}
+    assert crossing == dict.fromkeys([(0, 1), (1, 2), (2, 3)], 4 * math.prod(shape))
+
+
+@pytest.mark.parametrize(("count", "spec", "_gain"), GAINS)
+def test_waves_keep_all_links_busy(count: int, spec: gs.P, _gain: float) -> None:
+    """Without a latency: 16 chunks take 18 turns of a chunk, and unequal domains some more."""
+    data = np.zeros((2304, 64), np.float32)
+    with testing.runtime(host_domains=8, **EAGER) as runtime:
+        x = gs.device_put(data, few(runtime, count, spec)).block_until_ready()
+        work, _ = record_work(runtime, lambda: gs.reshard(x, everywhere(runtime)))
+    flat = testing.Topology("flat", 8, nvlink(8).bandwidth, nvlink(8).routes, 0.0)
+    assert simulate(work, flat).makespan < 1.35 * data.nbytes / 450e9
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_nobody_waits_for_what_a_domain_copies_within_itself(count: int) -> None:
+    with testing.runtime(host_domains=8) as runtime:
+        here, there = few(runtime, count, P("x")), everywhere(runtime)
+        steps = both_plans(runtime, (960, 3), here, there)[1].recipe.steps
+    awaited = {step for reader in steps for _, step in reader.after}
+    within = {
+        number
+        for number, step in enumerate(steps)
+        for phase in step.phases
+        if any(source == step.domain for *_, source in phase.moves)
+    }
+    assert len(within) == count and not within & awaited
+
+
+def test_what_a_wave_costs_decides_how_many_there_are() -> None:
+    shape = (1 << 12, 1 << 6)  # 1 MiB
+    with testing.runtime(host_domains=8) as runtime:
+        here, there = few(runtime, 1, P()), everywhere(runtime)
+        waves = [
+            both_plans(runtime, shape, here, there, 1 << bits)[1].waves for bits in range(12, 24)
+        ]
+    assert waves == sorted(waves, reverse=True)
+    assert waves[0] == 18 and waves[-1] == 1 and len(set(waves)) > 4
+
+
+def same_copies(a: Plan, b: Plan) -> bool:
+    rows = ("pair", "held", "source_offset", "destination_offset", "length")
+    pairs = [(getattr(a.copies, row), getattr(b.copies, row)) for row in rows]
+    return all(np.array_equal(x, y) for x, y in pairs) and b.relays == 0
+
+
+def test_no_relays_within_one_set_of_devices() -> None:
+    specs = list(all_specs(2, 3))
+    with testing.runtime(host_domains=8) as runtime:
+        for source, destination in list(itertools.product(specs, repeat=2))[::7]:
+            here, there = (
+                sharding_of(runtime, Side((2, 2, 2), tuple(range(8)), spec))
+                for spec in (source, destination)
+            )
+            assert same_copies(*both_plans(runtime, (16, 16), here, there))
+
+
+@pytest.mark.parametrize(
+    ("holders", "receivers"), [((0,), (7,)), ((0, 1), (6, 7)), ((0, 1, 2, 3), (0, 5, 6, 7))]
+)
+def test_no_relays_with_no_more_receivers_than_holders(
+    holders: Sequence[int], receivers: Sequence[int]
+) -> None:
+    with testing.runtime(host_domains=8) as runtime:
+        here, there = (
+            sharding_of(runtime, Side((len(ids),), tuple(ids), ((), ())))
+            for ids in (holders, receivers)
+        )
+        assert same_copies(*both_plans(runtime, (64, 4), here, there))
+
+
+def test_no_relays_of_parts_that_differ() -> None:
+    """Domains that want different parts of a block have nothing to give one another."""
+    with testing.runtime(host_domains=8) as runtime:
+        here, there = few(runtime, 1, P()), few(runtime, 8, P("x"))
+        assert same_copies(*both_plans(runtime, (64, 4), here, there))
+
+
+def test_no_relays_where_they_cost_more_than_they_gain() -> None:
+    with testing.runtime(host_domains=8) as runtime:
+        assert same_copies(
+            *both_plans(runtime, (64, 4), few(runtime, 1, P()), everywhere(runtime), 1 << 20)
+        )
+        # Three waves in place of one cost more than the 0.75 MiB that are saved.
+        here = few(runtime, 4, P("x"))
+        assert same_copies(*both_plans(runtime, (1 << 18,), here, everywhere(runtime), 350_000))
+        # Seven of eight hold a part each: each sends as much as the last one receives.
+        assert same_copies(
+            *both_plans(runtime, (70, 4), few(runtime, 7, P("x")), everywhere(runtime))
+        )
+
+
+def test_only_what_empty_domains_want_is_relayed() -> None:
+    """One half of the result goes to domains that hold a quarter each, the other to empty ones."""
+    with testing.runtime(host_domains=8) as runtime:
+        halves = gs.NamedSharding(gs.make_mesh((2, 4), ("x", "y")), P("x"))
+        plan = both_plans(runtime, (96, 5), few(runtime, 4, P("x")), halves)[1]
+        again = plan.copies.made
+        assert again is not None
+        assert set(plan.copies.domain[again >= 0].tolist()) == {4, 5, 6, 7}
+
+
+def test_no_relays_of_scalars_nor_in_updates() -> None:
+    with testing.runtime(host_domains=8, **EAGER) as runtime:
+        here, there = few(runtime, 1, P()), everywhere(runtime)
+        assert same_copies(*both_plans(runtime, (), here, there))
+        base, value = there.tiling((64, 4)), here.tiling((64, 4))
+        part = make_update(base, value, identity((64, 4)), 4).part
+        assert part is not None and part.relays == 0
+
+
+def test_what_a_plan_says_of_its_relays() -> None:
+    with testing.runtime(host_domains=8) as runtime:
+        plan = both_plans(runtime, (96, 5), few(runtime, 1, P()), everywhere(runtime))[1]
+        again = plan.copies.made
+        assert again is not None and plan.relays == (again >= 0).sum() > 0
+        text = f"relayed: {plan.relays:,} of {len(plan.copies):,} box copies"
+        assert text in plan.explain() and f"in {plan.waves} waves" in plan.explain()
+        direct = both_plans(runtime, (96, 5), few(runtime, 1, P()), everywhere(runtime))[0]
+        assert "relayed" not in direct.explain() and direct.waves == 1
+        assert plan.nbytes > direct.nbytes
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_order_of_items(seed: int) -> None:
+    """Of pending sources, with memory that is used again, under the race checker."""
+    count, spec = SPREADS[seed % len(SPREADS)]
+    with testing.simulated(seed, host_domains=8, **EAGER) as runtime:
+        runtime.sim.failing = 0  # no shortage of memory
+        for turn in range(3):
+            x = gs.device_put(DATA, few(runtime, count, spec))
+            y = deferred(x, lambda shard, turn=turn: shard + turn)
+            z = gs.reshard(y, everywhere(runtime), donate=bool(turn % 2))
+            back = gs.reshard(z, few(runtime, 3, P("x")))
+            again = gs.reshard(back, everywhere(runtime))
+            gs.reshard(back, everywhere(runtime))  # dropped while it is pending
+            del x, y, back
+            for result in (again, z):
+                shards = [np.asarray(shard.data) for shard in result.addressable_shards]
+                assert all(np.array_equal(shard, DATA + turn) for shard in shards)
+            del result, z, again
+        assert runtime.checker.checks > 0
+
+
+class BrokenError(Exception):
+    """What the work raises."""
+
+
+@pytest.mark.parametrize(("count", "spec"), SPREADS, ids=str)
+@pytest.mark.parametrize("mode", [EAGER, CALLER], ids=["streams", "caller"])
+def test_a_failed_source_reaches_every_domain(count: int, spec: gs.P, mode: Any) -> None:
+    with testing.runtime(host_domains=8, **mode) as runtime:
+        cause = BrokenError("the disk is gone")
+        x, gate = testing.gated(gs.device_put(DATA, few(runtime, count, spec)), error=cause)
+        y = gs.reshard(x, everywhere(runtime))
+        gate.open()
+        for device in range(8):
+            with pytest.raises(ExecutionError, match="the disk is gone") as caught:
+                np.asarray(y.addressable_shards[device].data)
+            assert caught.value.__cause__ is cause
+        good = gs.reshard(gs.device_put(DATA, few(runtime, count, spec)), everywhere(runtime))
+        assert np.array_equal(np.asarray(good), DATA)
+
+
+@pytest.mark.parametrize("wave", [0, 1, 4, 16])
+def test_a_part_that_fails_is_not_hidden_by_later_ones(
+    wave: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own domain and all that are behind it have the error; the others have the data."""
+    with testing.runtime(host_domains=8, **EAGER) as runtime:
+        x = gs.device_put(DATA, few(runtime, 1, P())).block_until_ready()
+        plan, copy, calls = x.plan(everywhere(runtime)), runtime.backend.copy_boxes, [0] * 8
+        of_domain = [step for step in plan.recipe.steps if step.domain == 2]
+        failing = min(wave, len(of_domain) - 1)
+
+        def fail_once(copies: Any, domain: int) -> None:
+            calls[domain] += 1
+            if domain == 2 and calls[domain] == failing + 1:
+                raise BrokenError("one copy failed")
+            copy(copies, domain)
+
+        monkeypatch.setattr(runtime.backend, "copy_boxes", fail_once)
+        y = gs.reshard(x, everywhere(runtime))
+        wrong = set()
+        for device in range(8):
+            try:
+                assert np.array_equal(np.asarray(y.addressable_shards[device].data), DATA)
+            except ExecutionError as error:
+                assert isinstance(error.__cause__, BrokenError)
+                wrong.add(device)
+        assert calls[2] >= failing + 1
+        assert 2 in wrong and 0 not in wrong
+        if wave == 0:
+            assert wrong == set(range(1, 8))
+
+
+def test_donated_memory_goes_when_the_last_wave_has_read_it() -> None:
+    with testing.runtime(host_domains=8, **EAGER) as runtime:
+        x, gate = testing.gated(gs.device_put(DATA, few(runtime, 2, P("x"))))
+        y = gs.reshard(x, everywhere(runtime), donate=True)
+        assert x.is_deleted()
+        with pytest.raises(DeletedArrayError):
+            np.asarray(x)
+        gate.open()
+        del x
+        for shard in y.addressable_shards:
+            assert np.array_equal(np.asarray(shard.data), DATA)
+        in_use = [int(device.memory_stats()["bytes_in_use"] or 0) for device in runtime.devices]
+        assert in_use == [DATA.nbytes] * 8
