@@ -115,3 +115,23 @@ def test_a_full_queue_is_waited_for_before_anything_is_submitted():
             rt.commit(step, [stream])
         assert max(most) == 3
         assert stream.issued == 10
+
+
+def test_nobody_waits_forever_for_an_item_that_an_interrupt_kept_out_of_its_queue():
+    with runtime(host_devices=1) as rt:
+        stream, enqueue = rt.devices[0].stream, rt.backend.enqueue
+
+        def interrupted(item):
+            rt.backend.enqueue = enqueue
+            raise KeyboardInterrupt
+
+        claim = rt.commit(lambda: rt.claim(rt.devices[0], 8, None))
+        rt.backend.enqueue = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            rt.commit(lambda: rt.submit(stream, "work", lambda: None, [], [claim.memory]))
+        assert stream.issued == 1
+        rt.live_arrays()  # whoever takes the lock next makes everything right
+        waiting = threading.Thread(target=stream.synchronize, args=(1,), daemon=True)
+        waiting.start()
+        waiting.join(timeout=20)
+        assert not waiting.is_alive()

@@ -88,7 +88,7 @@ def _mutants(file: str) -> Iterator[tuple[Site, ast.Module]]:
     seen: dict[tuple[str, str, str], int] = {}
     for position, (function, node, parent) in enumerate(_walk(tree)):
         for kind in _kinds(node, parent):
-            key = (function, kind, ast.unparse(node))
+            key = (function, kind, ast.unparse(_named_by(node, kind)))
             number = seen[key] = seen.get(key, -1) + 1
             mutant = copy.deepcopy(tree)
             _replace(mutant, position, kind)
@@ -126,6 +126,11 @@ def _kinds(node: ast.AST, parent: ast.AST) -> Iterator[str]:
         yield "reads"
     if _hands_on(node, parent):
         yield "claim"
+
+
+def _named_by(node: ast.AST, kind: str) -> ast.AST:
+    """Return the part of a node that names its place."""
+    return node.args[READS] if kind == "reads" and isinstance(node, ast.Call) else node
 
 
 def _called(node: ast.AST) -> str | None:
