@@ -1,8 +1,10 @@
 """`python -m bench.compare BASE`: is this version slower than another one?
 
 BASE is the folder of another checkout. Two processes, one per checkout, take turns at the same
-short probes; the table has the median of the ratios of adjacent turns, with a 95% confidence
-interval from a bootstrap over the turns. The settings are the defaults.
+short probes, which gives one median ratio of adjacent turns. That is repeated with fresh processes,
+as where things happen to lie in memory makes a process faster or slower for all of its life. The
+table has the median over these rounds, with a 95% confidence interval from a bootstrap over them.
+The settings are the defaults.
 """
 
 from __future__ import annotations
@@ -76,20 +78,27 @@ class _Process:
         self._process.communicate()
 
 
-def compare(base: pathlib.Path, turns: int, calls: int) -> dict[str, dict[str, Any]]:
+def compare(base: pathlib.Path, rounds: int, turns: int, calls: int) -> dict[str, dict[str, Any]]:
     """Measure all probes in both checkouts.
 
     Args:
       base: the folder of the other checkout.
-      turns: how often the two take turns.
+      rounds: how often fresh processes are started.
+      turns: how often the two of a round take turns.
       calls: calls in each turn.
 
     Returns:
       For each probe the median microseconds of both, the ratio of this to base, and its interval.
     """
+    found = [_round(base, turns, calls) for _ in range(rounds)]
+    return {probe: _figures(np.stack([pairs[probe] for pairs in found])) for probe in PROBES}
+
+
+def _round(base: pathlib.Path, turns: int, calls: int) -> dict[str, Any]:
+    """Return for each probe the seconds of both sides in every turn, shape (turns, 2)."""
     sides = _Process(base), _Process(HERE)
     samples: dict[str, list[tuple[float, float]]] = {probe: [] for probe in PROBES}
-    for turn in range(-5, turns):  # the first few warm up
+    for turn in range(-3, turns):  # the first few warm up
         for probe in PROBES:
             order = (0, 1) if turn % 2 else (1, 0)
             took = {side: sides[side].run(probe, calls) for side in order}
@@ -97,21 +106,22 @@ def compare(base: pathlib.Path, turns: int, calls: int) -> dict[str, dict[str, A
                 samples[probe].append((took[0], took[1]))
     for side in sides:
         side.close()
-    return {probe: _figures(np.array(pairs)) for probe, pairs in samples.items()}
+    return {probe: np.array(pairs) for probe, pairs in samples.items()}
 
 
 def _figures(pairs: Any) -> dict[str, Any]:
-    ratios = pairs[:, 1] / pairs[:, 0]
+    """Sum up the seconds of both sides, shape (rounds, turns, 2)."""
+    ratios = np.median(pairs[:, :, 1] / pairs[:, :, 0], axis=1)
     draws = np.random.default_rng(0).choice(ratios, (2000, len(ratios)))
     low, high = np.percentile(np.median(draws, axis=1), (2.5, 97.5))
-    base, this = np.median(pairs, axis=0) * 1e6
+    base, this = np.median(pairs, axis=(0, 1)) * 1e6
     return {
-        "base_us": base,
-        "this_us": this,
+        "base_us": float(base),
+        "this_us": float(this),
         "ratio": float(np.median(ratios)),
         "low": float(low),
         "high": float(high),
-        "turns": len(ratios),
+        "rounds": len(ratios),
     }
 
 
@@ -119,15 +129,16 @@ def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.compare", description=__doc__)
     parser.add_argument("base", type=pathlib.Path)
-    parser.add_argument("--turns", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=20, help="pairs of fresh processes")
+    parser.add_argument("--turns", type=int, default=40, help="turns in each round")
     parser.add_argument("--calls", type=int, default=50, help="calls in each turn")
     parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     options = parser.parse_args()
-    found = compare(options.base.resolve(), options.turns, options.calls)
+    found = compare(options.base.resolve(), options.rounds, options.turns, options.calls)
     for probe, f in found.items():
         print(
             f"{probe:20} base {f['base_us']:7.2f} us, this {f['this_us']:7.2f} us, "
-            f"ratio {f['ratio']:.3f} [{f['low']:.3f}, {f['high']:.3f}] over {f['turns']} turns"
+            f"ratio {f['ratio']:.3f} [{f['low']:.3f}, {f['high']:.3f}] over {f['rounds']} rounds"
         )
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

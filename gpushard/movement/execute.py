@@ -97,7 +97,8 @@ def _submit(runtime: Runtime, plan: Plan, source: ShardedBuffer, name: str) -> T
     recipe = plan.recipe
     inline = recipe.total <= runtime.settings.inline_bytes and source.is_settled()
     devices = devices_of(plan.destination)
-    targets = allocate(runtime, devices, recipe.allocations, source.dtype, inline)
+    blocks, largest = recipe.allocations, recipe.largest
+    targets = allocate(runtime, devices, blocks, largest, source.dtype, inline)
     if not targets.inline:
         _submit_steps(runtime, recipe, source, targets, name)
     return targets
@@ -107,6 +108,7 @@ def allocate(
     runtime: Runtime,
     devices: Sequence[Device],
     blocks: Sequence[tuple[int, Shape, int]],
+    largest: int,
     dtype: np.dtype[Any],
     inline: bool,
 ) -> Targets:
@@ -116,10 +118,11 @@ def allocate(
       runtime: of the devices.
       devices: those that pay.
       blocks: (position of the device that pays, shape, bytes) of each.
+      largest: bytes of the largest of them.
       dtype: type of the elements.
       inline: whether the caller would run the copies, if the memory is free at once.
     """
-    if inline and max(nbytes for _, _, nbytes in blocks) < runtime.settings.small_bytes:
+    if inline and largest < runtime.settings.small_bytes:
         claim = runtime.claim_small([(devices[home], nbytes) for home, _, nbytes in blocks])
         values = [np.empty(shape, dtype) for _, shape, _ in blocks]
         return Targets(values, [claim] * len(values), inline=True)

@@ -355,8 +355,12 @@ def _whole_box(buffer: ShardedBuffer) -> HostArray | None:
 
 
 def _fetches(buffer: ShardedBuffer, target: HostArray) -> list[BoxCopy]:
-    devices = devices_of(buffer.tiling)
+    devices, values = devices_of(buffer.tiling), buffer.values
     return [
-        (box_of(target, host_index), box_of(buffer.values[of], index), devices[of].memory_domain)
+        (
+            box_of(target, host_index),
+            box_of(values[of], index) if index else values[of],
+            devices[of].memory_domain,
+        )
         for of, index, host_index in blocks_of(buffer.tiling).fetches
     ]

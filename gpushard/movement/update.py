@@ -265,7 +265,8 @@ class _Update:
         inline = small and base.is_settled() and value.is_settled()
         blocks = [(block.home, block.shape, block.nbytes) for block in plan.blocks]
         devices = devices_of(base.tiling)
-        targets = allocate(self.runtime, devices, blocks, base.dtype, inline)
+        largest = max(block.nbytes for block in plan.blocks)
+        targets = allocate(self.runtime, devices, blocks, largest, base.dtype, inline)
         if not targets.inline and plan.part is not None:
             for step in plan.part.recipe.steps:
                 self._submit_step(step, targets)

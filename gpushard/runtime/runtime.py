@@ -129,8 +129,11 @@ class Runtime:
         while True:
             with self.lock:
                 self.drain()
-                full = next((s for s in streams if not s.finished(s.issued - limit + 1)), None)
-                if full is None:
+                for stream in streams:
+                    tick = stream.issued - limit + 1
+                    if tick > stream.done and not stream.finished(tick):
+                        break
+                else:
                     self._cut_short = True
                     try:
                         result = step()
@@ -139,8 +142,7 @@ class Runtime:
                         raise
                     self._cut_short = False
                     return result
-                tick = full.issued - limit + 1
-            full.synchronize(tick)
+            stream.synchronize(tick)
 
     def _repair(self) -> None:
         """Make right what was cut short; repeated from the start if it is itself cut short.
