@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from bench import machine
+
 HERE = pathlib.Path(__file__).parents[1]
 
 PROBE = """
@@ -141,7 +143,12 @@ def main() -> None:
             f"ratio {f['ratio']:.3f} [{f['low']:.3f}, {f['high']:.3f}] over {f['rounds']} rounds"
         )
     if options.json is not None:
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        report = {
+            "machine": machine.facts(None),
+            "base_commit": machine.commit(options.base),
+            "probes": found,
+        }
+        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

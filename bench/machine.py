@@ -28,10 +28,15 @@ def facts(jax: Jax | None) -> dict[str, Any]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "jax": jax and jax.version,
-        "commit": _git("rev-parse", "HEAD"),
-        "commit_has_changes": bool(_git("status", "--porcelain", "--", "gpushard")),
+        "commit": commit(ROOT),
+        "commit_has_changes": bool(_git(ROOT, "status", "--porcelain", "--", "gpushard")),
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
+
+
+def commit(checkout: pathlib.Path) -> str | None:
+    """Return the commit of a checkout, if that can be known."""
+    return _git(checkout, "rev-parse", "HEAD")
 
 
 def _cpu() -> str:
@@ -50,10 +55,10 @@ def _memory() -> int | None:
         return None
 
 
-def _git(*arguments: str) -> str | None:
+def _git(checkout: pathlib.Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
+            ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return None
