@@ -49,13 +49,16 @@ def run_many(first: int, count: int, jobs: int) -> Batch:
     end = first + count
     batches = [range(seed, min(seed + BATCH, end)) for seed in range(first, end, BATCH)]
     with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=BATCHES) as pool:
-        for batch in pool.imap_unordered(run_batch, batches):
-            total.totals += batch.totals
-            if total.totals["programs"] % 50_000 == 0:
-                print(f"{total.totals['programs']:,} programs", file=sys.stderr, flush=True)
-            if batch.failed is not None:
-                total.failed = batch.failed
-                break
+        try:
+            for batch in pool.imap_unordered(run_batch, batches):
+                total.totals += batch.totals
+                if total.totals["programs"] % 50_000 == 0:
+                    print(f"{total.totals['programs']:,} programs", file=sys.stderr, flush=True)
+                if batch.failed is not None:
+                    total.failed = batch.failed
+                    break
+        except KeyboardInterrupt:
+            total.failed = "interrupted"
     return total
 
 
