@@ -8,6 +8,7 @@ import dataclasses
 import gc
 import multiprocessing
 import os
+import signal
 import sys
 import time
 
@@ -48,7 +49,9 @@ def run_many(first: int, count: int, jobs: int) -> Batch:
     total = Batch(collections.Counter())
     end = first + count
     batches = [range(seed, min(seed + BATCH, end)) for seed in range(first, end, BATCH)]
-    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=BATCHES) as pool:
+    context = multiprocessing.get_context("spawn")
+    ignoring = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
+    with context.Pool(jobs, maxtasksperchild=BATCHES, **ignoring) as pool:
         try:
             for batch in pool.imap_unordered(run_batch, batches):
                 total.totals += batch.totals
