@@ -87,31 +87,11 @@ def expand(overlap: Overlap, pairs: IntArray, latency: float | None = None) -> C
     made = received_before(overlap, pair, run, local) if overlap.free else None
     wave = None
     if not local.all():
+        if latency is not None and not may_relay(overlap, pairs):
+            latency = None
         lacking = np.flatnonzero(~local if made is None else ~local & (made < 0))
-        kept = np.delete(np.arange(len(pair)), lacking)
-        relays = None
-        if latency is not None and may_relay(overlap, pairs):
-            wants = Wants(pair, within(cells), block, boxes, lacking)
-            relays = find_relays(overlap, wants, latency)
-            if relays is not None:
-                lacking = np.setdiff1d(lacking, relays.replaced)
-        copy, held_remote, remote = _share_among_holders(overlap, lacking, block, boxes)
-        boxes = np.concatenate((boxes[:, :, kept], remote), axis=2)
-        held = np.concatenate((held[kept], held_remote))
-        if made is not None:
-            made = np.concatenate((made[kept], made[copy]))
-        pair = np.concatenate((pair[kept], pair[copy]))
-        if relays is not None:
-            made = np.concatenate((np.full(len(pair), -1), relays.made))
-            early = np.zeros(len(copy), np.int64)
-            wave = np.concatenate((relays.closing(overlap, pair[: len(kept)]), early, relays.wave))
-            boxes = np.concatenate((boxes, relays.boxes), axis=2)
-            held = np.concatenate((held, relays.held))
-            pair = np.concatenate((pair, relays.pair))
-        order = np.argsort(pair, kind="stable")
-        pair, held, boxes = pair[order], held[order], boxes[:, :, order]
-        made = None if made is None else made[order]
-        wave = None if wave is None else wave[order]
+        wants = Wants(pair, within(cells), block, boxes, lacking)
+        pair, held, made, wave, boxes = _received(overlap, wants, held, made, latency)
     if overlap.free:
         assert made is not None
         pair, held, made, boxes = merged(overlap, pair, held, made, boxes)
@@ -128,6 +108,42 @@ def expand(overlap: Overlap, pairs: IntArray, latency: float | None = None) -> C
         source_offset=boxes[0],
         destination_offset=boxes[1],
         length=boxes[2],
+    )
+
+
+def _received(
+    overlap: Overlap, wants: Wants, held: IntArray, made: IntArray | None, latency: float | None
+) -> tuple[IntArray, IntArray, IntArray | None, IntArray | None, IntArray]:
+    """Replace the copies of what a domain lacks by copies from holders, or by relays.
+
+    Returns:
+      Pair, held, made, wave and boxes of all copies, sorted by pair.
+    """
+    pair, boxes, lacking = wants.pair, wants.boxes, wants.lacking
+    kept = np.delete(np.arange(len(pair)), lacking)
+    relays = None if latency is None else find_relays(overlap, wants, latency)
+    if relays is not None:
+        lacking = np.setdiff1d(lacking, relays.replaced)
+    copy, held_remote, remote = _share_among_holders(overlap, lacking, wants.block, boxes)
+    boxes = np.concatenate((boxes[:, :, kept], remote), axis=2)
+    held = np.concatenate((held[kept], held_remote))
+    made = None if made is None else np.concatenate((made[kept], made[copy]))
+    pair = np.concatenate((pair[kept], pair[copy]))
+    wave = None
+    if relays is not None:
+        made = np.concatenate((np.full(len(pair), -1), relays.made))
+        early = np.zeros(len(copy), np.int64)
+        wave = np.concatenate((relays.closing(overlap, pair[: len(kept)]), early, relays.wave))
+        boxes = np.concatenate((boxes, relays.boxes), axis=2)
+        held = np.concatenate((held, relays.held))
+        pair = np.concatenate((pair, relays.pair))
+    order = np.argsort(pair, kind="stable")
+    return (
+        pair[order],
+        held[order],
+        None if made is None else made[order],
+        None if wave is None else wave[order],
+        boxes[:, :, order],
     )
 
 

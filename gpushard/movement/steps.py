@@ -7,6 +7,7 @@ blocks that the plan allocates.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -118,48 +119,38 @@ def _phases(plan: Plan, at: IntArray) -> tuple[tuple[Phase, ...], set[int], dict
 
 def _from_shards(plan: Plan, at: IntArray) -> tuple[BoxMove, ...]:
     """Return copies out of shards as Python objects."""
-    copies = plan.copies
-    rows = zip(
-        _blocks(plan, copies.pair[at]),
-        copies.destination_offset[:, at].T.tolist(),
-        plan.overlap.held.home[copies.held[at]].tolist(),
-        copies.source_offset[:, at].T.tolist(),
-        copies.length[:, at].T.tolist(),
-        copies.source_domain[at].tolist(),
-        strict=True,
-    )
-    piece = plan.piece
-    return tuple(
-        (
-            to,
-            _destination_index(piece, offsets, lengths),
-            of,
-            source_index(piece, source_offsets, lengths),
-            source_domain,
-        )
-        for to, offsets, of, source_offsets, lengths, source_domain in rows
-    )
+    operands = plan.overlap.held.home[plan.copies.held[at]].tolist()
+    return _moves(plan, at, operands, source_index)
 
 
 def _from_blocks(plan: Plan, at: IntArray, made: IntArray) -> tuple[BoxMove, ...]:
     """Return copies out of blocks that the plan makes: of the destination's dims throughout."""
-    copies = plan.copies
+    return _moves(plan, at, _blocks(plan, made), _destination_index)
+
+
+def _moves(
+    plan: Plan,
+    at: IntArray,
+    operands: list[int],
+    index_in: Callable[[Piece, list[int], list[int]], BoxIndex],
+) -> tuple[BoxMove, ...]:
+    """Return copies as Python objects, with the operands that they read and indices in these."""
+    copies, piece = plan.copies, plan.piece
     rows = zip(
         _blocks(plan, copies.pair[at]),
         copies.destination_offset[:, at].T.tolist(),
-        _blocks(plan, made),
+        operands,
         copies.source_offset[:, at].T.tolist(),
         copies.length[:, at].T.tolist(),
         copies.source_domain[at].tolist(),
         strict=True,
     )
-    piece = plan.piece
     return tuple(
         (
             to,
             _destination_index(piece, offsets, lengths),
             of,
-            _destination_index(piece, source_offsets, lengths),
+            index_in(piece, source_offsets, lengths),
             source_domain,
         )
         for to, offsets, of, source_offsets, lengths, source_domain in rows

@@ -212,27 +212,10 @@ class Runtime:
         Returns:
           Its tick in the stream.
         """
-        waits: Clock = {}
-        for memory in reads:
-            if memory.written is not None:
-                writer, last = memory.written
-                _wait(waits, stream, writer, until.get(memory, last))
-        if not part:
-            for memory in writes:
-                for other, tick in memory.clock():
-                    _wait(waits, stream, other, tick)
-        tick = stream.issued + 1
+        waits = _waits(stream, reads, () if part else writes, until)
+        ordered, tick = tuple(waits.items()), stream.issued + 1
         item = Item(
-            name,
-            run,
-            stream,
-            tick,
-            tuple(waits.items()),
-            tuple(reads),
-            tuple(writes),
-            part,
-            until,
-            effect,
+            name, run, stream, tick, ordered, tuple(reads), tuple(writes), part, until, effect
         )
         stream.issued = tick
         for memory in reads:
@@ -310,6 +293,21 @@ class Runtime:
 
 def _nothing() -> None:
     """What an item does whose work was interrupted before it was queued."""
+
+
+def _waits(
+    stream: Stream, reads: Sequence[Memory], writes: Sequence[Memory], until: Mapping[Memory, int]
+) -> Clock:
+    """Return the ticks that work on `stream` has to wait for, as it reads and overwrites memory."""
+    waits: Clock = {}
+    for memory in reads:
+        if memory.written is not None:
+            writer, last = memory.written
+            _wait(waits, stream, writer, until.get(memory, last))
+    for memory in writes:
+        for other, tick in memory.clock():
+            _wait(waits, stream, other, tick)
+    return waits
 
 
 def _wait(waits: Clock, stream: Stream, other: Stream, tick: int) -> None:

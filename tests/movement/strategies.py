@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard import testing
 from gpushard.runtime.runtime import Runtime
 from tests.movement.element_oracle import Box, Shape, Side
 
@@ -66,6 +69,25 @@ class OwnSharding(gs.Sharding):
     def devices_indices_map(self, global_shape: Shape) -> dict[Any, Box]:
         boxes = self._boxes
         return {self._runtime.devices[device]: box for device, box in boxes.items()}
+
+
+Runtimes = dict[tuple[int, bool], Runtime]
+"""By number of memory domains, and whether everything is pooled and runs on streams."""
+
+
+@contextlib.contextmanager
+def runtimes_of(
+    domains: tuple[int, ...], pooled: dict[str, Any], inline: dict[str, Any]
+) -> Iterator[Runtimes]:
+    """Make runtimes of all devices for every number of domains, with two kinds of settings."""
+    common = {"host_devices": DEVICES, "host_workers": 1}
+    with contextlib.ExitStack() as stack:
+        yield {
+            (count, streams): stack.enter_context(
+                testing.runtime(host_domains=count, **common, **(pooled if streams else inline))
+            )
+            for count, streams in itertools.product(domains, (True, False))
+        }
 
 
 Layout = Side | Grid | Free

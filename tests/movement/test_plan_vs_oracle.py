@@ -8,7 +8,6 @@ all copies between host and devices.
 
 import contextlib
 import dataclasses
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,11 +28,13 @@ from tests.movement.strategies import (
     DEVICES,
     DTYPES,
     Layout,
+    Runtimes,
     far_pairs,
     free_boxes,
     grids,
     indices,
     numbers,
+    runtimes_of,
     sharding_of,
     side_of_part,
     sides,
@@ -222,24 +223,12 @@ DOMAINS = (1, 2, 3, 4, 12)
 
 
 @pytest.fixture(scope="module")
-def runtimes() -> Iterator[dict[tuple[int, bool], Runtime]]:
-    """A runtime of 12 devices for every number of domains, on streams and inline."""
-    with contextlib.ExitStack() as stack:
-        yield {
-            (domains, pooled): stack.enter_context(
-                testing.runtime(
-                    host_devices=DEVICES,
-                    host_domains=domains,
-                    host_workers=1,
-                    **(POOLED if pooled else DEFAULTS),
-                )
-            )
-            for domains, pooled in itertools.product(DOMAINS, (True, False))
-        }
+def runtimes() -> Iterator[Runtimes]:
+    with runtimes_of(DOMAINS, POOLED, DEFAULTS) as made:
+        yield made
 
 
 Source = tuple[np.ndarray, Side]
-Runtimes = dict[tuple[int, bool], Runtime]
 choices = st.tuples(st.sampled_from(DOMAINS), st.booleans())
 random_cases = settings(max_examples=250)
 

@@ -1,6 +1,5 @@
 """Relays: values, bytes and balance, on streams that run in any order, and where they fail."""
 
-import contextlib
 import itertools
 import math
 from collections import defaultdict
@@ -24,7 +23,14 @@ from gpushard.runtime.runtime import Runtime
 from gpushard.testing import nvlink, record_work, simulate
 from gpushard.testing.deferred import deferred
 from tests.movement.element_oracle import Shape, Side, all_specs
-from tests.movement.strategies import DEVICES, indices, numbers, sharding_of
+from tests.movement.strategies import (
+    DEVICES,
+    Runtimes,
+    indices,
+    numbers,
+    runtimes_of,
+    sharding_of,
+)
 from tests.movement.test_plan_vs_oracle import INLINE, POOLED, Case
 
 P = gs.P
@@ -58,23 +64,13 @@ def both_plans(
 
 
 @pytest.fixture(scope="module")
-def runtimes() -> Iterator[dict[tuple[int, bool], Runtime]]:
-    """A runtime for every number of domains, on streams and in the caller."""
-    with contextlib.ExitStack() as stack:
-        yield {
-            (domains, pooled): stack.enter_context(
-                testing.runtime(
-                    host_devices=DEVICES,
-                    host_domains=domains,
-                    host_workers=1,
-                    **(POOLED if pooled else INLINE) | {"relay_bytes": 0},
-                )
-            )
-            for domains, pooled in itertools.product((2, 4, 12), (True, False))
-        }
+def runtimes() -> Iterator[Runtimes]:
+    """Runtimes that relay whatever spreads the load."""
+    relaying = {"relay_bytes": 0}
+    with runtimes_of((2, 4, 12), POOLED | relaying, INLINE | relaying) as made:
+        yield made
 
 
-Runtimes = dict[tuple[int, bool], Runtime]
 choices = st.tuples(st.sampled_from((2, 4, 12)), st.booleans())
 
 

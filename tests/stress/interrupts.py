@@ -63,8 +63,8 @@ class _Alarm:
     def arm(self) -> None:
         """Let the next interrupt come within a millisecond or so."""
         self.armed = True
-        signal.setitimer(signal.ITIMER_REAL, self._random.choice((1e-5, 2e-4, 2e-3)) *
-                         (0.1 + self._random.random()))  # fmt: skip
+        seconds = self._random.choice((1e-5, 2e-4, 2e-3)) * (0.1 + self._random.random())
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def _strike(self, *_: object) -> None:
         if self.armed:

@@ -121,11 +121,11 @@ def _is_caught(site: Site, entry: dict[str, object]) -> bool:
     if "redundant" in entry:
         return True
     if "test" in entry:
-        return test_fails(site, str(entry["test"]))
+        return is_caught_by(site, str(entry["test"]))
     return hunt(site, int(str(entry["seed"])), 1) is not None
 
 
-def test_fails(site: Site, test: str) -> bool:
+def is_caught_by(site: Site, test: str) -> bool:
     """Say whether a test of the suite fails with one place disabled."""
     with mutant(site) as folder:
         for name in ("tests", "pyproject.toml"):
