@@ -67,6 +67,8 @@ class Checker:
 
     def reset(self) -> None:
         """Forget everything, as if nothing had been submitted."""
+        self.races: list[str] = []
+        """What was found; where an item was stopped by it, only its readers hear of that."""
         self._host: Clock = {}  # what the host knows to be finished
         self._last: dict[Stream, Clock] = {}  # clock of the last item of each stream
         self._clocks: dict[Tick, Clock] = {}  # clocks of items that may be unfinished
@@ -294,9 +296,13 @@ class Checker:
         if fine:
             return
         after = "" if other is None else f", which is not known to come after {other.place}"
-        raise RaceError(
+        race = (
             f"memory {what} by {access.place if access else 'nobody'}{after}. This is a defect of "
-            "whatever submitted the work",
+            "whatever submitted the work"
+        )
+        self.races.append(race)
+        raise RaceError(
+            race,
             first=None if other is None else other.place,
             second=None if access is None else access.place,
         )

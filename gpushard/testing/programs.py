@@ -96,6 +96,7 @@ def run(seed: int, *, steps: int = 10, threads: int | None = None) -> Outcome:
         failures = sum(actor.failures for actor in actors)
         gc.collect(1)  # all that is younger than this program
         _check_nothing_left(runtime)
+        assert not runtime.checker.races, runtime.checker.races[0]
     return Outcome(seed, steps * count, items, failures)
 
 
