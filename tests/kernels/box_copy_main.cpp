@@ -1,0 +1,69 @@
+// Runs the box copy kernels on the CPU, on cases from standard input, and compares with what the
+// cases say must come out. Memory is allocated to the byte, so that a sanitizer sees every miss.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "cuda_shim.h"
+#include "../../kernels/box_copy.cu"
+
+struct Header {
+  std::uint32_t pieces, blocks;
+  std::uint64_t source_bytes, target_bytes;
+};
+
+static bool take(void* into, std::size_t bytes) {
+  return bytes == 0 || std::fread(into, bytes, 1, stdin) == 1;
+}
+
+struct Free {
+  void operator()(unsigned char* memory) const { std::free(memory); }
+};
+
+static std::unique_ptr<unsigned char, Free> allocate(std::size_t bytes) {
+  void* memory = nullptr;
+  if (posix_memalign(&memory, 64, bytes) != 0) std::abort();
+  return std::unique_ptr<unsigned char, Free>(static_cast<unsigned char*>(memory));
+}
+
+int main() {
+  Header header;
+  for (int number = 0; take(&header, sizeof header); ++number) {
+    std::vector<Piece> pieces(header.pieces);
+    std::vector<unsigned> first(header.pieces + 1);
+    auto source = allocate(header.source_bytes), target = allocate(header.target_bytes);
+    std::vector<unsigned char> before(header.target_bytes), expected(header.target_bytes);
+    if (!take(pieces.data(), header.pieces * sizeof(Piece)) ||
+        !take(first.data(), first.size() * sizeof(unsigned)) ||
+        !take(source.get(), header.source_bytes) || !take(before.data(), before.size()) ||
+        !take(expected.data(), expected.size())) {
+      std::fprintf(stderr, "case %d is cut short\n", number);
+      return 2;
+    }
+    for (Piece& piece : pieces) {
+      piece.source += reinterpret_cast<std::uintptr_t>(source.get());
+      piece.target += reinterpret_cast<std::uintptr_t>(target.get());
+    }
+    for (int inlined = 0; inlined < 2; ++inlined) {
+      std::memcpy(target.get(), before.data(), before.size());
+      if (inlined) {
+        if (header.pieces > kInlinePieces) continue;
+        Batch batch{};
+        std::memcpy(batch.pieces, pieces.data(), pieces.size() * sizeof(Piece));
+        std::memcpy(batch.first, first.data(), first.size() * sizeof(unsigned));
+        batch.count = header.pieces;
+        shim_launch(header.blocks, kThreads, [&] { copy_boxes_inline(batch); });
+      } else {
+        shim_launch(header.blocks, kThreads,
+                    [&] { copy_boxes_table(pieces.data(), first.data(), header.pieces); });
+      }
+      if (std::memcmp(target.get(), expected.data(), expected.size()) != 0) {
+        std::fprintf(stderr, "case %d is wrong\n", number);
+        return 1;
+      }
+    }
+  }
+  std::printf("%zu %zu\n", sizeof(Piece), sizeof(Batch));
+  return 0;
+}

@@ -1,0 +1,46 @@
+// Lets a CUDA kernel's source run on the CPU: one thread of the host per CUDA thread, block after
+// block, so that sanitizers see what a GPU would do.
+#pragma once
+#include <barrier>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __align__(n) __attribute__((aligned(n)))
+#define __launch_bounds__(n)
+#define __shared__ static
+
+struct Dim3 {
+  unsigned x = 0, y = 0, z = 0;
+};
+struct alignas(16) ulonglong2 {
+  unsigned long long x, y;
+};
+
+inline thread_local Dim3 threadIdx, blockIdx, blockDim, gridDim;
+inline std::barrier<>* shim_barrier = nullptr;
+
+inline void __syncthreads() { shim_barrier->arrive_and_wait(); }
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>((static_cast<std::uint64_t>(a) * b) >> 32);
+}
+
+template <typename Kernel>
+void shim_launch(unsigned blocks, unsigned threads, const Kernel& kernel) {
+  std::barrier<> barrier(threads);
+  shim_barrier = &barrier;
+  std::vector<std::thread> team;
+  for (unsigned t = 0; t < threads; ++t) {
+    team.emplace_back([&, t] {
+      threadIdx = {t}, blockDim = {threads}, gridDim = {blocks};
+      for (unsigned b = 0; b < blocks; ++b) {
+        blockIdx = {b};
+        kernel();
+        barrier.arrive_and_wait();
+      }
+    });
+  }
+  for (auto& thread : team) thread.join();
+}
