@@ -25,6 +25,7 @@ _LEAST = {
     "inline_bytes": 0,
     "small_bytes": 0,
     "queue_limit": 1,
+    "pinned_bytes": 64,
     "plan_cache_bytes": 0,
     "relay_bytes": 0,
 }
@@ -60,6 +61,9 @@ class Settings:
 
     queue_limit: int = 1024
     """How many items a stream queues; who submits more waits."""
+
+    pinned_bytes: int = 256 << 20
+    """Most page-locked host memory per GPU that copies from and to the host go through."""
 
     plan_cache_bytes: int = 64 << 20
     """How many bytes of movement plans are kept for reuse."""

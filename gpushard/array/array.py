@@ -23,8 +23,9 @@ from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.dim_map import Piece, permutation
-from gpushard.movement.execute import move, plan_for
-from gpushard.movement.host_copies import HostRead, read_host, start_read
+from gpushard.movement.execute import plan_for
+from gpushard.movement.host_copies import HostRead, StagedRead, read_host, start_read
+from gpushard.movement.move import move
 from gpushard.movement.plan import Plan
 from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape
@@ -69,7 +70,7 @@ class Array(Shards, Conversions):
         self._shape = buffer.tiling.shape
         self._dtype = buffer.dtype
         self._sharding = sharding
-        self._host: HostArray | HostRead | None = None
+        self._host: HostArray | HostRead | StagedRead | None = None
         self._shard_data: dict[int, Array] = {}
         self._committed = committed
         self._weak_type = weak_type
@@ -183,7 +184,7 @@ class Array(Shards, Conversions):
 
     def devices(self) -> set[Device]:
         """Return the devices that hold the array."""
-        return set(devices_of(self._live().tiling))
+        return {place.device for place in devices_of(self._live().tiling)}
 
     def platform(self) -> str:
         """Return the platform of the devices: "cpu" or "gpu"."""
@@ -319,7 +320,7 @@ class Array(Shards, Conversions):
         if host is None:
             check_transfer(DEVICE_TO_HOST, what, explicit=explicit)
             host = self._host = read_host(buffer)
-        elif isinstance(host, HostRead):
+        elif isinstance(host, HostRead | StagedRead):
             host = self._host = host.wait()
         return host
 
@@ -374,7 +375,9 @@ class Array(Shards, Conversions):
         data = self._shard_data.get(position)
         if data is None:
             buffer = self._live()
-            sharding = SingleDeviceSharding(buffer.tiling.devices[position])
+            place = devices_of(buffer.tiling)[position]
+            kind = self._sharding.memory_kind
+            sharding = SingleDeviceSharding(place.device, memory_kind=kind)
             tiling = sharding.tiling(buffer.tiling.shard_shapes[position])
             part = ShardedBuffer(
                 tiling, buffer.dtype, [buffer.values[position]], [buffer.claims[position]]

@@ -84,14 +84,7 @@ def place_tiling(sharding: Sharding, shape: Shape) -> Tiling:
 
     Raises:
       ShardingError: the sharding does not fit the shape.
-      ArgumentError: the devices do not have its memory kind.
     """
-    if sharding.memory_kind != "device":
-        raise ArgumentError(
-            f"memory_kind={sharding.memory_kind!r} is not there on these devices; use 'device'",
-            argument="memory_kind",
-            kind=sharding.memory_kind,
-        )
     tiling = sharding.tiling(shape)
     devices_of(tiling)
     return tiling

@@ -6,6 +6,7 @@ import abc
 from typing import TYPE_CHECKING
 
 from gpushard.errors import ArrayIndexError
+from gpushard.geometry.memory_kind import device_of
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.typing import Device, Index
@@ -92,7 +93,7 @@ class Shards(abc.ABC):
 
     def _shard(self, tiling: Tiling, position: int, *, with_data: bool = True) -> Shard:
         return Shard(
-            tiling.devices[position],
+            device_of(tiling.devices[position]),
             tiling.indices[position],
             int(tiling.assignment.replica_ids[position]),
             self._data_of(position) if with_data else None,

@@ -9,9 +9,10 @@ from typing import Any, Self
 import numpy as np
 
 from gpushard.errors import ArgumentTypeError, ShardingError
+from gpushard.geometry.memory_kind import checked_kind, place_on
 from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.partition_spec import UNCONSTRAINED, PartitionSpec
-from gpushard.geometry.sharding import GridSharding, checked_kind
+from gpushard.geometry.sharding import GridSharding
 from gpushard.geometry.tiling import Assignment
 from gpushard.typing import Device, IntArray
 
@@ -134,7 +135,8 @@ class NamedSharding(GridSharding):
                 count *= mesh.shape[axis]
             blocks[dim] = number.ravel()
             counts.append(count)
-        return Assignment(mesh.assignment, tuple(counts), blocks)
+        places = tuple(place_on(device, self._memory_kind) for device in mesh.assignment)
+        return Assignment(places, tuple(counts), blocks)
 
     def _concrete_mesh(self) -> Mesh:
         if isinstance(self.mesh, AbstractMesh):

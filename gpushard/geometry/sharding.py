@@ -11,11 +11,10 @@ import numpy as np
 from gpushard.cache import BoundedCache
 from gpushard.errors import ArgumentError, ShardingError
 from gpushard.geometry.free_boxes import tiling_from_indices
+from gpushard.geometry.memory_kind import checked_kind, device_of, place_on
 from gpushard.geometry.mesh import is_addressable
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.typing import Device, Index, Shape
-
-MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 
 _tilings: BoundedCache[Tiling] = BoundedCache(limit=64 << 20)
 os.register_at_fork(after_in_child=_tilings.renew_lock)
@@ -164,7 +163,7 @@ class GridSharding(Sharding):
     def devices_indices_map(self, global_shape: Shape) -> dict[Device, Index]:
         """Map each device to the slices of the global array that it holds."""
         tiling = self.tiling(tuple(global_shape))
-        return dict(zip(tiling.devices, tiling.indices, strict=True))
+        return dict(zip(map(device_of, tiling.devices), tiling.indices, strict=True))
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
         """Whether both lay out every array of `ndim` dims alike, over the same devices in order."""
@@ -238,25 +237,9 @@ class SingleDeviceSharding(GridSharding):
 
     def assignment(self, ndim: int) -> Assignment:
         """Return the block numbers of the device: all zero."""
-        return Assignment((self._device,), (1,) * ndim, np.zeros((ndim, 1), np.int64))
+        place = place_on(self._device, self._memory_kind)
+        return Assignment((place,), (1,) * ndim, np.zeros((ndim, 1), np.int64))
 
 
 def _single_device_sharding(device: Device, kind: str) -> SingleDeviceSharding:
     return SingleDeviceSharding(device, memory_kind=kind)
-
-
-def checked_kind(kind: str | None) -> str:
-    """Return a memory kind, "device" for None.
-
-    Raises:
-      ArgumentError: there is no such kind.
-    """
-    if kind is None:
-        return "device"
-    if kind not in MEMORY_KINDS:
-        raise ArgumentError(
-            f"memory_kind={kind!r} is unknown; use one of {', '.join(MEMORY_KINDS)}",
-            argument="memory_kind",
-            kind=kind,
-        )
-    return kind

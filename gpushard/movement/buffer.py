@@ -12,7 +12,7 @@ from gpushard.errors import ArgumentTypeError, ExecutionError, ShardingError
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.reuse import ALIGNMENT
 from gpushard.runtime.backend import WorkFailure
-from gpushard.runtime.device import Device
+from gpushard.runtime.device import Device, MemorySpace, Place
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import LocalArray
@@ -121,11 +121,11 @@ def _larger_root(value: LocalArray, claim: Claim) -> int:
     return root if root > value.nbytes else 0
 
 
-_devices: weakref.WeakKeyDictionary[Tiling, tuple[Device, ...]] = weakref.WeakKeyDictionary()
+_devices: weakref.WeakKeyDictionary[Tiling, tuple[Place, ...]] = weakref.WeakKeyDictionary()
 
 
-def devices_of(tiling: Tiling) -> tuple[Device, ...]:
-    """Return the devices of a tiling that data can live on.
+def devices_of(tiling: Tiling) -> tuple[Place, ...]:
+    """Return the devices of a tiling, or the memories beside them, where its shards lie.
 
     Raises:
       ArgumentTypeError: some device is not one of `gpushard.devices()`.
@@ -137,15 +137,15 @@ def devices_of(tiling: Tiling) -> tuple[Device, ...]:
     return found
 
 
-def _checked_devices(tiling: Tiling) -> tuple[Device, ...]:
+def _checked_devices(tiling: Tiling) -> tuple[Place, ...]:
     for device in tiling.devices:
-        if not isinstance(device, Device):
+        if not isinstance(device, Device | MemorySpace):
             raise ArgumentTypeError(
                 f"the sharding names {device!r}, which holds no data; use gpushard.devices()",
                 argument="sharding",
                 device=device,
             )
-    devices = cast("tuple[Device, ...]", tiling.devices)
+    devices = cast("tuple[Place, ...]", tiling.devices)
     if len({id(device.runtime) for device in devices}) > 1:
         raise ShardingError(
             "the sharding mixes devices of different runtimes; take all from one "
@@ -155,7 +155,7 @@ def _checked_devices(tiling: Tiling) -> tuple[Device, ...]:
     return devices
 
 
-def claim_nothing(device: Device) -> Claim:
+def claim_nothing(device: Place) -> Claim:
     """Return a claim for a shard without elements, which must keep no memory from being freed."""
     return device.runtime.commit(lambda: device.runtime.claim_small([(device, 0)]))
 

@@ -12,13 +12,13 @@ import numpy as np
 from gpushard.cache import BoundedCache
 from gpushard.errors import ShardingError
 from gpushard.geometry.tiling import Tiling
+from gpushard.movement.bridge import PARTS_PER_STEP, Bridge, claim_slots, strangers
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.movement.dim_map import Piece, identity
 from gpushard.movement.plan import Plan, make_plan
-from gpushard.movement.recipe import Recipe
 from gpushard.movement.reuse import ALIAS, COPY, EMPTY
 from gpushard.movement.steps import Step
-from gpushard.runtime.device import Device
+from gpushard.runtime.device import Place
 from gpushard.runtime.memory import Claim
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import LocalArray, Shape
@@ -65,7 +65,7 @@ class Targets:
     """Whether the caller runs the copies; otherwise they were given to streams."""
 
 
-def move(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> ShardedBuffer:
+def run_plan(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> ShardedBuffer:
     """Run a plan.
 
     Small movements of data that is there run at once, in the caller; others are given to the copy
@@ -82,52 +82,63 @@ def move(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> ShardedBuf
     runtime, recipe = source.runtime, plan.recipe
     targets = Targets([], [], True)
     if recipe.allocations:
-        streams = [runtime.domains[domain].copy for domain in recipe.domains]
+        use = stream_use(plan)
+        streams = [getattr(runtime.domains[domain], use) for domain in recipe.domains]
         step = functools.partial(_submit, runtime, plan, source, name)
         targets = runtime.commit(step, streams)
         if targets.inline:
             operands = [*source.values, *targets.values]
             for part in recipe.steps:
                 run_step(runtime, part, operands)
-    return _assemble(plan, source, targets)
+    return assemble(plan, source, targets)
 
 
 def _submit(runtime: Runtime, plan: Plan, source: ShardedBuffer, name: str) -> Targets:
     """Allocate every block, then give the copies to streams unless the caller can run them."""
     recipe = plan.recipe
-    inline = recipe.total <= runtime.settings.inline_bytes and source.is_settled()
-    devices = devices_of(plan.destination)
+    small = recipe.total <= runtime.settings.inline_bytes
+    inline = small and runtime.backend.host_readable and source.is_settled()
+    devices, use = devices_of(plan.destination), stream_use(plan)
     blocks, largest = recipe.allocations, recipe.largest
-    targets = allocate(runtime, devices, blocks, largest, source.dtype, inline)
+    targets = allocate(runtime, devices, blocks, largest, source.dtype, inline, use)
     if not targets.inline:
-        _submit_steps(runtime, recipe, source, targets, name)
+        _submit_steps(runtime, plan, source, targets, name)
     return targets
+
+
+def stream_use(plan: Plan) -> str:
+    """Return which of a domain's streams makes the copies of a plan."""
+    source, destination = devices_of(plan.source)[0], devices_of(plan.destination)[0]
+    up = source.domain.kind == "pinned_host" and destination.domain.kind == "device"
+    return "feed" if up else "copy"
 
 
 def allocate(
     runtime: Runtime,
-    devices: Sequence[Device],
+    places: Sequence[Place],
     blocks: Sequence[tuple[int, Shape, int]],
     largest: int,
     dtype: np.dtype[Any],
     inline: bool,
+    use: str = "copy",
 ) -> Targets:
     """Make memory for blocks; inside `commit`.
 
     Args:
-      runtime: of the devices.
-      devices: those that pay.
-      blocks: (position of the device that pays, shape, bytes) of each.
+      runtime: of the places.
+      places: those that pay.
+      blocks: (position of the place that pays, shape, bytes) of each.
       largest: bytes of the largest of them.
       dtype: type of the elements.
       inline: whether the caller would run the copies, if the memory is free at once.
+      use: which of a domain's streams writes them otherwise.
     """
     if inline and largest < runtime.settings.small_bytes:
-        claim = runtime.claim_small([(devices[home], nbytes) for home, _, nbytes in blocks])
+        claim = runtime.claim_small([(places[home], nbytes) for home, _, nbytes in blocks])
         values = [np.empty(shape, dtype) for _, shape, _ in blocks]
         return Targets(values, [claim] * len(values), inline=True)
     claims = [
-        runtime.claim(devices[home], nbytes, None if inline else devices[home].domain.copy)
+        runtime.claim(places[home], nbytes, None if inline else getattr(places[home].domain, use))
         for home, _, nbytes in blocks
     ]
     values = [
@@ -138,21 +149,29 @@ def allocate(
 
 
 def _submit_steps(
-    runtime: Runtime, recipe: Recipe, source: ShardedBuffer, targets: Targets, name: str
+    runtime: Runtime, plan: Plan, source: ShardedBuffer, targets: Targets, name: str
 ) -> None:
-    """Give every step to the copy stream of its domain."""
+    """Give every step to the stream of its domain."""
+    steps, use = plan.recipe.steps, stream_use(plan)
+    slots = claim_slots(runtime, steps)
     operands = [*source.values, *targets.values]  # the items must hold no claim
     memories = [claim.memory for claim in (*source.claims, *targets.claims)]
     ticks: list[int] = []
-    for step in recipe.steps:
+    for step in steps:
+        stream = getattr(runtime.domains[step.domain], use)
+        until = {memories[of]: ticks[written] for of, written in step.after}
+        if slots and strangers(runtime, step):
+            bridge = Bridge(runtime, step, stream, name, operands, memories, until, slots)
+            ticks.append(bridge.submit())
+            continue
         tick = runtime.submit(
-            runtime.domains[step.domain].copy,
+            stream,
             name,
             functools.partial(run_step, runtime, step, operands),
             tuple(dict.fromkeys(memories[of] for of in step.reads)),
             [memories[to] for to in step.writes],
-            part=step.part,
-            until={memories[of]: ticks[written] for of, written in step.after},
+            part=step.part * PARTS_PER_STEP,
+            until=until,
         )
         ticks.append(tick)
 
@@ -169,8 +188,8 @@ def run_step(runtime: Runtime, step: Step, operands: Sequence[LocalArray]) -> No
         runtime.backend.copy_boxes(copies, step.domain)
 
 
-def _assemble(plan: Plan, source: ShardedBuffer, targets: Targets) -> ShardedBuffer:
-    """Put written, aliased and viewed blocks in the order of the devices."""
+def assemble(plan: Plan, source: ShardedBuffer, targets: Targets) -> ShardedBuffer:
+    """Return the result of a plan: written, aliased and viewed blocks by device."""
     values: list[LocalArray] = []
     claims: list[Claim] = []
     shapes = plan.destination.shard_shapes
@@ -180,7 +199,7 @@ def _assemble(plan: Plan, source: ShardedBuffer, targets: Targets) -> ShardedBuf
             values.append(targets.values[of])
             claims.append(targets.claims[of])
         elif kind == EMPTY:
-            values.append(np.empty(shapes[position], source.dtype))
+            values.append(source.runtime.backend.view(None, shapes[position], source.dtype))
             nothing = nothing or claim_nothing(devices_of(plan.destination)[0])
             claims.append(nothing)
         else:

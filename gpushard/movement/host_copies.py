@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.errors import GpushardError
 from gpushard.geometry.box import whole
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_idle
@@ -19,7 +21,9 @@ from gpushard.movement.holdings import holdings
 from gpushard.movement.overlap import volumes
 from gpushard.movement.plan import make_plan
 from gpushard.movement.reuse import ALIGNMENT
+from gpushard.movement.staging import Move, stage_in, stage_out
 from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy
+from gpushard.runtime.device import Domain, Place
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray, Index, LocalArray, Shape
@@ -152,18 +156,19 @@ def from_host(
       OutOfMemoryError: a device has no room.
     """
     blocks = blocks_of(tiling)
-    values, claims = _allocate(runtime, tiling, dtype, list(range(len(blocks.homes))))
-    batch = _Batch(runtime, [device.memory_domain for device in devices_of(tiling)])
+    staged = _is_staged(runtime, tiling, sum(blocks.volumes) * dtype.itemsize)
+    values, claims = _allocate(runtime, tiling, dtype, list(range(len(blocks.homes))), staged)
+    batch = _Batch(runtime, [place.domain for place in devices_of(tiling)], staged)
     for sharers in blocks.sharers:
         if not blocks.volumes[sharers[0]]:
             continue
         box = read(blocks.indices[sharers[0]], blocks.shapes[sharers[0]])
         for pair in sharers:
-            batch.add(blocks.homes[pair], values[pair], box)
+            batch.add(blocks.homes[pair], values[pair], claims[pair], box)
         if batch_nbytes is not None and batch.nbytes >= batch_nbytes:
             batch.run()
     batch.run()
-    return _by_device(tiling, dtype, values, claims)
+    return _by_device(tiling, dtype, values, claims, settled=not staged)
 
 
 def alias_host(
@@ -186,32 +191,43 @@ def alias_host(
     borrowed = runtime.commit(lambda: runtime.claim_small([(devices_of(tiling)[0], 0)]))
     values: list[LocalArray] = list(boxes)
     claims = [borrowed] * len(boxes)
-    batch = _Batch(runtime, [device.memory_domain for device in devices_of(tiling)])
-    made_values, made_claims = _allocate(runtime, tiling, dtype, copied)
+    batch = _Batch(runtime, [place.domain for place in devices_of(tiling)], staged=False)
+    made_values, made_claims = _allocate(runtime, tiling, dtype, copied, staged=False)
     for pair, value, claim in zip(copied, made_values, made_claims, strict=True):
         values[pair], claims[pair] = value, claim
-        batch.add(blocks.homes[pair], value, boxes[pair])
+        batch.add(blocks.homes[pair], value, claim, boxes[pair])
     batch.run()
-    return _by_device(tiling, dtype, values, claims)
+    return _by_device(tiling, dtype, values, claims, settled=True)
 
 
 class _Batch:
     """Copies from the host, collected by receiving domain."""
 
-    def __init__(self, runtime: Runtime, domains: list[int]) -> None:
+    def __init__(self, runtime: Runtime, domains: list[Domain], staged: bool) -> None:
         self._runtime = runtime
         self._domains = domains
-        self._copies: dict[int, list[BoxCopy]] = {}
+        self._staged = staged
+        self._moves: dict[Domain, list[Move]] = {}
         self.nbytes = 0
 
-    def add(self, device: int, value: LocalArray, box: HostArray) -> None:
-        self._copies.setdefault(self._domains[device], []).append((value, box, HOST_DOMAIN))
+    def add(self, device: int, value: LocalArray, claim: Claim, box: HostArray) -> None:
+        move = Move(value, box, claim.memory)
+        self._moves.setdefault(self._domains[device], []).append(move)
         self.nbytes += value.nbytes
 
     def run(self) -> None:
-        for domain, copies in self._copies.items():
-            self._runtime.backend.copy_boxes(copies, domain)
-        self._copies, self.nbytes = {}, 0
+        for domain, moves in self._moves.items():
+            if self._staged:
+                stage_in(self._runtime, domain, moves)
+            else:
+                copies = [(move.target, move.source, HOST_DOMAIN) for move in moves]
+                self._runtime.backend.copy_boxes(copies, domain.index)
+        self._moves, self.nbytes = {}, 0
+
+
+def _is_staged(runtime: Runtime, tiling: Tiling, nbytes: int) -> bool:
+    """Whether copies between the host and a tiling's places go through page-locked memory."""
+    return nbytes > runtime.settings.inline_bytes and not devices_of(tiling)[0].domain.readable
 
 
 def _usable_in_place(box: HostArray, dtype: np.dtype[Any]) -> bool:
@@ -224,32 +240,57 @@ def _usable_in_place(box: HostArray, dtype: np.dtype[Any]) -> bool:
 
 
 def _allocate(
-    runtime: Runtime, tiling: Tiling, dtype: np.dtype[Any], pairs: list[int]
+    runtime: Runtime, tiling: Tiling, dtype: np.dtype[Any], pairs: list[int], staged: bool
 ) -> tuple[list[LocalArray], list[Claim]]:
-    """Make memory for blocks that the host may write at once."""
+    """Make memory for blocks that the host may write at once, or that `stage_in` may."""
     blocks, devices = blocks_of(tiling), devices_of(tiling)
     if not pairs:
         return [], []
     charges = [(devices[blocks.homes[p]], blocks.volumes[p] * dtype.itemsize) for p in pairs]
     shapes = [blocks.shapes[p] for p in pairs]
-    if blocks.largest * dtype.itemsize < runtime.settings.small_bytes:
+    small = blocks.largest * dtype.itemsize < runtime.settings.small_bytes
+    if small and charges[0][0].domain.readable:
         claim = runtime.commit(functools.partial(runtime.claim_small, charges))
         return [np.empty(shape, dtype) for shape in shapes], [claim] * len(pairs)
-    claims = runtime.commit(lambda: [runtime.claim(d, nbytes, None) for d, nbytes in charges])
-    for claim in claims:
-        wait_idle(claim.memory)
+    if staged:
+        feeds = {place.domain.feed for place, _ in charges}
+        claims = runtime.commit(functools.partial(_begin, runtime, charges), list(feeds))
+    else:
+        claims = runtime.commit(lambda: [runtime.claim(d, nbytes, None) for d, nbytes in charges])
+        for claim in claims:
+            wait_idle(claim.memory)
     view = runtime.backend.view
     return [
         view(claim.memory.raw, shape, dtype) for claim, shape in zip(claims, shapes, strict=True)
     ], claims
 
 
+def _begin(runtime: Runtime, charges: list[tuple[Place, int]]) -> list[Claim]:
+    """Make memory that the feed streams write from now on; inside `commit`."""
+    claims = [runtime.claim(place, nbytes, place.domain.feed) for place, nbytes in charges]
+    written: dict[Domain, list[Memory]] = {}
+    for (place, _), claim in zip(charges, claims, strict=True):
+        written.setdefault(place.domain, []).append(claim.memory)
+    for domain, memories in written.items():
+        runtime.submit(domain.feed, "copy from host", _nothing, [], memories)
+    return claims
+
+
+def _nothing() -> None:
+    """What an item does that only waits until memory is free."""
+
+
 def _by_device(
-    tiling: Tiling, dtype: np.dtype[Any], values: list[LocalArray], claims: list[Claim]
+    tiling: Tiling,
+    dtype: np.dtype[Any],
+    values: list[LocalArray],
+    claims: list[Claim],
+    *,
+    settled: bool,
 ) -> ShardedBuffer:
     pairs = blocks_of(tiling).of_device
     return ShardedBuffer(
-        tiling, dtype, [values[p] for p in pairs], [claims[p] for p in pairs], settled=True
+        tiling, dtype, [values[p] for p in pairs], [claims[p] for p in pairs], settled
     )
 
 
@@ -291,6 +332,37 @@ class HostRead:
         return self._array if self._memory.error is None else read_host(self._source)
 
 
+class StagedRead:
+    """A value that a thread of the backend may fetch ahead of whoever needs it.
+
+    Args:
+      source: what is read.
+    """
+
+    __slots__ = ("__weakref__", "_array", "_lock", "_source")
+
+    def __init__(self, source: ShardedBuffer) -> None:
+        self._source = source
+        self._array: HostArray | None = None
+        self._lock = source.runtime.backend.new_lock()
+
+    def prefetch(self) -> None:
+        """Fetch it, unless that fails, of which who needs the value will hear."""
+        with contextlib.suppress(GpushardError):
+            self.wait()
+
+    def wait(self) -> HostArray:
+        """Return the value.
+
+        Raises:
+          ExecutionError: the work that should have written it failed.
+        """
+        with self._lock:
+            if self._array is None:
+                self._array = read_host(self._source)
+            return self._array
+
+
 def read_host(buffer: ShardedBuffer) -> HostArray:
     """Return the value in host memory, read-only; waits for it.
 
@@ -308,23 +380,28 @@ def read_host(buffer: ShardedBuffer) -> HostArray:
     nbytes = math.prod(tiling.shape) * buffer.dtype.itemsize
     if nbytes < runtime.settings.small_bytes:
         array: HostArray = np.empty(tiling.shape, buffer.dtype)
-        runtime.backend.copy_boxes(_fetches(buffer, array), HOST_DOMAIN)
+        _fetch(buffer, array)
         array.flags.writeable = False
         return array.view()  # nobody can make it writable again
     claim = runtime.commit(lambda: runtime.claim_host(nbytes, None))
     wait_idle(claim.memory)
     target = runtime.backend.view(claim.memory.raw, tiling.shape, buffer.dtype)
-    runtime.backend.copy_boxes(_fetches(buffer, target), HOST_DOMAIN)
+    _fetch(buffer, target)
     return runtime.backend.host_view(target, claim)
 
 
-def start_read(buffer: ShardedBuffer) -> HostRead:
+def start_read(buffer: ShardedBuffer) -> HostRead | StagedRead:
     """Start copying a value to host memory; never waits."""
     shard = _whole_box(buffer)
     if shard is not None:
         return HostRead(buffer, shard, None)
     runtime, tiling = buffer.runtime, buffer.tiling
-    stream = devices_of(tiling)[0].domain.fetch
+    domain = devices_of(tiling)[0].domain
+    if not domain.readable or domain.kind == "unpinned_host":
+        read = StagedRead(buffer)
+        runtime.backend.prefetch(read.prefetch)
+        return read
+    stream = domain.fetch
     nbytes = math.prod(tiling.shape) * buffer.dtype.itemsize
 
     def submit() -> tuple[Claim, HostArray]:
@@ -345,13 +422,27 @@ def start_read(buffer: ShardedBuffer) -> HostRead:
 def _whole_box(buffer: ShardedBuffer) -> HostArray | None:
     """Return a view of a shard that is the whole array, if the host can read it."""
     blocks = blocks_of(buffer.tiling)
-    if blocks.whole is None or not buffer.runtime.backend.host_readable:
+    if blocks.whole is None or not devices_of(buffer.tiling)[0].domain.readable:
         return None
     home = blocks.homes[blocks.whole]
     claim = buffer.claims[home]
     if claim.memory.error is not None:  # then the memory may be somebody else's
         return None
     return buffer.runtime.backend.host_view(buffer.values[home], claim)
+
+
+def _fetch(buffer: ShardedBuffer, target: HostArray) -> None:
+    """Copy a value that is there to the host."""
+    runtime, places = buffer.runtime, devices_of(buffer.tiling)
+    if not _is_staged(runtime, buffer.tiling, target.nbytes):
+        runtime.backend.copy_boxes(_fetches(buffer, target), HOST_DOMAIN)
+        return
+    moves = []
+    for of, index, host_index in blocks_of(buffer.tiling).fetches:
+        value, memory = buffer.values[of], buffer.claims[of].memory
+        part = box_of(value, index) if index else value
+        moves.append((places[of].domain, Move(box_of(target, host_index), part, memory)))
+    stage_out(runtime, moves)
 
 
 def _fetches(buffer: ShardedBuffer, target: HostArray) -> list[BoxCopy]:

@@ -17,10 +17,12 @@ import numpy as np
 
 from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
+from gpushard.movement.bridge import strangers
+from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of, wait_idle
 from gpushard.movement.dim_map import DimMap, Piece, identity
-from gpushard.movement.execute import Targets, allocate, run_step
+from gpushard.movement.execute import Targets, allocate, plan_for, run_step
 from gpushard.movement.holdings import holdings
+from gpushard.movement.move import move
 from gpushard.movement.plan import Plan, make_plan
 from gpushard.movement.steps import BoxIndex, Step, source_index
 from gpushard.runtime.runtime import Runtime
@@ -222,10 +224,20 @@ def update(
     runtime, plan = base.runtime, update_for(base, value, piece)
     if plan.part is None:
         return ShardedBuffer(base.tiling, base.dtype, base.values, base.claims, base.settled)
+    if _is_far(runtime, plan.part):
+        value = move(value, plan_for(value, plan.part.destination), name)
+        plan = update_for(base, value, piece)
+    assert plan.part is not None
     streams = [runtime.domains[domain].copy for domain in plan.part.recipe.domains]
     run = _Update(runtime, plan, base, value, name)
+    if run.by_host:
+        base.wait()
+        value.wait()
     targets = runtime.commit(run.submit, streams)
-    if targets.inline:
+    if run.by_host:
+        for claim in targets.claims:
+            wait_idle(claim.memory)
+    if targets.inline or run.by_host:
         for step in plan.part.recipe.steps:
             run_update(runtime, plan, step, base.values, value.values, targets.values)
     values, claims = list(base.values), list(base.claims)
@@ -236,6 +248,14 @@ def update(
         elif block != KEPT:
             values[device], claims[device] = targets.values[block], targets.claims[block]
     return ShardedBuffer(base.tiling, base.dtype, values, claims)
+
+
+def _is_far(runtime: Runtime, part: Plan) -> bool:
+    """Whether the new values lie where the copies of an update cannot read them."""
+    places = devices_of(part.source)[0], devices_of(part.destination)[0]
+    return places[0].domain.kind != places[1].domain.kind or any(
+        strangers(runtime, step) for step in part.recipe.steps
+    )
 
 
 def update_for(base: ShardedBuffer, value: ShardedBuffer, piece: Piece) -> UpdatePlan:
@@ -258,16 +278,23 @@ class _Update:
     value: ShardedBuffer
     name: str
 
+    @property
+    def by_host(self) -> bool:
+        """Whether the memory is out of the reach of streams."""
+        return devices_of(self.base.tiling)[0].domain.kind == "unpinned_host"
+
     def submit(self) -> Targets:
         """Allocate the new blocks; give the copies to streams unless the caller can run them."""
         base, value, plan = self.base, self.value, self.plan
         small = plan.total <= self.runtime.settings.inline_bytes
-        inline = small and base.is_settled() and value.is_settled()
+        readable = self.runtime.backend.host_readable
+        inline = small and readable and base.is_settled() and value.is_settled()
+        inline = inline or self.by_host
         blocks = [(block.home, block.shape, block.nbytes) for block in plan.blocks]
         devices = devices_of(base.tiling)
         largest = max(block.nbytes for block in plan.blocks)
         targets = allocate(self.runtime, devices, blocks, largest, base.dtype, inline)
-        if not targets.inline and plan.part is not None:
+        if not targets.inline and not self.by_host and plan.part is not None:
             for step in plan.part.recipe.steps:
                 self._submit_step(step, targets)
         return targets

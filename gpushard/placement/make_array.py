@@ -13,6 +13,7 @@ from gpushard.array.checks import as_dtype, as_shape, check_dtype, place_tiling
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError, ArrayIndexError, ShardingError
 from gpushard.geometry.format import Format
+from gpushard.geometry.memory_kind import device_of
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
@@ -163,7 +164,18 @@ def make_array_from_single_device_arrays(
             )
     parts = _by_device(tiling, arrays)
     expected = as_dtype(dtype) if dtype is not None else parts[0].dtype
-    for device, part, shard_shape in zip(tiling.devices, parts, tiling.shard_shapes, strict=True):
+    devices = map(device_of, tiling.devices)
+    for device, part, shard_shape in zip(devices, parts, tiling.shard_shapes, strict=True):
+        if part.sharding.memory_kind != sharding.memory_kind:
+            raise ShardingError(
+                f"arrays hold memory_kind={part.sharding.memory_kind!r} on {device!r}; the "
+                f"sharding has {sharding.memory_kind!r}. Move them with device_put, or use "
+                "sharding.with_memory_kind",
+                argument="arrays",
+                device=device,
+                kind=part.sharding.memory_kind,
+                expected=sharding.memory_kind,
+            )
         if part.dtype != expected:
             raise ArgumentTypeError(
                 f"arrays hold {part.dtype} on {device!r} and {expected} elsewhere; all must have "
@@ -306,7 +318,7 @@ def _by_device(tiling: Tiling, arrays: Sequence[Array]) -> list[Array]:
                 position=position,
             )
         found[next(iter(devices))] = array
-    wanted = [tiling.devices[position] for position in tiling.addressable]
+    wanted = [device_of(tiling.devices[position]) for position in tiling.addressable]
     missing = [device for device in wanted if device not in found]
     surplus = [device for device in found if device not in set(wanted)]
     if missing or surplus or len(arrays) != len(wanted):

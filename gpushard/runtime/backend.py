@@ -36,6 +36,12 @@ class DeviceInfo:
     domain: int
     """The memory domain; devices of one domain share physical memory."""
 
+    pinned_domain: int
+    """The memory domain of the page-locked host memory beside it."""
+
+    pageable_domain: int
+    """The memory domain of ordinary host memory. All three are one where it is the device's."""
+
 
 class Item:
     """Work for a stream: what to run, after what, and whose content it decides.
@@ -152,7 +158,7 @@ class Backend(Store, Protocol):
 
     @property
     def host_readable(self) -> bool:
-        """Whether the host can read device memory as it lies."""
+        """Whether the host can use device memory as it lies, as it can that of host domains."""
 
     @property
     def traffic(self) -> dict[tuple[int, int], int]:
@@ -164,8 +170,11 @@ class Backend(Store, Protocol):
     def new_lock(self) -> AbstractContextManager[Any]:
         """Make a lock that threads of the host share."""
 
+    def reaches(self, domain: int, source: int) -> bool:
+        """Whether work on the streams of `domain` can read memory of `source`."""
+
     def view(self, raw: Any, shape: Shape, dtype: Any) -> LocalArray:
-        """Return the start of a raw buffer as a dense array."""
+        """Return the start of a raw buffer as a dense array; of None, one without elements."""
 
     def address(self, array: LocalArray) -> int:
         """Return the address of the first element."""
@@ -173,8 +182,14 @@ class Backend(Store, Protocol):
     def host_view(self, array: LocalArray, owner: Any) -> HostArray:
         """Return host-readable local data as a read-only NumPy array that keeps `owner` alive."""
 
-    def add_stream(self, stream: Stream, domain: int) -> None:
-        """Make the queue behind a stream."""
+    def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
+        """Make the queue behind a stream.
+
+        Args:
+          stream: the stream.
+          domain: the memory domain that it works on.
+          device: the device whose share of the chip it has; None for all of it.
+        """
 
     def enqueue(self, item: Item) -> None:
         """Append an item to its stream; never waits.
@@ -186,7 +201,15 @@ class Backend(Store, Protocol):
         """Make an event that covers `tick` of `stream`."""
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
-        """Copy into memory of `domain` and return when all is copied."""
+        """Copy into memory of `domain`: within an item in its stream's order, else at once.
+
+        Args:
+          copies: what to copy; nothing that is read overlaps with what is written.
+          domain: `HOST_DOMAIN` for any memory of the host, which items can't write.
+        """
+
+    def prefetch(self, read: Callable[[], object]) -> None:
+        """Perhaps call a function soon, on a thread of the backend's, or never."""
 
     def close(self) -> None:
         """Stop; work that has not started is dropped."""

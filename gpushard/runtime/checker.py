@@ -9,6 +9,7 @@ clocks (Mattern, 1989).
 from __future__ import annotations
 
 import bisect
+import copy
 import functools
 import sys
 import threading
@@ -101,6 +102,14 @@ class Checker:
         """Make a lock."""
         return self.backend.new_lock()
 
+    def reaches(self, domain: int, source: int) -> bool:
+        """Whether work on the streams of `domain` can read memory of `source`."""
+        return self.backend.reaches(domain, source)
+
+    def prefetch(self, read: Callable[[], object]) -> None:
+        """Perhaps call a function soon."""
+        self.backend.prefetch(read)
+
     def view(self, raw: Any, shape: Shape, dtype: Any) -> LocalArray:
         """Return the start of a raw buffer as a dense array."""
         return self.backend.view(raw, shape, dtype)
@@ -109,9 +118,9 @@ class Checker:
         """Return the address of the first element."""
         return self.backend.address(array)
 
-    def add_stream(self, stream: Stream, domain: int) -> None:
+    def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
         """Make the queue behind a stream."""
-        self.backend.add_stream(stream, domain)
+        self.backend.add_stream(stream, domain, device)
 
     def close(self) -> None:
         """Stop."""
@@ -176,7 +185,8 @@ class Checker:
                     self._check_reads(shadow, clock, access)
                     shadow.wrote(access)
             self._last[item.stream] = self._clocks[item.stream, item.tick] = clock
-            item.run = functools.partial(self._run, item, item.run)
+            declared = copy.copy(item)  # with itself in hand an item would be part of a cycle
+            item.run = functools.partial(self._run, declared)
         self.backend.enqueue(item)
 
     def record(self, stream: Stream, tick: int) -> Event:
@@ -223,10 +233,10 @@ class Checker:
                 shadow.lend(view, access)
         return view
 
-    def _run(self, item: Item, run: Callable[[], None]) -> None:
+    def _run(self, item: Item) -> None:
         self._inside.item = item
         try:
-            run()
+            item.run()
         finally:
             self._inside.item = None
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import gc
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from gpushard.cache import BoundedCache
 from gpushard.config import Settings
 from gpushard.errors import OutOfMemoryError
-from gpushard.runtime.backend import Backend, Item
-from gpushard.runtime.device import Device, Domain
+from gpushard.runtime.backend import HOST_DOMAIN, Backend, DeviceInfo, Item
+from gpushard.runtime.device import Device, Domain, Place
 from gpushard.runtime.memory import Account, Claim, Claims, Memory, NoRoomError, Pool
 from gpushard.runtime.stream import Clock, Stream
 
 T = TypeVar("T")
 
 _ALL: Mapping[Memory, int] = {}
+
+_LEAST_SLOT = 64
 
 
 class Runtime:
@@ -45,17 +47,13 @@ class Runtime:
         self._dead_arrays: deque[weakref.ref[Any]] = deque()
         self.domains: list[Domain] = []
         self.devices: tuple[Device, ...] = self._make_devices()
-        self.host_pool = Pool(backend, 0, None)
+        self.host_pool = Pool(backend, HOST_DOMAIN, None)
         """Host memory for values that were read back."""
 
     def _make_devices(self) -> tuple[Device, ...]:
         infos = self.backend.describe()
         limit = self.settings.memory_limit
-        for index in range(max(info.domain for info in infos) + 1):
-            members = sum(info.domain == index for info in infos)
-            pool = Pool(self.backend, index, None if limit is None else limit * members)
-            copy, fetch = (self.new_stream(f"{use} {index}", index) for use in ("copy", "fetch"))
-            self.domains.append(Domain(index, pool, copy, fetch))
+        self._make_domains(infos)
         devices = []
         for id, info in enumerate(infos):
             name = f"{self.backend.platform.capitalize()}Device(id={id})"
@@ -69,17 +67,49 @@ class Runtime:
                     info.partition,
                     self.domains[info.domain],
                     Account(name, limit),
-                    self.new_stream(f"device {id}", info.domain),
+                    self.new_stream(f"device {id}", info.domain, id),
                 )
             )
         return tuple(devices)
 
-    def new_stream(self, name: str, domain: int) -> Stream:
-        """Make a stream on a memory domain."""
+    def _make_domains(self, infos: Sequence[DeviceInfo]) -> None:
+        backend, settings = self.backend, self.settings
+        pinned = {info.domain: info.pinned_domain for info in infos}
+        host = {*pinned.values(), *(info.pageable_domain for info in infos)}
+        for index in range(max((*pinned, *host)) + 1):
+            members = sum(info.domain == index for info in infos)
+            limit = settings.memory_limit if members else None
+            self.domains.append(
+                Domain(
+                    index,
+                    Pool(backend, index, None if limit is None else limit * members),
+                    Pool(backend, pinned.get(index, index), settings.pinned_bytes),
+                    *(self.new_stream(f"{use} {index}", index) for use in Domain.USES),
+                    readable=index in host or backend.host_readable,
+                )
+            )
+        for info in infos:
+            self.domains[info.domain].memories = {
+                "device": self.domains[info.domain],
+                "pinned_host": self.domains[info.pinned_domain],
+                "unpinned_host": self.domains[info.pageable_domain],
+            }
+            for kind, domain in self.domains[info.domain].memories.items():
+                domain.kind = kind if domain.index not in pinned else "device"
+
+    def new_stream(self, name: str, domain: int, device: int | None = None) -> Stream:
+        """Make a stream on a memory domain, with the share of a device or the whole chip."""
         stream = Stream(self.backend, name)
-        self.backend.add_stream(stream, domain)
+        self.backend.add_stream(stream, domain, device)
         self.streams.append(stream)
         return stream
+
+    def pools(self) -> Iterator[Pool]:
+        """Yield every pool of memory."""
+        yield self.host_pool
+        for domain in self.domains:
+            yield domain.pool
+            yield domain.ring
 
     def drain(self) -> None:
         """Account for everything that was garbage collected; under the lock.
@@ -154,10 +184,10 @@ class Runtime:
             if not stream.finished(stream.issued):
                 self.backend.enqueue(Item("interrupted", _nothing, stream, stream.issued))
         claimed = self._claims.repair()
-        for pool in (self.host_pool, *(domain.pool for domain in self.domains)):
+        for pool in self.pools():
             pool.repair(memory for memory in claimed if memory.pool is pool)
         for device in self.devices:
-            device.account.in_use = 0
+            device.account.in_use = device.host_account.in_use = 0
         for memory in claimed:
             for account, nbytes in memory.charges:
                 account.in_use += nbytes
@@ -165,17 +195,30 @@ class Runtime:
             if reference() is None:
                 self._arrays.pop(key, None)
 
-    def claim(self, device: Device, nbytes: int, stream: Stream | None) -> Claim:
-        """Allocate on a device; inside `commit`."""
-        return self._claims.make(device.domain.pool.take(nbytes, device.account, stream))
+    def claim(self, place: Place, nbytes: int, stream: Stream | None) -> Claim:
+        """Allocate on a device, or beside it; inside `commit`."""
+        return self._claims.make(place.domain.pool.take(nbytes, place.account, stream))
+
+    def claim_slot(self, domain: Domain, nbytes: int, stream: Stream | None) -> Claim:
+        """Allocate page-locked memory for copies between a domain and the host; inside `commit`.
+
+        Sizes are rounded up to powers of two, so that every slot fits many.
+        """
+        capacity = max(_LEAST_SLOT, 1 << (nbytes - 1).bit_length())
+        return self._claims.make(domain.ring.take(capacity, None, stream))
 
     def claim_host(self, nbytes: int, stream: Stream | None) -> Claim:
         """Allocate host memory for values that are read back; inside `commit`."""
         return self._claims.make(self.host_pool.take(nbytes, None, stream))
 
-    def claim_small(self, charges: Sequence[tuple[Device, int]]) -> Claim:
+    def claim_between(self, domain: Domain, nbytes: int, stream: Stream) -> Claim:
+        """Allocate page-locked memory that `domain` writes and others read; inside `commit`."""
+        pool = domain.memories["pinned_host"].pool
+        return self._claims.make(pool.take(nbytes, None, stream))
+
+    def claim_small(self, charges: Sequence[tuple[Place, int]]) -> Claim:
         """Count small shards that own their bytes; inside `commit`."""
-        accounts = tuple((device.account, nbytes) for device, nbytes in charges)
+        accounts = tuple((place.account, nbytes) for place, nbytes in charges)
         return self._claims.make(charges[0][0].domain.pool.adopt(accounts))
 
     def submit(
@@ -256,7 +299,7 @@ class Runtime:
         self.plans.clear()  # their tilings, as keys of weak tables, would keep this runtime
         with self.lock:
             self.drain()
-            for pool in (self.host_pool, *(domain.pool for domain in self.domains)):
+            for pool in self.pools():
                 pool.trim()
 
     def renew_locks(self, *, torn: bool) -> None:

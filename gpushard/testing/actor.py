@@ -42,6 +42,11 @@ class Known:
     """Whether the work that makes it was meant to fail."""
 
 
+def by_host(sharding: Sharding) -> bool:
+    """Whether movement from and to a sharding waits for the value."""
+    return sharding.memory_kind == "unpinned_host"
+
+
 class World:
     """What all threads of a program share: a shape, a few shardings, and some arrays.
 
@@ -117,8 +122,10 @@ class Actor:
         start = self._random.randrange(1000)
         return np.arange(start, start + math.prod(shape), dtype=np.int32).reshape(shape)
 
-    def _sharding(self) -> Sharding:
-        return self._random.choice(self._world.shardings)
+    def _sharding(self, fails: bool = False) -> Sharding:
+        """Return a sharding; for a value that fails, one to which it can be moved unseen."""
+        sharding = self._random.choice(self._world.shardings)
+        return sharding.with_memory_kind("device") if fails and by_host(sharding) else sharding
 
     def _place(self) -> Known:
         value, source = self._value(), self._value()
@@ -134,19 +141,20 @@ class Actor:
 
     def _reshard(self) -> None:
         known = self._pick()
-        self._keep(reshard(known.array, self._sharding()), known.value, known.fails)
+        moved = reshard(known.array, self._sharding(known.fails))
+        self._keep(moved, known.value, known.fails)
 
     def _donate(self) -> None:
         known = self._pick()
         if self._is_mine(known):
             move = self._random.choice((reshard, device_put))
-            moved = move(known.array, self._sharding(), donate=True)
+            moved = move(known.array, self._sharding(known.fails), donate=True)
             self._mine.remove(known)
             self._mine.append(Known(moved, known.value, known.fails))
 
     def _compute(self) -> None:
         known = self._pick()
-        fails = self._random.random() < 0.1
+        fails = self._random.random() < 0.1 and not by_host(known.array.sharding)
         error = PlannedError() if fails else None
         array = deferred(known.array, lambda v: v + 1, error=error)
         self._keep(array, known.value + 1, known.fails or fails)
@@ -171,7 +179,8 @@ class Actor:
         value[index] = part
         new, fails = device_put(part.copy(), self._sharding()), False
         if self._random.random() < 0.5:
-            fails = self._random.random() < 0.1
+            waits = by_host(known.array.sharding) or by_host(new.sharding)
+            fails = self._random.random() < 0.1 and not waits
             error = PlannedError() if fails else None
             new = deferred(new, lambda v: v, error=error)
         left = part.size < value.size

@@ -33,7 +33,8 @@ def deferred(
     Array([1, 2, 3], dtype=int64)
     """
     source = x._live()
-    runtime, devices = source.runtime, devices_of(source.tiling)
+    runtime = source.runtime
+    devices = [place.device for place in devices_of(source.tiling)]
 
     def submit() -> tuple[list[LocalArray], list[Claim]]:
         values, claims = _allocate(runtime, source)
@@ -53,10 +54,9 @@ def deferred(
 
 def _allocate(runtime: Runtime, source: ShardedBuffer) -> tuple[list[LocalArray], list[Claim]]:
     """Make memory of its own for every shard."""
-    devices = devices_of(source.tiling)
     claims = [
-        runtime.claim(device, value.nbytes, device.stream)
-        for device, value in zip(devices, source.values, strict=True)
+        runtime.claim(place, value.nbytes, place.device.stream)
+        for place, value in zip(devices_of(source.tiling), source.values, strict=True)
     ]
     values = [
         runtime.backend.view(claim.memory.raw, value.shape, source.dtype)

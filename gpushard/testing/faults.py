@@ -109,7 +109,7 @@ class Faults:
         yield backend, "allocate", self._allocate(backend.allocate)
         yield backend, "enqueue", self._enqueue(backend.enqueue)
         yield backend, "copy_boxes", self._copy_boxes(backend.copy_boxes)
-        for pool in (runtime.host_pool, *(domain.pool for domain in runtime.domains)):
+        for pool in runtime.pools():
             yield pool, "take", self._take(pool, pool.take)
             yield pool, "adopt", self._adopt(pool, pool.adopt)
 

@@ -63,6 +63,7 @@ def random_settings(source: random.Random) -> Settings:
         queue_limit=source.choice((1, 2, 5, 1024, 1024)),
         memory_limit=source.choice((None, None, None, 130, 260, 520, 1500)),
         relay_bytes=source.choice((0, 0, 1 << 20)),
+        pinned_bytes=source.choice((64, 256, 1 << 20)),
     )
 
 
@@ -161,8 +162,9 @@ def _check_nothing_left(runtime: Runtime) -> None:
         assert stats["bytes_in_use"] == 0, f"{device}: {stats}"
         assert stats["pool_bytes"] == stats["pool_free_bytes"], f"{device}: {stats}"
     for domain in runtime.domains:
-        domain.pool.trim()
-        assert domain.pool.total == 0, f"{domain.pool.total} bytes cannot be trimmed"
+        for pool in (domain.pool, domain.ring):
+            pool.trim()
+            assert pool.total == 0, f"{pool.total} bytes cannot be trimmed"
 
 
 @contextlib.contextmanager
@@ -179,7 +181,11 @@ def _collector_off() -> Iterator[None]:
 
 def random_shardings(runtime: Runtime, source: random.Random, count: int = 16) -> list[Sharding]:
     """Draw shardings over some or all devices of a runtime, in any order."""
-    return [_random_sharding(runtime, source) for _ in range(count)]
+    kinds = ("device", "device", "device", "pinned_host", "unpinned_host")
+    return [
+        _random_sharding(runtime, source).with_memory_kind(source.choice(kinds))
+        for _ in range(count)
+    ]
 
 
 def _random_sharding(runtime: Runtime, source: random.Random) -> Sharding:

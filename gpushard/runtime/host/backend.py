@@ -60,7 +60,7 @@ class HostBackend(NumpyStore):
         """Make a lock."""
         return threading.Lock()
 
-    def add_stream(self, stream: Stream, domain: int) -> None:
+    def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
         """Make a strand."""
         self.workers.add(stream)
 

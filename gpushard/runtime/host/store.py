@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,10 +48,18 @@ class NumpyStore:
     def describe(self) -> list[DeviceInfo]:
         """List the virtual devices; consecutive ones share a domain."""
         per_domain = self._devices // self._domains
-        return [
-            DeviceInfo(kind="host", hardware_id=0, partition=i, domain=i // per_domain)
-            for i in range(self._devices)
-        ]
+        return [self._info(i, i // per_domain) for i in range(self._devices)]
+
+    def _info(self, device: int, domain: int) -> DeviceInfo:
+        """Describe a device whose memory is the host's."""
+        return DeviceInfo("host", 0, device, domain, domain, domain)
+
+    def reaches(self, domain: int, source: int) -> bool:
+        """Whether `domain` can read `source`: always."""
+        return True
+
+    def prefetch(self, read: Callable[[], object]) -> None:
+        """Leave it to whoever needs the value."""
 
     def allocate(self, domain: int, nbytes: int) -> HostArray:
         """Make an aligned byte buffer."""
@@ -68,7 +76,7 @@ class NumpyStore:
     def taken(self, raw: HostArray) -> None:
         """Do nothing."""
 
-    def view(self, raw: HostArray, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+    def view(self, raw: HostArray | None, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
         """Return the start of a buffer as a C-contiguous array."""
         return np.ndarray(shape, dtype, raw)
 

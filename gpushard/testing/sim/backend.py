@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import BoxCopy, Item
+from gpushard.runtime.backend import BoxCopy, DeviceInfo, Item
 from gpushard.runtime.host import NumpyStore
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.testing.sim.schedule import Schedule, StuckError
@@ -90,6 +90,8 @@ class SimBackend(NumpyStore):
         readable = source.random() < 0.5
         self.host_readable = readable if self._host_readable is None else self._host_readable
         self.threads = Threads(source, source.choice((0.02, 0.05, 0.3)), source.choice((0, 0.02)))
+        self._strangers = source.choice((0, 0, 0.3)) * (not self.host_readable)
+        self._reach: dict[tuple[int, int], bool] = {}
         self.topology = self._topology or _machine(source.choice(_MACHINES), self._domains)
         """The machine that it stands for, or None."""
         self.timing = None if self.topology is None else Timing(self.topology)
@@ -101,6 +103,23 @@ class SimBackend(NumpyStore):
         self.failing = source.choice((0, 0, 0, 0.05))
         """Probability that an allocation fails for want of memory."""
         self._retired: dict[int, tuple[HostArray, Sequence[Tick]]] = {}
+
+    def _info(self, device: int, domain: int) -> DeviceInfo:
+        """Describe a device beside whose memory there is some of the host."""
+        return DeviceInfo(self.name, 0, device, domain, self._domains + domain, 2 * self._domains)
+
+    def reaches(self, domain: int, source: int) -> bool:
+        """Whether `domain` can read `source`: what lies beside it, itself, and most others."""
+        if max(domain, source) >= self._domains or domain == source:
+            return True
+        if (domain, source) not in self._reach:
+            self._reach[domain, source] = self.random.random() >= self._strangers
+        return self._reach[domain, source]
+
+    def prefetch(self, read: Callable[[], object]) -> None:
+        """Perhaps call a function at once."""
+        if self.random.random() < 0.5:
+            read()
 
     def turn(self) -> None:
         """Let time pass and others go on; every call of the host comes through here."""
@@ -138,7 +157,7 @@ class SimBackend(NumpyStore):
         """Make a lock at which threads are switched."""
         return SimLock(self.threads)
 
-    def add_stream(self, stream: Stream, domain: int) -> None:
+    def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
         """Make a queue."""
         self.schedule.add(stream)
 
