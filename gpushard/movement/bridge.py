@@ -10,9 +10,10 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpushard.movement.staging import Move, boxes_in, chunk_bytes, chunks
-from gpushard.movement.steps import BoxMove, Phase, Step
-from gpushard.runtime.backend import BoxCopy
+from gpushard.movement.staging import boxes_in, chunk_bytes
+from gpushard.movement.steps import Step
+from gpushard.runtime.backend import BoxCopy, BoxMove, Phase
+from gpushard.runtime.chunks import Move, chunks
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
@@ -98,7 +99,7 @@ class Bridge:
             boxes = boxes_in(runtime, slot, group)
             pack = [(box, move.source, of) for box, move in zip(boxes, group, strict=True)]
             run = functools.partial(runtime.backend.copy_boxes, pack, pinned)
-            reads = list(dict.fromkeys(move.memory for move in group))
+            reads = list(dict.fromkeys(move.tag for move in group))
             runtime.submit(source.fetch, self.name, run, reads, [slot.memory], until=self.until)
             pairs = zip(group, boxes, strict=True)
             yield [slot.memory], [(move.target, box, pinned) for move, box in pairs]

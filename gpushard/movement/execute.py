@@ -177,15 +177,9 @@ def _submit_steps(
 
 
 def run_step(runtime: Runtime, step: Step, operands: Sequence[LocalArray]) -> None:
-    """Make the copies of one step."""
+    """Make the copies of one step between dense operands."""
     for phase in step.phases:
-        copies = [
-            (operands[to][to_index], operands[of][of_index], source_domain)
-            for to, to_index, of, of_index, source_domain in phase.moves
-        ]
-        if phase.order is not None:
-            copies = [(to, of.transpose(phase.order), source) for to, of, source in copies]
-        runtime.backend.copy_boxes(copies, step.domain)
+        runtime.backend.copy_phase(phase, operands, step.domain)
 
 
 def assemble(plan: Plan, source: ShardedBuffer, targets: Targets) -> ShardedBuffer:
@@ -193,13 +187,14 @@ def assemble(plan: Plan, source: ShardedBuffer, targets: Targets) -> ShardedBuff
     values: list[LocalArray] = []
     claims: list[Claim] = []
     shapes = plan.destination.shard_shapes
+    domain = devices_of(plan.destination)[0].memory_domain
     nothing: Claim | None = None
     for position, (kind, of, index) in enumerate(plan.recipe.slots):
         if kind == COPY:
             values.append(targets.values[of])
             claims.append(targets.claims[of])
         elif kind == EMPTY:
-            values.append(source.runtime.backend.view(None, shapes[position], source.dtype))
+            values.append(source.runtime.backend.empty(domain, shapes[position], source.dtype))
             nothing = nothing or claim_nothing(devices_of(plan.destination)[0])
             claims.append(nothing)
         else:

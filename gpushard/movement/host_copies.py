@@ -21,8 +21,9 @@ from gpushard.movement.holdings import holdings
 from gpushard.movement.overlap import volumes
 from gpushard.movement.plan import make_plan
 from gpushard.movement.reuse import ALIGNMENT
-from gpushard.movement.staging import Move, stage_in, stage_out
+from gpushard.movement.staging import stage_in, stage_out
 from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy
+from gpushard.runtime.chunks import Move
 from gpushard.runtime.device import Domain, Place
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Runtime
@@ -207,7 +208,7 @@ class _Batch:
         self._runtime = runtime
         self._domains = domains
         self._staged = staged
-        self._moves: dict[Domain, list[Move]] = {}
+        self._moves: dict[Domain, list[Move[Memory]]] = {}
         self.nbytes = 0
 
     def add(self, device: int, value: LocalArray, claim: Claim, box: HostArray) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpushard.movement.reuse import COPY, EMPTY, VIEW
-from gpushard.movement.steps import BoxIndex, Step, make_steps, source_index
+from gpushard.movement.steps import Step, make_steps, source_index
+from gpushard.runtime.backend import BoxIndex
 from gpushard.typing import Shape
 
 if TYPE_CHECKING:

@@ -9,76 +9,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from gpushard.movement.buffer import failure, wait_idle
 from gpushard.runtime.backend import HOST_DOMAIN
+from gpushard.runtime.chunks import Move, bytes_of, chunks, lay_out
 from gpushard.runtime.device import Domain
 from gpushard.runtime.memory import Claim, Memory, NoRoomError
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
-from gpushard.typing import HostArray, LocalArray
-
-ALIGNMENT = 16
-"""Bytes that every box in a slot is aligned to."""
+from gpushard.typing import HostArray
 
 IN_FLIGHT = 2
 """How many chunks of each domain are on their way while the host copies another one."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Move:
-    """A box on its way from or to the host."""
-
-    target: LocalArray
-    """Where it goes."""
-
-    source: LocalArray
-    """Where it comes from; of the same shape and type."""
-
-    memory: Memory
-    """The memory on the device's side."""
-
-    def parts(self, limit: int) -> Iterator[Move]:
-        """Cut it into boxes of at most `limit` bytes, which is more than one element."""
-        if self.target.nbytes <= limit:
-            if self.target.nbytes:
-                yield self
-            return
-        shape = self.target.shape
-        dim = next(dim for dim, size in enumerate(shape) if size > 1)
-        rows = max(1, limit * shape[dim] // self.target.nbytes)
-        lead = (slice(None),) * dim
-        for start in range(0, shape[dim], rows):
-            index = (*lead, slice(start, start + rows))
-            part = Move(self.target[index], self.source[index], self.memory)
-            yield from part.parts(limit)
-
-
-def chunks(moves: Iterable[Move], limit: int) -> Iterator[list[Move]]:
-    """Cut and group moves so that each group fits into a slot.
-
-    Args:
-      moves: what to copy, in order.
-      limit: bytes of a slot.
-
-    Yields:
-      Moves that take at most `limit` bytes, each aligned.
-    """
-    group: list[Move] = []
-    filled = 0
-    for move in moves:
-        for part in move.parts(limit):
-            nbytes = _aligned(part.target.nbytes)
-            if group and filled + nbytes > limit:
-                yield group
-                group, filled = [], 0
-            group.append(part)
-            filled += nbytes
-    if group:
-        yield group
 
 
 def chunk_bytes(runtime: Runtime) -> int:
@@ -86,13 +32,14 @@ def chunk_bytes(runtime: Runtime) -> int:
     return 1 << (runtime.settings.pinned_bytes // 4).bit_length() - 1
 
 
-def stage_in(runtime: Runtime, domain: Domain, moves: Sequence[Move]) -> None:
+def stage_in(runtime: Runtime, domain: Domain, moves: Sequence[Move[Memory]]) -> None:
     """Copy host data to memory that streams write; returns when all of it was read.
 
     Args:
       runtime: of the domain.
       domain: where the data goes.
-      moves: what to copy; `domain.feed` has begun to write all of the memories.
+      moves: what to copy, tagged with the memory of each target, which `domain.feed` has begun to
+        write.
     """
     pinned = domain.memories["pinned_host"].index
     for group in chunks(moves, chunk_bytes(runtime)):
@@ -108,7 +55,7 @@ def stage_in(runtime: Runtime, domain: Domain, moves: Sequence[Move]) -> None:
 
 
 def _feed(
-    runtime: Runtime, domain: Domain, slot: Claim, boxes: list[HostArray], group: list[Move]
+    runtime: Runtime, domain: Domain, slot: Claim, boxes: list[HostArray], group: list[Move[Memory]]
 ) -> None:
     pinned = domain.memories["pinned_host"].index
     copies = [(move.target, box, pinned) for box, move in zip(boxes, group, strict=True)]
@@ -117,7 +64,7 @@ def _feed(
     runtime.submit(domain.feed, "copy from host", run, [slot.memory], writes, part=1)
 
 
-def _copy_in_at_once(runtime: Runtime, domain: Domain, group: list[Move]) -> None:
+def _copy_in_at_once(runtime: Runtime, domain: Domain, group: list[Move[Memory]]) -> None:
     """Copy while others have all slots."""
     for memory in _distinct(group):
         wait_idle(memory)
@@ -125,19 +72,20 @@ def _copy_in_at_once(runtime: Runtime, domain: Domain, group: list[Move]) -> Non
     runtime.backend.copy_boxes(copies, domain.index)
 
 
-def stage_out(runtime: Runtime, moves: Sequence[tuple[Domain, Move]]) -> None:
+def stage_out(runtime: Runtime, moves: Sequence[tuple[Domain, Move[Memory]]]) -> None:
     """Copy from devices to the host; returns when all is there.
 
     The domains take turns, so that all of them copy at once.
 
     Args:
       runtime: of the domains.
-      moves: what to copy, with the domain of each source, whose content is there.
+      moves: what to copy, tagged with the memory of each source, whose content is there, and with
+        its domain.
 
     Raises:
       ExecutionError: a copy failed.
     """
-    by_domain: dict[Domain, list[Move]] = {}
+    by_domain: dict[Domain, list[Move[Memory]]] = {}
     for domain, move in moves:
         by_domain.setdefault(domain, []).append(move)
     flights: deque[_Flight] = deque()
@@ -162,7 +110,7 @@ def stage_out(runtime: Runtime, moves: Sequence[tuple[Domain, Move]]) -> None:
 class _Flight:
     """A chunk on its way to a slot."""
 
-    group: list[Move]
+    group: list[Move[Memory]]
     slot: Claim
     boxes: list[HostArray]
     stream: Stream
@@ -179,7 +127,7 @@ class _Flight:
         runtime.backend.copy_boxes(copies, HOST_DOMAIN)
 
 
-def _start(runtime: Runtime, domain: Domain, group: list[Move]) -> _Flight | None:
+def _start(runtime: Runtime, domain: Domain, group: list[Move[Memory]]) -> _Flight | None:
     """Send a chunk to a slot, or return None if there is none."""
     pinned = domain.memories["pinned_host"].index
 
@@ -210,8 +158,8 @@ def _take(runtime: Runtime, domain: Domain, nbytes: int) -> Claim | None:
 
 
 def _in_turns(
-    by_domain: dict[Domain, list[Move]], limit: int
-) -> Iterator[tuple[Domain, list[Move]]]:
+    by_domain: dict[Domain, list[Move[Memory]]], limit: int
+) -> Iterator[tuple[Domain, list[Move[Memory]]]]:
     """Yield one chunk of each domain after the other."""
     waiting = deque((domain, chunks(moves, limit)) for domain, moves in by_domain.items())
     while waiting:
@@ -222,28 +170,10 @@ def _in_turns(
             waiting.append((domain, rest))
 
 
-def boxes_in(runtime: Runtime, slot: Claim, group: Sequence[Move]) -> list[HostArray]:
-    """Lay the boxes of a chunk out in its slot, one after the other."""
-    nbytes = bytes_of(group)
-    whole: HostArray = runtime.backend.view(slot.memory.raw, (nbytes,), "u1")
-    boxes = []
-    at = 0
-    for move in group:
-        shape, dtype = move.target.shape, move.target.dtype
-        stop = at + math.prod(shape) * dtype.itemsize
-        boxes.append(whole[at:stop].view(dtype).reshape(shape))
-        at = _aligned(stop)
-    return boxes
+def boxes_in(runtime: Runtime, slot: Claim, group: Sequence[Move[Memory]]) -> list[HostArray]:
+    """Lay the boxes of a chunk out in its slot."""
+    return lay_out(runtime.backend.view(slot.memory.raw, (bytes_of(group),), np.dtype("u1")), group)
 
 
-def bytes_of(group: Sequence[Move]) -> int:
-    """Return the bytes that a chunk takes in a slot."""
-    return sum(_aligned(move.target.nbytes) for move in group)
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
-
-def _distinct(group: Sequence[Move]) -> list[Memory]:
-    return list(dict.fromkeys(move.memory for move in group))
+def _distinct(group: Sequence[Move[Memory]]) -> list[Memory]:
+    return list(dict.fromkeys(move.tag for move in group))

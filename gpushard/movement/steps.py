@@ -8,31 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpushard.movement.dim_map import Piece
+from gpushard.runtime.backend import BoxIndex, BoxMove, Phase
 from gpushard.typing import IntArray
 
 if TYPE_CHECKING:
     from gpushard.movement.plan import Plan
-
-BoxIndex: TypeAlias = tuple[Any, ...]
-
-BoxMove: TypeAlias = tuple[int, BoxIndex, int, BoxIndex, int]
-"""(operand written, index within it, operand read, index within it, memory domain read)."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Phase:
-    """Copies that may run in any order, given to the backend in one call."""
-
-    moves: tuple[BoxMove, ...]
-    """The copies."""
-
-    order: tuple[int, ...] | None
-    """How what is read is transposed before it is copied; None for not at all."""
 
 
 @dataclasses.dataclass(frozen=True)

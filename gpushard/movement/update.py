@@ -20,11 +20,12 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.bridge import strangers
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of, wait_idle
 from gpushard.movement.dim_map import DimMap, Piece, identity
-from gpushard.movement.execute import Targets, allocate, plan_for, run_step
+from gpushard.movement.execute import Targets, allocate, plan_for
 from gpushard.movement.holdings import holdings
 from gpushard.movement.move import move
 from gpushard.movement.plan import Plan, make_plan
-from gpushard.movement.steps import BoxIndex, Step, source_index
+from gpushard.movement.steps import Step, source_index
+from gpushard.runtime.backend import BoxIndex
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import LocalArray, Shape
 
@@ -335,7 +336,8 @@ def run_update(
     mine = [(n, block) for n, block in enumerate(plan.blocks) if block.domain == domain]
     copy([(blocks[n], old[block.home], domain) for n, block in mine if block.kept], domain)
     regions = [blocks[n][index][plan.added] for n, index in plan.regions]
-    run_step(runtime, step, [*new, *regions])
+    for phase in step.phases:
+        copy(phase.copies([*new, *regions]), domain)
     copy(
         [
             (blocks[to][to_index], blocks[of][of_index], domain)

@@ -13,11 +13,37 @@ from gpushard.runtime.memory import Memory, Store
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
 
+BoxIndex: TypeAlias = tuple[Any, ...]
+
+BoxMove: TypeAlias = tuple[int, BoxIndex, int, BoxIndex, int]
+"""(operand written, index within it, operand read, index within it, memory domain read)."""
+
 BoxCopy: TypeAlias = tuple[LocalArray, LocalArray, int]
 """(destination view, source view of the same shape, memory domain of the source)."""
 
 HOST_DOMAIN = -1
 """Stands for the user's own host memory where memory domains are counted."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Phase:
+    """Copies that may run in any order, given to the backend in one call."""
+
+    moves: tuple[BoxMove, ...]
+    """The copies."""
+
+    order: tuple[int, ...] | None
+    """How what is read is transposed before it is copied; None for not at all."""
+
+    def copies(self, operands: Sequence[LocalArray]) -> list[BoxCopy]:
+        """Return the copies of particular operands."""
+        copies = [
+            (operands[to][to_index], operands[of][of_index], source_domain)
+            for to, to_index, of, of_index, source_domain in self.moves
+        ]
+        if self.order is not None:
+            copies = [(to, of.transpose(self.order), source) for to, of, source in copies]
+        return copies
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,7 +200,10 @@ class Backend(Store, Protocol):
         """Whether work on the streams of `domain` can read memory of `source`."""
 
     def view(self, raw: Any, shape: Shape, dtype: Any) -> LocalArray:
-        """Return the start of a raw buffer as a dense array; of None, one without elements."""
+        """Return the start of a raw buffer as a dense array."""
+
+    def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
+        """Return an array without elements, as others of a domain are."""
 
     def address(self, array: LocalArray) -> int:
         """Return the address of the first element."""
@@ -206,6 +235,15 @@ class Backend(Store, Protocol):
         Args:
           copies: what to copy; nothing that is read overlaps with what is written.
           domain: `HOST_DOMAIN` for any memory of the host, which items can't write.
+        """
+
+    def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
+        """Copy the boxes of a phase, as `copy_boxes` does.
+
+        Args:
+          phase: which boxes; with other operands of the same shapes and type it may come again.
+          operands: dense arrays in row-major order.
+          domain: the memory domain that is written.
         """
 
     def prefetch(self, read: Callable[[], object]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import RaceError
-from gpushard.runtime.backend import Backend, BoxCopy, DeviceInfo, Item
+from gpushard.runtime.backend import Backend, BoxCopy, DeviceInfo, Item, Phase
 from gpushard.runtime.memory import Memory
 from gpushard.runtime.shadow import Access, Shadow
 from gpushard.runtime.stream import Clock, Event, Stream, Tick
@@ -37,6 +37,9 @@ class _CheckedEvent:
         self._event = event
         self._stream = stream
         self.tick = event.tick
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._event, name)
 
     def query(self) -> bool:
         over = self._event.query()
@@ -201,6 +204,14 @@ class Checker:
                 for n in range(known + 1, tick + 1):
                     _raise_to(self._host, self._clocks.pop((stream, n), {}))
                 self._host[stream] = tick
+
+    def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
+        """Return an array without elements."""
+        return self.backend.empty(domain, shape, dtype)
+
+    def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
+        """Check and copy the boxes of a phase, one by one."""
+        self.copy_boxes(phase.copies(operands), domain)
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
         """Check a copy by the host, or that an item touches nothing but what it declared."""

@@ -10,10 +10,11 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import BoxCopy, Item
+from gpushard.runtime.backend import BoxCopy, Item, Phase
 from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
 from gpushard.runtime.stream import Event, Stream
+from gpushard.typing import HostArray
 
 SHARED_BYTES = 4 << 20
 """Copies of fewer bytes are not worth a second thread."""
@@ -81,6 +82,10 @@ class HostBackend(NumpyStore):
         pieces = [piece for copy in copies for piece in cut(copy, PART_BYTES)]
         parts = batches(pieces, max(PART_BYTES // 4, total // (8 * self.workers.count)))
         self.workers.share([functools.partial(self._copy, part, domain) for part in parts])
+
+    def copy_phase(self, phase: Phase, operands: Sequence[HostArray], domain: int) -> None:
+        """Copy the boxes of a phase."""
+        self.copy_boxes(phase.copies(operands), domain)
 
     def close(self) -> None:
         """End the worker threads."""

@@ -24,6 +24,19 @@ def address(array: HostArray) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+def allocate(nbytes: int) -> HostArray:
+    """Make a byte buffer aligned to `ALIGNMENT`."""
+    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    offset = -address(raw) % ALIGNMENT
+    return raw[offset : offset + nbytes]
+
+
+def host_view(array: HostArray, owner: Any) -> HostArray:
+    """Return a read-only array over the same memory that keeps `owner` alive."""
+    view = np.asarray(_Owner(array, owner))
+    return view if view.dtype == array.dtype else view.view(array.dtype)
+
+
 class _Owner:
     """Host memory for NumPy: the `base` of views that keep something alive."""
 
@@ -63,9 +76,7 @@ class NumpyStore:
 
     def allocate(self, domain: int, nbytes: int) -> HostArray:
         """Make an aligned byte buffer."""
-        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-        offset = -address(raw) % ALIGNMENT
-        return raw[offset : offset + nbytes]
+        return allocate(nbytes)
 
     def free(self, raw: HostArray) -> None:
         """Do nothing: NumPy's memory goes with its last reference."""
@@ -76,7 +87,11 @@ class NumpyStore:
     def taken(self, raw: HostArray) -> None:
         """Do nothing."""
 
-    def view(self, raw: HostArray | None, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+    def empty(self, domain: int, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+        """Return an array without elements."""
+        return np.empty(shape, dtype)
+
+    def view(self, raw: HostArray, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
         """Return the start of a buffer as a C-contiguous array."""
         return np.ndarray(shape, dtype, raw)
 
@@ -86,5 +101,4 @@ class NumpyStore:
 
     def host_view(self, array: HostArray, owner: Any) -> HostArray:
         """Return a read-only array over the same memory that keeps `owner` alive."""
-        view = np.asarray(_Owner(array, owner))
-        return view if view.dtype == array.dtype else view.view(array.dtype)
+        return host_view(array, owner)

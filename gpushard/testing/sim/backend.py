@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import BoxCopy, DeviceInfo, Item
+from gpushard.runtime.backend import BoxCopy, DeviceInfo, Item, Phase
 from gpushard.runtime.host import NumpyStore
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.testing.sim.schedule import Schedule, StuckError
@@ -181,6 +181,10 @@ class SimBackend(NumpyStore):
             if self.timing is not None:
                 self.timing.moved(link, target.nbytes)
         self.turn()
+
+    def copy_phase(self, phase: Phase, operands: Sequence[HostArray], domain: int) -> None:
+        """Copy the boxes of a phase."""
+        self.copy_boxes(phase.copies(operands), domain)
 
     def close(self) -> None:
         """Run what is left."""
