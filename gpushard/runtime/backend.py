@@ -36,6 +36,13 @@ class DeviceInfo:
     domain: int
     """The memory domain; devices of one domain share physical memory."""
 
+    bus_id: str | None = None
+    """Where the chip sits on the PCI bus, such as "0000:3b:00.0"; None if it sits on none."""
+
+    peers: frozenset[int] | None = None
+    """The `hardware_id` of every other chip whose memory this one reads and writes directly; None
+    where chips do not have memories of their own."""
+
 
 class Item:
     """Work for a stream: what to run, after what, and whose content it decides.
