@@ -24,6 +24,7 @@ DESCRIPTION = (
 
 _NOT_INSTALLED = "not installed"
 _UNKNOWN = "-"
+_GPU_HEAD = ["chip", "bus id", "C", "bytes used", "bytes", "W", "most W", "MHz", "most MHz", "PCIe"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -135,10 +136,9 @@ def _gpus(nvml: NvmlReport, chips: dict[int, DeviceInfo]) -> list[str]:
         for chip, info in chips.items()
         if info.bus_id is not None and (gpu := nvml.find(info.bus_id)) is not None
     }
-    head = "chip,bus id,C,bytes used,bytes,W,most W,MHz,most MHz,PCIe".split(",")
     rows = [[places.get(gpu.bus_id, _UNKNOWN), *_gpu(gpu)] for gpu in nvml.gpus]
     names = [["name"], *([_text(gpu.name)] for gpu in nvml.gpus)]
-    table = _table([cells + name for cells, name in zip([head, *rows], names, strict=True)])
+    table = _table([cells + name for cells, name in zip([_GPU_HEAD, *rows], names, strict=True)])
     return [f"  driver {_text(nvml.driver)}", *table]
 
 
