@@ -1,11 +1,18 @@
-"""Fake CuPy and NVML, for machines without a GPU."""
+"""Fake CuPy, NVML and CUDA backend, for machines without a GPU."""
 
 import dataclasses
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from gpushard.config import Settings
+from gpushard.runtime.backend import DeviceInfo
 from gpushard.runtime.cuda.libraries import Libraries
+from gpushard.runtime.cuda.selection import select
+from gpushard.runtime.host import HostBackend
 
 STATUSES = {
     3: "cudaErrorInitializationError: initialization error",
@@ -222,3 +229,47 @@ ASKED_OF_A_GPU = sorted(
     if name.startswith("nvmlDevice") and name not in ("nvmlDeviceGetCount",)
 )
 """The functions that can be unsupported for one GPU."""
+
+
+BUS_IDS = ("0000:3B:00.0", "0000:86:00.0", "0000:AF:00.0")
+"""Where CUDA says that the fake GPUs are."""
+
+
+class CudaBackend(HostBackend):
+    """The place of the CUDA backend: the host backend, with the devices of three GPUs.
+
+    The first two reach each other's memory, the last one stands alone.
+    """
+
+    name = "cuda"
+    platform = "gpu"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.selected = select(settings, len(BUS_IDS))
+
+    def describe(self) -> list[DeviceInfo]:
+        peers = {0: 1, 1: 0}
+        return [
+            DeviceInfo(
+                kind="NVIDIA Fake",
+                hardware_id=chip,
+                partition=partition,
+                domain=chip,
+                bus_id=BUS_IDS[gpu.ordinal],
+                peers=frozenset(
+                    other
+                    for other, end in enumerate(self.selected)
+                    if end.ordinal == peers.get(gpu.ordinal)
+                ),
+            )
+            for chip, gpu in enumerate(self.selected)
+            for partition in range(gpu.partitions)
+        ]
+
+
+def install(monkeypatch: pytest.MonkeyPatch, *, gpus: int = len(BUS_IDS)) -> None:
+    """Let this process have CuPy, GPUs and a CUDA backend."""
+    backend = types.SimpleNamespace(CudaBackend=CudaBackend)
+    monkeypatch.setitem(sys.modules, "gpushard.runtime.cuda.backend", backend)
+    monkeypatch.setitem(sys.modules, "cupy", cupy(gpus))
