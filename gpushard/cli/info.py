@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
       ConfigurationError: an environment variable makes no sense.
     """
     settings = current.settings()
-    # Who names the host may do so because looking for CUDA hangs or crashes.
+    # Who names the host may do so because CUDA takes the process down with it.
     cuda = None if settings.backend == "host" else probe()
     sections = {"versions": _versions(cuda), "backend": _backend(settings, cuda)}
     infos: list[DeviceInfo] = []

@@ -75,6 +75,15 @@ def test_the_cuda_backend_is_made_where_it_is_chosen(
         assert np.array_equal(gs.reshard(x, gs.P()), np.arange(7))
 
 
+def test_a_mesh_that_is_too_large_names_the_setting_of_the_backend(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fakes.install(monkeypatch)
+    for backend, setting in (("cuda", "with GPUSHARD_PARTITIONS$"), ("host", "HOST_DEVICES=99$")):
+        with runtime(backend=backend), pytest.raises(gs.errors.MeshError, match=setting):
+            gs.make_mesh((99,), "x")
+
+
 def test_the_host_is_used_where_cuda_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     fakes.install(monkeypatch)
     with runtime(backend="host") as made:
