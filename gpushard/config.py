@@ -15,8 +15,13 @@ from typing import Any
 
 from gpushard.errors import ConfigurationError
 
-BACKENDS = ("host",)
+BACKENDS = ("host", "cuda")
+PARTITION_MODES = ("stream", "green")
+MOST_PARTITIONS = 64
+"""Of one GPU."""
 
+_CHOICES = {"backend": BACKENDS, "partition_mode": PARTITION_MODES}
+_FLAGS = ("separate_domains", "check", "enable_checks")
 _LEAST = {
     "host_devices": 1,
     "host_domains": 1,
@@ -25,9 +30,11 @@ _LEAST = {
     "inline_bytes": 0,
     "small_bytes": 0,
     "queue_limit": 1,
+    "engine_bytes": 0,
     "pinned_bytes": 64,
     "plan_cache_bytes": 0,
     "relay_bytes": 0,
+    "slab_bytes": 1 << 20,
 }
 _MAY_BE_NONE = ("host_workers", "memory_limit")
 
@@ -39,7 +46,27 @@ class Settings:
     """Everything that can be set, with its default."""
 
     backend: str | None = None
-    """Which backend to use; None takes the best one that works here."""
+    """Which backend to use: "host" or "cuda"; None takes CUDA where there is a driver and a GPU,
+    and the host elsewhere."""
+
+    gpus: tuple[int, ...] | None = None
+    """Which GPUs to use, by CUDA's numbers, in this order; None means all."""
+
+    partitions: int | tuple[int, ...] = 1
+    """Into how many devices each GPU is divided; a tuple has a number for each GPU used."""
+
+    partition_mode: str = "stream"
+    """What a part of a GPU is: "stream" has a stream and a quota of its own, "green" also has
+    multiprocessors of its own."""
+
+    separate_domains: bool = False
+    """Let the parts of one GPU pose as separate memory domains, for tests."""
+
+    pinned_bytes: int = 256 << 20
+    """Most pinned host memory, for each GPU, that copies from and to the host go through."""
+
+    slab_bytes: int = 256 << 20
+    """Device memory is taken from the driver in slabs of at least this many bytes."""
 
     host_devices: int = 8
     """How many virtual devices the host backend has."""
@@ -62,8 +89,9 @@ class Settings:
     queue_limit: int = 1024
     """How many items a stream queues; who submits more waits."""
 
-    pinned_bytes: int = 256 << 20
-    """Most page-locked host memory per GPU that copies from and to the host go through."""
+    engine_bytes: int = 1 << 20
+    """A dense box of at least this many bytes goes between GPUs, or between a GPU and page-locked
+    memory, by a copy engine; smaller ones, and boxes with strides, by a kernel."""
 
     plan_cache_bytes: int = 64 << 20
     """How many bytes of movement plans are kept for reuse."""
@@ -80,12 +108,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Reject values that make no sense, naming the setting and the fix."""
-        if self.backend is not None and self.backend not in BACKENDS:
-            raise ConfigurationError(
-                f"backend={self.backend!r} is unknown; use one of {', '.join(BACKENDS)}",
-                argument="backend",
-                value=self.backend,
-            )
+        for name, choices in _CHOICES.items():
+            _check_choice(name, getattr(self, name), choices)
+        for name in _FLAGS:
+            _check_flag(name, getattr(self, name))
+        _check_gpus(self.gpus)
+        _check_partitions(self.partitions, self.gpus)
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None or name not in _MAY_BE_NONE:
@@ -109,7 +137,7 @@ class Settings:
           Settings; what the environment does not name keeps its default.
 
         Raises:
-          ConfigurationError: a variable is not a number or names an unknown backend.
+          ConfigurationError: a variable cannot be read, or its value makes no sense.
         """
         found: dict[str, Any] = {}
         for variable, (name, parse) in _VARIABLES.items():
@@ -156,10 +184,100 @@ def _parse_flag(text: str) -> bool:
     raise ValueError(text)
 
 
+def _parse_integers(text: str) -> tuple[int, ...]:
+    """Read integers between commas.
+
+    >>> _parse_integers("0, 2")
+    (0, 2)
+    """
+    return tuple(int(part) for part in text.split(","))
+
+
+def _parse_partitions(text: str) -> int | tuple[int, ...]:
+    """Read one integer for all, or integers between commas.
+
+    >>> _parse_partitions("4"), _parse_partitions("2,1")
+    (4, (2, 1))
+    """
+    return _parse_integers(text) if "," in text else int(text)
+
+
+def _is_integer(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
 def _check_integer(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    if not _is_integer(value, least):
         raise ConfigurationError(
             f"{name}={value!r} must be an integer of at least {least}", argument=name, value=value
+        )
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices and not (name == "backend" and value is None):
+        raise ConfigurationError(
+            f"{name}={value!r} is unknown; use one of {', '.join(choices)}",
+            argument=name,
+            value=value,
+        )
+
+
+def _check_flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigurationError(
+            f"{name}={value!r} must be True or False", argument=name, value=value
+        )
+
+
+def _check_gpus(gpus: object) -> None:
+    if gpus is None:
+        return
+    if not isinstance(gpus, tuple) or not gpus or not all(_is_integer(gpu, 0) for gpu in gpus):
+        raise ConfigurationError(
+            f"gpus={gpus!r} must be a tuple of at least one integer of at least 0, such as (0, 2), "
+            "or None for all GPUs",
+            argument="gpus",
+            value=gpus,
+        )
+    if len(set(gpus)) < len(gpus):
+        raise ConfigurationError(
+            f"gpus={gpus!r} names a GPU more than once; name each once, and divide it with "
+            "partitions",
+            argument="gpus",
+            value=gpus,
+        )
+
+
+def _check_partitions(partitions: object, gpus: tuple[int, ...] | None) -> None:
+    counts = partitions if isinstance(partitions, tuple) else (partitions,)
+    if not counts or not all(_is_integer(n, 1) and n <= MOST_PARTITIONS for n in counts):
+        raise ConfigurationError(
+            f"partitions={partitions!r} must be an integer from 1 to {MOST_PARTITIONS}, or a tuple "
+            "with such an integer for each GPU, such as (2, 1)",
+            argument="partitions",
+            value=partitions,
+        )
+    if gpus is not None and isinstance(partitions, tuple):
+        check_partition_count(partitions, len(gpus))
+
+
+def check_partition_count(partitions: tuple[int, ...], gpus: int) -> None:
+    """Check that there is a number of partitions for each of the GPUs used.
+
+    Args:
+      partitions: the numbers.
+      gpus: how many GPUs are used.
+
+    Raises:
+      ConfigurationError: there are more or fewer.
+    """
+    if len(partitions) != gpus:
+        raise ConfigurationError(
+            f"partitions={partitions!r} has {len(partitions)} numbers for {gpus} GPUs; give one "
+            "for each GPU used, or one integer for all",
+            argument="partitions",
+            value=partitions,
+            gpus=gpus,
         )
 
 
@@ -168,10 +286,18 @@ _EXPECTS: dict[Any, str] = {
     str: "a name",
     parse_bytes: "a number of bytes such as 512M or 2G",
     _parse_flag: "0 or 1",
+    _parse_integers: "integers between commas, such as 0,2",
+    _parse_partitions: "an integer, or one for each GPU between commas, such as 2,1",
 }
 
 _VARIABLES: dict[str, tuple[str, Any]] = {
     "GPUSHARD_BACKEND": ("backend", str),
+    "GPUSHARD_GPUS": ("gpus", _parse_integers),
+    "GPUSHARD_PARTITIONS": ("partitions", _parse_partitions),
+    "GPUSHARD_PARTITION_MODE": ("partition_mode", str),
+    "GPUSHARD_SEPARATE_DOMAINS": ("separate_domains", _parse_flag),
+    "GPUSHARD_PINNED_BYTES": ("pinned_bytes", parse_bytes),
+    "GPUSHARD_SLAB_BYTES": ("slab_bytes", parse_bytes),
     "GPUSHARD_HOST_DEVICES": ("host_devices", int),
     "GPUSHARD_HOST_DOMAINS": ("host_domains", int),
     "GPUSHARD_HOST_WORKERS": ("host_workers", int),

@@ -14,6 +14,9 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
+# Tests that do not choose a backend count on the host's eight devices, on machines with GPUs too.
+os.environ.setdefault("GPUSHARD_BACKEND", "host")
+
 settings.register_profile("default", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("default")
 

@@ -38,7 +38,10 @@ from gpushard.errors import (
     TreeError,
 )
 from gpushard.runtime import current
+from gpushard.runtime.cuda.libraries import Libraries
+from gpushard.runtime.cuda.probe import probe
 from gpushard.testing import gated, runtime
+from tests.runtime.cuda import fakes
 
 QUOTA = 64 << 10
 
@@ -1115,6 +1118,13 @@ def setting(call: Callable[[World], Any], *words: str, **facts: Any) -> Case:
     return Case(call, ConfigurationError, ValueError, words, facts)
 
 
+def cuda_on(libraries: Libraries, **settings: Any) -> Callable[[World], Any]:
+    """Return a call that asks for CUDA on a machine with these libraries."""
+    return lambda w: current.choose(
+        Settings(backend="cuda", **settings), functools.partial(probe, libraries)
+    )
+
+
 SETTINGS: dict[str, Case] = {
     "negative quota": setting(
         lambda w: Settings(memory_limit=-1),
@@ -1149,7 +1159,144 @@ SETTINGS: dict[str, Case] = {
         argument="host_devices",
     ),
     "unknown backend": setting(
-        lambda w: Settings(backend="tpu"), "backend='tpu'", "host", argument="backend", value="tpu"
+        lambda w: Settings(backend="tpu"),
+        "backend='tpu'",
+        "one of host, cuda",
+        argument="backend",
+        value="tpu",
+    ),
+    "CUDA without CuPy": setting(
+        cuda_on(fakes.libraries()),
+        "backend='cuda' cannot be used here",
+        "CuPy is not installed",
+        "pip install 'gpushard[cuda13]'",
+        argument="backend",
+        value="cuda",
+    ),
+    "CUDA with two CuPy wheels": setting(
+        cuda_on(fakes.libraries({"cupy-cuda12x": "14.2.0", "cupy-cuda13x": "14.2.0"})),
+        "cupy-cuda13x and cupy-cuda12x are both installed",
+        "pip uninstall cupy-cuda13x cupy-cuda12x",
+        argument="backend",
+    ),
+    "CUDA without a driver": setting(
+        cuda_on(fakes.libraries(cupy=fakes.cupy(fakes.CUDARuntimeError(35), driver=0))),
+        "backend='cuda' cannot be used here",
+        "no NVIDIA driver",
+        "install one",
+        argument="backend",
+    ),
+    "CUDA with an old driver": setting(
+        cuda_on(fakes.libraries(cupy=fakes.cupy(fakes.CUDARuntimeError(35), driver=12040))),
+        "driver is for CUDA 12.4",
+        "CUDA 13.2 of CuPy 14.2.0",
+        "update the NVIDIA driver",
+        argument="backend",
+    ),
+    "CUDA without a GPU": setting(
+        cuda_on(fakes.libraries(cupy=fakes.cupy(fakes.CUDARuntimeError(100)))),
+        "no GPU is visible",
+        "CUDA_VISIBLE_DEVICES",
+        argument="backend",
+    ),
+    "CUDA in a forked child": setting(
+        cuda_on(fakes.libraries(cupy=fakes.cupy(fakes.CUDARuntimeError(3)))),
+        "forked child",
+        '"spawn"',
+        argument="backend",
+    ),
+    "a GPU that is not there": setting(
+        cuda_on(fakes.libraries(cupy=fakes.cupy(2)), gpus=(0, 2)),
+        "gpus=(0, 2) names GPU 2",
+        "shows 2",
+        "0 to 1",
+        argument="gpus",
+        value=(0, 2),
+        gpus=2,
+    ),
+    "partitions for other GPUs than there are": setting(
+        cuda_on(fakes.libraries(cupy=fakes.cupy(3)), partitions=(4, 4)),
+        "partitions=(4, 4) has 2 numbers for 3 GPUs",
+        "one for each GPU",
+        argument="partitions",
+        value=(4, 4),
+        gpus=3,
+    ),
+    "partitions for other GPUs than are named": setting(
+        lambda w: Settings(gpus=(0, 2), partitions=(1, 2, 3)),
+        "partitions=(1, 2, 3) has 3 numbers for 2 GPUs",
+        "one integer for all",
+        argument="partitions",
+        value=(1, 2, 3),
+        gpus=2,
+    ),
+    "no partition": setting(
+        lambda w: inside(runtime(partitions=0), gs.devices),
+        "partitions=0",
+        "from 1 to 64",
+        argument="partitions",
+        value=0,
+    ),
+    "too many partitions of one GPU": setting(
+        lambda w: Settings(partitions=(1, 65)),
+        "partitions=(1, 65)",
+        "from 1 to 64",
+        argument="partitions",
+        value=(1, 65),
+    ),
+    "the same GPU twice": setting(
+        lambda w: Settings(gpus=(1, 0, 1)),
+        "gpus=(1, 0, 1)",
+        "more than once",
+        "partitions",
+        argument="gpus",
+        value=(1, 0, 1),
+    ),
+    "negative GPU": setting(
+        lambda w: Settings(gpus=(0, -1)), "gpus=(0, -1)", "at least 0", argument="gpus"
+    ),
+    "no GPU named": setting(
+        lambda w: Settings(gpus=()), "gpus=()", "None for all GPUs", argument="gpus", value=()
+    ),
+    "unknown way to divide a GPU": setting(
+        lambda w: Settings(partition_mode="mig"),
+        "partition_mode='mig'",
+        "one of stream, green",
+        argument="partition_mode",
+        value="mig",
+    ),
+    "hardly any pinned memory": setting(
+        lambda w: Settings(pinned_bytes=32),
+        "pinned_bytes=32",
+        "at least 64",
+        argument="pinned_bytes",
+        value=32,
+    ),
+    "tiny slabs": setting(
+        lambda w: Settings(slab_bytes=1 << 19),
+        "slab_bytes=524288",
+        "at least 1048576",
+        argument="slab_bytes",
+    ),
+    "domains by text": setting(
+        lambda w: Settings(separate_domains="yes"),  # type: ignore[arg-type]
+        "separate_domains='yes'",
+        "True or False",
+        argument="separate_domains",
+    ),
+    "unreadable GPUs": setting(
+        lambda w: Settings.from_environment({"GPUSHARD_GPUS": "all"}),
+        "GPUSHARD_GPUS='all'",
+        "such as 0,2",
+        argument="GPUSHARD_GPUS",
+        value="all",
+    ),
+    "unreadable partitions": setting(
+        lambda w: Settings.from_environment({"GPUSHARD_PARTITIONS": "2x1"}),
+        "GPUSHARD_PARTITIONS='2x1'",
+        "such as 2,1",
+        argument="GPUSHARD_PARTITIONS",
+        value="2x1",
     ),
     "unreadable variable": setting(
         lambda w: Settings.from_environment({"GPUSHARD_HOST_DEVICES": "eight"}),

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import Any
@@ -21,6 +22,13 @@ from gpushard.testing import runtime
 def test_defaults() -> None:
     assert dataclasses.asdict(Settings()) == {
         "backend": None,
+        "gpus": None,
+        "partitions": 1,
+        "partition_mode": "stream",
+        "separate_domains": False,
+        "pinned_bytes": 256 << 20,
+        "engine_bytes": 1 << 20,
+        "slab_bytes": 256 << 20,
         "host_devices": 8,
         "host_domains": 1,
         "host_workers": None,
@@ -38,6 +46,15 @@ def test_defaults() -> None:
 
 VARIABLES: list[tuple[str, str, str, Any]] = [
     ("GPUSHARD_BACKEND", "backend", "host", "host"),
+    ("GPUSHARD_BACKEND", "backend", "cuda", "cuda"),
+    ("GPUSHARD_GPUS", "gpus", "0, 2", (0, 2)),
+    ("GPUSHARD_GPUS", "gpus", "3", (3,)),
+    ("GPUSHARD_PARTITIONS", "partitions", "4", 4),
+    ("GPUSHARD_PARTITIONS", "partitions", "2,1", (2, 1)),
+    ("GPUSHARD_PARTITION_MODE", "partition_mode", "green", "green"),
+    ("GPUSHARD_SEPARATE_DOMAINS", "separate_domains", "on", True),
+    ("GPUSHARD_PINNED_BYTES", "pinned_bytes", "64K", 64 << 10),
+    ("GPUSHARD_SLAB_BYTES", "slab_bytes", "1 GiB", 1 << 30),
     ("GPUSHARD_HOST_DEVICES", "host_devices", "4", 4),
     ("GPUSHARD_HOST_DOMAINS", "host_domains", " 2 ", 2),
     ("GPUSHARD_HOST_WORKERS", "host_workers", "3", 3),
@@ -95,6 +112,9 @@ WRONG: list[tuple[str, Any, int]] = [
     ("plan_cache_bytes", None, 0),
     ("relay_bytes", -1, 0),
     ("relay_bytes", None, 0),
+    ("pinned_bytes", 63, 64),
+    ("pinned_bytes", None, 64),
+    ("slab_bytes", (1 << 20) - 1, 1 << 20),
 ]
 
 
@@ -104,6 +124,61 @@ def test_wrong_values_are_named(name: str, value: Any, least: int) -> None:
         Settings(**{name: value})
     assert f"{name}={value!r} must be an integer of at least {least}" in str(caught.value)
     assert (caught.value.argument, caught.value.value) == (name, value)
+
+
+counts = st.integers(1, 64)
+
+
+@given(st.lists(st.integers(0, 99), min_size=1, unique=True), st.data())
+def test_gpus_and_partitions_are_read_as_they_are_written(
+    gpus: list[int], data: st.DataObject
+) -> None:
+    weights = data.draw(st.lists(counts, min_size=len(gpus), max_size=len(gpus)))
+    comma = data.draw(st.sampled_from([",", ", ", " ,"]))
+    variables = {
+        "GPUSHARD_GPUS": comma.join(map(str, gpus)),
+        "GPUSHARD_PARTITIONS": comma.join(map(str, weights)),
+    }
+    partitions = tuple(weights) if len(weights) > 1 else weights[0]
+    expected = Settings(gpus=tuple(gpus), partitions=partitions)
+    assert Settings.from_environment(variables) == expected
+
+
+BAD_GPUS = [(), (-1,), (0, 0), (1, 2, 1), [0], 0, "0", (0.0,), (True,), (None,)]
+BAD_PARTITIONS = [0, 65, -1, None, "2", 2.0, True, (), (1, 0), (65,), (1, 2.0), [2, 1]]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("gpus", value) for value in BAD_GPUS),
+        *(("partitions", value) for value in BAD_PARTITIONS),
+        *((name, value) for name in ("separate_domains", "check") for value in (1, "on", None)),
+        *(("partition_mode", value) for value in ("mig", "", None, 1)),
+        *(("backend", value) for value in ("", "gpu", 0)),
+    ],
+)
+def test_what_makes_no_sense_is_named(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{name}={re.escape(repr(value))} ") as caught:
+        Settings(**{name: value})
+    assert (caught.value.argument, caught.value.value) == (name, value)
+
+
+@given(st.integers(1, 5), st.integers(1, 5))
+def test_a_tuple_of_partitions_has_one_for_each_gpu(gpus: int, partitions: int) -> None:
+    values: dict[str, Any] = {"gpus": tuple(range(gpus)), "partitions": (2,) * partitions}
+    if gpus == partitions:
+        assert dataclasses.asdict(Settings(**values)).items() >= values.items()
+        return
+    with pytest.raises(ConfigurationError, match=f"{partitions} numbers for {gpus} GPUs"):
+        Settings(**values)
+
+
+@pytest.mark.parametrize("name", ["GPUSHARD_GPUS", "GPUSHARD_PARTITIONS"])
+@pytest.mark.parametrize("text", ["all", "0-2", "1;2", ",", "1,", "1.5", "0x1", "1 2"])
+def test_texts_that_are_no_list_of_integers(name: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{name}='{text}' cannot be read; give .*,"):
+        Settings.from_environment({name: text})
 
 
 def test_settings_are_immutable() -> None:
@@ -123,7 +198,7 @@ def test_settings_are_immutable() -> None:
 def test_a_runtime_has_its_settings(settings: dict[str, int]) -> None:
     with runtime(**settings) as made:
         assert current.settings() is made.settings
-        assert made.settings == Settings(**settings)
+        assert made.settings == Settings(backend="host", **settings)
         assert gs.device_count() == settings.get("host_devices", 8)
         domains = {device.memory_domain for device in gs.devices()}
         assert len(domains) == settings.get("host_domains", 1)
@@ -144,8 +219,9 @@ def test_enable_checks_rechecks_what_the_library_makes() -> None:
 
 
 def configured(program: str, **environment: str) -> Any:
-    """Run a program in a fresh interpreter and return what it prints, as JSON."""
+    """Run a program in a fresh interpreter, on the host, and return what it prints, as JSON."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("GPUSHARD_")}
+    clean["GPUSHARD_BACKEND"] = "host"
     done = subprocess.run(
         [sys.executable, "-c", f"import json, gpushard as gs\n{program}"],
         env=clean | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | environment,

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-FORBIDDEN = ["cupy", "cupyx", "pynvml", "jax", "jaxlib", "sklearn", "scipy", "torch", "pytest"]
+FORBIDDEN = [
+    "cupy",
+    "cupyx",
+    "pynvml",
+    "cuda",
+    "jax",
+    "jaxlib",
+    "sklearn",
+    "scipy",
+    "torch",
+    "pytest",
+]
 
 
 def run(program: str, **environment: str) -> Any:

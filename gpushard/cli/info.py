@@ -1,23 +1,30 @@
-"""`gpushard info`: versions, the backend and why, devices, memory and settings."""
+"""`gpushard info`: versions, the backend and why, devices, memory, GPUs and settings."""
 
 from __future__ import annotations
 
 import argparse
+import collections
 import dataclasses
-import importlib.metadata
 import platform
 from collections.abc import Sequence
 
 import gpushard as gs
+from gpushard.errors import ConfigurationError
+from gpushard.runtime import current
+from gpushard.runtime.backend import DeviceInfo
+from gpushard.runtime.cuda.libraries import installed_version, one_line
+from gpushard.runtime.cuda.nvml import GpuFacts, NvmlReport, read_nvml
+from gpushard.runtime.cuda.probe import CUPY_PACKAGES, Availability, probe, version_text
 
-SUMMARY = "print versions, backend, devices, memory and settings"
+SUMMARY = "print versions, backend, devices, memory, GPUs and settings"
 DESCRIPTION = (
     "Print the versions of what gpushard stands on, the backend and why it was chosen, the devices "
-    "with their memory, and the settings in force."
+    "with their memory, what the driver says of the GPUs, and the settings in force."
 )
 
-_CUPY_PACKAGES = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
 _NOT_INSTALLED = "not installed"
+_UNKNOWN = "-"
+_GPU_HEAD = ["chip", "bus id", "C", "bytes used", "bytes", "W", "most W", "MHz", "most MHz", "PCIe"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,20 +32,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print everything and return the exit status 0.
+    """Print everything, also where CUDA is broken, and return the exit status 0.
 
     Raises:
       ConfigurationError: an environment variable makes no sense.
     """
-    devices = gs.devices()
-    settings = devices[0].runtime.settings
-    sections = {
-        "versions": _versions(),
-        "backend": _backend(settings, devices[0].runtime.backend.name),
-        "devices": _devices(devices),
-        "memory in bytes": _memory(devices),
-        "settings": _settings(settings),
-    }
+    settings = current.settings()
+    # Who names the host may do so because CUDA takes the process down with it.
+    cuda = None if settings.backend == "host" else probe()
+    sections = {"versions": _versions(cuda), "backend": _backend(settings, cuda)}
+    infos: list[DeviceInfo] = []
+    try:
+        devices = gs.devices()
+        infos = devices[0].runtime.backend.describe()
+        sections |= {"devices": _devices(devices), "memory in bytes": _memory(devices)}
+    except Exception as error:  # whatever a broken installation raises, the rest is worth printing
+        said = str(error) in sections["backend"][0]
+        sections["devices"] = ["  none" if said else f"  none: {one_line(error)}"]
+    sections |= _gpu_sections(read_nvml(), infos)
+    sections["settings"] = _settings(settings)
     print("\n\n".join("\n".join([title, *lines]) for title, lines in sections.items()))
     return 0
 
@@ -49,28 +61,31 @@ def version(package: str) -> str:
     >>> version("no such package")
     'not installed'
     """
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return _NOT_INSTALLED
+    return installed_version(package) or _NOT_INSTALLED
 
 
-def _versions() -> list[str]:
-    found = {name: version(name) for name in _CUPY_PACKAGES}
+def _versions(cuda: Availability | None) -> list[str]:
+    found = {name: version(name) for name in CUPY_PACKAGES}
     cupy = [f"{text} ({name})" for name, text in found.items() if text != _NOT_INSTALLED]
     rows = [
         ["gpushard", version("gpushard")],
         ["python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"],
         ["numpy", version("numpy")],
-        ["cupy", ", ".join([*cupy, "not used by this version"]) if cupy else _NOT_INSTALLED],
+        ["cupy", ", ".join(cupy) or _NOT_INSTALLED],
     ]
+    if cuda is not None:
+        rows.append(["CUDA of cupy", version_text(cuda.runtime)])
+        rows.append(["CUDA of driver", version_text(cuda.driver)])
+    rows += [[name, version(name)] for name in ("nvidia-ml-py", "cuda-core", "torch", "jax")]
     return _table(rows, side="<")
 
 
-def _backend(settings: gs.Settings, name: str) -> list[str]:
-    if settings.backend is None:
-        return [f"  {name}: the only backend of this version"]
-    return [f"  {name}: chosen by GPUSHARD_BACKEND={settings.backend}"]
+def _backend(settings: gs.Settings, cuda: Availability | None) -> list[str]:
+    try:
+        choice = current.choose(settings, lambda: cuda or probe())
+    except ConfigurationError as error:
+        return [f"  none: {error}"]
+    return [f"  {choice.name}: {choice.reason}"]
 
 
 def _devices(devices: Sequence[gs.Device]) -> list[str]:
@@ -99,12 +114,73 @@ def _memory(devices: Sequence[gs.Device]) -> list[str]:
     return _table(rows)
 
 
+def _gpu_sections(nvml: NvmlReport, infos: Sequence[DeviceInfo]) -> dict[str, list[str]]:
+    """Return what is known of the machine's GPUs, those of the devices with their chip."""
+    chips = {info.hardware_id: info for info in infos}
+    sections = {"GPUs": _gpus(nvml, chips)}
+    linked = [gpu for gpu in nvml.gpus if gpu.links is not None]
+    if linked:
+        sections["NVLinks that are up"] = [_links(gpu) for gpu in linked]
+    if any(info.peers is not None for info in infos):
+        sections["peer access, row to column"] = _peers(chips)
+    return sections
+
+
+def _gpus(nvml: NvmlReport, chips: dict[int, DeviceInfo]) -> list[str]:
+    if nvml.reason is not None:
+        return [f"  nothing is known: {nvml.reason}"]
+    if not nvml.gpus:
+        return [f"  none, says driver {_text(nvml.driver)}"]
+    places = {
+        gpu.bus_id: str(chip)
+        for chip, info in chips.items()
+        if info.bus_id is not None and (gpu := nvml.find(info.bus_id)) is not None
+    }
+    rows = [[places.get(gpu.bus_id, _UNKNOWN), *_gpu(gpu)] for gpu in nvml.gpus]
+    names = [["name"], *([_text(gpu.name)] for gpu in nvml.gpus)]
+    table = _table([cells + name for cells, name in zip([_GPU_HEAD, *rows], names, strict=True)])
+    return [f"  driver {_text(nvml.driver)}", *table]
+
+
+def _gpu(gpu: GpuFacts) -> list[str]:
+    numbers = (gpu.temperature, gpu.memory_used, gpu.memory_total, gpu.power, gpu.power_limit)
+    pcie = f"{_text(gpu.pcie_generation)} x {_text(gpu.pcie_width)}"
+    return [_text(gpu.bus_id), *map(_text, (*numbers, gpu.clock, gpu.clock_limit)), pcie]
+
+
+def _links(gpu: GpuFacts) -> str:
+    ends = collections.Counter(_text(link.remote) for link in gpu.links or ())
+    counts = ", ".join(f"{count} to {end}" for end, count in sorted(ends.items()))
+    return f"  {_text(gpu.bus_id)}  {counts or 'none'}"
+
+
+def _peers(chips: dict[int, DeviceInfo]) -> list[str]:
+    numbers = sorted(chips)
+    rows = [["", *map(str, numbers)]]
+    for chip in numbers:
+        peers = chips[chip].peers or frozenset()
+        rows.append(
+            [
+                str(chip),
+                *(_UNKNOWN if n == chip else "yes" if n in peers else "no" for n in numbers),
+            ]
+        )
+    return _table(rows)
+
+
 def _settings(settings: gs.Settings) -> list[str]:
     rows = []
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         rows.append([field.name, str(value), "" if value == field.default else "(changed)"])
     return _table(rows, side="<")
+
+
+def _text(value: float | str | None) -> str:
+    """Return a cell of a table."""
+    if value is None:
+        return _UNKNOWN
+    return value if isinstance(value, str) else f"{value:,.0f}"
 
 
 def _table(rows: list[list[str]], *, side: str = ">") -> list[str]:

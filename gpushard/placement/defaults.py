@@ -154,9 +154,13 @@ def make_mesh(
             devices=len(chosen),
         )
     if needed > len(chosen):
+        more = {
+            "cpu": f"start with GPUSHARD_HOST_DEVICES={needed}",
+            "gpu": "divide each GPU into devices with GPUSHARD_PARTITIONS",
+        }
         raise MeshError(
             f"axis_shapes={sizes} needs {needed} devices, there are {len(chosen)}; use a smaller "
-            f"mesh, or start with GPUSHARD_HOST_DEVICES={needed}",
+            f"mesh, or {more[default_backend()]}",
             argument="axis_shapes",
             sizes=sizes,
             devices=len(chosen),

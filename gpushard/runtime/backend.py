@@ -68,6 +68,13 @@ class DeviceInfo:
     pageable_domain: int
     """The memory domain of ordinary host memory. All three are one where it is the device's."""
 
+    bus_id: str | None = None
+    """Where the chip sits on the PCI bus, such as "0000:3b:00.0"; None if it sits on none."""
+
+    peers: frozenset[int] | None = None
+    """The `hardware_id` of every other chip whose memory this one reads and writes directly; None
+    where chips do not have memories of their own."""
+
 
 class Item:
     """Work for a stream: what to run, after what, and whose content it decides.

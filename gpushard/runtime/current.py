@@ -5,20 +5,33 @@ from __future__ import annotations
 import atexit
 import copyreg
 import dataclasses
+import importlib
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from gpushard.cache import hold_while_forking
 from gpushard.config import Settings
 from gpushard.errors import ConfigurationError, DeserializationError
 from gpushard.runtime import forks
-from gpushard.runtime.backend import BackendFactory
+from gpushard.runtime.backend import Backend, BackendFactory
 from gpushard.runtime.checker import Checker
+from gpushard.runtime.cuda.probe import Availability, probe
+from gpushard.runtime.cuda.selection import select
 from gpushard.runtime.device import Device
 from gpushard.runtime.host import HostBackend
 from gpushard.runtime.runtime import Runtime
 
-_BACKENDS: dict[str, BackendFactory] = {"host": HostBackend}
+_CUDA_MODULE = "gpushard.runtime.cuda.backend"
+
+
+def _cuda_backend(settings: Settings) -> Backend:
+    """Make the CUDA backend, whose module is imported only where it is used, as it needs CuPy."""
+    made: Backend = importlib.import_module(_CUDA_MODULE).CudaBackend(settings)
+    return made
+
+
+_BACKENDS: dict[str, BackendFactory] = {"host": HostBackend, "cuda": _cuda_backend}
 
 _lock = threading.Lock()
 hold_while_forking(_lock)
@@ -26,9 +39,54 @@ _runtime: Runtime | None = None
 _settings: Settings | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Which backend is used and why."""
+
+    name: str
+    """"host" or "cuda"."""
+
+    reason: str
+    """For people."""
+
+
+def choose(settings: Settings, look: Callable[[], Availability] = probe) -> Choice:
+    """Choose the backend that the settings name, or the best one here.
+
+    Args:
+      settings: of these, backend, gpus and partitions.
+      look: says what there is of CUDA; not called where the settings name the host.
+
+    Raises:
+      ConfigurationError: CUDA is named and cannot be used, or the GPUs named are not there.
+
+    >>> choose(Settings(backend="host"))
+    Choice(name='host', reason="backend='host' is set")
+    """
+    if settings.backend == "host":
+        return Choice("host", "backend='host' is set")
+    found = look()
+    if found.usable:
+        select(settings, found.gpus)
+        asked = "backend='cuda' is set; " if settings.backend else ""
+        return Choice("cuda", f"{asked}{found.reason}")
+    if settings.backend == "cuda":
+        raise ConfigurationError(
+            f"backend='cuda' cannot be used here: {found.reason}",
+            argument="backend",
+            value="cuda",
+            reason=found.reason,
+        )
+    return Choice("host", f"CUDA cannot be used: {found.reason}")
+
+
 def make_runtime(settings: Settings) -> Runtime:
-    """Make a runtime with the backend that the settings name, or the best one here."""
-    backend = _BACKENDS[settings.backend or "host"](settings)
+    """Make a runtime with the backend that the settings name, or the best one here.
+
+    Raises:
+      ConfigurationError: the settings do not fit this machine.
+    """
+    backend = _BACKENDS[choose(settings).name](settings)
     try:
         runtime = Runtime(settings, Checker(backend) if settings.check else backend)
         forks.watch(runtime, backend)

@@ -18,7 +18,8 @@ def runtime(**settings: Any) -> Iterator[Runtime]:
     """Use a runtime of one's own within a `with` block; nothing leaks out of it.
 
     Args:
-      **settings: fields of `gpushard.Settings`; the environment plays no part.
+      **settings: fields of `gpushard.Settings`; neither the environment nor the machine plays a
+        part: the backend is the host's unless `backend` is among them.
 
     Yields:
       The runtime; module-level functions use it until the block ends.
@@ -31,7 +32,7 @@ def runtime(**settings: Any) -> Iterator[Runtime]:
     ...     gs.device_count()
     2
     """
-    made = current.make_runtime(Settings(**settings))
+    made = current.make_runtime(Settings(**{"backend": "host"} | settings))
     with using(made):
         yield made
 

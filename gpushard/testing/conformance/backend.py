@@ -39,6 +39,11 @@ class BackendConformance(Conformance):
             assert {info.pageable_domain for info in infos} <= known
             assert all(info.kind for info in infos)
             assert rt.backend.platform in ("cpu", "gpu") and rt.backend.name
+            chips = {info.hardware_id: info for info in infos}
+            for info in infos:
+                chip = chips[info.hardware_id]
+                assert (info.bus_id, info.peers) == (chip.bus_id, chip.peers)
+                assert (info.peers or set()) <= chips.keys() - {info.hardware_id}
 
     def test_allocations_are_aligned_and_apart(self) -> None:
         """Buffers of any size, also none, are aligned and do not overlap."""

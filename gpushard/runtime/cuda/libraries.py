@@ -1,0 +1,45 @@
+"""The libraries that the CUDA backend stands on, none of which has to be there."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.metadata
+from collections.abc import Callable
+from typing import Any
+
+
+def installed_version(package: str) -> str | None:
+    """Return the version of an installed package without importing it, or None.
+
+    >>> installed_version("no such package") is None
+    True
+    """
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Libraries:
+    """How optional libraries are found and imported: those of this process, or fakes."""
+
+    version: Callable[[str], str | None] = installed_version
+    """Returns the version of the package of this name on PyPI, None where it is not installed."""
+
+    load: Callable[[str], Any] = importlib.import_module
+    """Imports the module of this name."""
+
+
+INSTALLED = Libraries()
+
+
+def one_line(error: BaseException) -> str:
+    r"""Return the class and the message of an error, short and without line breaks.
+
+    >>> one_line(ValueError("first\n\n  second"))
+    'ValueError: first second'
+    """
+    text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    return text if len(text) <= 300 else f"{text[:297]}..."

@@ -1,0 +1,51 @@
+"""Which GPUs are used, and into how many devices each is divided. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gpushard.config import Settings, check_partition_count
+from gpushard.errors import ConfigurationError
+
+
+@dataclasses.dataclass(frozen=True)
+class SelectedGpu:
+    """A GPU that is used."""
+
+    ordinal: int
+    """CUDA's number of it in this process."""
+
+    partitions: int
+    """Into how many devices it is divided."""
+
+
+def select(settings: Settings, gpus: int) -> tuple[SelectedGpu, ...]:
+    """Return the GPUs that the settings name, in their order; pure.
+
+    Args:
+      settings: of these, gpus and partitions.
+      gpus: how many GPUs CUDA shows to this process.
+
+    Raises:
+      ConfigurationError: a GPU is not there, or `partitions` does not have a number for each.
+
+    >>> for gpu in select(Settings(gpus=(2, 0), partitions=(4, 1)), gpus=3):
+    ...     print(gpu)
+    SelectedGpu(ordinal=2, partitions=4)
+    SelectedGpu(ordinal=0, partitions=1)
+    """
+    ordinals = tuple(range(gpus)) if settings.gpus is None else settings.gpus
+    missing = [ordinal for ordinal in ordinals if ordinal >= gpus]
+    if missing:
+        raise ConfigurationError(
+            f"gpus={settings.gpus!r} names GPU {missing[0]}, but CUDA shows {gpus} to this process "
+            f"(0 to {gpus - 1}); name those, or see what CUDA_VISIBLE_DEVICES hides",
+            argument="gpus",
+            value=settings.gpus,
+            gpus=gpus,
+        )
+    partitions = settings.partitions
+    if isinstance(partitions, int):
+        partitions = (partitions,) * len(ordinals)
+    check_partition_count(partitions, len(ordinals))
+    return tuple(map(SelectedGpu, ordinals, partitions))
