@@ -375,19 +375,23 @@ SHARDINGS: dict[str, Case] = {
         ("memory_kind='hbm'", "unknown", "pinned_host"),
         {"argument": "memory_kind", "kind": "hbm"},
     ),
-    "memory kind that is not there": Case(
-        lambda w: gs.device_put(w.value, w.named("x").with_memory_kind("pinned_host")),
+    "unknown memory of a device": Case(
+        lambda w: gs.devices()[0].memory("hbm"),
         ArgumentError,
         ValueError,
-        ("memory_kind='pinned_host'", "not there", "use 'device'"),
-        {"argument": "memory_kind", "kind": "pinned_host"},
+        ("memory_kind='hbm'", "unknown", "pinned_host"),
+        {"argument": "memory_kind", "kind": "hbm"},
     ),
-    "memory kind that is not there, of a move": Case(
-        lambda w: w.x.to_device(w.named("x").with_memory_kind("unpinned_host")),
-        ArgumentError,
+    "single arrays in another memory": Case(
+        lambda w: gs.make_array_from_single_device_arrays(
+            w.x.shape,
+            w.x.sharding.with_memory_kind("pinned_host"),
+            [shard.data for shard in w.x.addressable_shards],
+        ),
+        ShardingError,
         ValueError,
-        ("memory_kind='unpinned_host'", "use 'device'"),
-        {"argument": "memory_kind"},
+        ("memory_kind='device'", "'pinned_host'", "device_put"),
+        {"argument": "arrays", "kind": "device", "expected": "pinned_host"},
     ),
     "layout without an order": Case(
         lambda w: gs.device_put(w.value, gs.Format(gs.Layout.AUTO, w.named("x"))),
