@@ -1,31 +1,12 @@
 // Runs the box copy kernels on the CPU, on cases from standard input, and compares with what the
 // cases say must come out. Memory is allocated to the byte, so that a sanitizer sees every miss.
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
-
-#include "cuda_shim.h"
+#include "harness.h"
 #include "../../kernels/box_copy.cu"
 
 struct Header {
   std::uint32_t pieces, blocks;
   std::uint64_t source_bytes, target_bytes;
 };
-
-static bool take(void* into, std::size_t bytes) {
-  return bytes == 0 || std::fread(into, bytes, 1, stdin) == 1;
-}
-
-struct Free {
-  void operator()(unsigned char* memory) const { std::free(memory); }
-};
-
-static std::unique_ptr<unsigned char, Free> allocate(std::size_t bytes) {
-  void* memory = nullptr;
-  if (posix_memalign(&memory, 64, bytes) != 0) std::abort();
-  return std::unique_ptr<unsigned char, Free>(static_cast<unsigned char*>(memory));
-}
 
 int main() {
   Header header;

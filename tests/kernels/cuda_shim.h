@@ -44,3 +44,26 @@ void shim_launch(unsigned blocks, unsigned threads, const Kernel& kernel) {
   }
   for (auto& thread : team) thread.join();
 }
+
+// The same for a kernel without barriers and shared memory, whose threads need not wait for each
+// other: a few threads of the host share them. Neighbours, also those of neighbouring blocks, go
+// to different ones, so that a sanitizer sees their races.
+template <typename Kernel>
+void shim_launch_apart(unsigned blocks, unsigned threads, const Kernel& kernel) {
+  constexpr unsigned kTeam = 3;
+  shim_barrier = nullptr;
+  std::vector<std::thread> team;
+  for (unsigned member = 0; member < kTeam; ++member) {
+    team.emplace_back([&, member] {
+      blockDim = {threads}, gridDim = {blocks};
+      for (unsigned b = 0; b < blocks; ++b) {
+        blockIdx = {b};
+        for (unsigned t = (member + b) % kTeam; t < threads; t += kTeam) {
+          threadIdx = {t};
+          kernel();
+        }
+      }
+    });
+  }
+  for (auto& thread : team) thread.join();
+}

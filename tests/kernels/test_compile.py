@@ -1,0 +1,48 @@
+"""The kernels compile for GPUs without warnings, and their structs are the packers' dtypes."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpushard.runtime.cuda.fills import FILL, FILL_BATCH
+from gpushard.runtime.cuda.pieces import BATCH, PIECE
+from tests.kernels.harness import KERNELS, NVCC
+
+STRUCTS = {
+    "box_copy": {"Piece": PIECE, "Batch": BATCH},
+    "fill": {"Fill": FILL, "FillBatch": FILL_BATCH},
+}
+"""The structs of each kernel, and the dtypes that mirror them."""
+
+
+def layout(struct: str, dtype: np.dtype) -> list[str]:
+    """Assertions in C++ that a struct has the fields of a dtype at the same places."""
+    assert dtype.fields is not None
+    size = f"static_assert(sizeof({struct}) == {dtype.itemsize});"
+    fields = [
+        f"static_assert(offsetof({struct}, {name}) == {offset});"
+        f"static_assert(sizeof({struct}::{name}) == {field.itemsize});"
+        for name, (field, offset, *_) in dtype.fields.items()
+    ]
+    return [size, *fields]
+
+
+def test_every_kernel_is_checked_here() -> None:
+    assert {source.stem for source in KERNELS.glob("*.cu")} == set(STRUCTS)
+
+
+@pytest.mark.skipif(NVCC is None, reason="nvcc is not on the path")
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
+@pytest.mark.parametrize("kernel", STRUCTS)
+def test_kernels_compile_for_gpus(kernel: str, architecture: str, tmp_path: Path) -> None:
+    lines = ["#include <cstddef>", f'#include "{KERNELS}/{kernel}.cu"']
+    for struct, dtype in STRUCTS[kernel].items():
+        lines += layout(struct, dtype)
+    source = tmp_path / f"{kernel}.cu"
+    source.write_text("\n".join(lines))
+    command = [NVCC, "-std=c++17", "-cubin", f"-arch={architecture}", "-Werror", "all-warnings"]
+    subprocess.run([*command, "-o", tmp_path / "out.cubin", source], check=True)
