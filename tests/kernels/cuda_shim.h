@@ -27,6 +27,13 @@ inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>((static_cast<std::uint64_t>(a) * b) >> 32);
 }
 
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+
 template <typename Kernel>
 void shim_launch(unsigned blocks, unsigned threads, const Kernel& kernel) {
   std::barrier<> barrier(threads);

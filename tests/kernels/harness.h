@@ -2,6 +2,7 @@
 // afterwards to standard output, where Python compares it. Each allocation is exact to the byte, so
 // that a sanitizer sees every miss.
 #pragma once
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -57,7 +58,7 @@ class Memory {
 
   void restore() {
     for (std::size_t i = 0; i < contents_.size(); ++i) {
-      std::memcpy(allocations_[i].get(), contents_[i].data(), contents_[i].size());
+      std::copy(contents_[i].begin(), contents_[i].end(), allocations_[i].get());
     }
   }
 

@@ -9,14 +9,21 @@ import numpy as np
 import pytest
 
 from gpushard.runtime.cuda.fills import FILL, FILL_BATCH
+from gpushard.runtime.cuda.merges import MERGE
 from gpushard.runtime.cuda.pieces import BATCH, PIECE
 from tests.kernels.harness import KERNELS, NVCC
+from tests.kernels.merging import MERGE_KERNELS
 
 STRUCTS = {
     "box_copy": {"Piece": PIECE, "Batch": BATCH},
     "fill": {"Fill": FILL, "FillBatch": FILL_BATCH},
+    "merge": {"Merge": MERGE},
 }
 """The structs of each kernel, and the dtypes that mirror them."""
+
+
+INSTANCES = {"merge": [f"template __global__ void {name}(const Merge);" for name in MERGE_KERNELS]}
+"""Templates are compiled where they are instantiated."""
 
 
 def layout(struct: str, dtype: np.dtype) -> list[str]:
@@ -39,10 +46,34 @@ def test_every_kernel_is_checked_here() -> None:
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
 @pytest.mark.parametrize("kernel", STRUCTS)
 def test_kernels_compile_for_gpus(kernel: str, architecture: str, tmp_path: Path) -> None:
-    lines = ["#include <cstddef>", f'#include "{KERNELS}/{kernel}.cu"']
+    lines = ["#include <cstddef>", "#define GPUSHARD_HALF", f'#include "{KERNELS}/{kernel}.cu"']
     for struct, dtype in STRUCTS[kernel].items():
         lines += layout(struct, dtype)
+    lines += INSTANCES.get(kernel, [])
     source = tmp_path / f"{kernel}.cu"
     source.write_text("\n".join(lines))
     command = [NVCC, "-std=c++17", "-cubin", f"-arch={architecture}", "-Werror", "all-warnings"]
     subprocess.run([*command, "-o", tmp_path / "out.cubin", source], check=True)
+
+
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
+@pytest.mark.parametrize("kernel", STRUCTS)
+def test_kernels_compile_at_run_time(kernel: str, architecture: str) -> None:
+    nvrtc = pytest.importorskip(
+        "cupy_backends.cuda.libs.nvrtc", reason="CuPy is not installed: pip install cupy-cuda13x"
+    )
+    source = (KERNELS / f"{kernel}.cu").read_text()
+    program = nvrtc.createProgram(source, f"{kernel}.cu", [], [])
+    names = [name for name in MERGE_KERNELS if "__half" not in name] if kernel == "merge" else []
+    try:
+        for name in names:
+            nvrtc.addNameExpression(program, name)
+        options = (f"-arch={architecture}", "-std=c++17", f"-I{KERNELS}")
+        try:
+            nvrtc.compileProgram(program, options)
+        except nvrtc.NVRTCError:
+            pytest.fail(nvrtc.getProgramLog(program))
+        assert nvrtc.getCUBIN(program)
+        assert all(nvrtc.getLoweredName(program, name) for name in names)
+    finally:
+        nvrtc.destroyProgram(program)
