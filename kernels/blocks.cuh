@@ -30,3 +30,8 @@ __device__ inline unsigned entry_of(const unsigned* first, unsigned count, unsig
 __device__ inline unsigned divided(unsigned n, unsigned magic, unsigned shift) {
   return (__umulhi(n, magic) + n) >> shift;
 }
+
+// The same for 64 bits and n < 2^63.
+__device__ inline long long divided(long long n, unsigned long long magic, unsigned shift) {
+  return static_cast<long long>((__umul64hi(n, magic) + n) >> shift);
+}

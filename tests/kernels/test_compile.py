@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from gpushard.runtime.cuda.fills import FILL, FILL_BATCH
+from gpushard.runtime.cuda.flat import FLAT_JOB
 from gpushard.runtime.cuda.merges import MERGE
 from gpushard.runtime.cuda.pieces import BATCH, PIECE
 from tests.kernels.harness import KERNELS, NVCC
@@ -17,6 +19,7 @@ from tests.kernels.merging import MERGE_KERNELS
 STRUCTS = {
     "box_copy": {"Piece": PIECE, "Batch": BATCH},
     "fill": {"Fill": FILL, "FillBatch": FILL_BATCH},
+    "flat": {"FlatJob": FLAT_JOB},
     "merge": {"Merge": MERGE},
 }
 """The structs of each kernel, and the dtypes that mirror them."""
@@ -56,12 +59,22 @@ def test_kernels_compile_for_gpus(kernel: str, architecture: str, tmp_path: Path
     subprocess.run([*command, "-o", tmp_path / "out.cubin", source], check=True)
 
 
-@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
-@pytest.mark.parametrize("kernel", STRUCTS)
-def test_kernels_compile_at_run_time(kernel: str, architecture: str) -> None:
-    nvrtc = pytest.importorskip(
+@pytest.fixture(scope="module")
+def nvrtc() -> ModuleType:
+    """NVRTC, which needs no GPU."""
+    module = pytest.importorskip(
         "cupy_backends.cuda.libs.nvrtc", reason="CuPy is not installed: pip install cupy-cuda13x"
     )
+    try:
+        module.getVersion()
+    except RuntimeError:
+        pytest.skip("libnvrtc is not installed: pip install nvidia-cuda-nvrtc")
+    return module
+
+
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
+@pytest.mark.parametrize("kernel", STRUCTS)
+def test_kernels_compile_at_run_time(nvrtc: ModuleType, kernel: str, architecture: str) -> None:
     source = (KERNELS / f"{kernel}.cu").read_text()
     program = nvrtc.createProgram(source, f"{kernel}.cu", [], [])
     names = [name for name in MERGE_KERNELS if "__half" not in name] if kernel == "merge" else []

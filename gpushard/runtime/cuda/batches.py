@@ -55,9 +55,6 @@ def batch_type(name: str, entry: np.dtype[np.void], count: int) -> np.dtype[np.v
 class Batch:
     """The work of one launch: entries of a table, and the blocks dealt out to them."""
 
-    argument: ClassVar[np.dtype[np.void]]
-    """The struct that holds few entries; made by `batch_type`."""
-
     table: npt.NDArray[np.void]
     """The entries."""
 
@@ -68,6 +65,13 @@ class Batch:
     def blocks(self) -> int:
         """How many blocks the launch has."""
         return int(self.first[-1])
+
+
+class InlineBatch(Batch):
+    """A batch that travels as the launch's argument where it has few entries."""
+
+    argument: ClassVar[np.dtype[np.void]]
+    """The struct that holds them; made by `batch_type`."""
 
     def inline(self) -> npt.NDArray[np.void]:
         """Return them as one struct of type `argument`.
@@ -178,14 +182,21 @@ def check_units(memory: Allocation, first: int, dims: Iterable[tuple[int, int]],
     assert all(n % unit == 0 for n in (first, *(step for _, step in dims))), "a unit is misaligned"
 
 
-def divider(divisor: int) -> tuple[int, int]:
-    """Return (magic, shift) with n // divisor == ((n * magic >> 32) + n) >> shift for n < 2**31.
+def divider(divisor: int, bits: int = 32) -> tuple[int, int]:
+    """Return what turns a division into a multiplication.
 
     T. Granlund and P. Montgomery, "Division by invariant integers using multiplication", 1994.
+
+    Args:
+      divisor: from 1 to 2**(bits - 1).
+      bits: of the multiplication.
+
+    Returns:
+      (magic, shift) with n // divisor == ((n * magic >> bits) + n) >> shift for n < 2**(bits - 1).
 
     >>> magic, shift = divider(7)
     >>> [((n * magic >> 32) + n) >> shift for n in (0, 6, 7, 2**31 - 1)]
     [0, 0, 1, 306783378]
     """
     shift = (divisor - 1).bit_length()
-    return ((1 << 32) * ((1 << shift) - divisor)) // divisor + 1, shift
+    return ((1 << bits) * ((1 << shift) - divisor)) // divisor + 1, shift

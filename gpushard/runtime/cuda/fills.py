@@ -12,8 +12,8 @@ from gpushard.runtime.cuda.batches import (
     DIMS,
     THREADS,
     Allocation,
-    Batch,
     Dim,
+    InlineBatch,
     batch_type,
     check_units,
     divider,
@@ -72,7 +72,7 @@ class Filling:
     """An element: 1, 2, 4, 8 or 16 bytes."""
 
 
-class Fills(Batch):
+class Fills(InlineBatch):
     """What a launch fills; entries of type `FILL`."""
 
     argument = FILL_BATCH

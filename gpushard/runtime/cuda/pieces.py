@@ -13,8 +13,8 @@ from gpushard.runtime.cuda.batches import (
     MOST_UNITS,
     THREADS,
     Allocation,
-    Batch,
     Dim,
+    InlineBatch,
     batch_type,
     check_units,
     divider,
@@ -92,7 +92,7 @@ class Box:
     """Bytes of an element."""
 
 
-class Pieces(Batch):
+class Pieces(InlineBatch):
     """What a launch copies; entries of type `PIECE`."""
 
     argument = BATCH
