@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 import subprocess
@@ -48,7 +49,8 @@ def encoded(memory: Sequence[np.ndarray], *work: bytes) -> bytes:
 def run(program: Path, cases: Sequence[bytes]) -> bytes:
     """What the program writes for these cases."""
     data = struct.pack("I", len(cases)) + b"".join(cases)
-    done = subprocess.run([program], input=data, capture_output=True, check=False)
+    environment = {**os.environ, "TSAN_OPTIONS": "halt_on_error=1"}
+    done = subprocess.run([program], input=data, capture_output=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 
