@@ -24,6 +24,7 @@
 #include "blocks.cuh"
 
 constexpr int kDims = 8;
+constexpr unsigned kFlatUnits = 4;  // per thread; with eight, the registers would not do
 
 struct FlatJob {
   unsigned long long storage;  // address of the shard
@@ -45,6 +46,7 @@ struct FlatJob {
 
 __device__ inline long long unranked(const FlatJob& job, long long rank) {
   long long flat = job.start;
+#pragma unroll 1
   for (unsigned dim = job.dims - 1; dim > 0; --dim) {
     const long long above = divided(rank, job.magic[dim], job.shift[dim]);
     flat += (rank - above * job.extent[dim]) * job.stride[dim];
@@ -59,12 +61,12 @@ __device__ inline void move_units(const FlatJob& job, const long long* table, un
   const long long* before = table + job.rows;
   const long long* offset = before + job.row_count;
   const long long* shift = offset + job.row_count;
-  const long long base = block * (1ll * kThreads * kUnitsPerThread) + threadIdx.x;
+  const long long base = block * (1ll * kThreads * kFlatUnits) + threadIdx.x;
   unsigned row = first_row;
-  Unit units[kUnitsPerThread];
-  long long positions[kUnitsPerThread];
+  Unit units[kFlatUnits];
+  long long positions[kFlatUnits];
 #pragma unroll
-  for (unsigned k = 0; k < kUnitsPerThread; ++k) {
+  for (unsigned k = 0; k < kFlatUnits; ++k) {
     const long long n = base + k * kThreads;
     if (n < job.total) {
       row = last_at_most(before, row, last_row + 1, n);
@@ -76,7 +78,7 @@ __device__ inline void move_units(const FlatJob& job, const long long* table, un
     }
   }
 #pragma unroll
-  for (unsigned k = 0; k < kUnitsPerThread; ++k) {
+  for (unsigned k = 0; k < kFlatUnits; ++k) {
     const long long n = base + k * kThreads;
     if (n < job.total) {
       const unsigned long long target =

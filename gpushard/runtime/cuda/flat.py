@@ -44,7 +44,8 @@ FLAT_JOB = np.dtype(
 )
 """`struct FlatJob` of the kernels."""
 
-UNITS_PER_BLOCK = 8 * THREADS
+UNITS_PER_BLOCK = 4 * THREADS
+"""Units of a block; `kThreads * kFlatUnits` of the kernels."""
 
 WIDEST = 16
 """Bytes of the largest unit."""
