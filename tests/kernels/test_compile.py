@@ -9,21 +9,25 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda.fills import FILL, FILL_BATCH
-from gpushard.runtime.cuda.flat import FLAT_JOB
-from gpushard.runtime.cuda.merges import MERGE
-from gpushard.runtime.cuda.pieces import BATCH, PIECE
+from gpushard.runtime.cuda import batches, fills, flat, merges, pieces
 from tests.kernels.harness import KERNELS, NVCC
 from tests.kernels.merging import MERGE_KERNELS
 
 STRUCTS = {
-    "box_copy": {"Piece": PIECE, "Batch": BATCH},
-    "fill": {"Fill": FILL, "FillBatch": FILL_BATCH},
-    "flat": {"FlatJob": FLAT_JOB},
-    "merge": {"Merge": MERGE},
+    "box_copy": {"Piece": pieces.PIECE, "Batch": pieces.BATCH},
+    "fill": {"Fill": fills.FILL, "FillBatch": fills.FILL_BATCH},
+    "flat": {"FlatJob": flat.FLAT_JOB},
+    "merge": {"Merge": merges.MERGE},
 }
 """The structs of each kernel, and the dtypes that mirror them."""
 
+CONSTANTS = {
+    "box_copy": {"kThreads * kUnitsPerThread": pieces.UNITS_PER_BLOCK},
+    "fill": {"kThreads * kUnitsPerThread": fills.UNITS_PER_BLOCK},
+    "flat": {"kThreads * kFlatUnits": flat.UNITS_PER_BLOCK, "kDims": flat.MOST_DIMS},
+    "merge": {"kThreads": batches.THREADS, "kMostInputs": merges.MOST_INPUTS},
+}
+"""What both sides must agree on."""
 
 INSTANCES = {"merge": [f"template __global__ void {name}(const Merge);" for name in MERGE_KERNELS]}
 """Templates are compiled where they are instantiated."""
@@ -52,6 +56,7 @@ def test_kernels_compile_for_gpus(kernel: str, architecture: str, tmp_path: Path
     lines = ["#include <cstddef>", "#define GPUSHARD_HALF", f'#include "{KERNELS}/{kernel}.cu"']
     for struct, dtype in STRUCTS[kernel].items():
         lines += layout(struct, dtype)
+    lines += [f"static_assert({name} == {n});" for name, n in CONSTANTS[kernel].items()]
     lines += INSTANCES.get(kernel, [])
     source = tmp_path / f"{kernel}.cu"
     source.write_text("\n".join(lines))
