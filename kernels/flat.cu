@@ -29,10 +29,10 @@ constexpr unsigned kFlatUnits = 4;  // per thread; with eight, the registers wou
 struct FlatJob {
   unsigned long long storage;  // address of the shard
   unsigned long long buffer;   // address of the buffer
-  long long total;             // common units
-  long long rows;              // start of the row's numbers: row_count times the units before a
-                               // row; the rank of the row's first unit less these; where mapped,
-                               // position less flat index
+  long long total;             // common units, of `unit` bytes each, as everywhere below
+  long long rows;              // where its rows' numbers start in the table: for all rows the
+                               // common units before it; for all the rank of its first unit less
+                               // these; where mapped, for all position less flat index
   long long start;             // where mapped, flat index of the other box's first unit,
   long long extent[kDims];     // and its dims; the last one varies fastest
   long long stride[kDims];     // units of the flat order per step of each

@@ -112,6 +112,17 @@ class FlatJobs(Batch):
 def count_common(box: FlatBox, other: FlatBox) -> int:
     """Return how many elements two boxes have in common: the size of a buffer.
 
+    Args:
+      box: a box of an array.
+      other: a box of the same elements in another shape.
+
+    Returns:
+      The number; the order of the boxes does not matter.
+
+    Raises:
+      AssertionError: the shapes differ in size, or have too many dims. This is a defect of the
+        library.
+
     >>> rows = FlatBox((4, 6), (1, 0), (3, 6))
     >>> columns = FlatBox((3, 8), (0, 2), (3, 4))
     >>> count_common(rows, columns)
