@@ -14,6 +14,8 @@
 //        conflicts, and both sides are coalesced: about 85% of a copy for units of 4 bytes and
 //        more, less for 1 and 2.
 
+#include "blocks.cuh"
+
 struct Piece {
   unsigned long long target, source;  // addresses of the first unit
   long long target_stride[4];         // bytes per step of each dim; the last dim varies fastest
@@ -24,8 +26,6 @@ struct Piece {
   unsigned tiled;                     // 0 rows; 1 tiles: dim 2 is dense in the source, dim 3 in
 };                                    // the target
 
-constexpr unsigned kThreads = 256;
-constexpr unsigned kUnitsPerThread = 8;
 constexpr unsigned kInlinePieces = 30;
 
 struct Batch {
@@ -33,25 +33,6 @@ struct Batch {
   unsigned first[kInlinePieces + 1];
   unsigned count;
 };
-
-// n / extent for n < 2^31: T. Granlund and P. Montgomery, "Division by invariant integers using
-// multiplication", 1994.
-__device__ inline unsigned divided(unsigned n, unsigned magic, unsigned shift) {
-  return (__umulhi(n, magic) + n) >> shift;
-}
-
-__device__ inline unsigned piece_of(const unsigned* first, unsigned count, unsigned block) {
-  unsigned low = 0, high = count;  // first[low] <= block < first[high]
-  while (high - low > 1) {
-    unsigned middle = (low + high) / 2;
-    if (first[middle] <= block) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
 
 template <typename Unit>
 __device__ inline void copy_rows(const Piece& piece, unsigned block) {
@@ -140,13 +121,13 @@ __device__ inline void copy_block(const Piece& piece, unsigned block) {
 
 // Few pieces: they travel as the launch's argument.
 extern "C" __global__ void __launch_bounds__(256) copy_boxes_inline(const Batch batch) {
-  const unsigned p = piece_of(batch.first, batch.count, blockIdx.x);
+  const unsigned p = entry_of(batch.first, batch.count, blockIdx.x);
   copy_block(batch.pieces[p], blockIdx.x - batch.first[p]);
 }
 
 // Many: they lie in a table on the device.
 extern "C" __global__ void __launch_bounds__(256)
     copy_boxes_table(const Piece* pieces, const unsigned* first, unsigned count) {
-  const unsigned p = piece_of(first, count, blockIdx.x);
+  const unsigned p = entry_of(first, count, blockIdx.x);
   copy_block(pieces[p], blockIdx.x - first[p]);
 }

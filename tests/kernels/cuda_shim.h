@@ -27,6 +27,16 @@ inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>((static_cast<std::uint64_t>(a) * b) >> 32);
 }
 
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return static_cast<unsigned long long>((static_cast<unsigned __int128>(a) * b) >> 64);
+}
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+
 template <typename Kernel>
 void shim_launch(unsigned blocks, unsigned threads, const Kernel& kernel) {
   std::barrier<> barrier(threads);
@@ -39,6 +49,29 @@ void shim_launch(unsigned blocks, unsigned threads, const Kernel& kernel) {
         blockIdx = {b};
         kernel();
         barrier.arrive_and_wait();
+      }
+    });
+  }
+  for (auto& thread : team) thread.join();
+}
+
+// The same for a kernel without barriers and shared memory, whose threads need not wait for each
+// other: a few threads of the host share them. Neighbours, also those of neighbouring blocks, go
+// to different ones, so that a sanitizer sees their races.
+template <typename Kernel>
+void shim_launch_apart(unsigned blocks, unsigned threads, const Kernel& kernel) {
+  constexpr unsigned kTeam = 3;
+  shim_barrier = nullptr;
+  std::vector<std::thread> team;
+  for (unsigned member = 0; member < kTeam; ++member) {
+    team.emplace_back([&, member] {
+      blockDim = {threads}, gridDim = {blocks};
+      for (unsigned b = 0; b < blocks; ++b) {
+        blockIdx = {b};
+        for (unsigned t = (member + b) % kTeam; t < threads; t += kTeam) {
+          threadIdx = {t};
+          kernel();
+        }
       }
     });
   }

@@ -1,8 +1,7 @@
-"""The box copy kernels: they compile for GPUs, and their source is right on the CPU."""
+"""The box copy kernels' source, on the CPU, copies what NumPy copies."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,30 +9,13 @@ import pytest
 
 from gpushard.runtime.cuda.pieces import BATCH, PIECE
 from tests.kernels.boxes import random_case
-
-KERNELS = Path(__file__).parents[2] / "kernels"
-HERE = Path(__file__).parent
-NVCC, GCC = shutil.which("nvcc"), shutil.which("g++")
+from tests.kernels.harness import SANITIZERS, build
 
 
-@pytest.mark.skipif(NVCC is None, reason="nvcc is not on the path")
-@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
-def test_kernels_compile_for_gpus(architecture: str, tmp_path: Path) -> None:
-    for source in KERNELS.glob("*.cu"):
-        command = [NVCC, "-std=c++17", "-cubin", f"-arch={architecture}", "-Werror", "all-warnings"]
-        subprocess.run([*command, "-o", tmp_path / "out.cubin", source], check=True)
-
-
-@pytest.fixture(scope="module", params=["address,undefined", "thread"])
+@pytest.fixture(scope="module", params=SANITIZERS)
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The kernels as a program for the CPU, under a sanitizer."""
-    if GCC is None:
-        pytest.skip("g++ is not on the path")
-    built = tmp_path_factory.mktemp("kernels") / "box_copy"
-    command = [GCC, "-std=c++20", "-O1", "-g", "-pthread", f"-fsanitize={request.param}"]
-    options = ["-fno-sanitize-recover=all", "-Wno-unknown-pragmas"]
-    subprocess.run([*command, *options, "-o", built, HERE / "box_copy_main.cpp"], check=True)
-    return built
+    return build("box_copy", request.param, tmp_path_factory.mktemp("kernels"))
 
 
 def test_random_boxes_come_out_as_numpy_copies_them(program: Path) -> None:

@@ -1,0 +1,202 @@
+"""What the packers of batched kernels share: few dims, parts, bounds, blocks. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gpushard.typing import Shape
+
+THREADS = 256
+"""Threads of a block; `kThreads` of the kernels."""
+
+DIMS = 4
+"""Dims of what a kernel is given."""
+
+MOST_UNITS = 1 << 30
+"""Units of a part, so that the kernel counts them with 32 bits."""
+
+Dim = tuple[int, int, int]
+"""(extent, bytes per step in the target, bytes per step in the source)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Allocation:
+    """Memory that a box must not leave."""
+
+    address: int
+    """Its first byte."""
+
+    nbytes: int
+    """How many there are."""
+
+    def check(self, low: int, high: int) -> None:
+        """Check that the bytes from `low` up to `high` lie inside.
+
+        Raises:
+          AssertionError: they do not. This is a defect of the library.
+        """
+        inside = self.address <= low and high <= self.address + self.nbytes
+        assert inside, f"bytes {low:#x} to {high:#x} of a kernel are outside of {self}"
+
+
+def batch_type(name: str, entry: np.dtype[np.void], count: int) -> np.dtype[np.void]:
+    """Return the struct that holds up to `count` entries, called `name`, in a launch's argument."""
+    fields = [(name, entry, count), ("first", np.uint32, count + 1), ("count", np.uint32)]
+    return np.dtype(fields, align=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Batch:
+    """The work of one launch: entries of a table, and the blocks dealt out to them."""
+
+    table: npt.NDArray[np.void]
+    """The entries."""
+
+    first: npt.NDArray[np.uint32]
+    """The first block of each entry, and the number of all blocks."""
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the launch has."""
+        return int(self.first[-1])
+
+
+class InlineBatch(Batch):
+    """A batch that travels as the launch's argument where it has few entries."""
+
+    argument: ClassVar[np.dtype[np.void]]
+    """The struct that holds them; made by `batch_type`."""
+
+    def inline(self) -> npt.NDArray[np.void]:
+        """Return them as one struct of type `argument`.
+
+        Raises:
+          ValueError: there are more than it holds.
+        """
+        batch = np.zeros((), self.argument)
+        assert self.argument.names is not None
+        batch[self.argument.names[0]][: len(self.table)] = self.table
+        batch["first"][: len(self.first)] = self.first
+        batch["count"] = len(self.table)
+        return batch
+
+
+def make_table(
+    rows: Iterable[tuple[tuple[Any, ...], int]], entry: np.dtype[np.void]
+) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
+    """Lay out the entries of a batch.
+
+    Args:
+      rows: the fields of each entry, and how many blocks it takes.
+      entry: type of an entry.
+
+    Returns:
+      (table, first) of a `Batch`.
+    """
+    rows = list(rows)
+    table = np.zeros(len(rows), entry)
+    for number, (fields, _) in enumerate(rows):
+        table[number] = fields
+    return table, first_blocks([blocks for _, blocks in rows])
+
+
+def first_blocks(blocks: Sequence[int]) -> npt.NDArray[np.uint32]:
+    """Return the first block of each entry, and the number of all blocks.
+
+    >>> first_blocks([2, 1, 4]).tolist()
+    [0, 2, 3, 7]
+    """
+    first = np.concatenate(([0], np.cumsum(blocks, dtype=np.uint64)))
+    assert first[-1] < 1 << 31, "a launch has at most 2**31 - 1 blocks"
+    return first.astype(np.uint32)
+
+
+def merged(shape: Shape, target: Sequence[int], source: Sequence[int], itemsize: int) -> list[Dim]:
+    """Return as few dims as describe a box; the last one is a run of bytes, dense on both sides.
+
+    >>> merged((2, 3, 4), (48, 16, 4), (96, 16, 4), 4)
+    [(2, 48, 96), (48, 1, 1)]
+    >>> merged((2, 3), (4, 8), (12, 4), 4)
+    [(3, 8, 4), (2, 4, 12), (4, 1, 1)]
+    """
+    found = [entry for entry in zip(shape, target, source, strict=True) if entry[0] > 1]
+    found.sort(key=lambda dim: -abs(dim[1]))
+    result: list[Dim] = []
+    for extent, to, of in (*found, (itemsize, 1, 1)):
+        if result and result[-1][1] == extent * to and result[-1][2] == extent * of:
+            extent *= result.pop()[0]
+        result.append((extent, to, of))
+    return result
+
+
+def parts(target: int, source: int, dims: list[Dim]) -> Iterator[tuple[int, int, list[Dim]]]:
+    """Cut a box along its first dim until it has at most `DIMS` dims and `MOST_UNITS` units.
+
+    Args:
+      target: address of its first unit in the target.
+      source: and in the source.
+      dims: its dims, in steps of whole units.
+
+    Yields:
+      The same of each part.
+    """
+    if len(dims) > DIMS:
+        extent, to, of = dims[0]
+        for step in range(extent):
+            yield from parts(target + step * to, source + step * of, dims[1:])
+        return
+    units = math.prod(extent for extent, _, _ in dims)
+    if units <= MOST_UNITS:
+        yield target, source, dims
+        return
+    cut = max(range(len(dims)), key=lambda position: dims[position][0])
+    extent, to, of = dims[cut]
+    half = extent // 2
+    for start, length in ((0, half), (half, extent - half)):
+        part = [*dims[:cut], (length, to, of), *dims[cut + 1 :]]
+        yield from parts(target + start * to, source + start * of, part)
+
+
+def check_units(memory: Allocation, first: int, dims: Iterable[tuple[int, int]], unit: int) -> None:
+    """Check that units lie inside an allocation, and each at a multiple of its size.
+
+    Args:
+      memory: where they must lie.
+      first: address of the first of them.
+      dims: (extent, bytes per step) of each dim.
+      unit: bytes of a unit.
+
+    Raises:
+      AssertionError: one does not. This is a defect of the library.
+    """
+    dims = list(dims)
+    reach = [(extent - 1) * step for extent, step in dims]
+    low = first + sum(min(0, n) for n in reach)
+    memory.check(low, first + sum(max(0, n) for n in reach) + unit)
+    assert all(n % unit == 0 for n in (first, *(step for _, step in dims))), "a unit is misaligned"
+
+
+def divider(divisor: int, bits: int = 32) -> tuple[int, int]:
+    """Return what turns a division into a multiplication.
+
+    T. Granlund and P. Montgomery, "Division by invariant integers using multiplication", 1994.
+
+    Args:
+      divisor: from 1 to 2**(bits - 1).
+      bits: of the multiplication.
+
+    Returns:
+      (magic, shift) with n // divisor == ((n * magic >> bits) + n) >> shift for n < 2**(bits - 1).
+
+    >>> magic, shift = divider(7)
+    >>> [((n * magic >> 32) + n) >> shift for n in (0, 6, 7, 2**31 - 1)]
+    [0, 0, 1, 306783378]
+    """
+    shift = (divisor - 1).bit_length()
+    return ((1 << bits) * ((1 << shift) - divisor)) // divisor + 1, shift
