@@ -76,6 +76,10 @@ class ExecutionError(GpushardError, RuntimeError):
     """Work that an array's value depends on failed; the cause is chained."""
 
 
+class DeviceLostError(ExecutionError):
+    """A GPU failed in a way after which the process cannot use it; start a new process."""
+
+
 class RaceError(GpushardError, RuntimeError):
     """Two uses of the same memory are not ordered, or memory is used after its release."""
 

@@ -27,6 +27,7 @@ struct Piece {
 };                                    // the target
 
 constexpr unsigned kInlinePieces = 30;
+constexpr unsigned kMostOperands = 448;
 
 struct Batch {
   Piece pieces[kInlinePieces];
@@ -34,8 +35,19 @@ struct Batch {
   unsigned count;
 };
 
+// The operands that a piece copies to and from, as numbers in Bases.
+struct Ends {
+  unsigned target, source;
+};
+
+// Addresses of operands; those of the pieces are relative to them.
+struct Bases {
+  unsigned long long at[kMostOperands];
+};
+
 template <typename Unit>
-__device__ inline void copy_rows(const Piece& piece, unsigned block) {
+__device__ inline void copy_rows(const Piece& piece, unsigned long long first_target,
+                                 unsigned long long first_source, unsigned block) {
   const unsigned total = piece.extent[0] * piece.extent[1] * piece.extent[2] * piece.extent[3];
   const unsigned base = block * (kThreads * kUnitsPerThread) + threadIdx.x;
   Unit units[kUnitsPerThread];
@@ -60,19 +72,21 @@ __device__ inline void copy_rows(const Piece& piece, unsigned block) {
         source += at[dim] * piece.source_stride[dim];
       }
       targets[k] = target;
-      units[k] = *reinterpret_cast<const Unit*>(piece.source + source);
+      units[k] = *reinterpret_cast<const Unit*>(first_source + source);
     }
   }
 #pragma unroll
   for (unsigned k = 0; k < kUnitsPerThread; ++k) {
     if (base + k * kThreads < total) {
-      *reinterpret_cast<Unit*>(piece.target + targets[k]) = units[k];
+      *reinterpret_cast<Unit*>(first_target + targets[k]) = units[k];
     }
   }
 }
 
 template <typename Unit, unsigned kTile>
-__device__ inline void copy_tile(const Piece& piece, unsigned block, unsigned char* shared) {
+__device__ inline void copy_tile(const Piece& piece, unsigned long long first_target,
+                                 unsigned long long first_source, unsigned block,
+                                 unsigned char* shared) {
   Unit(*tile)[kTile + 1] = reinterpret_cast<Unit(*)[kTile + 1]>(shared);
   const unsigned across = (piece.extent[3] + kTile - 1) / kTile;
   const unsigned down = (piece.extent[2] + kTile - 1) / kTile;
@@ -80,9 +94,9 @@ __device__ inline void copy_tile(const Piece& piece, unsigned block, unsigned ch
   const unsigned first3 = block % across * kTile, first2 = block / across % down * kTile;
   const unsigned at1 = outer % piece.extent[1], at0 = outer / piece.extent[1];
   const unsigned long long source =
-      piece.source + at0 * piece.source_stride[0] + at1 * piece.source_stride[1];
+      first_source + at0 * piece.source_stride[0] + at1 * piece.source_stride[1];
   const unsigned long long target =
-      piece.target + at0 * piece.target_stride[0] + at1 * piece.target_stride[1];
+      first_target + at0 * piece.target_stride[0] + at1 * piece.target_stride[1];
   const unsigned x = threadIdx.x % kTile;
   for (unsigned y = threadIdx.x / kTile; y < kTile; y += kThreads / kTile) {
     if (first2 + x < piece.extent[2] && first3 + y < piece.extent[3]) {
@@ -100,34 +114,41 @@ __device__ inline void copy_tile(const Piece& piece, unsigned block, unsigned ch
 }
 
 template <typename Unit, unsigned kTile>
-__device__ inline void copy_piece(const Piece& piece, unsigned block, unsigned char* shared) {
+__device__ inline void copy_piece(const Piece& piece, unsigned long long target,
+                                  unsigned long long source, unsigned block,
+                                  unsigned char* shared) {
   if (piece.tiled) {
-    copy_tile<Unit, kTile>(piece, block, shared);
+    copy_tile<Unit, kTile>(piece, target, source, block, shared);
   } else {
-    copy_rows<Unit>(piece, block);
+    copy_rows<Unit>(piece, target, source, block);
   }
 }
 
-__device__ inline void copy_block(const Piece& piece, unsigned block) {
+__device__ inline void copy_block(const Piece& piece, unsigned long long target,
+                                  unsigned long long source, unsigned block) {
   __shared__ __align__(16) unsigned char shared[32 * 33 * 16];
   switch (piece.unit) {
-    case 16: copy_piece<ulonglong2, 32>(piece, block, shared); break;
-    case 8: copy_piece<unsigned long long, 32>(piece, block, shared); break;
-    case 4: copy_piece<unsigned, 32>(piece, block, shared); break;
-    case 2: copy_piece<unsigned short, 64>(piece, block, shared); break;
-    default: copy_piece<unsigned char, 64>(piece, block, shared); break;
+    case 16: copy_piece<ulonglong2, 32>(piece, target, source, block, shared); break;
+    case 8: copy_piece<unsigned long long, 32>(piece, target, source, block, shared); break;
+    case 4: copy_piece<unsigned, 32>(piece, target, source, block, shared); break;
+    case 2: copy_piece<unsigned short, 64>(piece, target, source, block, shared); break;
+    default: copy_piece<unsigned char, 64>(piece, target, source, block, shared); break;
   }
 }
 
 // Few pieces: they travel as the launch's argument.
 extern "C" __global__ void __launch_bounds__(256) copy_boxes_inline(const Batch batch) {
   const unsigned p = entry_of(batch.first, batch.count, blockIdx.x);
-  copy_block(batch.pieces[p], blockIdx.x - batch.first[p]);
+  const Piece& piece = batch.pieces[p];
+  copy_block(piece, piece.target, piece.source, blockIdx.x - batch.first[p]);
 }
 
-// Many: they lie in a table on the device.
+// Many: they lie in a table on the device, which serves any operands of the same layouts.
 extern "C" __global__ void __launch_bounds__(256)
-    copy_boxes_table(const Piece* pieces, const unsigned* first, unsigned count) {
+    copy_boxes_table(const Piece* pieces, const unsigned* first, const Ends* ends, unsigned count,
+                     const __grid_constant__ Bases bases) {
   const unsigned p = entry_of(first, count, blockIdx.x);
-  copy_block(pieces[p], blockIdx.x - first[p]);
+  const Piece& piece = pieces[p];
+  copy_block(piece, bases.at[ends[p].target] + piece.target,
+             bases.at[ends[p].source] + piece.source, blockIdx.x - first[p]);
 }

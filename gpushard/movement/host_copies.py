@@ -250,7 +250,7 @@ def _allocate(
     charges = [(devices[blocks.homes[p]], blocks.volumes[p] * dtype.itemsize) for p in pairs]
     shapes = [blocks.shapes[p] for p in pairs]
     small = blocks.largest * dtype.itemsize < runtime.settings.small_bytes
-    if small and charges[0][0].domain.readable:
+    if small and runtime.backend.host_readable:
         claim = runtime.commit(functools.partial(runtime.claim_small, charges))
         return [np.empty(shape, dtype) for shape in shapes], [claim] * len(pairs)
     if staged:

@@ -22,10 +22,10 @@ int main() {
       std::fprintf(stderr, "case %d is cut short\n", number);
       return 2;
     }
-    for (Piece& piece : pieces) {
-      piece.source += reinterpret_cast<std::uintptr_t>(source.get());
-      piece.target += reinterpret_cast<std::uintptr_t>(target.get());
-    }
+    Bases bases{};
+    bases.at[0] = reinterpret_cast<std::uintptr_t>(source.get());
+    bases.at[kMostOperands - 1] = reinterpret_cast<std::uintptr_t>(target.get());
+    const std::vector<Ends> ends(header.pieces, Ends{kMostOperands - 1, 0});
     // Only tiles have barriers, and threads that wait for each other take far longer.
     const bool tiled = std::any_of(pieces.begin(), pieces.end(),
                                    [](const Piece& piece) { return piece.tiled != 0; });
@@ -38,12 +38,18 @@ int main() {
         if (header.pieces > kInlinePieces) continue;
         Batch batch{};
         std::memcpy(batch.pieces, pieces.data(), pieces.size() * sizeof(Piece));
+        for (unsigned p = 0; p < header.pieces; ++p) {
+          batch.pieces[p].source += bases.at[0];
+          batch.pieces[p].target += bases.at[kMostOperands - 1];
+        }
         std::memcpy(batch.first, first.data(), first.size() * sizeof(unsigned));
         batch.count = header.pieces;
         launch(header.blocks, kThreads, [&] { copy_boxes_inline(batch); });
       } else {
         launch(header.blocks, kThreads,
-               [&] { copy_boxes_table(pieces.data(), first.data(), header.pieces); });
+               [&] {
+                 copy_boxes_table(pieces.data(), first.data(), ends.data(), header.pieces, bases);
+               });
       }
       if (std::memcmp(target.get(), expected.data(), expected.size()) != 0) {
         std::fprintf(stderr, "case %d is wrong\n", number);

@@ -10,6 +10,7 @@
 #define __device__
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(n)
+#define __grid_constant__
 #define __shared__ static
 
 struct Dim3 {

@@ -14,7 +14,12 @@ from tests.kernels.harness import KERNELS, NVCC
 from tests.kernels.merging import MERGE_KERNELS
 
 STRUCTS = {
-    "box_copy": {"Piece": pieces.PIECE, "Batch": pieces.BATCH},
+    "box_copy": {
+        "Piece": pieces.PIECE,
+        "Batch": pieces.BATCH,
+        "Ends": pieces.ENDS,
+        "Bases": pieces.BASES,
+    },
     "fill": {"Fill": fills.FILL, "FillBatch": fills.FILL_BATCH},
     "flat": {"FlatJob": flat.FLAT_JOB},
     "merge": {"Merge": merges.MERGE},

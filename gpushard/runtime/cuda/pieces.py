@@ -25,9 +25,12 @@ from gpushard.runtime.cuda.batches import (
 from gpushard.typing import Shape
 
 __all__ = [
+    "BASES",
     "BATCH",
     "DIMS",
+    "ENDS",
     "INLINE_PIECES",
+    "MOST_OPERANDS",
     "MOST_UNITS",
     "PIECE",
     "UNITS_PER_BLOCK",
@@ -59,6 +62,15 @@ INLINE_PIECES = 30
 
 BATCH = batch_type("pieces", PIECE, INLINE_PIECES)
 """`struct Batch` of the kernel."""
+
+MOST_OPERANDS = 448
+"""How many operands the pieces of a table may copy between; `kMostOperands` of the kernel."""
+
+ENDS = np.dtype([("target", np.uint32), ("source", np.uint32)])
+"""`struct Ends` of the kernel."""
+
+BASES = np.dtype([("at", np.uint64, MOST_OPERANDS)])
+"""`struct Bases` of the kernel."""
 
 UNITS_PER_BLOCK = 8 * THREADS
 

@@ -96,7 +96,7 @@ class BackendConformance(Conformance):
 
     def test_an_item_waits_for_work_that_is_held_back(self) -> None:
         """An item does not run while what it waits for has not."""
-        if self.threads == 1:
+        if self.threads == 1 or self.launches:
             return  # items run in the caller, who could never open the gate
         with self.runtime() as rt:
             first, second, free = (rt.new_stream(name, 0) for name in "abc")
@@ -132,6 +132,7 @@ class BackendConformance(Conformance):
             assert len(ran) >= early.tick, "an event came too early"
             late.synchronize()
             assert len(ran) == 20 and late.query() and early.query()
+            stream.synchronize(20)
             assert stream.finished(20) and stream.event(3).tick >= 3
 
     def test_a_failing_item_ticks_and_fails_what_it_writes(self) -> None:

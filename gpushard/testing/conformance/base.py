@@ -39,6 +39,9 @@ class Conformance:
     threads = 2
     """How many threads of the system may submit at once; 1 for a backend that makes its own."""
 
+    launches = False
+    """Whether items run at once, in whoever submits them, who then must not wait within."""
+
     def make_runtime(self, **settings: Any) -> Runtime:
         """Make a runtime on the backend that is tested.
 

@@ -1,0 +1,82 @@
+"""Copies that the host makes itself, through a small page-locked buffer of each GPU."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gpushard.runtime.chunks import Move, chunks, lay_out
+from gpushard.runtime.cuda.driver import Driver, StreamHandle
+from gpushard.runtime.cuda.stores import PinnedStore
+from gpushard.typing import HostArray, LocalArray
+
+BOUNCE_BYTES = 1 << 20
+"""Larger copies take turns; for much more than this, work on streams is faster."""
+
+Launch = Callable[[Sequence[tuple[LocalArray, LocalArray]], StreamHandle], None]
+"""Gives a stream the copies of (target, source) boxes."""
+
+
+class Bounce:
+    """The buffer of one GPU, and a stream; one thread at a time.
+
+    Args:
+      driver: makes the calls.
+      gpu: CUDA's number of it.
+      pinned: where the buffer comes from.
+      launch: gives a stream copies.
+    """
+
+    def __init__(self, driver: Driver, gpu: int, pinned: PinnedStore, launch: Launch) -> None:
+        self._driver = driver
+        self._launch = launch
+        self._lock = threading.Lock()
+        self._stream = driver.stream(gpu)
+        self._event = driver.event(gpu)
+        self._pinned = pinned
+        self._raw = pinned.allocate(BOUNCE_BYTES)
+        self._buffer: HostArray = pinned.view(self._raw, (BOUNCE_BYTES,), np.dtype(np.uint8))
+
+    def close(self) -> None:
+        """Give the buffer back."""
+        with self._lock:
+            self._pinned.free(self._raw)
+
+    def to_device(self, copies: Sequence[tuple[LocalArray, HostArray]]) -> None:
+        """Copy host data to memory of the GPU that nothing else uses; returns when it is there."""
+        with self._lock:
+            for group in chunks((Move(to, of, None) for to, of in copies), BOUNCE_BYTES):
+                boxes = lay_out(self._buffer, group)
+                for box, move in zip(boxes, group, strict=True):
+                    np.copyto(box, move.source)
+                self._run([(move.target, box) for box, move in zip(boxes, group, strict=True)])
+
+    def to_host(self, copies: Sequence[tuple[HostArray, LocalArray]]) -> None:
+        """Copy from the GPU what is there already; returns when the host has it."""
+        with self._lock:
+            for group in chunks((Move(to, of, None) for to, of in copies), BOUNCE_BYTES):
+                boxes = lay_out(self._buffer, group)
+                self._run([(box, move.source) for box, move in zip(boxes, group, strict=True)])
+                for box, move in zip(boxes, group, strict=True):
+                    np.copyto(move.target, box)
+
+    def within(self, copies: Sequence[tuple[LocalArray, LocalArray]]) -> None:
+        """Copy between memories that the GPU reaches; returns when all is copied."""
+        with self._lock:
+            self._run([(to, of) for to, of in copies if to.nbytes])
+
+    def _run(self, copies: Sequence[tuple[LocalArray, LocalArray]]) -> None:
+        if not copies:
+            return
+        try:
+            self._launch(copies, self._stream)
+            self._wait()
+        except BaseException:  # whoever interrupts must not let others have the memory too early
+            self._wait()
+            raise
+
+    def _wait(self) -> None:
+        self._driver.record(self._event, self._stream)
+        self._driver.synchronize(self._event)

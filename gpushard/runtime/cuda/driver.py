@@ -1,0 +1,151 @@
+"""What the CUDA backend asks of CUDA. `CupyDriver` does it; tests have one that needs no GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from gpushard.runtime.cuda.batches import Batch
+from gpushard.runtime.cuda.pieces import Pieces
+from gpushard.typing import HostArray, LocalArray, Shape
+
+StreamHandle: TypeAlias = Any
+"""A queue of one GPU, not ordered with the default stream."""
+
+EventHandle: TypeAlias = Any
+"""An event of one GPU, without timing."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Gpu:
+    """A GPU that the process sees."""
+
+    name: str
+    """What it calls itself."""
+
+    nbytes: int
+    """Its memory."""
+
+    bus_id: str
+    """Where it sits on the PCI bus."""
+
+
+class Driver(Protocol):
+    """Thin calls: none of them waits, except where it says so. GPUs are CUDA's ordinals.
+
+    What CUDA refuses raises; `is_fatal` tells whether the process can go on.
+    """
+
+    def gpus(self) -> list[Gpu]:
+        """List the GPUs."""
+
+    def enable_peer(self, gpu: int, peer: int) -> bool:
+        """Let a GPU use the memory of another one, and say whether it can."""
+
+    def prepare(self, gpu: int) -> None:
+        """Compile and load kernels, so that no launch does; may take seconds."""
+
+    def malloc(self, gpu: int, nbytes: int) -> int:
+        """Return the address of new memory, aligned to 256 bytes.
+
+        Raises:
+          MemoryError: the GPU is full.
+        """
+
+    def free(self, gpu: int, address: int) -> None:
+        """Give memory back; waits for the GPU."""
+
+    def malloc_host(self, nbytes: int) -> int:
+        """Return the address of new page-locked memory that every GPU can use.
+
+        Raises:
+          MemoryError: the host has no room for it.
+        """
+
+    def free_host(self, address: int) -> None:
+        """Give page-locked memory back; waits for all GPUs."""
+
+    def array(
+        self, gpu: int, address: int, nbytes: int, shape: Shape, dtype: np.dtype[Any], owner: Any
+    ) -> LocalArray:
+        """Return memory of a GPU as an array that keeps `owner` alive."""
+
+    def address(self, array: LocalArray) -> int:
+        """Return the address of the first element of an array that is no NumPy array."""
+
+    def stream(self, gpu: int) -> StreamHandle:
+        """Make a stream."""
+
+    def event(self, gpu: int) -> EventHandle:
+        """Make an event."""
+
+    def record(self, event: EventHandle, stream: StreamHandle) -> None:
+        """Set an event after what a stream has been given."""
+
+    def wait(self, stream: StreamHandle, event: EventHandle) -> None:
+        """Let a stream wait until an event, as it is set now."""
+
+    def is_done(self, event: EventHandle) -> bool:
+        """Whether an event has come."""
+
+    def synchronize(self, event: EventHandle) -> None:
+        """Wait for an event."""
+
+    def synchronize_gpu(self, gpu: int) -> None:
+        """Wait for everything on a GPU, whoever gave it."""
+
+    def scope(self, stream: StreamHandle) -> AbstractContextManager[None]:
+        """Let what the thread launches go to a stream, its temporary memory too."""
+
+    def run(self, stream: StreamHandle, work: Callable[[], None]) -> None:
+        """Call a function that gives a stream work, within its `scope`."""
+
+    def copy(self, target: int, source: int, nbytes: int, stream: StreamHandle) -> None:
+        """Copy bytes by a copy engine; memory of the host must be page-locked."""
+
+    def copy_peer(
+        self, target: int, gpu: int, source: int, peer: int, nbytes: int, stream: StreamHandle
+    ) -> None:
+        """Copy bytes from the memory of another GPU by a copy engine."""
+
+    def upload(self, target: int, data: HostArray, stream: StreamHandle) -> None:
+        """Copy a few bytes that may be overwritten at once."""
+
+    def launch_pieces(self, pieces: Pieces, stream: StreamHandle) -> None:
+        """Copy boxes by a kernel that takes them as its argument."""
+
+    def launch_table(
+        self, table: Table, batch: Batch, bases: HostArray, stream: StreamHandle
+    ) -> None:
+        """Copy boxes by a kernel that reads them from a table.
+
+        Args:
+          table: where the table lies.
+          batch: what it holds.
+          bases: the addresses of the operands, of type `pieces.BASES`.
+          stream: where it runs.
+        """
+
+    def empty_cache(self) -> None:
+        """Give back what libraries keep for temporary memory and nothing uses."""
+
+    def is_fatal(self, error: BaseException) -> bool:
+        """Whether the process can use no GPU any more after this error."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Addresses of the arrays of a table of pieces in the memory of a GPU."""
+
+    pieces: int
+    """Of type `pieces.PIECE`."""
+
+    first: int
+    """First block of each, 32 bits."""
+
+    ends: int
+    """Of type `pieces.ENDS`."""

@@ -1,0 +1,150 @@
+"""Memory cut from slabs: few large allocations of the driver, each of which may cost milliseconds.
+
+Best fit: of the free ranges that are large enough the smallest is cut, and ranges that lie side by
+side in a slab are joined (D. Knuth, "The Art of Computer Programming", vol. 1, 2.5).
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+
+GRANULE = 512
+"""Bytes that every range is a multiple of, and aligned to."""
+
+
+class Slab:
+    """One allocation of the driver.
+
+    Args:
+      address: its first byte.
+      nbytes: how many there are.
+    """
+
+    __slots__ = ("address", "nbytes")
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.address = address
+        self.nbytes = nbytes
+
+
+class Block:
+    """A range of a slab.
+
+    Args:
+      owner: where it came from.
+      slab: the slab.
+      address: its first byte.
+      nbytes: how many there are.
+    """
+
+    __slots__ = ("address", "nbytes", "owner", "slab")
+
+    def __init__(self, owner: Slabs, slab: Slab, address: int, nbytes: int) -> None:
+        self.owner = owner
+        self.slab = slab
+        self.address = address
+        self.nbytes = nbytes
+
+
+class Slabs:
+    """Memory of one GPU, or page-locked memory.
+
+    Nothing here waits: whoever gives a block back must know that nothing uses it any more. Not for
+    several threads at once.
+
+    Args:
+      malloc: takes a number of bytes, returns an address or raises MemoryError.
+      free: takes the address of a slab.
+      slab_bytes: the least that is asked for at once.
+    """
+
+    def __init__(
+        self, malloc: Callable[[int], int], free: Callable[[int], None], slab_bytes: int
+    ) -> None:
+        self._malloc = malloc
+        self._free = free
+        self._slab_bytes = slab_bytes
+        self._slabs: dict[int, Slab] = {}  # by address
+        self._by_size: list[tuple[int, int]] = []  # (bytes, address) of free ranges, ascending
+        self._starts: dict[int, tuple[int, Slab]] = {}  # address of a free range: (bytes, slab)
+        self._ends: dict[int, int] = {}  # address behind a free range: its start
+        self.total = 0
+        """Bytes of all slabs."""
+        self.free = 0
+        """Bytes of all free ranges."""
+
+    def take(self, nbytes: int) -> Block:
+        """Return a block of at least `nbytes`.
+
+        Raises:
+          MemoryError: neither a free range nor the driver has room.
+        """
+        wanted = max(GRANULE, -(-nbytes // GRANULE) * GRANULE)
+        at = bisect.bisect_left(self._by_size, (wanted, 0))
+        if at == len(self._by_size):
+            self._grow(wanted)
+            at = bisect.bisect_left(self._by_size, (wanted, 0))
+        size, address = self._by_size[at]
+        slab = self._remove(address)
+        if size > wanted:
+            self._add(slab, address + wanted, size - wanted)
+        return Block(self, slab, address, wanted)
+
+    def give(self, block: Block) -> None:
+        """Take a block back."""
+        address, nbytes, slab = block.address, block.nbytes, block.slab
+        after = self._starts.get(address + nbytes)
+        if after is not None and after[1] is slab:
+            self._remove(address + nbytes)
+            nbytes += after[0]
+        start = self._ends.get(address)
+        if start is not None and self._starts[start][1] is slab:
+            nbytes += address - start
+            self._remove(start)
+            address = start
+        self._add(slab, address, nbytes)
+
+    def trim(self) -> int:
+        """Give the driver back the slabs of which no part is in use.
+
+        Returns:
+          The bytes given back.
+        """
+        idle = [s for s in self._slabs.values() if self._starts.get(s.address) == (s.nbytes, s)]
+        for slab in idle:
+            self._remove(slab.address)
+            del self._slabs[slab.address]
+            self.total -= slab.nbytes
+            self._free(slab.address)
+        return sum(slab.nbytes for slab in idle)
+
+    def _grow(self, wanted: int) -> None:
+        """Add a slab that has room; if the driver has none for a usual one, just large enough."""
+        sizes = dict.fromkeys((max(wanted, self._slab_bytes), wanted))
+        for number, nbytes in enumerate(sizes):
+            try:
+                address = self._malloc(nbytes)
+            except MemoryError:
+                if number + 1 < len(sizes):
+                    continue
+                if not self.trim():
+                    raise
+                address = self._malloc(nbytes)
+            slab = self._slabs[address] = Slab(address, nbytes)
+            self.total += nbytes
+            self._add(slab, address, nbytes)
+            return
+
+    def _add(self, slab: Slab, address: int, nbytes: int) -> None:
+        bisect.insort(self._by_size, (nbytes, address))
+        self._starts[address] = nbytes, slab
+        self._ends[address + nbytes] = address
+        self.free += nbytes
+
+    def _remove(self, address: int) -> Slab:
+        nbytes, slab = self._starts.pop(address)
+        del self._ends[address + nbytes]
+        del self._by_size[bisect.bisect_left(self._by_size, (nbytes, address))]
+        self.free -= nbytes
+        return slab

@@ -1,0 +1,137 @@
+"""Where the CUDA backend's memory comes from: GPUs, page-locked and ordinary host memory."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.runtime.cuda.driver import Driver
+from gpushard.runtime.cuda.slabs import Block, Slab, Slabs
+from gpushard.runtime.host.store import address, allocate
+from gpushard.typing import HostArray, LocalArray, Shape
+
+_PINNED_SLAB_BYTES = 64 << 20
+"""Page-locking takes milliseconds; a slab of this size is shared by many."""
+
+
+class GpuStore:
+    """Memory of one GPU.
+
+    Args:
+      driver: makes the calls.
+      gpu: CUDA's number of it.
+      slab_bytes: the least that the driver is asked for.
+    """
+
+    def __init__(self, driver: Driver, gpu: int, slab_bytes: int) -> None:
+        self._driver = driver
+        self._gpu = gpu
+        self.slabs = Slabs(
+            functools.partial(driver.malloc, gpu), functools.partial(driver.free, gpu), slab_bytes
+        )
+
+    def allocate(self, nbytes: int) -> Block:
+        """Return a block.
+
+        Raises:
+          MemoryError: the GPU is full.
+        """
+        return self.slabs.take(nbytes)
+
+    def free(self, raw: Block) -> None:
+        """Take a block back that nothing uses any more."""
+        self.slabs.give(raw)
+
+    def view(self, raw: Block, shape: Shape, dtype: np.dtype[Any]) -> LocalArray:
+        """Return the start of a block as a dense array."""
+        return self._driver.array(self._gpu, raw.address, raw.nbytes, shape, dtype, raw)
+
+    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> LocalArray:
+        """Return an array without elements."""
+        return self._driver.array(self._gpu, 0, 0, shape, dtype, None)
+
+
+class PinnedStore:
+    """Page-locked memory of the host; its arrays are NumPy's.
+
+    Args:
+      driver: makes the calls.
+      slab_bytes: the least that the driver is asked for.
+    """
+
+    def __init__(self, driver: Driver, slab_bytes: int = _PINNED_SLAB_BYTES) -> None:
+        self._bytes: dict[int, HostArray] = {}  # of each slab, by address
+        self._driver = driver
+        self.slabs = Slabs(self._malloc, self._free, slab_bytes)
+
+    def allocate(self, nbytes: int) -> Block:
+        """Return a block.
+
+        Raises:
+          MemoryError: the host has no room for it.
+        """
+        return self.slabs.take(nbytes)
+
+    def free(self, raw: Block) -> None:
+        """Take a block back that nothing uses any more."""
+        self.slabs.give(raw)
+
+    def view(self, raw: Block, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+        """Return the start of a block as a dense array."""
+        slab: Slab = raw.slab
+        return np.ndarray(shape, dtype, self._bytes[slab.address], raw.address - slab.address)
+
+    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+        """Return an array without elements."""
+        return np.empty(shape, dtype)
+
+    def _malloc(self, nbytes: int) -> int:
+        start = self._driver.malloc_host(nbytes)
+        memory = (ctypes.c_ubyte * nbytes).from_address(start)
+        self._bytes[start] = np.ctypeslib.as_array(memory)
+        return start
+
+    def _free(self, start: int) -> None:
+        del self._bytes[start]
+        self._driver.free_host(start)
+
+
+class PageableStore:
+    """Ordinary memory of the host."""
+
+    def allocate(self, nbytes: int) -> HostArray:
+        """Return a byte buffer."""
+        return allocate(nbytes)
+
+    def free(self, raw: HostArray) -> None:
+        """Do nothing: NumPy's memory goes with its last reference."""
+
+    def view(self, raw: HostArray, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+        """Return the start of a buffer as a dense array."""
+        return np.ndarray(shape, dtype, raw)
+
+    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+        """Return an array without elements."""
+        return np.empty(shape, dtype)
+
+
+def address_of(driver: Driver, array: LocalArray) -> int:
+    """Return the address of the first element of any array."""
+    return address(array) if isinstance(array, np.ndarray) else driver.address(array)
+
+
+def extent_of(driver: Driver, array: LocalArray) -> tuple[int, int]:
+    """Return the address and the bytes of the memory that an array is a part of."""
+    while isinstance(array.base, type(array)):
+        array = array.base
+    return address_of(driver, array), array.nbytes
+
+
+def strides_of(array: LocalArray) -> Sequence[int]:
+    """Return the bytes per step of each dim."""
+    strides: Sequence[int] = array.strides
+    return strides

@@ -1,0 +1,76 @@
+"""The CUDA backend passes the suites: on a driver without a GPU, and on GPUs where there are."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from gpushard.config import Settings
+from gpushard.runtime.checker import Checker
+from gpushard.runtime.cuda.backend import CudaBackend
+from gpushard.runtime.runtime import Runtime
+from gpushard.testing.conformance import ArrayConformance, BackendConformance
+from tests.runtime.cuda.fake_driver import FakeDriver
+
+_seeds = itertools.count()
+
+
+class Fake:
+    """GPUs that are not there: one per domain, divided into the devices."""
+
+    launches = True
+    peers = True
+    separate = False
+    checked = False
+    engine_bytes = 64
+
+    def make_runtime(self, **settings: Any) -> Runtime:
+        devices, domains = settings.pop("host_devices", 8), settings.pop("host_domains", 1)
+        settings.pop("small_bytes", None)
+        gpus = 1 if self.separate else domains
+        chosen = Settings(
+            backend="cuda",
+            partitions=devices // gpus,
+            separate_domains=self.separate,
+            slab_bytes=1 << 20,
+            engine_bytes=self.engine_bytes,
+            **settings,
+        )
+        driver = FakeDriver(gpus, seed=next(_seeds), peers=self.peers)
+        backend = CudaBackend(chosen, driver)
+        return Runtime(chosen, Checker(backend) if self.checked else backend)
+
+
+class TestBackend(Fake, BackendConformance):
+    pass
+
+
+class TestArrays(Fake, ArrayConformance):
+    pass
+
+
+class TestSeparateDomains(Fake, ArrayConformance):
+    separate = True
+
+
+class TestStrangers(Fake, ArrayConformance):
+    """GPUs that cannot reach each other's memory."""
+
+    peers = False
+
+
+class TestKernelsOnly(Fake, ArrayConformance):
+    engine_bytes = 0
+
+
+class TestCheckedBackend(Fake, BackendConformance):
+    checked = True
+
+
+class TestCheckedArrays(Fake, ArrayConformance):
+    checked = True
+
+
+class TestCheckedStrangers(Fake, ArrayConformance):
+    checked = True
+    peers = False

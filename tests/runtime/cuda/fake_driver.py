@@ -1,0 +1,304 @@
+"""A driver without a GPU: queues that nothing works on until somebody waits, in an order that a
+seed chooses, over memory of the host. Copies are made from the very descriptors that kernels get.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gpushard.runtime.cuda.driver import Gpu
+from gpushard.runtime.cuda.pieces import BATCH, INLINE_PIECES, Pieces
+from gpushard.runtime.host.store import address, allocate
+
+POISON = 0xA5
+STICKY = "an illegal memory access was encountered"
+
+
+class FakeError(Exception):
+    """What the driver raises."""
+
+
+class StuckError(Exception):
+    """Nothing can run, though somebody waits."""
+
+
+class FakeEvent:
+    def __init__(self, gpu: int) -> None:
+        self.gpu = gpu
+        self.stamp = 0  # how often it was recorded
+        self.done = 0  # the last of those that has come
+
+
+class FakeStream:
+    def __init__(self, gpu: int) -> None:
+        self.gpu = gpu
+        self.queue: deque[tuple[Callable[[], bool], Callable[[], None]]] = deque()
+
+
+class _Holder:
+    """Gives NumPy memory at an address, and keeps its owner."""
+
+    def __init__(self, start: int, shape: Any, strides: Any, dtype: Any, owner: Any) -> None:
+        self.owner = owner
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (start, False),
+            "shape": shape,
+            "strides": strides,
+            "typestr": dtype.str,
+        }
+
+
+def array_at(start: int, shape: Any, dtype: Any, strides: Any = None, owner: Any = None) -> Any:
+    made = np.asarray(_Holder(start, shape, strides, np.dtype(dtype), owner))
+    return made if made.dtype == dtype else made.view(dtype)
+
+
+class FakeDriver:
+    """See the module.
+
+    Args:
+      gpus: how many there are.
+      nbytes: memory of each.
+      seed: decides the order of everything.
+      peers: whether GPUs reach each other's memory.
+    """
+
+    def __init__(
+        self, gpus: int = 1, nbytes: int = 1 << 28, seed: int = 0, peers: bool = True
+    ) -> None:
+        self._gpus = gpus
+        self.nbytes = nbytes
+        self._random = random.Random(seed)
+        self._progress = self._random.choice((0, 0, 0.1, 0.5))
+        self._peers = peers
+        self._mutex = threading.RLock()
+        self._memory: dict[int, Any] = {}  # by address
+        self._starts: list[int] = []
+        self._gone: list[Any] = []
+        self._gpu_of: dict[int, int | None] = {}
+        self.used = [0] * gpus
+        self._streams: list[FakeStream] = []
+        self._running = False
+        self.calls: dict[str, int] = {}
+        self.broken: str | None = None
+        """What every call raises from now on."""
+
+    def _call(self, name: str) -> None:
+        self.calls[name] = self.calls.get(name, 0) + 1
+        if self.broken is not None:
+            raise FakeError(self.broken)
+        if not self._running and self._progress and self._random.random() < self._progress:
+            self._step()
+
+    def gpus(self) -> list[Gpu]:
+        return [Gpu(f"Fake {n}", self.nbytes, f"0000:{n:02x}:00.0") for n in range(self._gpus)]
+
+    def enable_peer(self, gpu: int, peer: int) -> bool:
+        return self._peers
+
+    def prepare(self, gpu: int) -> None:
+        pass
+
+    def _new(self, nbytes: int, gpu: int | None) -> int:
+        raw = allocate(nbytes)
+        raw[:] = POISON
+        start = address(raw)
+        self._memory[start] = raw
+        self._gpu_of[start] = gpu
+        bisect.insort(self._starts, start)
+        return start
+
+    def malloc(self, gpu: int, nbytes: int) -> int:
+        with self._mutex:
+            self._call("malloc")
+            if self.used[gpu] + nbytes > self.nbytes:
+                raise MemoryError
+            self.used[gpu] += nbytes
+            return self._new(nbytes, gpu)
+
+    def free(self, gpu: int, start: int) -> None:
+        with self._mutex:
+            self.synchronize_gpu(gpu)
+            self.used[gpu] -= len(self._memory[start])
+            self._drop(start)
+
+    def malloc_host(self, nbytes: int) -> int:
+        with self._mutex:
+            self._call("malloc_host")
+            return self._new(nbytes, None)
+
+    def free_host(self, start: int) -> None:
+        with self._mutex:
+            for gpu in range(self._gpus):
+                self.synchronize_gpu(gpu)
+            self._drop(start)
+
+    def _drop(self, start: int) -> None:
+        raw = self._memory.pop(start)
+        raw[:] = POISON
+        self._gone.append(raw)  # somebody may still print an array that lies there
+        self._starts.remove(start)
+
+    def _check(self, low: int, high: int) -> None:
+        at = bisect.bisect_right(self._starts, low) - 1
+        assert at >= 0, f"{low:#x} is nowhere"
+        start = self._starts[at]
+        assert high <= start + len(self._memory[start]), f"{low:#x} to {high:#x} is outside"
+
+    def array(self, gpu: int, start: int, nbytes: int, shape: Any, dtype: Any, owner: Any) -> Any:
+        if 0 in shape:
+            return np.empty(shape, dtype)
+        return array_at(start, shape, dtype, owner=owner)
+
+    def address(self, array: Any) -> int:
+        raise AssertionError("all arrays are NumPy's here")
+
+    def stream(self, gpu: int) -> FakeStream:
+        with self._mutex:
+            self._streams.append(FakeStream(gpu))
+            return self._streams[-1]
+
+    def event(self, gpu: int) -> FakeEvent:
+        return FakeEvent(gpu)
+
+    def record(self, event: FakeEvent, stream: FakeStream) -> None:
+        with self._mutex:
+            self._call("record")
+            assert event.gpu == stream.gpu, "an event of another GPU"
+            event.stamp += 1
+            stamp = event.stamp
+
+            def come() -> None:
+                event.done = max(event.done, stamp)
+
+            stream.queue.append((lambda: True, come))
+
+    def wait(self, stream: FakeStream, event: FakeEvent) -> None:
+        with self._mutex:
+            self._call("wait")
+            stamp = event.stamp
+            stream.queue.append((lambda: event.done >= stamp, lambda: None))
+
+    def is_done(self, event: FakeEvent) -> bool:
+        with self._mutex:
+            self._call("is_done")
+            return event.done >= event.stamp
+
+    def synchronize(self, event: FakeEvent) -> None:
+        with self._mutex:
+            self._call("synchronize")
+            stamp = event.stamp
+            while event.done < stamp:
+                if not self._step():
+                    raise StuckError
+
+    def synchronize_gpu(self, gpu: int) -> None:
+        with self._mutex:
+            self._call("synchronize_gpu")
+            if self._running:
+                return
+            while any(s.queue for s in self._streams if s.gpu == gpu):
+                if not self._step():
+                    raise StuckError
+
+    def _step(self) -> bool:
+        """Run something that can run, and say whether there was anything."""
+        ready = [s for s in self._streams if s.queue and s.queue[0][0]()]
+        if not ready or self._running:
+            return False
+        stream = self._random.choice(ready)
+        _, work = stream.queue.popleft()
+        self._running = True
+        try:
+            work()
+        finally:
+            self._running = False
+        return True
+
+    @contextlib.contextmanager
+    def scope(self, stream: FakeStream) -> Iterator[None]:
+        yield
+
+    def run(self, stream: FakeStream, work: Callable[[], None]) -> None:
+        with self._mutex:
+            self._give(stream, work)
+
+    def _give(self, stream: FakeStream, work: Callable[[], None]) -> None:
+        if self._running:  # a part of what the stream runs now
+            work()
+        else:
+            stream.queue.append((lambda: True, work))
+
+    def copy(self, target: int, source: int, nbytes: int, stream: FakeStream) -> None:
+        with self._mutex:
+            self._call("copy")
+            for start in (target, source):
+                self._check(start, start + nbytes)
+            to, of = (array_at(start, (nbytes,), np.uint8) for start in (target, source))
+            self._give(stream, lambda: np.copyto(to, of))
+
+    def copy_peer(
+        self, target: int, gpu: int, source: int, peer: int, nbytes: int, stream: FakeStream
+    ) -> None:
+        assert gpu != peer
+        self.copy(target, source, nbytes, stream)
+
+    def upload(self, target: int, data: Any, stream: FakeStream) -> None:
+        with self._mutex:
+            self._call("upload")
+            self._check(target, target + data.nbytes)
+            to, of = array_at(target, (data.nbytes,), np.uint8), data.copy()
+            self._give(stream, lambda: np.copyto(to, of))
+
+    def launch_pieces(self, pieces: Pieces, stream: FakeStream) -> None:
+        with self._mutex:
+            self._call("launch")
+            assert 0 < len(pieces.table) <= INLINE_PIECES
+            batch = pieces.inline()  # what a kernel would get, and all of it
+            assert batch.dtype == BATCH
+            table = batch["pieces"][: int(batch["count"])].copy()
+            self._give(stream, lambda: self._copy_pieces(table))
+
+    def launch_table(self, table: Any, batch: Any, bases: Any, stream: FakeStream) -> None:
+        with self._mutex:
+            self._call("launch")
+            bases = bases["at"].copy()
+            count, dtype = len(batch.table), batch.table.dtype
+
+            def copy() -> None:
+                pieces = array_at(table.pieces, (count * dtype.itemsize,), np.uint8)
+                located = pieces.copy().view(dtype)
+                ends = array_at(table.ends, (count, 2), np.uint32)
+                located["target"] += bases[ends[:, 0]]
+                located["source"] += bases[ends[:, 1]]
+                self._copy_pieces(located)
+
+            self._give(stream, copy)
+
+    def _copy_pieces(self, table: Any) -> None:
+        for piece in table:
+            unit, extent = int(piece["unit"]), tuple(int(n) for n in piece["extent"])
+            ends = []
+            for name in ("target", "source"):
+                start = int(piece[name])
+                strides = tuple(int(n) for n in piece[f"{name}_stride"])
+                reach = [(n - 1) * step for n, step in zip(extent, strides, strict=True)]
+                low = start + sum(min(0, n) for n in reach)
+                self._check(low, start + sum(max(0, n) for n in reach) + unit)
+                ends.append(array_at(start, extent, np.dtype((np.void, unit)), strides))
+            np.copyto(*ends)
+
+    def empty_cache(self) -> None:
+        pass
+
+    def is_fatal(self, error: BaseException) -> bool:
+        return isinstance(error, FakeError)
