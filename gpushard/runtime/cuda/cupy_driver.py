@@ -1,0 +1,253 @@
+"""Calls of CUDA through CuPy. Nothing but calls: whatever decides lies in other modules.
+
+The current device is a matter of the thread; every call that depends on it sets it, and puts it
+back. CuPy's `Device` context manager is not used, which must not be mixed with `setDevice`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import cupy
+import numpy as np
+from cupy.cuda import driver as cuda_driver
+from cupy.cuda import memory, runtime
+
+from gpushard.runtime.cuda.batches import THREADS, Batch
+from gpushard.runtime.cuda.driver import Gpu, Table
+from gpushard.runtime.cuda.pieces import Pieces
+from gpushard.runtime.cuda.sources import kernel_source
+from gpushard.runtime.host.store import address
+from gpushard.typing import HostArray, LocalArray, Shape
+
+_NOT_READY = 600
+_OUT_OF_MEMORY = 2
+_PEER_IS_ENABLED = 704
+_PORTABLE_AND_MAPPED = 1 | 2
+_NO_TIMING = 2
+
+_FATAL = frozenset(
+    {4, 46, 201, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720, 721, 999}
+)
+"""Errors after which CUDA refuses everything: cudaErrorIllegalAddress and its like."""
+
+
+@contextlib.contextmanager
+def _on(gpu: int) -> Iterator[None]:
+    before = runtime.getDevice()
+    if before == gpu:
+        yield
+        return
+    runtime.setDevice(gpu)
+    try:
+        yield
+    finally:
+        runtime.setDevice(before)
+
+
+class _Scope:
+    """The device, the stream and the allocator of temporary memory, for one thread."""
+
+    __slots__ = ("_allocator", "_before", "_gpu", "_stream")
+
+    def __init__(self, stream: _Stream, pool: Any) -> None:
+        self._gpu = stream.gpu
+        self._stream = stream.stream
+        self._allocator = cupy.cuda.using_allocator(pool.malloc)
+
+    def __enter__(self) -> None:
+        self._before = runtime.getDevice()
+        if self._before != self._gpu:
+            runtime.setDevice(self._gpu)
+        self._stream.__enter__()
+        self._allocator.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._allocator.__exit__(None, None, None)
+        self._stream.__exit__(None, None, None)
+        if self._before != self._gpu:
+            runtime.setDevice(self._before)
+
+
+class _Stream:
+    """A stream that is never destroyed while somebody has it: CUDA reuses their addresses."""
+
+    __slots__ = ("gpu", "ptr", "stream")
+
+    def __init__(self, gpu: int, stream: Any) -> None:
+        self.gpu = gpu
+        self.stream = stream
+        self.ptr: int = stream.ptr
+
+
+class CupyDriver:
+    """`gpushard.runtime.cuda.driver.Driver` on CuPy."""
+
+    def __init__(self) -> None:
+        self._temporary = cupy.cuda.MemoryPool()
+        self._functions: dict[tuple[int, str], Any] = {}
+
+    def gpus(self) -> list[Gpu]:
+        """List the GPUs."""
+        found = []
+        for gpu in range(runtime.getDeviceCount()):
+            facts = runtime.getDeviceProperties(gpu)
+            found.append(
+                Gpu(
+                    facts["name"].decode(),
+                    int(facts["totalGlobalMem"]),
+                    runtime.deviceGetPCIBusId(gpu),
+                )
+            )
+        return found
+
+    def enable_peer(self, gpu: int, peer: int) -> bool:
+        """Let a GPU use the memory of another one, and say whether it can."""
+        if not runtime.deviceCanAccessPeer(gpu, peer):
+            return False
+        with _on(gpu):
+            try:
+                runtime.deviceEnablePeerAccess(peer)
+            except runtime.CUDARuntimeError as error:
+                if error.status != _PEER_IS_ENABLED:
+                    raise
+        return True
+
+    def prepare(self, gpu: int) -> None:
+        """Compile the kernels, or find them in CuPy's cache, and load them."""
+        with _on(gpu):
+            module = cupy.RawModule(code=kernel_source("box_copy"), options=("-std=c++17",))
+            for name in ("copy_boxes_inline", "copy_boxes_table"):
+                self._functions[gpu, name] = module.get_function(name).kernel
+
+    def malloc(self, gpu: int, nbytes: int) -> int:
+        """Return the address of new memory, aligned to 256 bytes.
+
+        Raises:
+          MemoryError: the GPU is full.
+        """
+        with _on(gpu):
+            return _allocated(runtime.malloc, nbytes)
+
+    def free(self, gpu: int, start: int) -> None:
+        """Give memory back; waits for the GPU."""
+        with _on(gpu):
+            runtime.free(start)
+
+    def malloc_host(self, nbytes: int) -> int:
+        """Return the address of new page-locked memory that every GPU can use.
+
+        Raises:
+          MemoryError: the host has no room for it.
+        """
+        return _allocated(lambda n: runtime.hostAlloc(n, _PORTABLE_AND_MAPPED), nbytes)
+
+    def free_host(self, start: int) -> None:
+        """Give page-locked memory back; waits for all GPUs."""
+        runtime.freeHost(start)
+
+    def array(
+        self, gpu: int, start: int, nbytes: int, shape: Shape, dtype: np.dtype[Any], owner: Any
+    ) -> LocalArray:
+        """Return memory of a GPU as an array that keeps `owner` alive."""
+        whole = memory.UnownedMemory(start, nbytes, owner, gpu)
+        return cupy.ndarray(shape, dtype, memory.MemoryPointer(whole, 0))
+
+    def address(self, array: LocalArray) -> int:
+        """Return the address of the first element of a CuPy array."""
+        start: int = array.data.ptr
+        return start
+
+    def stream(self, gpu: int) -> _Stream:
+        """Make a stream."""
+        with _on(gpu):
+            return _Stream(gpu, cupy.cuda.Stream(non_blocking=True))
+
+    def event(self, gpu: int) -> int:
+        """Make an event; it is not destroyed before the process ends."""
+        with _on(gpu):
+            handle: int = runtime.eventCreateWithFlags(_NO_TIMING)
+            return handle
+
+    def record(self, event: int, stream: _Stream) -> None:
+        """Set an event after what a stream has been given."""
+        runtime.eventRecord(event, stream.ptr)
+
+    def wait(self, stream: _Stream, event: int) -> None:
+        """Let a stream wait until an event, as it is set now."""
+        runtime.streamWaitEvent(stream.ptr, event)
+
+    def is_done(self, event: int) -> bool:
+        """Whether an event has come."""
+        status = runtime.eventQuery(event)
+        if status not in (0, _NOT_READY):
+            raise runtime.CUDARuntimeError(status)
+        return bool(status == 0)
+
+    def synchronize(self, event: int) -> None:
+        """Wait for an event."""
+        runtime.eventSynchronize(event)
+
+    def synchronize_gpu(self, gpu: int) -> None:
+        """Wait for everything on a GPU, whoever gave it."""
+        with _on(gpu):
+            runtime.deviceSynchronize()
+
+    def scope(self, stream: _Stream) -> AbstractContextManager[None]:
+        """Let what the thread launches go to a stream, its temporary memory too."""
+        return _Scope(stream, self._temporary)
+
+    def run(self, stream: _Stream, work: Callable[[], None]) -> None:
+        """Call a function that gives a stream work."""
+        with _Scope(stream, self._temporary):
+            work()
+
+    def copy(self, target: int, source: int, nbytes: int, stream: _Stream) -> None:
+        """Copy bytes by a copy engine; memory of the host must be page-locked."""
+        runtime.memcpyAsync(target, source, nbytes, runtime.memcpyDefault, stream.ptr)
+
+    def copy_peer(
+        self, target: int, gpu: int, source: int, peer: int, nbytes: int, stream: _Stream
+    ) -> None:
+        """Copy bytes from the memory of another GPU by a copy engine."""
+        runtime.memcpyPeerAsync(target, gpu, source, peer, nbytes, stream.ptr)
+
+    def upload(self, target: int, data: HostArray, stream: _Stream) -> None:
+        """Copy a few bytes that may be overwritten at once: CUDA copies them aside first."""
+        kind = runtime.memcpyHostToDevice
+        runtime.memcpyAsync(target, address(data), data.nbytes, kind, stream.ptr)
+
+    def launch_pieces(self, pieces: Pieces, stream: _Stream) -> None:
+        """Copy boxes by a kernel that takes them as its argument."""
+        self._launch("copy_boxes_inline", pieces, (pieces.inline(),), stream)
+
+    def launch_table(self, table: Table, batch: Batch, bases: HostArray, stream: _Stream) -> None:
+        """Copy boxes by a kernel that reads them from a table."""
+        count = np.uint32(len(batch.table))
+        places = (np.uint64(place) for place in (table.pieces, table.first, table.ends))
+        self._launch("copy_boxes_table", batch, (*places, count, bases), stream)
+
+    def _launch(self, name: str, batch: Batch, arguments: tuple[Any, ...], stream: _Stream) -> None:
+        function = self._functions[stream.gpu, name]
+        function((batch.blocks,), (THREADS,), arguments, stream=stream)
+
+    def empty_cache(self) -> None:
+        """Give back what is kept for temporary memory and nothing uses."""
+        self._temporary.free_all_blocks()
+
+    def is_fatal(self, error: BaseException) -> bool:
+        """Whether the process can use no GPU any more after this error."""
+        of_cuda = isinstance(error, (runtime.CUDARuntimeError, cuda_driver.CUDADriverError))
+        return of_cuda and getattr(error, "status", None) in _FATAL
+
+
+def _allocated(allocate: Callable[[int], int], nbytes: int) -> int:
+    try:
+        return allocate(nbytes)
+    except runtime.CUDARuntimeError as error:
+        if error.status != _OUT_OF_MEMORY:
+            raise
+        raise MemoryError(f"CUDA has no room for {nbytes:,} bytes") from error
