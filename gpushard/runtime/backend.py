@@ -256,6 +256,13 @@ class Backend(Store, Protocol):
     def prefetch(self, read: Callable[[], object]) -> None:
         """Perhaps call a function soon, on a thread of the backend's, or never."""
 
+    def empty_cache(self) -> int:
+        """Give memory that nothing uses back to the system; under the submission lock.
+
+        Returns:
+          The bytes given back.
+        """
+
     def close(self) -> None:
         """Stop; work that has not started is dropped."""
 

@@ -121,6 +121,10 @@ class Checker:
         """Return the address of the first element."""
         return self.backend.address(array)
 
+    def empty_cache(self) -> int:
+        """Give memory that nothing uses back to the system."""
+        return self.backend.empty_cache()
+
     def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
         """Make the queue behind a stream."""
         self.backend.add_stream(stream, domain, device)

@@ -146,13 +146,31 @@ class Runtime:
             gc.collect()  # first: what it finds may wait for work, too
             with self.lock:
                 self.drain()
-                pending = pool.pending()
+                pending = [tick for other in self._beside(pool) for tick in other.pending()]
             for stream, tick in pending:
                 stream.synchronize(tick)
+            self.empty_cache()
             try:
                 return self._run_locked(step, streams)
             except NoRoomError as shortage:
                 raise self._out_of_memory(shortage) from None
+
+    def _beside(self, pool: Pool) -> list[Pool]:
+        """Return the pools of the same chip: another one may hold what this one lacks."""
+        pinned = [d.memories["pinned_host"] for d in self.domains if pool in (d.pool, d.ring)]
+        beside = [d for d in self.domains if d.memories["pinned_host"] in pinned]
+        return [pool, *(p for d in beside for p in (d.pool, d.ring) if p is not pool)]
+
+    def empty_cache(self) -> int:
+        """Give free memory that nothing uses any more back to the system.
+
+        Returns:
+          The bytes given back.
+        """
+        with self.lock:
+            self.drain()
+            trimmed = sum([pool.trim() for pool in self.pools()])
+            return max(trimmed, self.backend.empty_cache())
 
     def _run_locked(self, step: Callable[[], T], streams: Sequence[Stream]) -> T:
         limit = self.settings.queue_limit

@@ -23,7 +23,7 @@ from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy, DeviceInfo, Item, Pha
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.driver import Driver, EventHandle, StreamHandle
 from gpushard.runtime.cuda.engines import by_engine
-from gpushard.runtime.cuda.events import CudaEvent
+from gpushard.runtime.cuda.events import CudaEvent, LostEvent
 from gpushard.runtime.cuda.launches import Launches
 from gpushard.runtime.cuda.prefetch import Prefetcher
 from gpushard.runtime.cuda.selection import select
@@ -148,8 +148,13 @@ class CudaBackend:
           DeviceLostError: the GPU failed.
         """
         self._check_usable()
-        self._launches.collect()
-        return self._store(domain).allocate(nbytes)
+        try:
+            self._launches.collect()
+            return self._store(domain).allocate(nbytes)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise self._note(error) from None
 
     def free(self, raw: Any) -> None:
         """Take back what nothing uses any more."""
@@ -214,15 +219,15 @@ class CudaBackend:
           KeyboardInterrupt: the thread was interrupted while it launched; the item has failed.
         """
         queue = self._queues[item.stream]
-        if self._lost is not None or os.getpid() != self._pid:
-            item.fail(self._lost or self._forked())
-            queue.launched = item.tick
-            return
-        self._record_head(item.stream, queue)
-        for stream, tick in item.waits:
-            event: Any = stream.event(tick)
-            self._driver.wait(queue.handle, event.handle)
-        self._driver.run(queue.handle, functools.partial(self._execute, queue, item))
+        try:
+            self._check_usable()
+            self._record_head(item.stream, queue)
+            for stream, tick in item.waits:
+                event: Any = stream.event(tick)
+                self._driver.wait(queue.handle, event.handle)
+            self._driver.run(queue.handle, functools.partial(self._execute, queue, item))
+        except Exception as error:
+            item.fail(self._note(error))
         queue.launched = item.tick
 
     def _execute(self, queue: _Queue, item: Item) -> None:
@@ -231,10 +236,8 @@ class CudaBackend:
             raised = item.execute()
         finally:
             self._inside.queue = None
-        if raised is None:
-            return
-        if self._driver.is_fatal(raised):
-            self._lost = self._lost or _lost_error(raised)
+        if raised is not None:
+            self._note(raised)
         if isinstance(raised, KeyboardInterrupt):
             raise raised
 
@@ -248,14 +251,18 @@ class CudaBackend:
         queue = self._queues[stream]
         self._check_process()
         launched = queue.launched
+        if self._lost is not None:
+            return LostEvent(launched, self._check_usable)
         pool = self._events[queue.chip]
         try:
-            handle = pool.pop()
-        except IndexError:
-            handle = self._driver.event(self._ordinals[queue.chip])
-        self._driver.record(handle, queue.handle)
+            handle = pool.pop() if pool else self._driver.event(self._ordinals[queue.chip])
+            self._driver.record(handle, queue.handle)
+        except Exception as error:
+            if self._note(error) is error:
+                raise
+            return LostEvent(launched, self._check_usable)
         queue.recorded_at = time.monotonic_ns()
-        return CudaEvent(self._driver, handle, launched, pool, self._lose)
+        return CudaEvent(self._driver, handle, launched, pool, self._note)
 
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
         """Copy the boxes of a phase: in one launch, and a call per box for copy engines."""
@@ -342,8 +349,8 @@ class CudaBackend:
             else:
                 bounce.within(boxes)
         except Exception as error:
-            if self._driver.is_fatal(error):
-                self._lose(error)
+            if self._note(error) is not error:
+                raise self._note(error) from error
             raise
 
     def _device_domains(self) -> range:
@@ -379,18 +386,20 @@ class CudaBackend:
         try:
             self.synchronize()
         except Exception as error:
-            if not self._driver.is_fatal(error):
+            if self._note(error) is error:
                 raise
-            self._lost = self._lost or _lost_error(error)
             return
         for bounce in self._bounces:
             bounce.close()
         for slabs in self._slabs():
             slabs.trim()
 
-    def _lose(self, error: BaseException) -> None:
+    def _note(self, error: BaseException) -> BaseException:
+        """Return what to tell of an error: after some of them all GPUs are lost."""
+        if not self._driver.is_fatal(error):
+            return error
         self._lost = self._lost or _lost_error(error)
-        raise _again(self._lost) from error
+        return _again(self._lost)
 
     def _check_usable(self) -> None:
         self._check_process()

@@ -16,10 +16,10 @@ class CudaEvent:
       handle: the event, which is set.
       tick: the last item that it covers.
       pool: where the handle goes to.
-      lost: called with an error after which no GPU can be used; raises what users are told.
+      note: returns what to tell users of an error; another one if the GPU is lost.
     """
 
-    __slots__ = ("_driver", "_lost", "_pool", "handle", "tick")
+    __slots__ = ("_driver", "_note", "_pool", "handle", "tick")
 
     def __init__(
         self,
@@ -27,11 +27,11 @@ class CudaEvent:
         handle: EventHandle,
         tick: int,
         pool: deque[EventHandle],
-        lost: Callable[[BaseException], None],
+        note: Callable[[BaseException], BaseException],
     ) -> None:
         self._driver = driver
         self._pool = pool
-        self._lost = lost
+        self._note = note
         self.handle = handle
         self.tick = tick
 
@@ -43,7 +43,7 @@ class CudaEvent:
         try:
             return self._driver.is_done(self.handle)
         except Exception as error:
-            if not self._driver.is_fatal(error):
+            if self._note(error) is error:
                 raise
             return True
 
@@ -56,6 +56,28 @@ class CudaEvent:
         try:
             self._driver.synchronize(self.handle)
         except Exception as error:
-            if not self._driver.is_fatal(error):
-                raise
-            self._lost(error)
+            raise self._note(error) from None
+
+
+class LostEvent:
+    """Stands for an event of a GPU that failed: nothing comes there any more.
+
+    Args:
+      tick: the last item that it covers.
+      check: raises what users are told.
+    """
+
+    __slots__ = ("_check", "handle", "tick")
+
+    def __init__(self, tick: int, check: Callable[[], None]) -> None:
+        self.tick = tick
+        self._check = check
+        self.handle = None
+
+    def query(self) -> bool:
+        """Always True: nobody has to wait."""
+        return True
+
+    def synchronize(self) -> None:
+        """Raise DeviceLostError."""
+        self._check()

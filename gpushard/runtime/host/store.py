@@ -78,6 +78,10 @@ class NumpyStore:
         """Make an aligned byte buffer."""
         return allocate(nbytes)
 
+    def empty_cache(self) -> int:
+        """Do nothing: only pools keep memory."""
+        return 0
+
     def free(self, raw: HostArray) -> None:
         """Do nothing: NumPy's memory goes with its last reference."""
 

@@ -1,0 +1,196 @@
+"""The CUDA backend's own promises, on a driver that needs no GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.config import Settings
+from gpushard.errors import DeviceLostError, OutOfMemoryError
+from gpushard.runtime.cuda.backend import CudaBackend
+from gpushard.runtime.runtime import Runtime
+from gpushard.testing.runtime import using
+from tests.runtime.cuda.fake_driver import STICKY, FakeDriver
+
+
+@contextlib.contextmanager
+def cuda(gpus: int = 1, nbytes: int = 64 << 20, **settings: Any) -> Iterator[tuple[Runtime, Any]]:
+    driver = FakeDriver(gpus, nbytes)
+    driver._progress = 0  # nothing runs before somebody waits
+    settings = {"partitions": 8, "slab_bytes": 1 << 20, **settings}
+    chosen = Settings(backend="cuda", **settings)
+    runtime = Runtime(chosen, CudaBackend(chosen, driver))
+    with using(runtime):
+        yield runtime, driver
+
+
+def named(*spec: Any) -> gs.NamedSharding:
+    return gs.NamedSharding(gs.make_mesh((len(gs.devices()),), ("x",)), gs.P(*spec))
+
+
+VALUE = np.arange(64.0 * 64).reshape(64, 64)
+
+
+def test_a_small_reshard_is_one_launch() -> None:
+    with cuda() as (_, driver):
+        x = gs.device_put(VALUE, named("x")).block_until_ready()
+        gs.reshard(x, named(None, "x")).block_until_ready()  # the plan and its table are made
+        driver.calls.clear()
+        y = gs.reshard(x, named(None, "x")).block_until_ready()
+        assert driver.calls["launch"] == 1 and driver.calls["record"] <= 2, driver.calls
+        assert "upload" not in driver.calls and "malloc" not in driver.calls
+        assert np.array_equal(np.asarray(y), VALUE)
+
+
+def test_many_boxes_go_by_one_table_for_each_stream() -> None:
+    with cuda() as (runtime, driver):
+        x = gs.device_put(VALUE, named("x"))
+        y = gs.reshard(x, named(None, "x"))
+        assert np.array_equal(np.asarray(y), VALUE)
+        assert driver.calls["upload"] == 3  # pieces, first blocks, ends
+        assert np.array_equal(np.asarray(gs.reshard(x, named(None, "x"))), VALUE)
+        assert driver.calls["upload"] == 3
+        used = runtime.backend._gpu_stores[0].slabs
+        del x, y
+        runtime.plans.clear()
+        gc.collect()
+        with runtime.lock:
+            runtime.drain()
+            runtime.domains[0].pool.trim()
+            runtime.backend._launches.collect()
+            driver.synchronize_gpu(0)
+            runtime.backend._launches.collect()
+        assert used.free == used.total, "a table is never given back"
+
+
+def test_one_launch_for_each_receiving_gpu() -> None:
+    with cuda(gpus=4, partitions=2) as (_, driver):
+        x = gs.device_put(VALUE, named("x")).block_until_ready()
+        driver.calls.clear()
+        assert np.array_equal(np.asarray(gs.reshard(x, named(None, "x"))), VALUE)
+        assert driver.calls["launch"] <= 4 + 4  # and one for each GPU to fetch the result
+
+
+def test_quotas_hold_for_each_partition() -> None:
+    with cuda(memory_limit=1 << 16, partitions=2) as _:
+        one, other = gs.devices()
+        kept = gs.device_put(np.zeros(6000), one)
+        with pytest.raises(OutOfMemoryError) as caught:
+            gs.device_put(np.zeros(6000), one)
+        assert caught.value.device == repr(one)
+        assert float(gs.device_put(np.ones(6000), other)[17]) == 1
+        kept.delete()
+        assert float(gs.device_put(np.ones(6000), one)[17]) == 1
+
+
+def test_a_full_gpu_takes_back_what_siblings_do_not_use() -> None:
+    with cuda(nbytes=4 << 20, partitions=2, separate_domains=True) as _:
+        one, other = gs.devices()
+        x = gs.device_put(np.zeros(3 << 20, np.uint8), one)
+        with pytest.raises(OutOfMemoryError):
+            gs.device_put(np.zeros(3 << 20, np.uint8), other)
+        x.delete()
+        assert gs.device_put(np.ones(3 << 20, np.uint8), other).block_until_ready()
+
+
+def test_a_sticky_error_loses_the_devices_and_nothing_hangs() -> None:
+    with cuda() as (runtime, driver):
+        x = gs.device_put(VALUE, named("x"))
+        y = gs.reshard(x, named(None, "x"))
+        driver.broken = STICKY
+        with pytest.raises(DeviceLostError, match=STICKY):
+            y.block_until_ready()
+        assert x.is_ready() and y.is_ready()
+        for call in (lambda: np.asarray(x), lambda: gs.device_put(VALUE), lambda: x[1:]):
+            with pytest.raises(DeviceLostError, match="new process"):
+                np.asarray(call())
+        assert issubclass(DeviceLostError, gs.errors.ExecutionError)
+        x.delete()
+        del y
+        assert runtime.claimed_bytes() == 0
+
+
+def test_a_forked_child_is_told() -> None:
+    with cuda() as (runtime, _):
+        x = gs.device_put(VALUE, named("x"))
+        runtime.backend._pid = os.getpid() - 1  # as in a child
+        try:
+            for call in (lambda: np.asarray(x), lambda: gs.device_put(VALUE), lambda: x[1:]):
+                with pytest.raises(DeviceLostError, match="spawn"):
+                    np.asarray(call())
+        finally:
+            runtime.backend._pid = os.getpid()
+
+
+def test_values_are_fetched_ahead() -> None:
+    fetched = threading.Event()
+    with cuda() as (runtime, driver):
+        x = gs.device_put(VALUE, named("x"))
+        x.copy_to_host_async()
+        read = x._host
+        with read._lock:
+            pass
+        runtime.backend._prefetcher.put(_Note(fetched).note)
+        assert not fetched.wait(0)  # its owner is gone
+        kept = _Note(fetched)
+        runtime.backend._prefetcher.put(kept.note)
+        assert fetched.wait(60)
+        assert read._array is not None, "nobody has fetched the value"
+        driver.calls.clear()
+        assert np.array_equal(np.asarray(x), VALUE)
+        assert not driver.calls
+
+
+class _Note:
+    def __init__(self, event: threading.Event) -> None:
+        self.event = event
+
+    def note(self) -> None:
+        self.event.set()
+
+
+def test_closing_gives_all_memory_back() -> None:
+    with cuda(gpus=2, partitions=2) as (_, driver):
+        x = gs.device_put(VALUE, named("x"))
+        gs.reshard(x, named(None, "x")).block_until_ready()
+        assert sum(driver.used) > 0
+        del x
+    gc.collect()
+    assert driver.used == [0, 0] and not driver._memory
+
+
+def test_events_are_reused() -> None:
+    with cuda() as (_, driver):
+        made = driver.event
+        count = [0]
+
+        def event(gpu: int) -> Any:
+            count[0] += 1
+            return made(gpu)
+
+        driver.event = event
+        x = gs.device_put(VALUE, named("x"))
+        for _ in range(30):
+            gs.reshard(x, named(None, "x")).block_until_ready()
+        assert count[0] <= 6, count
+
+
+def test_dense_boxes_go_by_engine_between_gpus_and_kernels_do_the_rest() -> None:
+    with cuda(gpus=2, partitions=1, engine_bytes=1024) as (_, driver):
+        one, other = gs.devices()
+        x = gs.device_put(VALUE, one).block_until_ready()
+        driver.calls.clear()
+        gs.device_put(x, other).block_until_ready()
+        assert (driver.calls.get("copy", 0), driver.calls.get("launch", 0)) == (1, 0)
+        y = gs.device_put(VALUE.T.copy(), named("x")).block_until_ready()
+        driver.calls.clear()
+        gs.reshard(y, named(None, "x")).block_until_ready()  # boxes with strides
+        assert (driver.calls.get("copy", 0), driver.calls.get("launch", 0)) == (0, 2)
