@@ -56,6 +56,7 @@ from gpushard.placement.make_array import (
     num_addressable_indices,
 )
 from gpushard.placement.npy import load, save
+from gpushard.placement.prefetch import empty_cache, prefetch
 from gpushard.runtime.current import configure
 from gpushard.runtime.device import Device
 
@@ -84,6 +85,7 @@ __all__ = [
     "device_get",
     "device_put",
     "devices",
+    "empty_cache",
     "errors",
     "live_arrays",
     "load",
@@ -94,6 +96,7 @@ __all__ = [
     "make_array_from_single_device_arrays",
     "make_mesh",
     "num_addressable_indices",
+    "prefetch",
     "process_count",
     "process_index",
     "register_placeable",

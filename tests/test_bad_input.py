@@ -375,6 +375,20 @@ SHARDINGS: dict[str, Case] = {
         ("memory_kind='hbm'", "unknown", "pinned_host"),
         {"argument": "memory_kind", "kind": "hbm"},
     ),
+    "prefetch of nothing ahead": Case(
+        lambda w: gs.prefetch([w.value], size=0),
+        ArgumentError,
+        ValueError,
+        ("size=0", "at least 1"),
+        {"argument": "size", "value": 0},
+    ),
+    "prefetch of no batches": Case(
+        lambda w: gs.prefetch(3),
+        ArgumentTypeError,
+        TypeError,
+        ("batches", "int", "generator"),
+        {"argument": "batches", "type": int},
+    ),
     "unknown memory of a device": Case(
         lambda w: gs.devices()[0].memory("hbm"),
         ArgumentError,
