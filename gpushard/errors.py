@@ -76,6 +76,14 @@ class ExecutionError(GpushardError, RuntimeError):
     """Work that an array's value depends on failed; the cause is chained."""
 
 
+class ExportError(GpushardError, BufferError):
+    """An array cannot be handed to another library as it was asked for."""
+
+
+class ProtocolError(GpushardError, AttributeError):
+    """An object does not offer a protocol that is asked for."""
+
+
 class RaceError(GpushardError, RuntimeError):
     """Two uses of the same memory are not ordered, or memory is used after its release."""
 

@@ -173,6 +173,38 @@ class Backend(Store, Protocol):
     def host_view(self, array: LocalArray, owner: Any) -> HostArray:
         """Return host-readable local data as a read-only NumPy array that keeps `owner` alive."""
 
+    def dlpack_device(self, domain: int) -> tuple[int, int]:
+        """Return DLPack's device type and id of a memory domain."""
+
+    def lend(self, array: LocalArray, owner: Any) -> Any:
+        """Return local data as an array of the backend's library that keeps `owner` alive.
+
+        NumPy's is read-only. `owner` lives at least as long as the array, and until the work is
+        over that whoever had it gave to the hardware.
+        """
+
+    def borrow(self, producer: Any, domain: int, stream: Stream) -> LocalArray:
+        """Return what a DLPack producer on a domain's hardware has, without a copy.
+
+        What is enqueued on `stream` from now on runs after whatever still writes it. The producer's
+        memory is kept as long as the array, and until this backend's work that used it is over.
+        """
+
+    def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
+        """Make a consumer's stream wait for ticks.
+
+        Args:
+          consumer: the raw handle, as DLPack numbers streams; None for the host.
+          ticks: what to wait for.
+          domain: where the data is.
+        """
+
+    def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
+        """Return a context in which work of this thread runs in the stream, right after a tick.
+
+        Where work is the caller's own, as on the host, wait for the tick instead.
+        """
+
     def add_stream(self, stream: Stream, domain: int) -> None:
         """Make the queue behind a stream."""
 

@@ -109,6 +109,22 @@ class Checker:
         """Return the address of the first element."""
         return self.backend.address(array)
 
+    def dlpack_device(self, domain: int) -> tuple[int, int]:
+        """Return DLPack's device type and id of a memory domain."""
+        return self.backend.dlpack_device(domain)
+
+    def borrow(self, producer: Any, domain: int, stream: Stream) -> LocalArray:
+        """Return what a DLPack producer has."""
+        return self.backend.borrow(producer, domain, stream)
+
+    def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
+        """Make a consumer's stream wait for ticks."""
+        self.backend.follow(consumer, ticks, domain)
+
+    def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
+        """Return a context in which work of this thread runs in the stream."""
+        return self.backend.on_stream(stream, tick)
+
     def add_stream(self, stream: Stream, domain: int) -> None:
         """Make the queue behind a stream."""
         self.backend.add_stream(stream, domain)
@@ -222,6 +238,10 @@ class Checker:
                 access = Access(None, 0, 0, f"the host {_place()}")
                 shadow.lend(view, access)
         return view
+
+    def lend(self, array: LocalArray, owner: Any) -> Any:
+        """Lend memory to a library whose use of it the streams order."""
+        return self.backend.lend(array, owner)
 
     def _run(self, item: Item, run: Callable[[], None]) -> None:
         self._inside.item = item

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 
 from gpushard.config import Settings
 from gpushard.runtime.backend import DeviceInfo
-from gpushard.runtime.stream import Tick
+from gpushard.runtime.host import dlpack
+from gpushard.runtime.stream import Stream, Tick
 from gpushard.typing import HostArray, Shape
 
 ALIGNMENT = 64
@@ -80,3 +82,25 @@ class NumpyStore:
         """Return a read-only array over the same memory that keeps `owner` alive."""
         view = np.asarray(_Owner(array, owner))
         return view if view.dtype == array.dtype else view.view(array.dtype)
+
+    def dlpack_device(self, domain: int) -> tuple[int, int]:
+        """Return what DLPack calls the host."""
+        return dlpack.CPU, 0
+
+    def lend(self, array: HostArray, owner: Any) -> HostArray:
+        """Return a read-only array over the same memory that keeps `owner` alive."""
+        return self.host_view(array, owner)
+
+    def borrow(self, producer: Any, domain: int, stream: Stream) -> HostArray:
+        """Return the memory of a DLPack producer on the host, without a copy."""
+        return dlpack.read(producer)
+
+    def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
+        """Wait for ticks: who reads next is the host."""
+        for stream, tick in ticks:
+            stream.synchronize(tick)
+
+    def on_stream(self, stream: Stream, tick: int) -> contextlib.nullcontext[None]:
+        """Wait for the tick: what comes after it is done by the caller."""
+        stream.synchronize(tick)
+        return contextlib.nullcontext()
