@@ -263,8 +263,8 @@ def _call(
                 target.flags.writeable = False
     if result is not None:
         raise ArgumentTypeError(
-            f"f returned a {type(result).__name__} on {device!r}; it must write its results into "
-            f"its last {len(outputs)} arguments and return None",
+            f"f returned a {type(result).__name__} on {device!r}; it must write into its outputs "
+            f"in place, here {len(outputs)}, and return None",
             argument="f",
             type=type(result),
             device=device,

@@ -81,7 +81,7 @@ def test_memory_is_shared_where_it_can_be(
     if shareable(array):
         assert np.asarray(gs.from_dlpack(kind(array), copy=False)).tobytes() == expected.tobytes()
     else:
-        with pytest.raises(ArgumentError, match="copy=False.*Use copy=None"):
+        with pytest.raises(ArgumentError, match=r"copy=False.*Use copy=None"):
             gs.from_dlpack(kind(array), copy=False)
 
 
@@ -224,7 +224,7 @@ def test_what_the_producer_raises_comes_through(rt: Runtime) -> None:
         def __dlpack__(self, **_: Any) -> Any:
             raise BufferError("mine")
 
-    with pytest.raises(BufferError, match="^mine$"):
+    with pytest.raises(BufferError, match=r"^mine$"):
         gs.from_dlpack(Reluctant(owned(8)))
 
 
