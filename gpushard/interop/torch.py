@@ -22,8 +22,15 @@ _ml_dtypes: Any = (
     importlib.import_module("ml_dtypes") if importlib.util.find_spec("ml_dtypes") else None
 )
 
-_BITS = {1: torch.uint8, 2: torch.int16}
-"""What stands for types that NumPy's DLPack does not know, by their size."""
+_BITS = {
+    "bfloat16": torch.int16,
+    "float8_e4m3fn": torch.uint8,
+    "float8_e4m3fnuz": torch.uint8,
+    "float8_e5m2": torch.uint8,
+    "float8_e5m2fnuz": torch.uint8,
+    "float8_e8m0fnu": torch.uint8,
+}
+"""Types that NumPy's DLPack does not know, and those that their bits travel as."""
 
 
 def to_torch(x: Array, *, gather: bool = False) -> torch.Tensor:
@@ -44,8 +51,8 @@ def to_torch(x: Array, *, gather: bool = False) -> torch.Tensor:
       ExecutionError: the work that should have made the value failed.
 
     >>> import gpushard as gs
-    >>> to_torch(gs.device_put([1.0, 2.0]))
-    tensor([1., 2.], dtype=torch.float64)
+    >>> to_torch(gs.device_put(np.ones(2)))
+    tensor([1., 1.], dtype=torch.float64)
     """
     _check_array(x)
     buffer = x._live()
@@ -115,14 +122,14 @@ def from_torch(t: torch.Tensor, device: Any = None) -> Array:
     if hasattr(np, name):
         return import_array(t, sharding, None, "from_torch(t)")
     dtype = getattr(_ml_dtypes, name, None)
-    if dtype is None or t.dtype.itemsize not in _BITS:
+    if dtype is None or name not in _BITS:
         raise ArgumentTypeError(
             f"t has dtype {t.dtype}, which NumPy knows only through the package ml_dtypes, if at "
             "all; install ml_dtypes, or convert the tensor with .float()",
             argument="t",
             dtype=t.dtype,
         )
-    bits = import_array(t.view(_BITS[t.dtype.itemsize]), sharding, None, "from_torch(t)")
+    bits = import_array(t.view(_BITS[name]), sharding, None, "from_torch(t)")
     return _reinterpret(bits, np.dtype(dtype))
 
 
@@ -131,11 +138,11 @@ def _tensor(x: Array) -> torch.Tensor:
     if x.dtype.isbuiltin != 2:
         return torch.from_dlpack(x)
     dtype = getattr(torch, x.dtype.name, None)
-    if dtype is None or x.dtype.itemsize not in _BITS:
+    if dtype is None or x.dtype.name not in _BITS:
         raise ExportError(
             f"dtype {x.dtype} is none of PyTorch's; convert it first", argument="x", dtype=x.dtype
         )
-    bits = np.dtype(str(_BITS[x.dtype.itemsize]).removeprefix("torch."))
+    bits = np.dtype(str(_BITS[x.dtype.name]).removeprefix("torch."))
     return torch.from_dlpack(_reinterpret(x, bits)).view(dtype)
 
 
@@ -160,7 +167,7 @@ def _check_tensor(t: Any) -> None:
     """Check that a tensor is what an array can be made of.
 
     Raises:
-      ArgumentError: it requires a gradient.
+      ArgumentError: it requires a gradient, or is where no device is.
       ArgumentTypeError: it is no tensor, or not a dense one.
     """
     if not isinstance(t, torch.Tensor):
@@ -175,6 +182,14 @@ def _check_tensor(t: Any) -> None:
             "t.detach()",
             argument="t",
             shape=tuple(t.shape),
+        )
+    if t.device.type not in ("cpu", "cuda"):
+        raise ArgumentError(
+            f"t of shape {tuple(t.shape)} is on {t.device}, which gpushard has no devices for; "
+            "pass t.cpu()",
+            argument="t",
+            shape=tuple(t.shape),
+            device=t.device,
         )
     if t.layout != torch.strided or t.is_quantized:
         raise ArgumentTypeError(

@@ -11,7 +11,8 @@ import pytest
 import gpushard as gs
 from gpushard.config import Settings
 from gpushard.errors import ArgumentError, ExecutionError, ExportError, ProtocolError
-from gpushard.runtime.host.dlpack import read, writable
+from gpushard.runtime.host.dlpack import read
+from gpushard.runtime.host.views import writable
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.testing import deferred

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.typing import HostArray, LocalArray
+from gpushard.runtime.host.views import writable
+from gpushard.typing import HostArray
 
 CPU = 1
 """DLPack's number for host memory."""
@@ -21,26 +22,6 @@ HOST_KINDS = (CPU, 3)
 
 _VERSION = (1, 0)
 _KNOWS_VERSION = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
-
-
-class _Writable:
-    """Memory of a read-only view, for NumPy, as memory that can be written."""
-
-    def __init__(self, view: HostArray) -> None:
-        interface = view.__array_interface__
-        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
-        self._kept = view
-
-
-def writable(view: LocalArray) -> LocalArray:
-    """Return an array that may be written over the memory of a read-only one.
-
-    Arrays of other libraries than NumPy cannot be read-only and come back as they are.
-    """
-    if not isinstance(view, np.ndarray) or view.flags.writeable:
-        return view
-    unlocked = np.asarray(_Writable(view))
-    return unlocked if unlocked.dtype == view.dtype else unlocked.view(view.dtype)
 
 
 def export(view: HostArray, *, versioned: bool, copy: bool) -> Any:

@@ -11,27 +11,12 @@ import numpy as np
 from gpushard.config import Settings
 from gpushard.runtime.backend import DeviceInfo
 from gpushard.runtime.host import dlpack
+from gpushard.runtime.host.views import address, keep
 from gpushard.runtime.stream import Stream, Tick
 from gpushard.typing import HostArray, Shape
 
 ALIGNMENT = 64
 """Bytes that every allocation is aligned to: a cache line, and any vector."""
-
-
-def address(array: HostArray) -> int:
-    """Return the address of the first element.
-
-    `array.ctypes` imports a module whenever it is asked, which fails when the interpreter ends.
-    """
-    return int(array.__array_interface__["data"][0])
-
-
-class _Owner:
-    """Host memory for NumPy: the `base` of views that keep something alive."""
-
-    def __init__(self, array: HostArray, owner: Any) -> None:
-        self.__array_interface__ = {**array.__array_interface__, "data": (address(array), True)}
-        self._kept = (array, owner)
 
 
 class NumpyStore:
@@ -80,8 +65,7 @@ class NumpyStore:
 
     def host_view(self, array: HostArray, owner: Any) -> HostArray:
         """Return a read-only array over the same memory that keeps `owner` alive."""
-        view = np.asarray(_Owner(array, owner))
-        return view if view.dtype == array.dtype else view.view(array.dtype)
+        return keep(array, owner)
 
     def dlpack_device(self, domain: int) -> tuple[int, int]:
         """Return what DLPack calls the host."""
