@@ -1,7 +1,9 @@
 """Tensors over arrays and arrays over tensors."""
 
+import doctest
 import gc
 import importlib
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -187,6 +189,14 @@ def test_torch_computes_on_shards(
 
     y = gs.map_shards(f, x, out=gs.ShapeDtypeStruct((8,), x.dtype))
     assert np.array_equal(y, np.arange(8.0).reshape(4, 2).cumsum(1).ravel())
+
+
+def test_the_examples_of_the_page_run(bridge: ModuleType) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "interop.md").read_text()
+    found = doctest.DocTestParser().get_doctest(page, {}, "interop.md", "interop.md", 0)
+    assert len(found.examples) > 5
+    with runtime():
+        assert not doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(found).failed
 
 
 def test_nothing_is_left(torch: ModuleType, bridge: ModuleType) -> None:
