@@ -2,7 +2,7 @@
 
 import contextlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 import gpushard as gs
 from gpushard.config import Settings
 from gpushard.errors import ArgumentError, ExecutionError, ExportError, ProtocolError
+from gpushard.runtime.backend import Item
 from gpushard.runtime.host.dlpack import read
 from gpushard.runtime.host.views import writable
 from gpushard.runtime.runtime import Runtime
@@ -44,7 +45,7 @@ class Posed(SimBackend):
     platform = "gpu"
 
     def __init__(self, settings: Settings, seed: int) -> None:
-        super().__init__(settings, seed, host_readable=False)
+        super().__init__(settings, seed, exact=True, host_readable=False)
         self.failing = 0
         self.log: list[tuple[Any, ...]] = []
         self.now: Stream | None = None
@@ -71,9 +72,14 @@ class Posed(SimBackend):
 
 
 @pytest.fixture
-def posed() -> Iterator[Posed]:
+def seed() -> int:
+    return 5
+
+
+@pytest.fixture
+def posed(seed: int) -> Iterator[Posed]:
     chosen = Settings(host_devices=4, host_domains=2, small_bytes=0, inline_bytes=0)
-    backend = Posed(chosen, 5)
+    backend = Posed(chosen, seed)
     backend.schedule._progress = 0  # nothing runs before somebody waits
     with using(Runtime(chosen, backend)):
         yield backend
@@ -225,35 +231,54 @@ def test_host_memory_is_copied_to_the_card(posed: Posed) -> None:
         gs.from_dlpack(array, copy=False)
 
 
+def launch(backend: Posed, run: Callable[[], Any]) -> None:
+    """Do what a kernel launch does: put work on the current stream, of which nobody keeps count."""
+    stream = backend.now
+    assert stream is not None
+    stream.issued += 1
+    backend.enqueue(Item("kernel", run, stream, stream.issued))
+
+
+@pytest.mark.parametrize("seed", range(10))
 def test_map_shards_runs_on_the_devices_streams(posed: Posed) -> None:
-    x = gs.device_put(np.arange(8.0), gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))
-    x = deferred(x, lambda v: v + 1)
+    sharding = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
+    value = np.arange(400.0)
+    x = deferred(gs.device_put(value, sharding), lambda v: v + 1)
     streams = []
 
     def f(a: Any, out: Any) -> None:
         assert isinstance(a, Lent) and isinstance(out, Lent)
         streams.append(posed.now)
-        # As a kernel would, this runs in the device's stream, when that gets there.
-        stream, item = posed.now, (a.array, out.array)
-        assert stream is not None
-        runtime = gs.devices()[0].runtime
-        memory = out.owner.memory
-        runtime.commit(
-            lambda: runtime.submit(
-                stream,
-                "kernel",
-                lambda: np.copyto(item[1], item[0] * 2),
-                [a.owner.memory],
-                [memory],
-            )
-        )
+        source, target = a.array, out.array
+        launch(posed, lambda: np.copyto(target, source * 2))
 
-    y = gs.map_shards(f, x, out=gs.ShapeDtypeStruct((8,), np.float64))
+    y = gs.map_shards(f, x, out=gs.ShapeDtypeStruct((400,), np.float64))
     assert streams == [device.stream for device in gs.devices()]
     assert not y.is_ready(), "the host waited"
-    last = [claim.memory.written for claim in y._live().claims]
-    assert last == [(stream, stream.issued) for stream in streams], "readers do not wait for f"
-    assert np.array_equal(y, (np.arange(8.0) + 1) * 2)
+    del x  # its memory may be had again once the kernels have read it, not before
+    for _, stream, tick in posed.log:
+        stream.synchronize(tick)
+    gs.device_put(value * 0 - 1, sharding)
+    moved = gs.reshard(y, gs.SingleDeviceSharding(gs.devices()[0]))
+    assert np.array_equal(moved, (value + 1) * 2), "somebody did not wait for the kernels"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_a_function_launched_before_it_raised_is_waited_for(posed: Posed) -> None:
+    x = gs.device_put(np.arange(100.0), gs.devices()[0])
+    ran = []
+
+    def f(a: Any, out: Any) -> None:
+        launch(posed, lambda: ran.append(1))
+        raise ValueError("mine")
+
+    with pytest.raises(ExecutionError, match="mine"):
+        gs.map_shards(f, x, out=gs.ShapeDtypeStruct((100,), np.float64))
+    assert not ran
+    memory = x._live().claims[0].memory
+    for stream, tick in memory.used.items():
+        stream.synchronize(tick)
+    assert ran, "whoever overwrites the input does not wait for the kernel"
 
 
 def test_helpers_leave_other_libraries_alone() -> None:
