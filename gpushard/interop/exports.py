@@ -25,7 +25,7 @@ _LEGACY_STREAM = 1
 
 def dlpack_device(x: Array) -> tuple[int, int]:
     """Do the work of `Array.__dlpack_device__`."""
-    buffer = only_shard(x, "DLPack")
+    buffer = _only_shard(x, "DLPack")
     return _device_of(buffer)
 
 
@@ -38,7 +38,7 @@ def capsule(
     copy: bool | None = None,
 ) -> Any:
     """Do the work of `Array.__dlpack__`."""
-    buffer = only_shard(x, "DLPack")
+    buffer = _only_shard(x, "DLPack")
     own = _device_of(buffer)
     wanted = own if dl_device is None else _pair(dl_device, "dl_device", "(1, 0) for the CPU")
     version = (0, 0) if max_version is None else _pair(max_version, "max_version", "(1, 0)")
@@ -78,7 +78,7 @@ def _device_capsule(
     A consumer's stream waits for just the content. A copy runs in the stream that wrote it, and the
     library makes the consumer wait for that.
     """
-    local = buffer.runtime.backend.lend(buffer.values[0], buffer.claims[0])
+    local = buffer.runtime.backend.lend(buffer.values[0], buffer.claims[0], foreign=True)
     if not copy:
         _follow(buffer, consumer)
         return local.__dlpack__(stream=-1, max_version=max_version, copy=copy)
@@ -100,19 +100,19 @@ def cuda_array_interface(x: Array) -> dict[str, Any]:
             platform=platform,
         )
     try:
-        buffer = only_shard(x, "__cuda_array_interface__")
+        buffer = _only_shard(x, "__cuda_array_interface__")
     except ExportError as error:
         raise ProtocolError(str(error), **error.facts) from None
     backend, value = buffer.runtime.backend, buffer.values[0]
     if buffer.lent is None:
-        buffer.lent = backend.lend(value, buffer.claims[0])
+        buffer.lent = backend.lend(value, buffer.claims[0], foreign=True)
     with _after(buffer):  # the interface names the stream on which it is read
         interface = dict(buffer.lent.__cuda_array_interface__)
     _check_content(buffer)
     return {**interface, "data": (backend.address(value), True)}
 
 
-def only_shard(x: Array, what: str) -> ShardedBuffer:
+def _only_shard(x: Array, what: str) -> ShardedBuffer:
     """Return the data of an array on one device.
 
     Raises:

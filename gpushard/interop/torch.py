@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from gpushard.array.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError, ExportError
@@ -136,14 +137,14 @@ def from_torch(t: torch.Tensor, device: Any = None) -> Array:
 def _tensor(x: Array) -> torch.Tensor:
     """Return the tensor over an array on one device."""
     if x.dtype.isbuiltin != 2:
-        return torch.from_dlpack(x)
+        return from_dlpack(x)
     dtype = getattr(torch, x.dtype.name, None)
     if dtype is None or x.dtype.name not in _BITS:
         raise ExportError(
             f"dtype {x.dtype} is none of PyTorch's; convert it first", argument="x", dtype=x.dtype
         )
     bits = np.dtype(str(_BITS[x.dtype.name]).removeprefix("torch."))
-    return torch.from_dlpack(_reinterpret(x, bits)).view(dtype)
+    return from_dlpack(_reinterpret(x, bits)).view(dtype)
 
 
 def _reinterpret(x: Array, dtype: np.dtype[Any]) -> Array:

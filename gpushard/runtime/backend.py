@@ -176,11 +176,15 @@ class Backend(Store, Protocol):
     def dlpack_device(self, domain: int) -> tuple[int, int]:
         """Return DLPack's device type and id of a memory domain."""
 
-    def lend(self, array: LocalArray, owner: Any) -> Any:
+    def lend(self, array: LocalArray, owner: Any, *, foreign: bool = False) -> Any:
         """Return local data as an array of the backend's library that keeps `owner` alive.
 
-        NumPy's is read-only. `owner` lives at least as long as the array, and until the work is
-        over that whoever had it gave to the hardware.
+        Args:
+          array: the data; NumPy's comes back read-only.
+          owner: what has to live as long as the result.
+          foreign: whether it may be used by work that the runtime's streams do not know of. Then
+            `owner` must live until such work is over, too, at the latest until the whole device
+            has been synchronised.
         """
 
     def borrow(self, producer: Any, domain: int, stream: Stream) -> LocalArray:

@@ -239,9 +239,9 @@ class Checker:
                 shadow.lend(view, access)
         return view
 
-    def lend(self, array: LocalArray, owner: Any) -> Any:
-        """Lend memory to a library whose use of it the streams order."""
-        return self.backend.lend(array, owner)
+    def lend(self, array: LocalArray, owner: Any, *, foreign: bool = False) -> Any:
+        """Lend memory to another library, unwatched: it may have been lent to be written."""
+        return self.backend.lend(array, owner, foreign=foreign)
 
     def _run(self, item: Item, run: Callable[[], None]) -> None:
         self._inside.item = item

@@ -26,8 +26,8 @@ CUDA = 2
 class Lent:
     """An array of the posed library."""
 
-    def __init__(self, backend: "Posed", array: np.ndarray, owner: Any) -> None:
-        self.backend, self.array, self.owner = backend, array, owner
+    def __init__(self, backend: "Posed", array: np.ndarray, owner: Any, foreign: bool) -> None:
+        self.backend, self.array, self.owner, self.foreign = backend, array, owner, foreign
 
     def __dlpack__(self, **options: Any) -> Any:
         self.backend.log.append(("capsule", options, self.backend.now))
@@ -53,8 +53,8 @@ class Posed(SimBackend):
     def dlpack_device(self, domain: int) -> tuple[int, int]:
         return CUDA, domain
 
-    def lend(self, array: Any, owner: Any) -> Any:
-        return Lent(self, array, owner)
+    def lend(self, array: Any, owner: Any, *, foreign: bool = False) -> Any:
+        return Lent(self, array, owner, foreign)
 
     def borrow(self, producer: Any, domain: int, stream: Stream) -> Any:
         self.log.append(("borrow", domain, stream.issued))
@@ -106,6 +106,7 @@ def test_the_consumers_stream_waits_for_the_content(
     assert posed.log == [("follow", consumer, [written(x)], 1), ("capsule", options, None)]
     assert not x.is_ready(), "the host waited"
     assert lent.owner is x._live().claims[0], "the memory is not kept"
+    assert lent.foreign, "the consumer's work may outlast the memory"
     x.__dlpack__(stream=stream, dl_device=(CUDA, 1))
     assert len(posed.log) == 4
 
@@ -117,7 +118,7 @@ def test_a_consumer_that_wants_no_order_gets_none(posed: Posed) -> None:
 
 def test_a_copy_runs_after_the_content(posed: Posed) -> None:
     x = pending()
-    x.__dlpack__(stream=2, copy=True)
+    assert x.__dlpack__(stream=2, copy=True).foreign
     stream, tick = written(x)
     options = {"stream": 2, "max_version": None, "copy": True}
     assert posed.log == [("on_stream", stream, tick), ("capsule", options, stream)]
@@ -145,6 +146,7 @@ def test_the_cuda_array_interface_names_the_stream_of_the_content(posed: Posed) 
     assert interface["data"] == (x.unsafe_buffer_pointer(), True)
     assert interface["stream"] is written(x)[0] and not x.is_ready()
     lent = weakref.ref(x._live().lent)
+    assert x._live().lent.foreign
     assert x.__cuda_array_interface__["shape"] == (8,) and x._live().lent is lent()
     settled = gs.device_put(np.arange(3), gs.devices()[0])
     assert settled.__cuda_array_interface__["stream"] is None
@@ -248,6 +250,7 @@ def test_map_shards_runs_on_the_devices_streams(posed: Posed) -> None:
 
     def f(a: Any, out: Any) -> None:
         assert isinstance(a, Lent) and isinstance(out, Lent)
+        assert not a.foreign and not out.foreign, "memory is kept for longer than need be"
         streams.append(posed.now)
         source, target = a.array, out.array
         launch(posed, lambda: np.copyto(target, source * 2))

@@ -71,7 +71,7 @@ class NumpyStore:
         """Return what DLPack calls the host."""
         return dlpack.CPU, 0
 
-    def lend(self, array: HostArray, owner: Any) -> HostArray:
+    def lend(self, array: HostArray, owner: Any, *, foreign: bool = False) -> HostArray:
         """Return a read-only array over the same memory that keeps `owner` alive."""
         return self.host_view(array, owner)
 

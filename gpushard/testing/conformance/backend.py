@@ -208,6 +208,8 @@ class BackendConformance(Conformance):
         """What other libraries get is the data itself, and its owner lives as long as it."""
         with self.runtime() as rt:
             local = upload(rt, np.arange(12, dtype=np.int32).reshape(3, 4))
+            foreign = rt.backend.lend(local, _Owner(), foreign=True)
+            assert rt.backend.address(foreign) == rt.backend.address(local), "the data was copied"
             owner = _Owner()
             watch, lent = weakref.ref(owner), rt.backend.lend(local, owner)
             assert (lent.shape, lent.dtype) == ((3, 4), np.int32)
