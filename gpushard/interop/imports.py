@@ -56,10 +56,12 @@ def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = 
             argument="device",
             value=device,
         )
-    return import_array(x, None if device is None else SingleDeviceSharding(device), copy)
+    return import_array(
+        x, None if device is None else SingleDeviceSharding(device), copy, "from_dlpack(x)"
+    )
 
 
-def import_array(x: Any, sharding: Sharding | None, copy: bool | None, what: str = "") -> Array:
+def import_array(x: Any, sharding: Sharding | None, copy: bool | None, what: str) -> Array:
     """Return an array over a producer's memory.
 
     Args:
@@ -73,7 +75,7 @@ def import_array(x: Any, sharding: Sharding | None, copy: bool | None, what: str
     place = _place_of(x)
     home = sharding or SingleDeviceSharding(_device_for(place))
     if place[0] in dlpack.HOST_KINDS:
-        check_transfer(HOST_TO_DEVICE, what or "from_dlpack(x)", explicit=True)
+        check_transfer(HOST_TO_DEVICE, what, explicit=True)
         buffer = _from_host_memory(dlpack.read(x), home, copy)
     else:
         buffer = _from_device_memory(x, place, home, copy)

@@ -164,6 +164,35 @@ def test_exports_of_pending_work_on_any_schedule(seed: int) -> None:
         assert not made.checker.races
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_simulated_threads_share_exports(seed: int) -> None:
+    made = SimRuntime(Settings(host_devices=4, host_domains=2, small_bytes=0, inline_bytes=0), seed)
+    made.sim.failing = 0
+    with using(made):
+        value, source = np.arange(24).reshape(6, 4), made.sim.random
+        shardings = random_shardings(made, source, 8)
+        x = deferred(gs.device_put(value, source.choice(shardings)), lambda v: v * 2)
+        shared = [x]
+        del x
+
+        def work() -> None:
+            for number in range(4):
+                shard = source.choice(shared[0].addressable_shards)
+                got = np.from_dlpack(shard.data)
+                again = gs.from_dlpack(got, device=source.choice(gs.devices()))
+                moved = deferred(again, lambda v, number=number: v + number)
+                if source.random() < 0.5:
+                    del got, again
+                made.sim.turn()
+                assert np.array_equal(moved, value[shard.index] * 2 + number)
+                del moved, shard
+
+        made.sim.threads.run([work] * 3)
+        shared.clear()
+        check_nothing_left(made)
+        assert not made.checker.races, made.checker.races
+
+
 def test_several_shards_are_refused_with_the_fix() -> None:
     with runtime(host_devices=4):
         x = gs.device_put(np.arange(8), gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))
