@@ -269,8 +269,9 @@ class Checker:
         access = Access(item.stream, item.tick, item.part, f"{item.name!r}")
         for shadow in writes.values():
             self._check(id(shadow.raw) in written, "is written without being declared", access)
-        for shadow in reads.values():
-            self._check(id(shadow.raw) in known, "is read without being declared", access)
+        for shadow in reads.values():  # what is on loan may have come back, as borrowed memory
+            declared = id(shadow.raw) in known or shadow.on_loan() is not None
+            self._check(declared, "is read without being declared", access)
 
     def _check_write(self, shadow: Shadow, clock: Clock, access: Access, what: str) -> None:
         self.checks += 1
