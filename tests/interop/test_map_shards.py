@@ -19,6 +19,12 @@ from gpushard.testing.runtime import using
 from gpushard.testing.sim import SimRuntime
 
 
+@pytest.fixture(autouse=True)
+def _what_is_there_already_is_not_collected() -> None:
+    """Every shortage of memory asks the collector; other tests may have loaded JAX."""
+    gc.freeze()
+
+
 def like(x: Any, dtype: Any = None) -> gs.ShapeDtypeStruct:
     return gs.ShapeDtypeStruct(x.shape, dtype or x.dtype)
 
