@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -25,14 +26,18 @@ from gpushard.runtime.cuda.driver import Driver, EventHandle, StreamHandle
 from gpushard.runtime.cuda.engines import by_engine
 from gpushard.runtime.cuda.events import CudaEvent, LostEvent
 from gpushard.runtime.cuda.launches import Launches
+from gpushard.runtime.cuda.loans import Loans
 from gpushard.runtime.cuda.prefetch import Prefetcher
 from gpushard.runtime.cuda.selection import select
 from gpushard.runtime.cuda.slabs import Slabs
 from gpushard.runtime.cuda.stores import GpuStore, PageableStore, PinnedStore, address_of
 from gpushard.runtime.cuda.topology import make_topology
-from gpushard.runtime.host.store import host_view
+from gpushard.runtime.host import dlpack
+from gpushard.runtime.host.views import keep
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
+
+_DLPACK_CUDA = 2
 
 _HEAD_NS = 250_000
 """Nanoseconds after which a stream that goes on gets an event, so that who asks for an old result
@@ -86,6 +91,7 @@ class CudaBackend:
         self._pinned = PinnedStore(driver)
         self._pageable = PageableStore()
         self._gpu_stores = [GpuStore(driver, gpu, settings.slab_bytes) for gpu in self._ordinals]
+        self._loans = Loans(driver, self._ordinals, self._launched)
         self._launches = Launches(driver, self._ordinals, self._gpu_stores)
         self._events: list[deque[EventHandle]] = [deque() for _ in self._ordinals]
         self._bounces = [
@@ -149,6 +155,7 @@ class CudaBackend:
         """
         self._check_usable()
         try:
+            self._loans.collect()
             self._launches.collect()
             return self._store(domain).allocate(nbytes)
         except MemoryError:
@@ -203,7 +210,63 @@ class CudaBackend:
 
     def host_view(self, array: LocalArray, owner: Any) -> HostArray:
         """Return host memory as a read-only NumPy array that keeps `owner` alive."""
-        return host_view(array, owner)
+        return keep(array, owner)
+
+    def dlpack_device(self, domain: int) -> tuple[int, int]:
+        """Return DLPack's device type and id of a memory domain."""
+        if domain not in self._device_domains():
+            return dlpack.CPU, 0
+        return _DLPACK_CUDA, self._ordinals[self._topology.chips[domain]]
+
+    def lend(self, array: LocalArray, owner: Any, *, consumer: int | None = None) -> Any:
+        """Return data as a CuPy array, or NumPy's in host memory, that keeps `owner` alive."""
+        gpu = self._driver.gpu_of(array)
+        if gpu is None:
+            return keep(array, owner)
+        kept: Any = (array, owner)
+        if consumer is not None:
+            kept = self._loans.lend(kept, self._ordinals.index(gpu), consumer)
+        start = self.address(array)
+        return self._driver.array(gpu, start, array.nbytes, array.shape, array.dtype, kept)
+
+    def borrow(self, producer: Any, domain: int, stream: Stream) -> LocalArray:
+        """Return what a DLPack producer has on a GPU; `stream` waits for whoever writes it."""
+        self._check_usable()
+        queue = self._queues[stream]
+        with self._driver.scope(queue.handle):
+            local = self._driver.from_dlpack(producer)
+        start, shape, strides = self.address(local), local.shape, local.strides
+        nbytes = 0
+        if local.size:
+            steps = zip(shape, strides, strict=True)
+            nbytes = local.itemsize + sum((size - 1) * step for size, step in steps)
+        gpu, owner = self._ordinals[queue.chip], self._loans.borrow(local)
+        return self._driver.array(gpu, start, nbytes, shape, local.dtype, owner, strides)
+
+    def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
+        """Make a consumer's stream, or the host, wait for ticks."""
+        self._check_usable()
+        for stream, tick in ticks:
+            if consumer is None:
+                stream.synchronize(tick)
+            elif not stream.finished(tick):
+                event: Any = stream.event(tick)
+                gpu = self._ordinals[self._topology.chips[domain]]
+                self._driver.let_wait(consumer, gpu, event.handle)
+
+    def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
+        """Return a context in which work of this thread goes to the CUDA stream of a stream."""
+        self._check_usable()
+        return self._driver.scope(self._queues[stream].handle)
+
+    def recall(self) -> None:
+        """Wait for the GPUs if others may still use what was lent, and let go of it."""
+        self._loans.recall(self.synchronize)
+
+    def _launched(self) -> list[Tick]:
+        """Return the last item that each stream was given, unless it is over."""
+        queues = list(self._queues.items())
+        return [(s, queue.launched) for s, queue in queues if queue.launched > s.done]
 
     def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
         """Make the CUDA stream behind a stream; none for memory that no stream can reach."""

@@ -11,7 +11,8 @@ import numpy as np
 
 from gpushard.runtime.cuda.driver import Driver
 from gpushard.runtime.cuda.slabs import Block, Slab, Slabs
-from gpushard.runtime.host.store import address, allocate
+from gpushard.runtime.host.store import allocate
+from gpushard.runtime.host.views import address
 from gpushard.typing import HostArray, LocalArray, Shape
 
 _PINNED_SLAB_BYTES = 64 << 20

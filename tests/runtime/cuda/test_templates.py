@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpushard.runtime.backend import Phase
 from gpushard.runtime.cuda.engines import by_engine
 from gpushard.runtime.cuda.templates import make_template, view_of
-from gpushard.runtime.host.store import address
+from gpushard.runtime.host.views import address
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 
