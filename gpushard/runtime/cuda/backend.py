@@ -30,7 +30,7 @@ from gpushard.runtime.cuda.loans import Loans
 from gpushard.runtime.cuda.prefetch import Prefetcher
 from gpushard.runtime.cuda.selection import select
 from gpushard.runtime.cuda.slabs import Slabs
-from gpushard.runtime.cuda.stores import GpuStore, PageableStore, PinnedStore, address_of
+from gpushard.runtime.cuda.stores import GpuStore, PageableStore, PinnedStore, address_of, reach_of
 from gpushard.runtime.cuda.topology import make_topology
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
@@ -175,7 +175,9 @@ class CudaBackend:
         """Do nothing."""
 
     def taken(self, raw: Any) -> None:
-        """Do nothing."""
+        """Take the occasion to let go of loans that are over."""
+        if self._lost is None:
+            self._loans.collect()
 
     def empty_cache(self) -> int:
         """Give memory that nothing uses back to the driver; under the submission lock.
@@ -236,10 +238,7 @@ class CudaBackend:
         with self._driver.scope(queue.handle):
             local = self._driver.from_dlpack(producer)
         start, shape, strides = self.address(local), local.shape, local.strides
-        nbytes = 0
-        if local.size:
-            steps = zip(shape, strides, strict=True)
-            nbytes = local.itemsize + sum((size - 1) * step for size, step in steps)
+        nbytes = reach_of(local)
         gpu, owner = self._ordinals[queue.chip], self._loans.borrow(local)
         return self._driver.array(gpu, start, nbytes, shape, local.dtype, owner, strides)
 

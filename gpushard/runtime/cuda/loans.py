@@ -72,6 +72,8 @@ class Loans:
 
     def collect(self) -> None:
         """Let go of what is known to be unused; never waits."""
+        if not (self._lent or self._borrowed or self._followed or self._leaving):
+            return
         with self._lock:
             self._sort()
             is_done = self._driver.is_done
@@ -79,7 +81,7 @@ class Loans:
             self._leaving = [
                 (array, ticks)
                 for array, ticks in self._leaving
-                if not all(stream.finished(tick) for stream, tick in ticks)
+                if not all([stream.finished(tick) for stream, tick in ticks])  # asks all of them
             ]
 
     def recall(self, synchronize: Callable[[], None]) -> None:
