@@ -22,8 +22,8 @@ from gpushard.config import Settings
 from gpushard.errors import DeviceLostError
 from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy, DeviceInfo, Item, Phase
 from gpushard.runtime.cuda.bounce import Bounce
+from gpushard.runtime.cuda.copier import Copier
 from gpushard.runtime.cuda.driver import Driver, EventHandle, StreamHandle
-from gpushard.runtime.cuda.engines import by_engine
 from gpushard.runtime.cuda.events import CudaEvent, LostEvent
 from gpushard.runtime.cuda.launches import Launches
 from gpushard.runtime.cuda.loans import Loans
@@ -81,8 +81,6 @@ class CudaBackend:
         self._driver: Driver = driver
         self._pid = os.getpid()
         self._settings = settings
-        self.traffic: dict[tuple[int, int], int] = {}
-        self._counting = threading.Lock()
         self._inside = threading.local()
         self._lost: DeviceLostError | None = None
         self._closed = False
@@ -95,9 +93,16 @@ class CudaBackend:
         self._launches = Launches(driver, self._ordinals, self._gpu_stores)
         self._events: list[deque[EventHandle]] = [deque() for _ in self._ordinals]
         self._bounces = [
-            Bounce(driver, gpu, self._pinned, functools.partial(self._launch_host, chip))
-            for chip, gpu in enumerate(self._ordinals)
+            Bounce(driver, gpu, self._pinned, self._launches) for gpu in self._ordinals
         ]
+        self._copier = Copier(
+            driver,
+            self._topology,
+            self._ordinals,
+            self._launches,
+            self._bounces,
+            settings.engine_bytes,
+        )
         self._prefetcher = Prefetcher()
 
     def _find_gpus(self) -> None:
@@ -216,7 +221,7 @@ class CudaBackend:
 
     def dlpack_device(self, domain: int) -> tuple[int, int]:
         """Return DLPack's device type and id of a memory domain."""
-        if domain not in self._device_domains():
+        if self._topology.kind(domain) != "device":
             return dlpack.CPU, 0
         return _DLPACK_CUDA, self._ordinals[self._topology.chips[domain]]
 
@@ -331,103 +336,28 @@ class CudaBackend:
         queue: _Queue | None = getattr(self._inside, "queue", None)
         if queue is None:
             self.copy_boxes(phase.copies(operands), domain)
-            return
-        choose = functools.partial(self._by_engine, domain)
-        template = self._launches.launch_phase(phase, operands, queue.chip, queue.handle, choose)
-        for span in template.spans:
-            target = self.address(operands[span.target]) + span.target_offset
-            source = self.address(operands[span.source]) + span.source_offset
-            self._copy_span(target, source, span.nbytes, domain, span.domain, queue)
-        self._count({(source, domain): nbytes for source, nbytes in template.traffic.items()})
+        else:
+            self._copier.copy_phase(phase, operands, domain, queue.chip, queue.handle)
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
         """Copy boxes: on the stream of the item that calls, or now, and then wait for them."""
         queue: _Queue | None = getattr(self._inside, "queue", None)
-        if queue is None:
-            self._check_usable()
-            self._copy_now(copies, domain)
-        else:
-            self._copy_on(queue, copies, domain)
-        traffic: dict[tuple[int, int], int] = {}
-        for target, _, source_domain in copies:
-            link = source_domain, domain
-            traffic[link] = traffic.get(link, 0) + target.nbytes
-        self._count(traffic)
-
-    def _copy_on(self, queue: _Queue, copies: Sequence[BoxCopy], domain: int) -> None:
-        boxes = []
-        for target, source, source_domain in copies:
-            dense = target.flags.c_contiguous and source.flags.c_contiguous
-            if self._by_engine(domain, target.nbytes, source_domain, dense):
-                ends = self.address(target), self.address(source)
-                self._copy_span(*ends, target.nbytes, domain, source_domain, queue)
-            else:
-                boxes.append((target, source))
-        self._launches.launch_boxes(boxes, queue.handle)
-
-    def _by_engine(self, domain: int, nbytes: int, source: int, dense: bool) -> bool:
-        least = self._settings.engine_bytes
-        return by_engine(nbytes, dense=dense, crosses=source != domain, least=least)
-
-    def _copy_span(
-        self, target: int, source: int, nbytes: int, domain: int, source_domain: int, queue: _Queue
-    ) -> None:
-        topology = self._topology
-        kinds = topology.kind(domain), topology.kind(source_domain)
-        chips = topology.chips[domain], topology.chips[source_domain]
-        if kinds == ("device", "device") and chips[0] != chips[1]:
-            gpu, peer = (self._ordinals[chip] for chip in chips)
-            self._driver.copy_peer(target, gpu, source, peer, nbytes, queue.handle)
-        else:
-            self._driver.copy(target, source, nbytes, queue.handle)
-
-    def _copy_now(self, copies: Sequence[BoxCopy], domain: int) -> None:
-        """Copy while the caller waits: nothing else uses what is written."""
-        by_source: dict[int, list[tuple[LocalArray, LocalArray]]] = {}
-        for target, source, source_domain in copies:
-            by_source.setdefault(source_domain, []).append((target, source))
-        for source_domain, boxes in by_source.items():
-            of_device = [d for d in (domain, source_domain) if d in self._device_domains()]
-            if of_device:
-                bounce = self._bounces[self._topology.chips[of_device[0]]]
-                self._copy_with(bounce, boxes, domain, source_domain)
-                continue
-            for target, source in boxes:
-                np.copyto(target, source)
-
-    def _copy_with(
-        self,
-        bounce: Bounce,
-        boxes: Sequence[tuple[LocalArray, LocalArray]],
-        domain: int,
-        source_domain: int,
-    ) -> None:
-        """Copy boxes, at least one side of which is on a GPU."""
+        if queue is not None:
+            self._copier.copy_boxes(copies, domain, queue.handle)
+            return
+        self._check_usable()
         try:
-            if domain not in self._device_domains():
-                bounce.to_host(boxes)
-            elif source_domain not in self._device_domains():
-                bounce.to_device(boxes)
-            else:
-                bounce.within(boxes)
+            self._copier.copy_now(copies, domain)
         except Exception as error:
-            if self._note(error) is not error:
-                raise self._note(error) from error
-            raise
+            noted = self._note(error)
+            if noted is error:
+                raise
+            raise noted from error
 
-    def _device_domains(self) -> range:
-        return range(self._topology.device_domains)
-
-    def _launch_host(
-        self, chip: int, copies: Sequence[tuple[LocalArray, LocalArray]], stream: StreamHandle
-    ) -> None:
-        launch = functools.partial(self._launches.launch_boxes, copies, stream)
-        self._driver.run(stream, launch)
-
-    def _count(self, traffic: dict[tuple[int, int], int]) -> None:
-        with self._counting:
-            for link, nbytes in traffic.items():
-                self.traffic[link] = self.traffic.get(link, 0) + nbytes
+    @property
+    def traffic(self) -> dict[tuple[int, int], int]:
+        """Bytes copied so far for each (source domain, destination domain)."""
+        return self._copier.traffic
 
     def prefetch(self, read: Callable[[], object]) -> None:
         """Call a function soon, on a thread of its own, if its owner is still there by then."""
