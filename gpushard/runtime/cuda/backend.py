@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 import threading
 import time
 from collections import deque
@@ -19,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.errors import DeviceLostError
 from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy, DeviceInfo, Item, Phase
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.copier import Copier
 from gpushard.runtime.cuda.driver import Driver, EventHandle, StreamHandle
 from gpushard.runtime.cuda.events import CudaEvent, LostEvent
+from gpushard.runtime.cuda.health import Health
 from gpushard.runtime.cuda.launches import Launches
 from gpushard.runtime.cuda.loans import Loans
 from gpushard.runtime.cuda.prefetch import Prefetcher
@@ -79,10 +78,9 @@ class CudaBackend:
         if driver is None:
             driver = importlib.import_module("gpushard.runtime.cuda.cupy_driver").CupyDriver()
         self._driver: Driver = driver
-        self._pid = os.getpid()
+        self._health = Health(driver)
         self._settings = settings
         self._inside = threading.local()
-        self._lost: DeviceLostError | None = None
         self._closed = False
         self._queues: dict[Stream, _Queue] = {}
         self._find_gpus()
@@ -158,7 +156,7 @@ class CudaBackend:
           MemoryError: the GPU, or the host, has no room.
           DeviceLostError: the GPU failed.
         """
-        self._check_usable()
+        self._health.check()
         try:
             self._loans.collect()
             self._launches.collect()
@@ -166,11 +164,11 @@ class CudaBackend:
         except MemoryError:
             raise
         except Exception as error:
-            raise self._note(error) from None
+            raise self._health.note(error) from None
 
     def free(self, raw: Any) -> None:
         """Take back what nothing uses any more."""
-        if isinstance(raw, np.ndarray) or self._lost is not None or os.getpid() != self._pid:
+        if isinstance(raw, np.ndarray) or not self._health.is_usable:
             return
         raw.owner.give(raw)
         if self._closed:
@@ -181,7 +179,7 @@ class CudaBackend:
 
     def taken(self, raw: Any) -> None:
         """Take the occasion to let go of loans that are over."""
-        if self._lost is None:
+        if not self._health.is_lost:
             self._loans.collect()
 
     def empty_cache(self) -> int:
@@ -190,7 +188,7 @@ class CudaBackend:
         Returns:
           The bytes given back.
         """
-        self._check_usable()
+        self._health.check()
         self._launches.collect()
         self._driver.empty_cache()
         return sum(slabs.trim() for slabs in self._slabs())
@@ -238,7 +236,7 @@ class CudaBackend:
 
     def borrow(self, producer: Any, domain: int, stream: Stream) -> LocalArray:
         """Return what a DLPack producer has on a GPU; `stream` waits for whoever writes it."""
-        self._check_usable()
+        self._health.check()
         queue = self._queues[stream]
         with self._driver.scope(queue.handle):
             local = self._driver.from_dlpack(producer)
@@ -249,7 +247,7 @@ class CudaBackend:
 
     def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
         """Make a consumer's stream, or the host, wait for ticks."""
-        self._check_usable()
+        self._health.check()
         for stream, tick in ticks:
             if consumer is None:
                 stream.synchronize(tick)
@@ -260,7 +258,7 @@ class CudaBackend:
 
     def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
         """Return a context in which work of this thread goes to the CUDA stream of a stream."""
-        self._check_usable()
+        self._health.check()
         return self._driver.scope(self._queues[stream].handle)
 
     def recall(self) -> None:
@@ -287,14 +285,14 @@ class CudaBackend:
         """
         queue = self._queues[item.stream]
         try:
-            self._check_usable()
+            self._health.check()
             self._record_head(item.stream, queue)
             for stream, tick in item.waits:
                 event: Any = stream.event(tick)
                 self._driver.wait(queue.handle, event.handle)
             self._driver.run(queue.handle, functools.partial(self._execute, queue, item))
         except Exception as error:
-            item.fail(self._note(error))
+            item.fail(self._health.note(error))
         queue.launched = item.tick
 
     def _execute(self, queue: _Queue, item: Item) -> None:
@@ -304,7 +302,7 @@ class CudaBackend:
         finally:
             self._inside.queue = None
         if raised is not None:
-            self._note(raised)
+            self._health.note(raised)
         if isinstance(raised, KeyboardInterrupt):
             raise raised
 
@@ -316,20 +314,20 @@ class CudaBackend:
     def record(self, stream: Stream, tick: int) -> Event:
         """Make an event behind all that the stream was given."""
         queue = self._queues[stream]
-        self._check_process()
+        self._health.check_process()
         launched = queue.launched
-        if self._lost is not None:
-            return LostEvent(launched, self._check_usable)
+        if self._health.is_lost:
+            return LostEvent(launched, self._health.check)
         pool = self._events[queue.chip]
         try:
             handle = pool.pop() if pool else self._driver.event(self._ordinals[queue.chip])
             self._driver.record(handle, queue.handle)
         except Exception as error:
-            if self._note(error) is error:
+            if self._health.note(error) is error:
                 raise
-            return LostEvent(launched, self._check_usable)
+            return LostEvent(launched, self._health.check)
         queue.recorded_at = time.monotonic_ns()
-        return CudaEvent(self._driver, handle, launched, pool, self._note)
+        return CudaEvent(self._driver, handle, launched, pool, self._health.note)
 
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
         """Copy the boxes of a phase: in one launch, and a call per box for copy engines."""
@@ -345,11 +343,11 @@ class CudaBackend:
         if queue is not None:
             self._copier.copy_boxes(copies, domain, queue.handle)
             return
-        self._check_usable()
+        self._health.check()
         try:
             self._copier.copy_now(copies, domain)
         except Exception as error:
-            noted = self._note(error)
+            noted = self._health.note(error)
             if noted is error:
                 raise
             raise noted from error
@@ -365,7 +363,7 @@ class CudaBackend:
 
     def synchronize(self) -> None:
         """Wait for everything on all GPUs, whoever gave it."""
-        self._check_usable()
+        self._health.check()
         for gpu in self._ordinals:
             self._driver.synchronize_gpu(gpu)
 
@@ -373,53 +371,15 @@ class CudaBackend:
         """Wait for what was launched; later work still runs, and memory goes back to the driver."""
         self._closed = True
         self._prefetcher.close()
-        if os.getpid() != self._pid or self._lost is not None:
+        if not self._health.is_usable:
             return
         try:
             self.synchronize()
         except Exception as error:
-            if self._note(error) is error:
+            if self._health.note(error) is error:
                 raise
             return
         for bounce in self._bounces:
             bounce.close()
         for slabs in self._slabs():
             slabs.trim()
-
-    def _note(self, error: BaseException) -> BaseException:
-        """Return what to tell of an error: after some of them all GPUs are lost."""
-        if not self._driver.is_fatal(error):
-            return error
-        self._lost = self._lost or _lost_error(error)
-        return _again(self._lost)
-
-    def _check_usable(self) -> None:
-        self._check_process()
-        if self._lost is not None:
-            raise _again(self._lost)
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            raise self._forked()
-
-    def _forked(self) -> DeviceLostError:
-        return DeviceLostError(
-            f"process {os.getpid()} was forked from process {self._pid}, which uses CUDA; a forked "
-            'child cannot. Start it with multiprocessing.get_context("spawn")',
-            parent=self._pid,
-        )
-
-
-def _lost_error(error: BaseException) -> DeviceLostError:
-    return DeviceLostError(
-        f"a GPU failed ({error}); nothing on the GPUs of this process can be used any more. Start "
-        "a new process",
-        cause=str(error),
-    )
-
-
-def _again(error: DeviceLostError) -> DeviceLostError:
-    """Return a fresh error: one that was raised keeps its frames."""
-    fresh = DeviceLostError(str(error))
-    vars(fresh).update(vars(error))
-    return fresh

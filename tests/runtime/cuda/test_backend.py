@@ -121,13 +121,13 @@ def test_a_sticky_error_loses_the_devices_and_nothing_hangs() -> None:
 def test_a_forked_child_is_told() -> None:
     with cuda() as (runtime, _):
         x = gs.device_put(VALUE, named("x"))
-        runtime.backend._pid = os.getpid() - 1  # as in a child
+        runtime.backend._health.process = os.getpid() - 1  # as in a child
         try:
             for call in (lambda: np.asarray(x), lambda: gs.device_put(VALUE), lambda: x[1:]):
                 with pytest.raises(DeviceLostError, match="spawn"):
                     np.asarray(call())
         finally:
-            runtime.backend._pid = os.getpid()
+            runtime.backend._health.process = os.getpid()
 
 
 def test_values_are_fetched_ahead() -> None:
