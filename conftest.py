@@ -2,4 +2,9 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("torch") else ["gpushard/interop/torch.py"]
+_NEED = {
+    "gpushard/interop/torch.py": "torch",
+    "gpushard/runtime/cuda/cupy_driver.py": "cupy",
+}
+
+collect_ignore = [module for module, library in _NEED.items() if not find_spec(library)]

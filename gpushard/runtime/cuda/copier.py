@@ -11,10 +11,10 @@ import numpy as np
 from gpushard.runtime.backend import BoxCopy, Phase
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.driver import Driver, StreamHandle
-from gpushard.runtime.cuda.engines import by_engine
 from gpushard.runtime.cuda.launches import Launches
 from gpushard.runtime.cuda.stores import address_of
 from gpushard.runtime.cuda.topology import Topology
+from gpushard.runtime.engines import by_engine
 from gpushard.typing import LocalArray
 
 

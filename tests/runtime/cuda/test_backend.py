@@ -194,3 +194,15 @@ def test_dense_boxes_go_by_engine_between_gpus_and_kernels_do_the_rest() -> None
         driver.calls.clear()
         gs.reshard(y, named(None, "x")).block_until_ready()  # boxes with strides
         assert (driver.calls.get("copy", 0), driver.calls.get("launch", 0)) == (0, 2)
+
+
+def test_plans_say_what_crosses_by_engine_and_what_by_kernel() -> None:
+    with cuda(gpus=2, partitions=1, engine_bytes=1024) as _:
+        one, other = gs.devices()
+        x = gs.device_put(VALUE, one)
+        dense = x.plan(gs.SingleDeviceSharding(other)).explain()
+        assert "1 dense boxes of at least 1,024 bytes by copy engines, 0 boxes by kernels" in dense
+        rows, columns = gs.device_put(VALUE, named("x")), named(None, "x")
+        assert "0 dense boxes of at least 1,024 bytes by copy engines, 2 boxes" in (
+            rows.plan(columns).explain()
+        )
