@@ -15,12 +15,14 @@ from gpushard.array.array import Array
 from gpushard.errors import ExecutionError, OutOfMemoryError
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.sharding import Sharding
+from gpushard.movement.buffer import devices_of
 from gpushard.placement.device_put import device_put, reshard
 from gpushard.placement.make_array import (
     make_array_from_callback,
     make_array_from_single_device_arrays,
 )
 from gpushard.runtime import current
+from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.testing.deferred import deferred
 from gpushard.testing.updated import updated
 from gpushard.typing import HostArray, Shape
@@ -234,8 +236,11 @@ class Actor:
 
     def _check_shards(self, known: Known) -> None:
         buffer = known.array._live()
-        for index, value in zip(buffer.tiling.indices, buffer.values, strict=True):
-            assert np.array_equal(value, known.value[index]), "a shard that is ready is wrong"
+        backend, places = buffer.runtime.backend, devices_of(buffer.tiling)
+        for place, index, value in zip(places, buffer.tiling.indices, buffer.values, strict=True):
+            read: HostArray = np.empty(value.shape, value.dtype)
+            backend.copy_boxes([(read, value, place.memory_domain)], HOST_DOMAIN)
+            assert np.array_equal(read, known.value[index]), "a shard that is ready is wrong"
 
     def _show(self) -> None:
         known = self._pick()

@@ -11,6 +11,7 @@ import numpy as np
 from gpushard.runtime.chunks import Move, chunks, lay_out
 from gpushard.runtime.cuda.driver import Driver
 from gpushard.runtime.cuda.launches import Launches
+from gpushard.runtime.cuda.slabs import Block
 from gpushard.runtime.cuda.stores import PinnedStore
 from gpushard.typing import HostArray, LocalArray
 
@@ -35,19 +36,26 @@ class Bounce:
         self._stream = driver.stream(gpu)
         self._event = driver.event(gpu)
         self._pinned = pinned
-        self._raw = pinned.allocate(BOUNCE_BYTES)
-        self._buffer: HostArray = pinned.view(self._raw, (BOUNCE_BYTES,), np.dtype(np.uint8))
+        self._raw: Block | None = None
 
     def close(self) -> None:
-        """Give the buffer back."""
+        """Give the buffer back; it is made anew should somebody still copy."""
         with self._lock:
-            self._pinned.free(self._raw)
+            if self._raw is not None:
+                self._pinned.free(self._raw)
+            self._raw = None
+
+    def _buffer(self) -> HostArray:
+        if self._raw is None:
+            self._raw = self._pinned.allocate(BOUNCE_BYTES)
+        return self._pinned.view(self._raw, (BOUNCE_BYTES,), np.dtype(np.uint8))
 
     def to_device(self, copies: Sequence[tuple[LocalArray, HostArray]]) -> None:
         """Copy host data to memory of the GPU that nothing else uses; returns when it is there."""
         with self._lock:
+            buffer = self._buffer()
             for group in chunks((Move(to, of, None) for to, of in copies), BOUNCE_BYTES):
-                boxes = lay_out(self._buffer, group)
+                boxes = lay_out(buffer, group)
                 for box, move in zip(boxes, group, strict=True):
                     np.copyto(box, move.source)
                 self._run([(move.target, box) for box, move in zip(boxes, group, strict=True)])
@@ -55,8 +63,9 @@ class Bounce:
     def to_host(self, copies: Sequence[tuple[HostArray, LocalArray]]) -> None:
         """Copy from the GPU what is there already; returns when the host has it."""
         with self._lock:
+            buffer = self._buffer()
             for group in chunks((Move(to, of, None) for to, of in copies), BOUNCE_BYTES):
-                boxes = lay_out(self._buffer, group)
+                boxes = lay_out(buffer, group)
                 self._run([(box, move.source) for box, move in zip(boxes, group, strict=True)])
                 for box, move in zip(boxes, group, strict=True):
                     np.copyto(move.target, box)
