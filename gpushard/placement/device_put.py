@@ -49,9 +49,9 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
       x: an array, a scalar, or a pytree of them: NumPy arrays, gpushard arrays, Python scalars, and
         what offers `__array__` or `__dlpack__` on the CPU.
       device: where to: a device, one of its memories, a `Sharding`, a `Format`, or a
-        `PartitionSpec` within `with mesh:`; or a pytree of these that is a prefix of `x`, such as a list of devices for a
-        list of arrays. None leaves arrays where they are and puts other data on the default device,
-        uncommitted.
+        `PartitionSpec` within `with mesh:`; or a pytree of these that is a prefix of `x`, such as a
+        list of devices for a list of arrays. None leaves arrays where they are and puts other data
+        on the default device, uncommitted.
       donate: whether gpushard arrays in `x` may be given up; they count as deleted afterwards. A
         bool, or a prefix pytree of bools.
       may_alias: whether the result may share memory with a NumPy source, which then must not be
