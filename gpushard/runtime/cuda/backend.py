@@ -21,7 +21,7 @@ from gpushard.config import Settings
 from gpushard.errors import DeviceLostError
 from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy, DeviceInfo, Item, Phase
 from gpushard.runtime.cuda.bounce import Bounce
-from gpushard.runtime.cuda.driver import Driver, EventHandle, StreamHandle
+from gpushard.runtime.cuda.driver import Driver, EventHandle, Share, StreamHandle
 from gpushard.runtime.cuda.engines import by_engine
 from gpushard.runtime.cuda.events import CudaEvent
 from gpushard.runtime.cuda.launches import Launches
@@ -58,11 +58,12 @@ class CudaBackend:
     """GPUs as devices.
 
     Args:
-      settings: of these gpus, partitions, separate_domains, slab_bytes, engine_bytes.
+      settings: of these gpus, partitions, partition_mode, separate_domains, slab_bytes,
+        engine_bytes.
       driver: makes the calls of CUDA; by default through CuPy.
 
     Raises:
-      ConfigurationError: the settings name GPUs that are not there.
+      ConfigurationError: the settings name GPUs that are not there, or that cannot be divided.
     """
 
     name = "cuda"
@@ -81,6 +82,10 @@ class CudaBackend:
         self._inside = threading.local()
         self._lost: DeviceLostError | None = None
         self._closed = False
+        # Streams of shares are exchanged in the end. Who launches holds the first for all that an
+        # item needs; the second for one call, also within locks that are taken while launching.
+        self._launching = threading.RLock()
+        self._recording = threading.RLock()
         self._queues: dict[Stream, _Queue] = {}
         self._find_gpus()
         self._pinned = PinnedStore(driver)
@@ -106,15 +111,35 @@ class CudaBackend:
             )
             for chip, gpu in enumerate(self._ordinals)
         ]
+        self._shares: list[list[Share]] = []
+        self._divide([choice.partitions for choice in selected])
         self._topology = make_topology(
             selected,
             [gpus[ordinal] for ordinal in self._ordinals],
             peers,
+            self._shares,
             separate_domains=self._settings.separate_domains,
         )
         self._peers = peers
         for gpu in self._ordinals:
             driver.prepare(gpu)
+
+    def _divide(self, partitions: Sequence[int]) -> None:
+        """Give the partitions of each GPU multiprocessors of their own, where that is set."""
+        green = self._settings.partition_mode == "green"
+        try:
+            for gpu, parts in zip(self._ordinals, partitions, strict=True):
+                divided = green and parts > 1
+                self._shares.append(self._driver.divide(gpu, parts) if divided else [])
+        except BaseException:
+            self._unite()
+            raise
+
+    def _unite(self) -> None:
+        """Let what is launched from now on, on any stream, have all of its GPU."""
+        shares, self._shares = self._shares, [[] for _ in self._shares]
+        with self._recording:
+            self._driver.unite([share for of_gpu in shares for share in of_gpu])
 
     def describe(self) -> list[DeviceInfo]:
         """List the devices."""
@@ -148,7 +173,7 @@ class CudaBackend:
           DeviceLostError: the GPU failed.
         """
         self._check_usable()
-        self._launches.collect()
+        self._collect()
         return self._store(domain).allocate(nbytes)
 
     def free(self, raw: Any) -> None:
@@ -172,9 +197,13 @@ class CudaBackend:
           The bytes given back.
         """
         self._check_usable()
-        self._launches.collect()
+        self._collect()
         self._driver.empty_cache()
         return sum(slabs.trim() for slabs in self._slabs())
+
+    def _collect(self) -> None:
+        with self._recording:
+            self._launches.collect()
 
     def _slabs(self) -> list[Slabs]:
         return [self._pinned.slabs, *(store.slabs for store in self._gpu_stores)]
@@ -205,7 +234,11 @@ class CudaBackend:
         if domain == self._topology.pageable:
             return
         chip = self._topology.chips[domain]
-        self._queues[stream] = _Queue(chip, domain, self._driver.stream(self._ordinals[chip]))
+        share = None
+        if device is not None and self._shares[chip]:
+            share = self._shares[chip][self._topology.devices[device].partition]
+        handle = self._driver.stream(self._ordinals[chip], share)
+        self._queues[stream] = _Queue(chip, domain, handle)
 
     def enqueue(self, item: Item) -> None:
         """Launch an item; never waits.
@@ -218,12 +251,13 @@ class CudaBackend:
             item.fail(self._lost or self._forked())
             queue.launched = item.tick
             return
-        self._record_head(item.stream, queue)
-        for stream, tick in item.waits:
-            event: Any = stream.event(tick)
-            self._driver.wait(queue.handle, event.handle)
-        self._driver.run(queue.handle, functools.partial(self._execute, queue, item))
-        queue.launched = item.tick
+        with self._launching:
+            self._record_head(item.stream, queue)
+            for stream, tick in item.waits:
+                event: Any = stream.event(tick)
+                self._driver.wait(queue.handle, event.handle)
+            self._driver.run(queue.handle, functools.partial(self._execute, queue, item))
+            queue.launched = item.tick
 
     def _execute(self, queue: _Queue, item: Item) -> None:
         self._inside.queue = queue
@@ -253,7 +287,8 @@ class CudaBackend:
             handle = pool.pop()
         except IndexError:
             handle = self._driver.event(self._ordinals[queue.chip])
-        self._driver.record(handle, queue.handle)
+        with self._recording:
+            self._driver.record(handle, queue.handle)
         queue.recorded_at = time.monotonic_ns()
         return CudaEvent(self._driver, handle, launched, pool, self._lose)
 
@@ -377,7 +412,9 @@ class CudaBackend:
         if os.getpid() != self._pid or self._lost is not None:
             return
         try:
-            self.synchronize()
+            with self._launching:
+                self.synchronize()
+                self._unite()
         except Exception as error:
             if not self._driver.is_fatal(error):
                 raise

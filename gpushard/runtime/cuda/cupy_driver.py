@@ -7,7 +7,7 @@ back. CuPy's `Device` context manager is not used, which must not be mixed with 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -17,7 +17,8 @@ from cupy.cuda import driver as cuda_driver
 from cupy.cuda import memory, runtime
 
 from gpushard.runtime.cuda.batches import THREADS, Batch
-from gpushard.runtime.cuda.driver import Gpu, Table
+from gpushard.runtime.cuda.driver import Gpu, Share, Table
+from gpushard.runtime.cuda.green_driver import GreenDriver
 from gpushard.runtime.cuda.pieces import Pieces
 from gpushard.runtime.cuda.sources import kernel_source
 from gpushard.runtime.host.store import address
@@ -79,8 +80,22 @@ class _Stream:
 
     def __init__(self, gpu: int, stream: Any) -> None:
         self.gpu = gpu
+        self.become(stream)
+
+    def become(self, stream: Any) -> None:
+        """Stand for a stream of CuPy's."""
         self.stream = stream
         self.ptr: int = stream.ptr
+
+
+class _Address:
+    """A stream by its address, as CuPy takes over those that others made and destroy."""
+
+    def __init__(self, ptr: int) -> None:
+        self._ptr = ptr
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._ptr
 
 
 class CupyDriver:
@@ -89,6 +104,8 @@ class CupyDriver:
     def __init__(self) -> None:
         self._temporary = cupy.cuda.MemoryPool()
         self._functions: dict[tuple[int, str], Any] = {}
+        self._green: GreenDriver | None = None
+        self._of_shares: dict[Share, list[_Stream]] = {}
 
     def gpus(self) -> list[Gpu]:
         """List the GPUs."""
@@ -100,6 +117,7 @@ class CupyDriver:
                     facts["name"].decode(),
                     int(facts["totalGlobalMem"]),
                     runtime.deviceGetPCIBusId(gpu),
+                    int(facts["multiProcessorCount"]),
                 )
             )
         return found
@@ -161,10 +179,37 @@ class CupyDriver:
         start: int = array.data.ptr
         return start
 
-    def stream(self, gpu: int) -> _Stream:
-        """Make a stream."""
+    def divide(self, gpu: int, parts: int) -> list[Share]:
+        """Divide the multiprocessors of a GPU by green contexts.
+
+        Raises:
+          ConfigurationError: that cannot be done here.
+        """
+        if self._green is None:
+            self._green = GreenDriver(runtime.driverGetVersion(), runtime.runtimeGetVersion())
         with _on(gpu):
-            return _Stream(gpu, cupy.cuda.Stream(non_blocking=True))
+            runtime.free(0)  # makes the primary context, which each green context then retains
+            shares = self._green.divide(gpu, parts)
+        self._of_shares |= {share: [] for share in shares}
+        return shares
+
+    def unite(self, shares: Sequence[Share]) -> None:
+        """Destroy green contexts and the streams in them, in whose place others come."""
+        for share in shares:
+            for stream in self._of_shares.pop(share):
+                stream.become(self.stream(stream.gpu).stream)
+        if shares and self._green is not None:
+            self._green.unite(shares)
+
+    def stream(self, gpu: int, share: Share | None = None) -> _Stream:
+        """Make a stream, in the green context of a share or in the primary one."""
+        with _on(gpu):
+            if share is None or self._green is None:
+                return _Stream(gpu, cupy.cuda.Stream(non_blocking=True))
+            foreign = _Address(self._green.stream(share))
+            made = _Stream(gpu, cupy.cuda.Stream.from_external(foreign))
+        self._of_shares[share].append(made)
+        return made
 
     def event(self, gpu: int) -> int:
         """Make an event; it is not destroyed before the process ends."""

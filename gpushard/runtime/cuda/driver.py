@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
@@ -32,6 +32,20 @@ class Gpu:
 
     bus_id: str
     """Where it sits on the PCI bus."""
+
+    multiprocessors: int
+    """How many it has."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Share:
+    """Multiprocessors of a GPU that no other share of it has."""
+
+    multiprocessors: int
+    """How many."""
+
+    handle: Any
+    """The driver's own."""
 
 
 class Driver(Protocol):
@@ -77,8 +91,18 @@ class Driver(Protocol):
     def address(self, array: LocalArray) -> int:
         """Return the address of the first element of an array that is no NumPy array."""
 
-    def stream(self, gpu: int) -> StreamHandle:
-        """Make a stream."""
+    def divide(self, gpu: int, parts: int) -> list[Share]:
+        """Divide the multiprocessors of a GPU, which is not divided, into shares of one size.
+
+        Raises:
+          ConfigurationError: that cannot be done here.
+        """
+
+    def unite(self, shares: Sequence[Share]) -> None:
+        """Give shares back; their streams, on which nothing runs, get the whole GPU."""
+
+    def stream(self, gpu: int, share: Share | None = None) -> StreamHandle:
+        """Make a stream, which has a share of the GPU or all of it."""
 
     def event(self, gpu: int) -> EventHandle:
         """Make an event."""
