@@ -73,7 +73,8 @@ def too_few(
     """
     most = len(smallest)
     least = min((group.multiprocessors for group in smallest), default=None)
-    made = f"CUDA makes at most {most} groups, of at least {least}, of them" if most else ""
+    groups = "group" if most == 1 else "groups"
+    made = f"CUDA makes at most {most} {groups}, of at least {least}, of them" if most else ""
     lost = "; those of a group have to lie together, which leaves some over"
     fits = f"use partitions={most} or fewer for it, or " if most > 1 else "use "
     return ConfigurationError(
