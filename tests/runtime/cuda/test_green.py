@@ -2,7 +2,8 @@
 
 import itertools
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ from gpushard.config import Settings
 from gpushard.errors import ConfigurationError
 from gpushard.runtime import current
 from gpushard.runtime.cuda.backend import CudaBackend
+from gpushard.runtime.cuda.driver import Share
 from gpushard.runtime.cuda.green import Group, Split, check_driver, equal_groups, extra
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Tick
 from gpushard.testing.conformance.base import give
-from tests.runtime.cuda.fake_driver import FakeDriver
+from tests.runtime.cuda.fake_driver import FakeDriver, FakeEvent, FakeStream
 
 
 def clustered(clusters: Sequence[int], step: int) -> Split:
@@ -113,10 +115,9 @@ def test_a_new_driver_has_green_contexts() -> None:
     ]
 
 
-def made(**settings: object) -> tuple[FakeDriver, Runtime]:
-    driver = FakeDriver(2)
+def made(driver: FakeDriver, **settings: object) -> Runtime:
     chosen = Settings(backend="cuda", slab_bytes=1 << 20, **settings)  # type: ignore[arg-type]
-    return driver, Runtime(chosen, CudaBackend(chosen, driver))
+    return Runtime(chosen, CudaBackend(chosen, driver))
 
 
 def handles_of(rt: Runtime) -> list[Any]:
@@ -124,7 +125,8 @@ def handles_of(rt: Runtime) -> list[Any]:
 
 
 def test_only_streams_of_partitions_are_on_shares() -> None:
-    driver, rt = made(partitions=(4, 1), partition_mode="green")
+    driver = FakeDriver(2)
+    rt = made(driver, partitions=(4, 1), partition_mode="green")
     assert [device.multiprocessors for device in rt.backend.describe()] == [32] * 4 + [132]
     of_shares = [stream.share for stream in driver._streams if stream.share is not None]
     assert len(of_shares) == len(set(of_shares)) == 4 == len(driver.shares)
@@ -140,7 +142,8 @@ def test_only_streams_of_partitions_are_on_shares() -> None:
 
 @pytest.mark.parametrize("separate", [False, True])
 def test_without_green_contexts_nothing_is_divided(separate: bool) -> None:
-    driver, rt = made(partitions=4, separate_domains=separate)
+    driver = FakeDriver(2)
+    rt = made(driver, partitions=4, separate_domains=separate)
     assert [device.multiprocessors for device in rt.backend.describe()] == [132] * 8
     assert "divide" not in driver.calls
     rt.close()
@@ -148,7 +151,8 @@ def test_without_green_contexts_nothing_is_divided(separate: bool) -> None:
 
 def test_work_after_the_end_runs_on_the_whole_gpu() -> None:
     """Streams stay the same, in order and with what is kept for them: an array may outlive all."""
-    driver, rt = made(partitions=2, partition_mode="green")
+    driver = FakeDriver(2)
+    rt = made(driver, partitions=2, partition_mode="green")
     before = current.swap(rt)
     try:
         mesh = gs.make_mesh((4,), "x")
@@ -183,3 +187,45 @@ def test_a_gpu_that_cannot_be_divided_leaves_the_others_whole() -> None:
 def test_shares_of_fake_gpus_differ() -> None:
     shares = [FakeDriver().divide(0, 2), FakeDriver().divide(0, 2)]
     assert len(set(itertools.chain(*shares))) == 4
+
+
+class Slow(FakeDriver):
+    """Within a launch, lets who closes the backend go first, if it does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[str] = []
+        self.within, self.closed = threading.Event(), threading.Event()
+
+    def wait(self, stream: FakeStream, event: FakeEvent) -> None:
+        self.within.set()
+        self.closed.wait(0.2)
+        super().wait(stream, event)
+
+    def run(self, stream: FakeStream, work: Callable[[], None]) -> None:
+        self.order.append("run")
+        super().run(stream, work)
+
+    def unite(self, shares: Sequence[Share]) -> None:
+        self.order.append("unite")
+        super().unite(shares)
+
+
+def test_a_launch_ends_before_its_share_does() -> None:
+    """An item does not wait on a stream that ends and then run on the one after it."""
+    driver = Slow()
+    rt = made(driver, partitions=2, partition_mode="green")
+    first, second = (device.stream for device in rt.devices)
+    ran: list[int] = []
+    tick = give(rt, first, lambda: ran.append(1))
+    driver.order.clear()
+    launch = threading.Thread(
+        target=give, args=(rt, second, lambda: ran.append(2)), kwargs={"waits": [tick]}
+    )
+    launch.start()
+    driver.within.wait()
+    rt.close()
+    driver.closed.set()
+    launch.join()
+    second.synchronize(1)
+    assert (driver.order, ran) == (["run", "unite"], [1, 2])
