@@ -2,7 +2,9 @@
 
 A green context stands on the primary context of its GPU, whose memory, events and modules it
 shares, and which stays current: what runs on a stream gets its multiprocessors from the context
-that the stream was made in, not from the current one.
+that the stream was made in, not from the current one ("APIs Operating on Context Resources",
+https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION__CONTEXT.html). Waiting for
+the primary context waits for its green contexts.
 """
 
 from __future__ import annotations
