@@ -54,7 +54,7 @@ class GreenDriver:
             raise no_library(runtime, problem) from error
 
     def divide(self, gpu: int, parts: int) -> list[Share]:
-        """Make green contexts of all the groups of multiprocessors that a GPU has for `parts`.
+        """Divide a GPU into shares of one size, each of which is a green context.
 
         Raises:
           ConfigurationError: the GPU has too few multiprocessors, or CUDA refuses.
