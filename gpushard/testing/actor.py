@@ -15,12 +15,14 @@ from gpushard.array.array import Array
 from gpushard.errors import ExecutionError, OutOfMemoryError
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.sharding import Sharding
+from gpushard.movement.buffer import devices_of
 from gpushard.placement.device_put import device_put, reshard
 from gpushard.placement.make_array import (
     make_array_from_callback,
     make_array_from_single_device_arrays,
 )
 from gpushard.runtime import current
+from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.testing.deferred import deferred
 from gpushard.testing.updated import updated
 from gpushard.typing import HostArray, Shape
@@ -234,7 +236,13 @@ class Actor:
 
     def _check_shards(self, known: Known) -> None:
         buffer = known.array._live()
-        for index, value in zip(buffer.tiling.indices, buffer.values, strict=True):
+        shards = zip(buffer.tiling.indices, buffer.values, devices_of(buffer.tiling), strict=True)
+        for index, value, place in shards:
+            if not isinstance(value, np.ndarray):  # it is a GPU's
+                read = np.empty(value.shape, value.dtype)
+                copies = [(read, value, place.memory_domain)]
+                buffer.runtime.backend.copy_boxes(copies, HOST_DOMAIN)
+                value = read
             assert np.array_equal(value, known.value[index]), "a shard that is ready is wrong"
 
     def _show(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard.runtime.chunks import Move, chunks, lay_out
 from gpushard.runtime.cuda.driver import Driver, StreamHandle
-from gpushard.runtime.cuda.stores import PinnedStore
+from gpushard.runtime.cuda.stores import PinnedStore, bytes_at
 from gpushard.typing import HostArray, LocalArray
 
 BOUNCE_BYTES = 1 << 20
@@ -37,18 +37,28 @@ class Bounce:
         self._event = driver.event(gpu)
         self._pinned = pinned
         self._raw = pinned.allocate(BOUNCE_BYTES)
-        self._buffer: HostArray = pinned.view(self._raw, (BOUNCE_BYTES,), np.dtype(np.uint8))
+        self._buffer: HostArray | None
+        self._buffer = pinned.view(self._raw, (BOUNCE_BYTES,), np.dtype(np.uint8))
 
     def close(self) -> None:
-        """Give the buffer back."""
+        """Give the buffer back; copies that come later make one that lasts as long as the process.
+
+        They run outside of the submission lock, without which the slabs must not be touched.
+        """
         with self._lock:
+            self._buffer = None
             self._pinned.free(self._raw)
+
+    def _bytes(self) -> HostArray:
+        if self._buffer is None:
+            self._buffer = bytes_at(self._driver.malloc_host(BOUNCE_BYTES), BOUNCE_BYTES)
+        return self._buffer
 
     def to_device(self, copies: Sequence[tuple[LocalArray, HostArray]]) -> None:
         """Copy host data to memory of the GPU that nothing else uses; returns when it is there."""
         with self._lock:
             for group in chunks((Move(to, of, None) for to, of in copies), BOUNCE_BYTES):
-                boxes = lay_out(self._buffer, group)
+                boxes = lay_out(self._bytes(), group)
                 for box, move in zip(boxes, group, strict=True):
                     np.copyto(box, move.source)
                 self._run([(move.target, box) for box, move in zip(boxes, group, strict=True)])
@@ -57,7 +67,7 @@ class Bounce:
         """Copy from the GPU what is there already; returns when the host has it."""
         with self._lock:
             for group in chunks((Move(to, of, None) for to, of in copies), BOUNCE_BYTES):
-                boxes = lay_out(self._buffer, group)
+                boxes = lay_out(self._bytes(), group)
                 self._run([(box, move.source) for box, move in zip(boxes, group, strict=True)])
                 for box, move in zip(boxes, group, strict=True):
                     np.copyto(move.target, box)

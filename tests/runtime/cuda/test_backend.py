@@ -167,6 +167,15 @@ def test_closing_gives_all_memory_back() -> None:
     assert driver.used == [0, 0] and not driver._memory
 
 
+def test_values_can_be_read_after_closing() -> None:
+    with cuda() as (_, driver):
+        x = gs.device_put(VALUE, named("x"))
+    assert np.array_equal(np.asarray(x), VALUE)
+    again = gs.device_put(VALUE, x.sharding)
+    made = driver.calls["malloc_host"]
+    assert np.array_equal(np.asarray(again), VALUE) and driver.calls["malloc_host"] == made
+
+
 def test_events_are_reused() -> None:
     with cuda() as (_, driver):
         made = driver.event
