@@ -63,21 +63,25 @@ def deferred(
 def _computed_by_host(
     x: Array, function: Callable[[LocalArray], LocalArray], after: Sequence[Memory]
 ) -> Array:
-    source = x.block_until_ready()._live()
+    source = x._live()
     runtime, places = source.runtime, devices_of(source.tiling)
-    for memory in after:
-        wait_idle(memory)
+    for memory in (*after, *source.memories):
+        if memory.written is not None:
+            memory.written[0].synchronize(memory.written[1])
     sizes = [value.nbytes for value in source.values]
     claims = runtime.commit(
         lambda: [runtime.claim(*pair, None) for pair in zip(places, sizes, strict=True)]
     )
-    values = []
-    for place, value, claim in zip(places, source.values, claims, strict=True):
+    values, failed = [], False
+    for place, value, own, claim in zip(places, source.values, source.claims, claims, strict=True):
         wait_idle(claim.memory)
         values.append(runtime.backend.view(claim.memory.raw, value.shape, source.dtype))
-        copy = values[-1], np.asarray(function(value)), HOST_DOMAIN
-        runtime.backend.copy_boxes([copy], place.memory_domain)
-    buffer = ShardedBuffer(source.tiling, source.dtype, values, claims, settled=True)
+        if own.memory.error is None:
+            copy = values[-1], np.asarray(function(value)), HOST_DOMAIN
+            runtime.backend.copy_boxes([copy], place.memory_domain)
+        else:
+            claim.memory.error, failed = own.memory.error, True
+    buffer = ShardedBuffer(source.tiling, source.dtype, values, claims, settled=not failed)
     return Array(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
 
 

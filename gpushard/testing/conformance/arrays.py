@@ -36,7 +36,7 @@ def _holds(array: Array, value: Any) -> bool:
 
 
 class ArrayConformance(Conformance):
-    """Arrays on every backend pass these, best of four devices; derive and define `make_runtime`."""
+    """Arrays on every backend pass these; derive and define `make_runtime`, of four devices."""
 
     def test_place_and_reshard(self) -> None:
         """Any layout becomes any other, also where shards are uneven or empty."""
