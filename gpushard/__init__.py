@@ -6,6 +6,7 @@ The map of the house; imports point downwards only.
 layer  package                           what it knows
 ====== ================================= ===================================================
 9      `cli`, `testing`                  the command line; tools for tests
+8      `interop`                         other array libraries: DLPack, CUDA arrays, PyTorch
 5      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
 3      `movement`                        copies between shards: plans and their execution
 2      `runtime`                         devices, streams, memory, events; the host backend
@@ -29,6 +30,7 @@ from gpushard.geometry.mesh import AbstractMesh, Mesh, create_device_mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P, PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard.interop import from_dlpack, map_shards
 from gpushard.movement.plan import Plan
 from gpushard.placement.defaults import (
     default_backend,
@@ -56,6 +58,7 @@ from gpushard.placement.make_array import (
     num_addressable_indices,
 )
 from gpushard.placement.npy import load, save
+from gpushard.placement.prefetch import empty_cache, prefetch
 from gpushard.runtime.current import configure
 from gpushard.runtime.device import Device
 
@@ -84,7 +87,9 @@ __all__ = [
     "device_get",
     "device_put",
     "devices",
+    "empty_cache",
     "errors",
+    "from_dlpack",
     "live_arrays",
     "load",
     "local_device_count",
@@ -93,7 +98,9 @@ __all__ = [
     "make_array_from_process_local_data",
     "make_array_from_single_device_arrays",
     "make_mesh",
+    "map_shards",
     "num_addressable_indices",
+    "prefetch",
     "process_count",
     "process_index",
     "register_placeable",

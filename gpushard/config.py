@@ -91,7 +91,8 @@ class Settings:
 
     engine_bytes: int = 1 << 20
     """A dense box of at least this many bytes goes between GPUs, or between a GPU and page-locked
-    memory, by a copy engine; smaller ones, and boxes with strides, by a kernel."""
+    memory, by a copy engine; smaller ones, and boxes with strides, by a kernel. 0 uses kernels for
+    all."""
 
     plan_cache_bytes: int = 64 << 20
     """How many bytes of movement plans are kept for reuse."""
@@ -302,6 +303,7 @@ _VARIABLES: dict[str, tuple[str, Any]] = {
     "GPUSHARD_HOST_DOMAINS": ("host_domains", int),
     "GPUSHARD_HOST_WORKERS": ("host_workers", int),
     "GPUSHARD_MEMORY_LIMIT": ("memory_limit", parse_bytes),
+    "GPUSHARD_ENGINE_BYTES": ("engine_bytes", parse_bytes),
     "GPUSHARD_RELAY_BYTES": ("relay_bytes", parse_bytes),
     "GPUSHARD_CHECK": ("check", _parse_flag),
     "GPUSHARD_ENABLE_CHECKS": ("enable_checks", _parse_flag),

@@ -80,6 +80,14 @@ class DeviceLostError(ExecutionError):
     """A GPU failed in a way after which the process cannot use it; start a new process."""
 
 
+class ExportError(GpushardError, BufferError):
+    """An array cannot be handed to another library as it was asked for."""
+
+
+class ProtocolError(GpushardError, AttributeError):
+    """An object does not offer a protocol that is asked for."""
+
+
 class RaceError(GpushardError, RuntimeError):
     """Two uses of the same memory are not ordered, or memory is used after its release."""
 

@@ -1,7 +1,7 @@
 """What all tests share: the hypothesis profile and the way to a library that is compared with.
 
-A test that compares gpushard with another library takes that library from a fixture, such as
-`jax` in `tests/oracle/conftest.py`. Where the library is missing the test is skipped and says how
+A test that compares gpushard with another library takes that library from a fixture, `jax` or
+`torch`. Where the library is missing the test is skipped and says how
 to install it; under `--require-oracles` it fails instead, so that no comparison is lost unseen.
 """
 
@@ -16,6 +16,9 @@ from hypothesis import settings
 
 # Tests that do not choose a backend count on the host's eight devices, on machines with GPUs too.
 os.environ.setdefault("GPUSHARD_BACKEND", "host")
+
+DEVICES = 8
+"""How many virtual CPU devices JAX has in tests."""
 
 settings.register_profile("default", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("default")
@@ -54,3 +57,24 @@ def oracle(pytestconfig: pytest.Config) -> Callable[[str, str, str], ModuleType]
         pytest.skip(reason)
 
     return find
+
+
+@pytest.fixture(scope="session")
+def jax(oracle: Callable[[str, str, str], ModuleType]) -> ModuleType:
+    """JAX with eight virtual CPU devices."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
+    with pytest.MonkeyPatch.context() as patch:
+        # JAX reads both when it makes its devices, not later.
+        patch.setenv("XLA_FLAGS", flags.strip())
+        patch.setenv("JAX_PLATFORMS", "cpu")
+        module = oracle("jax", "JAX", "pip install 'gpushard[bench]'")
+        count = len(module.devices())
+    if count != DEVICES:
+        pytest.fail(f"JAX was started earlier in this process, with {count} devices of {DEVICES}")
+    return module
+
+
+@pytest.fixture(scope="session")
+def torch(oracle: Callable[[str, str, str], ModuleType]) -> ModuleType:
+    """PyTorch."""
+    return oracle("torch", "PyTorch", "pip install 'gpushard[torch]'")

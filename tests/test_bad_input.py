@@ -30,9 +30,11 @@ from gpushard.errors import (
     DeletedArrayError,
     DeserializationError,
     ExecutionError,
+    ExportError,
     FileFormatError,
     MeshError,
     OutOfMemoryError,
+    ProtocolError,
     ShardingError,
     TransferGuardError,
     TreeError,
@@ -374,6 +376,20 @@ SHARDINGS: dict[str, Case] = {
         ValueError,
         ("memory_kind='hbm'", "unknown", "pinned_host"),
         {"argument": "memory_kind", "kind": "hbm"},
+    ),
+    "prefetch of nothing ahead": Case(
+        lambda w: gs.prefetch([w.value], size=0),
+        ArgumentError,
+        ValueError,
+        ("size=0", "at least 1"),
+        {"argument": "size", "value": 0},
+    ),
+    "prefetch of no batches": Case(
+        lambda w: gs.prefetch(3),
+        ArgumentTypeError,
+        TypeError,
+        ("batches", "int", "generator"),
+        {"argument": "batches", "type": int},
     ),
     "unknown memory of a device": Case(
         lambda w: gs.devices()[0].memory("hbm"),
@@ -1342,6 +1358,270 @@ SETTINGS: dict[str, Case] = {
     ),
 }
 
+
+class Foreign:
+    """A NumPy array that says it is somewhere else, or gives something odd."""
+
+    def __init__(self, place: Any = (1, 0), capsule: Any = None) -> None:
+        self.place, self.capsule = place, capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return np.zeros(4).__dlpack__() if self.capsule is None else self.capsule
+
+    def __dlpack_device__(self) -> Any:
+        return self.place
+
+
+def twice() -> Foreign:
+    """Return a producer whose one capsule was used before."""
+    producer = Foreign(capsule=np.zeros(4).__dlpack__())
+    np.from_dlpack(producer)  # type: ignore[arg-type]
+    return producer
+
+
+def mapping(f: Any, *arrays: Any, out: Any = None, **options: Any) -> Callable[[World], Any]:
+    """Return a call of `map_shards` on `w.x`, or on other arrays if there are."""
+    return lambda w: gs.map_shards(
+        f,
+        *(arrays or (w.x,)),
+        out=gs.ShapeDtypeStruct((8, 6), "f4") if out is None else out,
+        **options,
+    )
+
+
+def raising(*_: Any) -> None:
+    raise KeyError("mine")
+
+
+UNALIGNED = np.zeros(65, np.uint8)[1:]
+
+INTEROP: dict[str, Case] = {
+    "export of several shards": Case(
+        lambda w: w.x.__dlpack__(max_version=(1, 0)),
+        ExportError,
+        BufferError,
+        ("(8, 6)", "8 shards", "P('x', 'y')", "x.addressable_data(i)", "x.to_device(device)"),
+        {"argument": "self", "shards": 8, "shape": (8, 6)},
+    ),
+    "place of several shards": Case(
+        lambda w: np.from_dlpack(w.x),
+        ExportError,
+        BufferError,
+        ("8 shards", "x.addressable_data(i)"),
+        {"shards": 8},
+    ),
+    "export to a GPU": Case(
+        lambda w: w.one.__dlpack__(dl_device=(2, 0)),
+        ExportError,
+        BufferError,
+        ("dl_device=(2, 0) (CUDA)", "on (1, 0) (CPU)", "x.to_device(device)"),
+        {"argument": "dl_device", "dl_device": (2, 0), "device": (1, 0)},
+    ),
+    "export to a GPU without a copy": Case(
+        lambda w: w.one.__dlpack__(dl_device=(2, 0), copy=False),
+        ExportError,
+        BufferError,
+        ("dl_device=(2, 0)", "copy=False"),
+        {"argument": "dl_device"},
+    ),
+    "export to what is no place": Case(
+        lambda w: w.one.__dlpack__(dl_device="cpu"),
+        ArgumentTypeError,
+        TypeError,
+        ("dl_device='cpu'", "pair of integers", "(1, 0)"),
+        {"argument": "dl_device", "value": "cpu"},
+    ),
+    "export for a version that is no pair": Case(
+        lambda w: w.one.__dlpack__(max_version=1),
+        ArgumentTypeError,
+        TypeError,
+        ("max_version=1", "pair of integers", "(1, 0)"),
+        {"argument": "max_version", "value": 1},
+    ),
+    "export on a stream of the CPU": Case(
+        lambda w: w.one.__dlpack__(stream=2),
+        ArgumentError,
+        ValueError,
+        ("stream=2", "must be None", "CPU"),
+        {"argument": "stream", "stream": 2},
+    ),
+    "export with a copy of the wrong type": Case(
+        lambda w: w.one.__dlpack__(copy="yes"),
+        ArgumentTypeError,
+        TypeError,
+        ("copy='yes'", "True, False or None"),
+        {"argument": "copy"},
+    ),
+    "export of a long double": Case(
+        lambda w: gs.device_put(np.zeros(3, np.longdouble)).__dlpack__(),
+        ExportError,
+        BufferError,
+        ("dtype", "float", "convert it first"),
+        {"argument": "self", "dtype": np.longdouble},
+    ),
+    "CUDA arrays on the CPU": Case(
+        lambda w: w.one.__cuda_array_interface__,
+        ProtocolError,
+        AttributeError,
+        ("on the cpu", "__cuda_array_interface__", "use DLPack"),
+        {"platform": "cpu"},
+    ),
+    "import of a list": Case(
+        lambda w: gs.from_dlpack([1.0, 2.0]),
+        ProtocolError,
+        AttributeError,
+        ("x is a list", "__dlpack__", "use device_put"),
+        {"argument": "x", "type": list},
+    ),
+    "import of a capsule": Case(
+        lambda w: gs.from_dlpack(np.zeros(4).__dlpack__()),
+        ArgumentTypeError,
+        TypeError,
+        ("x is a DLPack capsule", "pass the array"),
+        {"argument": "x"},
+    ),
+    "import of a capsule that was used": Case(
+        lambda w: gs.from_dlpack(twice()),
+        ArgumentError,
+        ValueError,
+        ("x.__dlpack__() of a Foreign", "used before", "new capsule"),
+        {"argument": "x", "type": Foreign},
+    ),
+    "import of something else than a capsule": Case(
+        lambda w: gs.from_dlpack(Foreign(capsule="text")),
+        ArgumentTypeError,
+        TypeError,
+        ("Foreign gave a str", "new capsule"),
+        {"argument": "x", "type": Foreign},
+    ),
+    "import from a GPU that is not there": Case(
+        lambda w: gs.from_dlpack(Foreign((2, 3))),
+        ArgumentError,
+        ValueError,
+        ("x is on (2, 3) (CUDA)", "CpuDevice(id=0) on (1, 0) (CPU)", "copy x to the CPU"),
+        {"argument": "x", "place": (2, 3)},
+    ),
+    "import without a copy of what is not aligned": Case(
+        lambda w: gs.from_dlpack(UNALIGNED[::2], copy=False),
+        ArgumentError,
+        ValueError,
+        ("copy=False", "(32,)", "uint8", "aligned to 16 bytes", "Use copy=None"),
+        {"argument": "copy", "shape": (32,)},
+    ),
+    "import with a copy of the wrong type": Case(
+        lambda w: gs.from_dlpack(w.value, copy=0),  # type: ignore[arg-type]
+        ArgumentTypeError,
+        TypeError,
+        ("copy=0", "True, False or None"),
+        {"argument": "copy"},
+    ),
+    "import to a sharding": Case(
+        lambda w: gs.from_dlpack(w.value, device=w.named("x")),  # type: ignore[arg-type]
+        ArgumentTypeError,
+        TypeError,
+        ("device=NamedSharding", "gpushard.devices()", "with device_put"),
+        {"argument": "device"},
+    ),
+    "import under a guard": Case(
+        lambda w: inside(gs.transfer_guard("disallow_explicit"), lambda: gs.from_dlpack(w.value)),
+        TransferGuardError,
+        RuntimeError,
+        ("from_dlpack(x)", "host_to_device", "disallow_explicit"),
+        {"level": "disallow_explicit"},
+    ),
+    "mapping of no function": Case(
+        mapping(3),
+        ArgumentTypeError,
+        TypeError,
+        ("f=3", "must be a function"),
+        {"argument": "f", "type": int},
+    ),
+    "mapping over NumPy data": Case(
+        mapping(raising, np.zeros(3)),
+        ArgumentTypeError,
+        TypeError,
+        ("arrays[0] is a ndarray", "use device_put"),
+        {"argument": "arrays", "position": 0, "type": np.ndarray},
+    ),
+    "mapping to a shape alone": Case(
+        mapping(raising, out=[(8, 6)]),
+        ArgumentTypeError,
+        TypeError,
+        ("out holds 8", "ShapeDtypeStruct(shape, dtype)"),
+        {"argument": "out", "type": int},
+    ),
+    "mapping to text": Case(
+        mapping(raising, out=gs.ShapeDtypeStruct((8, 6), "U3")),
+        ArgumentTypeError,
+        TypeError,
+        ("out has dtype <U3", "Convert it first"),
+        {"argument": "out"},
+    ),
+    "mapping over arrays on other devices": Case(
+        lambda w: mapping(raising, w.x, w.one)(w),
+        ShardingError,
+        ValueError,
+        ("arrays[1] is on [CpuDevice(id=3)]", "arrays[0] on [CpuDevice(id=0)", "reshard"),
+        {"argument": "arrays"},
+    ),
+    "mapping to other devices": Case(
+        lambda w: mapping(raising, sharding=w.devices[0])(w),
+        ShardingError,
+        ValueError,
+        ("output 0 is on [CpuDevice(id=0)]", "arrays[0]", "same order"),
+        {"argument": "sharding"},
+    ),
+    "mapping to more axes than dims": Case(
+        lambda w: mapping(raising, out=gs.ShapeDtypeStruct((8,), "f4"))(w),
+        ShardingError,
+        ValueError,
+        ("2 entries", "1 dims"),
+        {"argument": "spec"},
+    ),
+    "mapping of nothing to nothing": Case(
+        lambda w: gs.map_shards(raising, out=()),
+        ArgumentError,
+        ValueError,
+        ("no inputs and no outputs", "pass arrays or out="),
+        {"argument": "out"},
+    ),
+    "mapping of nothing to nowhere": Case(
+        lambda w: gs.map_shards(raising, out=gs.ShapeDtypeStruct((8, 6), "f4")),
+        ArgumentError,
+        ValueError,
+        ("the output of shape (8, 6)", "pass sharding="),
+        {"argument": "sharding", "shape": (8, 6)},
+    ),
+    "mapping with a function that raises": Case(
+        mapping(raising),
+        ExecutionError,
+        RuntimeError,
+        ("f failed on CpuDevice(id=0)", "KeyError: 'mine'", "inputs are as they were"),
+        {"operation": "map_shards"},
+    ),
+    "mapping with a function that returns": Case(
+        mapping(lambda a, out: a + 1),
+        ArgumentTypeError,
+        TypeError,
+        ("f returned a ndarray on CpuDevice(id=0)", "in place", "return None"),
+        {"argument": "f", "type": np.ndarray},
+    ),
+    "mapping with a function that writes inputs": Case(
+        mapping(lambda a, out: a.fill(0)),
+        ExecutionError,
+        RuntimeError,
+        ("f failed on CpuDevice(id=0)", "read-only"),
+        {"operation": "map_shards"},
+    ),
+    "mapping without room": Case(
+        mapping(raising, out=gs.ShapeDtypeStruct((8 * QUOTA, 6), "f4")),
+        OutOfMemoryError,
+        MemoryError,
+        ("CpuDevice(id=0)", f"quota of {QUOTA:,}"),
+        {"limit": QUOTA},
+    ),
+}
+
 USES: dict[str, Callable[[World, gs.Array], Any]] = {
     "asarray": lambda w, x: np.asarray(x),
     "device_get": lambda w, x: gs.device_get({"a": x}),
@@ -1365,6 +1645,13 @@ USES: dict[str, Callable[[World, gs.Array], Any]] = {
     "unsafe_buffer_pointer": lambda w, x: x.unsafe_buffer_pointer(),
     "block_until_ready": lambda w, x: x.block_until_ready(),
     "is_ready": lambda w, x: x.is_ready(),
+    "__dlpack__": lambda w, x: x.__dlpack__(),
+    "__dlpack_device__": lambda w, x: x.__dlpack_device__(),
+    "from_dlpack": lambda w, x: gs.from_dlpack(x),
+    "map_shards": lambda w, x: gs.map_shards(print, x, out=gs.ShapeDtypeStruct((8, 6), "f4")),
+    "map_shards beside another": lambda w, x: gs.map_shards(
+        print, w.moved, x, out=gs.ShapeDtypeStruct((8, 6), "f4")
+    ),
     "copy_to_host_async": lambda w, x: x.copy_to_host_async(),
     "to_device": lambda w, x: x.to_device(w.devices[0]),
     "plan": lambda w, x: x.plan(w.named()),
@@ -1407,6 +1694,7 @@ TABLE: dict[str, Case] = {
         "guard": GUARDS,
         "file": FILES,
         "setting": SETTINGS,
+        "interop": INTEROP,
         "deleted": GONE,
         "donated": DONATED,
     }.items()

@@ -54,6 +54,7 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
     ("GPUSHARD_PARTITION_MODE", "partition_mode", "green", "green"),
     ("GPUSHARD_SEPARATE_DOMAINS", "separate_domains", "on", True),
     ("GPUSHARD_PINNED_BYTES", "pinned_bytes", "64K", 64 << 10),
+    ("GPUSHARD_ENGINE_BYTES", "engine_bytes", "2M", 2 << 20),
     ("GPUSHARD_SLAB_BYTES", "slab_bytes", "1 GiB", 1 << 30),
     ("GPUSHARD_HOST_DEVICES", "host_devices", "4", 4),
     ("GPUSHARD_HOST_DOMAINS", "host_domains", " 2 ", 2),

@@ -160,6 +160,14 @@ def update_part(world: World, found: Faults) -> Any:
     return updated(world.x, (slice(1, 4), slice(None, None, 2)), new)
 
 
+def mapped(world: World, found: Faults) -> Any:
+    def f(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+        out[...] = a - b
+
+    other = gs.reshard(world.sources[1], world.rows)
+    return gs.map_shards(f, world.x, other, out=gs.ShapeDtypeStruct((5, 7), np.float64))
+
+
 def updated_value(value: Any) -> Any:
     result = value.copy()
     result[1:4, ::2] *= -1
@@ -221,6 +229,11 @@ CASES = {
     "repr": Case(lambda w, f: repr(w.x) and None, lambda value: None),
     "load": Case(lambda w, f: gs.load(w.folder / "in.npy", w.columns, progress=f.callback(id))),
     "save": Case(saved),
+    "from_dlpack": Case(lambda w, f: gs.from_dlpack(w.value, device=w.devices[1], copy=True)),
+    "from_dlpack of an array": Case(
+        lambda w, f: gs.from_dlpack(w.x.addressable_data(0), copy=False), lambda value: value[:3]
+    ),
+    "map_shards": Case(mapped, lambda value: value - (3 - value)),
     "pickle": Case(lambda w, f: pickle.loads(pickle.dumps(w.x))),
 }
 

@@ -14,6 +14,7 @@ from gpushard.array.conversions import Conversions
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.indexing import index_piece, index_sharding, parse_index
 from gpushard.array.pickling import rebuild
+from gpushard.array.protocols import Protocols
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.errors import ArgumentError, ArgumentTypeError, DeletedArrayError
@@ -31,7 +32,7 @@ from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape
 
 
-class Array(Shards, Conversions):
+class Array(Shards, Conversions, Protocols):
     """An array spread over devices as its sharding says.
 
     Arrays are values: nothing changes one once it is made. Make them with `device_put`,

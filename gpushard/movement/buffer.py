@@ -40,6 +40,9 @@ class ShardedBuffer:
     settled: bool = False
     """Whether everything is known to be there; a shortcut for `is_ready`."""
 
+    lent: Any = None
+    """The array of another library whose address was handed out, and which keeps the memory."""
+
     @property
     def runtime(self) -> Runtime:
         """The runtime of the devices."""

@@ -47,9 +47,15 @@ def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = N
                 argument="sharding",
             )
         piece = piece or identity(source.tiling.shape)
-        relay_bytes = source.runtime.settings.relay_bytes
+        settings, readable = source.runtime.settings, source.runtime.backend.host_readable
         plan = make_plan(
-            source.tiling, destination, piece, itemsize, root_nbytes, relay_bytes=relay_bytes
+            source.tiling,
+            destination,
+            piece,
+            itemsize,
+            root_nbytes,
+            relay_bytes=settings.relay_bytes,
+            engine_bytes=None if readable else settings.engine_bytes,
         )
         plans.put(key, plan, plan.nbytes)
     return plan

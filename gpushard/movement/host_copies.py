@@ -201,6 +201,12 @@ def alias_host(
     return _by_device(tiling, dtype, values, claims, settled=True)
 
 
+def can_alias(tiling: Tiling, dtype: np.dtype[Any], source: HostArray) -> bool:
+    """Whether `alias_host` would copy no element."""
+    boxes = (box_of(source, index) for index in blocks_of(tiling).indices)
+    return all(not box.nbytes or _usable_in_place(box, dtype) for box in boxes)
+
+
 class _Batch:
     """Copies from the host, collected by receiving domain."""
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.copies import Copies, expand
+from gpushard.movement.crossings import count_crossings
 from gpushard.movement.dim_map import Piece
 from gpushard.movement.overlap import Overlap, overlap, volumes
 from gpushard.movement.recipe import Recipe
@@ -54,6 +55,10 @@ class Plan:
     relay_bytes: int | None
     """Bytes that a domain could receive in the time of one more wave; None if nothing may be
     relayed."""
+
+    engine_bytes: int | None = None
+    """Bytes from which a dense box goes from one domain to another by a copy engine; None where
+    there are none."""
 
     @functools.cached_property
     def copied(self) -> IntArray:
@@ -161,6 +166,12 @@ class Plan:
                 f"  links: {len(between)} between domains, the busiest {link[0]} -> {link[1]} with "
                 f"{most:,} bytes"
             )
+        if between and self.engine_bytes is not None:
+            engines, kernels = count_crossings(self, self.engine_bytes)
+            lines.append(
+                f"  between domains: {engines:,} dense boxes of at least {self.engine_bytes:,} "
+                f"bytes by copy engines, {kernels:,} boxes by kernels"
+            )
         if self.relays:
             lines.append(
                 f"  relayed: {self.relays:,} of {len(self.copies):,} box copies read what another "
@@ -197,6 +208,7 @@ def make_plan(
     *,
     reuse: bool = True,
     relay_bytes: int | None = None,
+    engine_bytes: int | None = None,
 ) -> Plan:
     """Plan a movement.
 
@@ -210,6 +222,8 @@ def make_plan(
       reuse: whether blocks may be aliased and viewed; if not, all are written.
       relay_bytes: bytes that a domain could receive in the time of one more item of work, by which
         it is decided whether and how to relay; None for no relays.
+      engine_bytes: bytes from which a dense box goes between domains by a copy engine; None where
+        there are none.
 
     Returns:
       The plan; it meets both bounds.
@@ -229,4 +243,4 @@ def make_plan(
         kind, reused = find_reuse(cut, piece, itemsize, root_nbytes)
     else:
         kind, reused = copy_all(cut)
-    return Plan(source, destination, piece, itemsize, cut, kind, reused, relay_bytes)
+    return Plan(source, destination, piece, itemsize, cut, kind, reused, relay_bytes, engine_bytes)

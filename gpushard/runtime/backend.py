@@ -218,6 +218,42 @@ class Backend(Store, Protocol):
     def host_view(self, array: LocalArray, owner: Any) -> HostArray:
         """Return host-readable local data as a read-only NumPy array that keeps `owner` alive."""
 
+    def dlpack_device(self, domain: int) -> tuple[int, int]:
+        """Return DLPack's device type and id of a memory domain."""
+
+    def lend(self, array: LocalArray, owner: Any, *, consumer: int | None = None) -> Any:
+        """Return local data as an array of the backend's library that keeps `owner` alive.
+
+        Args:
+          array: the data; NumPy's comes back read-only.
+          owner: what has to live as long as the result.
+          consumer: a stream that the runtime does not know of and that may use it, as DLPack
+            numbers streams, or -1 for any; None if there is none. `owner` must live until such
+            work is over, too, at the latest until the whole device has been waited for.
+        """
+
+    def borrow(self, producer: Any, domain: int, stream: Stream) -> LocalArray:
+        """Return what a DLPack producer on a domain's hardware has, without a copy.
+
+        What is enqueued on `stream` from now on runs after whatever still writes it. The producer's
+        memory is kept as long as the array, and until this backend's work that used it is over.
+        """
+
+    def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
+        """Make a consumer's stream wait for ticks.
+
+        Args:
+          consumer: the raw handle, as DLPack numbers streams; None for the host.
+          ticks: what to wait for.
+          domain: where the data is.
+        """
+
+    def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
+        """Return a context in which work of this thread runs in the stream, right after a tick.
+
+        Where work is the caller's own, as on the host, wait for the tick instead.
+        """
+
     def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
         """Make the queue behind a stream.
 
@@ -255,6 +291,9 @@ class Backend(Store, Protocol):
 
     def prefetch(self, read: Callable[[], object]) -> None:
         """Perhaps call a function soon, on a thread of the backend's, or never."""
+
+    def recall(self) -> None:
+        """Wait for the work of others on memory that was lent, and let go of what they let go."""
 
     def empty_cache(self) -> int:
         """Give memory that nothing uses back to the system; under the submission lock.

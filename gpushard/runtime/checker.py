@@ -121,6 +121,26 @@ class Checker:
         """Return the address of the first element."""
         return self.backend.address(array)
 
+    def dlpack_device(self, domain: int) -> tuple[int, int]:
+        """Return DLPack's device type and id of a memory domain."""
+        return self.backend.dlpack_device(domain)
+
+    def borrow(self, producer: Any, domain: int, stream: Stream) -> LocalArray:
+        """Return what a DLPack producer has."""
+        return self.backend.borrow(producer, domain, stream)
+
+    def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
+        """Make a consumer's stream wait for ticks."""
+        self.backend.follow(consumer, ticks, domain)
+
+    def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
+        """Return a context in which work of this thread runs in the stream."""
+        return self.backend.on_stream(stream, tick)
+
+    def recall(self) -> None:
+        """Wait for the work of others on memory that was lent."""
+        self.backend.recall()
+
     def empty_cache(self) -> int:
         """Give memory that nothing uses back to the system."""
         return self.backend.empty_cache()
@@ -248,6 +268,10 @@ class Checker:
                 shadow.lend(view, access)
         return view
 
+    def lend(self, array: LocalArray, owner: Any, *, consumer: int | None = None) -> Any:
+        """Lend memory to another library, unwatched: it may have been lent to be written."""
+        return self.backend.lend(array, owner, consumer=consumer)
+
     def _run(self, item: Item) -> None:
         self._inside.item = item
         try:
@@ -274,8 +298,9 @@ class Checker:
         access = Access(item.stream, item.tick, item.part, f"{item.name!r}")
         for shadow in writes.values():
             self._check(id(shadow.raw) in written, "is written without being declared", access)
-        for shadow in reads.values():
-            self._check(id(shadow.raw) in known, "is read without being declared", access)
+        for shadow in reads.values():  # what is on loan may have come back, as borrowed memory
+            declared = id(shadow.raw) in known or shadow.on_loan() is not None
+            self._check(declared, "is read without being declared", access)
 
     def _check_write(self, shadow: Shadow, clock: Clock, access: Access, what: str) -> None:
         self.checks += 1

@@ -149,6 +149,7 @@ class Runtime:
                 pending = [tick for other in self._beside(pool) for tick in other.pending()]
             for stream, tick in pending:
                 stream.synchronize(tick)
+            self.backend.recall()
             self.empty_cache()
             try:
                 return self._run_locked(step, streams)

@@ -96,9 +96,11 @@ class Shadow:
             view = view.base
         self._loans.append((weakref.ref(view), access))
 
+    def on_loan(self) -> Access | None:
+        """Return who has it on loan."""
+        self._loans = [loan for loan in self._loans if loan[0]() is not None]
+        return self._loans[0][1] if self._loans else None
+
     def lent(self) -> Access | None:
         """Return who has it on loan, or uses it at this moment."""
-        self._loans = [loan for loan in self._loans if loan[0]() is not None]
-        if self.hosts:
-            return self.hosts[0]
-        return self._loans[0][1] if self._loans else None
+        return self.hosts[0] if self.hosts else self.on_loan()

@@ -8,31 +8,35 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.errors import DeviceLostError
 from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy, DeviceInfo, Item, Phase
 from gpushard.runtime.cuda.bounce import Bounce
+from gpushard.runtime.cuda.copier import Copier
 from gpushard.runtime.cuda.driver import Driver, EventHandle, StreamHandle
-from gpushard.runtime.cuda.engines import by_engine
 from gpushard.runtime.cuda.events import CudaEvent, LostEvent
+from gpushard.runtime.cuda.health import Health
 from gpushard.runtime.cuda.launches import Launches
+from gpushard.runtime.cuda.loans import Loans
 from gpushard.runtime.cuda.prefetch import Prefetcher
 from gpushard.runtime.cuda.selection import select
 from gpushard.runtime.cuda.slabs import Slabs
-from gpushard.runtime.cuda.stores import GpuStore, PageableStore, PinnedStore, address_of
+from gpushard.runtime.cuda.stores import GpuStore, PageableStore, PinnedStore, address_of, reach_of
 from gpushard.runtime.cuda.topology import make_topology
-from gpushard.runtime.host.store import host_view
+from gpushard.runtime.host import dlpack
+from gpushard.runtime.host.views import keep
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
+
+_DLPACK_CUDA = 2
 
 _HEAD_NS = 250_000
 """Nanoseconds after which a stream that goes on gets an event, so that who asks for an old result
@@ -74,24 +78,29 @@ class CudaBackend:
         if driver is None:
             driver = importlib.import_module("gpushard.runtime.cuda.cupy_driver").CupyDriver()
         self._driver: Driver = driver
-        self._pid = os.getpid()
+        self._health = Health(driver)
         self._settings = settings
-        self.traffic: dict[tuple[int, int], int] = {}
-        self._counting = threading.Lock()
         self._inside = threading.local()
-        self._lost: DeviceLostError | None = None
         self._closed = False
         self._queues: dict[Stream, _Queue] = {}
         self._find_gpus()
         self._pinned = PinnedStore(driver)
         self._pageable = PageableStore()
         self._gpu_stores = [GpuStore(driver, gpu, settings.slab_bytes) for gpu in self._ordinals]
+        self._loans = Loans(driver, self._ordinals, self._launched)
         self._launches = Launches(driver, self._ordinals, self._gpu_stores)
         self._events: list[deque[EventHandle]] = [deque() for _ in self._ordinals]
         self._bounces = [
-            Bounce(driver, gpu, self._pinned, functools.partial(self._launch_host, chip))
-            for chip, gpu in enumerate(self._ordinals)
+            Bounce(driver, gpu, self._pinned, self._launches) for gpu in self._ordinals
         ]
+        self._copier = Copier(
+            driver,
+            self._topology,
+            self._ordinals,
+            self._launches,
+            self._bounces,
+            settings.engine_bytes,
+        )
         self._prefetcher = Prefetcher()
 
     def _find_gpus(self) -> None:
@@ -147,18 +156,19 @@ class CudaBackend:
           MemoryError: the GPU, or the host, has no room.
           DeviceLostError: the GPU failed.
         """
-        self._check_usable()
+        self._health.check()
         try:
+            self._loans.collect()
             self._launches.collect()
             return self._store(domain).allocate(nbytes)
         except MemoryError:
             raise
         except Exception as error:
-            raise self._note(error) from None
+            raise self._health.note(error) from None
 
     def free(self, raw: Any) -> None:
         """Take back what nothing uses any more."""
-        if isinstance(raw, np.ndarray) or self._lost is not None or os.getpid() != self._pid:
+        if isinstance(raw, np.ndarray) or not self._health.is_usable:
             return
         raw.owner.give(raw)
         if self._closed:
@@ -168,7 +178,9 @@ class CudaBackend:
         """Do nothing."""
 
     def taken(self, raw: Any) -> None:
-        """Do nothing."""
+        """Take the occasion to let go of loans that are over."""
+        if not self._health.is_lost:
+            self._loans.collect()
 
     def empty_cache(self) -> int:
         """Give memory that nothing uses back to the driver; under the submission lock.
@@ -176,7 +188,7 @@ class CudaBackend:
         Returns:
           The bytes given back.
         """
-        self._check_usable()
+        self._health.check()
         self._launches.collect()
         self._driver.empty_cache()
         return sum(slabs.trim() for slabs in self._slabs())
@@ -203,7 +215,60 @@ class CudaBackend:
 
     def host_view(self, array: LocalArray, owner: Any) -> HostArray:
         """Return host memory as a read-only NumPy array that keeps `owner` alive."""
-        return host_view(array, owner)
+        return keep(array, owner)
+
+    def dlpack_device(self, domain: int) -> tuple[int, int]:
+        """Return DLPack's device type and id of a memory domain."""
+        if self._topology.kind(domain) != "device":
+            return dlpack.CPU, 0
+        return _DLPACK_CUDA, self._ordinals[self._topology.chips[domain]]
+
+    def lend(self, array: LocalArray, owner: Any, *, consumer: int | None = None) -> Any:
+        """Return data as a CuPy array, or NumPy's in host memory, that keeps `owner` alive."""
+        gpu = self._driver.gpu_of(array)
+        if gpu is None:
+            return keep(array, owner)
+        kept: Any = (array, owner)
+        if consumer is not None:
+            kept = self._loans.lend(kept, self._ordinals.index(gpu), consumer)
+        start = self.address(array)
+        return self._driver.array(gpu, start, array.nbytes, array.shape, array.dtype, kept)
+
+    def borrow(self, producer: Any, domain: int, stream: Stream) -> LocalArray:
+        """Return what a DLPack producer has on a GPU; `stream` waits for whoever writes it."""
+        self._health.check()
+        queue = self._queues[stream]
+        with self._driver.scope(queue.handle):
+            local = self._driver.from_dlpack(producer)
+        start, shape, strides = self.address(local), local.shape, local.strides
+        nbytes = reach_of(local)
+        gpu, owner = self._ordinals[queue.chip], self._loans.borrow(local)
+        return self._driver.array(gpu, start, nbytes, shape, local.dtype, owner, strides)
+
+    def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
+        """Make a consumer's stream, or the host, wait for ticks."""
+        self._health.check()
+        for stream, tick in ticks:
+            if consumer is None:
+                stream.synchronize(tick)
+            elif not stream.finished(tick):
+                event: Any = stream.event(tick)
+                gpu = self._ordinals[self._topology.chips[domain]]
+                self._driver.let_wait(consumer, gpu, event.handle)
+
+    def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
+        """Return a context in which work of this thread goes to the CUDA stream of a stream."""
+        self._health.check()
+        return self._driver.scope(self._queues[stream].handle)
+
+    def recall(self) -> None:
+        """Wait for the GPUs if others may still use what was lent, and let go of it."""
+        self._loans.recall(self.synchronize)
+
+    def _launched(self) -> list[Tick]:
+        """Return the last item that each stream was given, unless it is over."""
+        queues = list(self._queues.items())
+        return [(s, queue.launched) for s, queue in queues if queue.launched > s.done]
 
     def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
         """Make the CUDA stream behind a stream; none for memory that no stream can reach."""
@@ -220,14 +285,14 @@ class CudaBackend:
         """
         queue = self._queues[item.stream]
         try:
-            self._check_usable()
+            self._health.check()
             self._record_head(item.stream, queue)
             for stream, tick in item.waits:
                 event: Any = stream.event(tick)
                 self._driver.wait(queue.handle, event.handle)
             self._driver.run(queue.handle, functools.partial(self._execute, queue, item))
         except Exception as error:
-            item.fail(self._note(error))
+            item.fail(self._health.note(error))
         queue.launched = item.tick
 
     def _execute(self, queue: _Queue, item: Item) -> None:
@@ -237,7 +302,7 @@ class CudaBackend:
         finally:
             self._inside.queue = None
         if raised is not None:
-            self._note(raised)
+            self._health.note(raised)
         if isinstance(raised, KeyboardInterrupt):
             raise raised
 
@@ -249,123 +314,48 @@ class CudaBackend:
     def record(self, stream: Stream, tick: int) -> Event:
         """Make an event behind all that the stream was given."""
         queue = self._queues[stream]
-        self._check_process()
+        self._health.check_process()
         launched = queue.launched
-        if self._lost is not None:
-            return LostEvent(launched, self._check_usable)
+        if self._health.is_lost:
+            return LostEvent(launched, self._health.check)
         pool = self._events[queue.chip]
         try:
             handle = pool.pop() if pool else self._driver.event(self._ordinals[queue.chip])
             self._driver.record(handle, queue.handle)
         except Exception as error:
-            if self._note(error) is error:
+            if self._health.note(error) is error:
                 raise
-            return LostEvent(launched, self._check_usable)
+            return LostEvent(launched, self._health.check)
         queue.recorded_at = time.monotonic_ns()
-        return CudaEvent(self._driver, handle, launched, pool, self._note)
+        return CudaEvent(self._driver, handle, launched, pool, self._health.note)
 
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
         """Copy the boxes of a phase: in one launch, and a call per box for copy engines."""
         queue: _Queue | None = getattr(self._inside, "queue", None)
         if queue is None:
             self.copy_boxes(phase.copies(operands), domain)
-            return
-        choose = functools.partial(self._by_engine, domain)
-        template = self._launches.launch_phase(phase, operands, queue.chip, queue.handle, choose)
-        for span in template.spans:
-            target = self.address(operands[span.target]) + span.target_offset
-            source = self.address(operands[span.source]) + span.source_offset
-            self._copy_span(target, source, span.nbytes, domain, span.domain, queue)
-        self._count({(source, domain): nbytes for source, nbytes in template.traffic.items()})
+        else:
+            self._copier.copy_phase(phase, operands, domain, queue.chip, queue.handle)
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
         """Copy boxes: on the stream of the item that calls, or now, and then wait for them."""
         queue: _Queue | None = getattr(self._inside, "queue", None)
-        if queue is None:
-            self._check_usable()
-            self._copy_now(copies, domain)
-        else:
-            self._copy_on(queue, copies, domain)
-        traffic: dict[tuple[int, int], int] = {}
-        for target, _, source_domain in copies:
-            link = source_domain, domain
-            traffic[link] = traffic.get(link, 0) + target.nbytes
-        self._count(traffic)
-
-    def _copy_on(self, queue: _Queue, copies: Sequence[BoxCopy], domain: int) -> None:
-        boxes = []
-        for target, source, source_domain in copies:
-            dense = target.flags.c_contiguous and source.flags.c_contiguous
-            if self._by_engine(domain, target.nbytes, source_domain, dense):
-                ends = self.address(target), self.address(source)
-                self._copy_span(*ends, target.nbytes, domain, source_domain, queue)
-            else:
-                boxes.append((target, source))
-        self._launches.launch_boxes(boxes, queue.handle)
-
-    def _by_engine(self, domain: int, nbytes: int, source: int, dense: bool) -> bool:
-        least = self._settings.engine_bytes
-        return by_engine(nbytes, dense=dense, crosses=source != domain, least=least)
-
-    def _copy_span(
-        self, target: int, source: int, nbytes: int, domain: int, source_domain: int, queue: _Queue
-    ) -> None:
-        topology = self._topology
-        kinds = topology.kind(domain), topology.kind(source_domain)
-        chips = topology.chips[domain], topology.chips[source_domain]
-        if kinds == ("device", "device") and chips[0] != chips[1]:
-            gpu, peer = (self._ordinals[chip] for chip in chips)
-            self._driver.copy_peer(target, gpu, source, peer, nbytes, queue.handle)
-        else:
-            self._driver.copy(target, source, nbytes, queue.handle)
-
-    def _copy_now(self, copies: Sequence[BoxCopy], domain: int) -> None:
-        """Copy while the caller waits: nothing else uses what is written."""
-        by_source: dict[int, list[tuple[LocalArray, LocalArray]]] = {}
-        for target, source, source_domain in copies:
-            by_source.setdefault(source_domain, []).append((target, source))
-        for source_domain, boxes in by_source.items():
-            of_device = [d for d in (domain, source_domain) if d in self._device_domains()]
-            if of_device:
-                bounce = self._bounces[self._topology.chips[of_device[0]]]
-                self._copy_with(bounce, boxes, domain, source_domain)
-                continue
-            for target, source in boxes:
-                np.copyto(target, source)
-
-    def _copy_with(
-        self,
-        bounce: Bounce,
-        boxes: Sequence[tuple[LocalArray, LocalArray]],
-        domain: int,
-        source_domain: int,
-    ) -> None:
-        """Copy boxes, at least one side of which is on a GPU."""
+        if queue is not None:
+            self._copier.copy_boxes(copies, domain, queue.handle)
+            return
+        self._health.check()
         try:
-            if domain not in self._device_domains():
-                bounce.to_host(boxes)
-            elif source_domain not in self._device_domains():
-                bounce.to_device(boxes)
-            else:
-                bounce.within(boxes)
+            self._copier.copy_now(copies, domain)
         except Exception as error:
-            if self._note(error) is not error:
-                raise self._note(error) from error
-            raise
+            noted = self._health.note(error)
+            if noted is error:
+                raise
+            raise noted from error
 
-    def _device_domains(self) -> range:
-        return range(self._topology.device_domains)
-
-    def _launch_host(
-        self, chip: int, copies: Sequence[tuple[LocalArray, LocalArray]], stream: StreamHandle
-    ) -> None:
-        launch = functools.partial(self._launches.launch_boxes, copies, stream)
-        self._driver.run(stream, launch)
-
-    def _count(self, traffic: dict[tuple[int, int], int]) -> None:
-        with self._counting:
-            for link, nbytes in traffic.items():
-                self.traffic[link] = self.traffic.get(link, 0) + nbytes
+    @property
+    def traffic(self) -> dict[tuple[int, int], int]:
+        """Bytes copied so far for each (source domain, destination domain)."""
+        return self._copier.traffic
 
     def prefetch(self, read: Callable[[], object]) -> None:
         """Call a function soon, on a thread of its own, if its owner is still there by then."""
@@ -373,7 +363,7 @@ class CudaBackend:
 
     def synchronize(self) -> None:
         """Wait for everything on all GPUs, whoever gave it."""
-        self._check_usable()
+        self._health.check()
         for gpu in self._ordinals:
             self._driver.synchronize_gpu(gpu)
 
@@ -381,53 +371,15 @@ class CudaBackend:
         """Wait for what was launched; later work still runs, and memory goes back to the driver."""
         self._closed = True
         self._prefetcher.close()
-        if os.getpid() != self._pid or self._lost is not None:
+        if not self._health.is_usable:
             return
         try:
             self.synchronize()
         except Exception as error:
-            if self._note(error) is error:
+            if self._health.note(error) is error:
                 raise
             return
         for bounce in self._bounces:
             bounce.close()
         for slabs in self._slabs():
             slabs.trim()
-
-    def _note(self, error: BaseException) -> BaseException:
-        """Return what to tell of an error: after some of them all GPUs are lost."""
-        if not self._driver.is_fatal(error):
-            return error
-        self._lost = self._lost or _lost_error(error)
-        return _again(self._lost)
-
-    def _check_usable(self) -> None:
-        self._check_process()
-        if self._lost is not None:
-            raise _again(self._lost)
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            raise self._forked()
-
-    def _forked(self) -> DeviceLostError:
-        return DeviceLostError(
-            f"process {os.getpid()} was forked from process {self._pid}, which uses CUDA; a forked "
-            'child cannot. Start it with multiprocessing.get_context("spawn")',
-            parent=self._pid,
-        )
-
-
-def _lost_error(error: BaseException) -> DeviceLostError:
-    return DeviceLostError(
-        f"a GPU failed ({error}); nothing on the GPUs of this process can be used any more. Start "
-        "a new process",
-        cause=str(error),
-    )
-
-
-def _again(error: DeviceLostError) -> DeviceLostError:
-    """Return a fresh error: one that was raised keeps its frames."""
-    fresh = DeviceLostError(str(error))
-    vars(fresh).update(vars(error))
-    return fresh

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from gpushard.runtime.chunks import Move, chunks, lay_out
-from gpushard.runtime.cuda.driver import Driver, StreamHandle
+from gpushard.runtime.cuda.driver import Driver
+from gpushard.runtime.cuda.launches import Launches
 from gpushard.runtime.cuda.stores import PinnedStore, bytes_at
 from gpushard.typing import HostArray, LocalArray
 
 BOUNCE_BYTES = 1 << 20
 """Larger copies take turns; for much more than this, work on streams is faster."""
-
-Launch = Callable[[Sequence[tuple[LocalArray, LocalArray]], StreamHandle], None]
-"""Gives a stream the copies of (target, source) boxes."""
 
 
 class Bounce:
@@ -26,12 +25,12 @@ class Bounce:
       driver: makes the calls.
       gpu: CUDA's number of it.
       pinned: where the buffer comes from.
-      launch: gives a stream copies.
+      launches: the kernels.
     """
 
-    def __init__(self, driver: Driver, gpu: int, pinned: PinnedStore, launch: Launch) -> None:
+    def __init__(self, driver: Driver, gpu: int, pinned: PinnedStore, launches: Launches) -> None:
         self._driver = driver
-        self._launch = launch
+        self._launches = launches
         self._lock = threading.Lock()
         self._stream = driver.stream(gpu)
         self._event = driver.event(gpu)
@@ -81,7 +80,8 @@ class Bounce:
         if not copies:
             return
         try:
-            self._launch(copies, self._stream)
+            launch = functools.partial(self._launches.launch_boxes, copies, self._stream)
+            self._driver.run(self._stream, launch)
             self._wait()
         except BaseException:  # whoever interrupts must not let others have the memory too early
             self._wait()

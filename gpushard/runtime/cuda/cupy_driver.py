@@ -7,7 +7,7 @@ back. CuPy's `Device` context manager is not used, which must not be mixed with 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -20,7 +20,7 @@ from gpushard.runtime.cuda.batches import THREADS, Batch
 from gpushard.runtime.cuda.driver import Gpu, Table
 from gpushard.runtime.cuda.pieces import Pieces
 from gpushard.runtime.cuda.sources import kernel_source
-from gpushard.runtime.host.store import address
+from gpushard.runtime.host.views import address
 from gpushard.typing import HostArray, LocalArray, Shape
 
 _NOT_READY = 600
@@ -150,16 +150,31 @@ class CupyDriver:
         runtime.freeHost(start)
 
     def array(
-        self, gpu: int, start: int, nbytes: int, shape: Shape, dtype: np.dtype[Any], owner: Any
+        self,
+        gpu: int,
+        start: int,
+        nbytes: int,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        owner: Any,
+        strides: Sequence[int] | None = None,
     ) -> LocalArray:
         """Return memory of a GPU as an array that keeps `owner` alive."""
         whole = memory.UnownedMemory(start, nbytes, owner, gpu)
-        return cupy.ndarray(shape, dtype, memory.MemoryPointer(whole, 0))
+        return cupy.ndarray(shape, dtype, memory.MemoryPointer(whole, 0), strides)
+
+    def from_dlpack(self, producer: Any) -> LocalArray:
+        """Return the memory of a DLPack producer; CuPy names its current stream to it."""
+        return cupy.from_dlpack(producer)
 
     def address(self, array: LocalArray) -> int:
         """Return the address of the first element of a CuPy array."""
         start: int = array.data.ptr
         return start
+
+    def gpu_of(self, array: LocalArray) -> int | None:
+        """Return the GPU that an array lies on, None for one of the host."""
+        return None if isinstance(array, np.ndarray) else array.device.id
 
     def stream(self, gpu: int) -> _Stream:
         """Make a stream."""
@@ -179,6 +194,16 @@ class CupyDriver:
     def wait(self, stream: _Stream, event: int) -> None:
         """Let a stream wait until an event, as it is set now."""
         runtime.streamWaitEvent(stream.ptr, event)
+
+    def record_legacy(self, event: int, gpu: int) -> None:
+        """Set an event after what the legacy default stream of a GPU has been given."""
+        with _on(gpu):
+            runtime.eventRecord(event, runtime.streamLegacy)
+
+    def let_wait(self, consumer: int, gpu: int, event: int) -> None:
+        """Let somebody else's stream wait for an event."""
+        with _on(gpu):
+            runtime.streamWaitEvent(consumer, event)
 
     def is_done(self, event: int) -> bool:
         """Whether an event has come."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
@@ -70,12 +70,25 @@ class Driver(Protocol):
         """Give page-locked memory back; waits for all GPUs."""
 
     def array(
-        self, gpu: int, address: int, nbytes: int, shape: Shape, dtype: np.dtype[Any], owner: Any
+        self,
+        gpu: int,
+        address: int,
+        nbytes: int,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        owner: Any,
+        strides: Sequence[int] | None = None,
     ) -> LocalArray:
         """Return memory of a GPU as an array that keeps `owner` alive."""
 
+    def from_dlpack(self, producer: Any) -> LocalArray:
+        """Return the memory of a DLPack producer; within a `scope`, whose stream waits for it."""
+
     def address(self, array: LocalArray) -> int:
         """Return the address of the first element of an array that is no NumPy array."""
+
+    def gpu_of(self, array: LocalArray) -> int | None:
+        """Return the GPU that an array lies on, None for one of the host."""
 
     def stream(self, gpu: int) -> StreamHandle:
         """Make a stream."""
@@ -88,6 +101,18 @@ class Driver(Protocol):
 
     def wait(self, stream: StreamHandle, event: EventHandle) -> None:
         """Let a stream wait until an event, as it is set now."""
+
+    def record_legacy(self, event: EventHandle, gpu: int) -> None:
+        """Set an event after what the legacy default stream of a GPU has been given."""
+
+    def let_wait(self, consumer: int, gpu: int, event: EventHandle) -> None:
+        """Let somebody else's stream wait for an event.
+
+        Args:
+          consumer: the address of the stream; 1 and 2 are the default streams of `gpu`.
+          gpu: where it is.
+          event: what it waits for.
+        """
 
     def is_done(self, event: EventHandle) -> bool:
         """Whether an event has come."""

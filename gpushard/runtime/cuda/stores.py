@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gpushard.runtime.cuda.driver import Driver
 from gpushard.runtime.cuda.slabs import Block, Slab, Slabs
-from gpushard.runtime.host.store import address, allocate
+from gpushard.runtime.host.store import allocate
+from gpushard.runtime.host.views import address
 from gpushard.typing import HostArray, LocalArray, Shape
 
 _PINNED_SLAB_BYTES = 64 << 20
@@ -132,10 +132,12 @@ def extent_of(driver: Driver, array: LocalArray) -> tuple[int, int]:
     """Return the address and the bytes of the memory that an array is a part of."""
     while isinstance(array.base, type(array)):
         array = array.base
-    return address_of(driver, array), array.nbytes
+    return address_of(driver, array), reach_of(array)
 
 
-def strides_of(array: LocalArray) -> Sequence[int]:
-    """Return the bytes per step of each dim."""
-    strides: Sequence[int] = array.strides
-    return strides
+def reach_of(array: LocalArray) -> int:
+    """Return the bytes from the first element of an array, without negative strides, to its end."""
+    if not array.size:
+        return 0
+    steps = zip(array.shape, array.strides, strict=True)
+    return int(array.itemsize + sum((size - 1) * step for size, step in steps))

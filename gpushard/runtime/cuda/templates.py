@@ -6,56 +6,15 @@ Addresses are relative to operands, so that a phase is described once however of
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from gpushard.runtime.backend import BoxIndex, Phase
+from gpushard.runtime.backend import Phase
 from gpushard.runtime.cuda.pieces import Allocation, Box, Pieces, make_pieces
-from gpushard.typing import LocalArray, Shape
-
-
-@dataclasses.dataclass(frozen=True)
-class View:
-    """A strided part of an operand."""
-
-    offset: int
-    """Bytes from the operand's first element."""
-
-    shape: Shape
-    strides: tuple[int, ...]
-
-    def is_dense(self, itemsize: int) -> bool:
-        """Whether its elements lie one after the other in row-major order."""
-        step = itemsize
-        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if size > 1 and stride != step:
-                return False
-            step *= size
-        return True
-
-
-def view_of(index: BoxIndex, shape: Shape, strides: Sequence[int]) -> View:
-    """Return the part of an array that an index of integers, slices and a last `...` selects.
-
-    >>> view_of((1, slice(3, None, -1), ...), (2, 4, 5), (160, 40, 8))
-    View(offset=280, shape=(4, 5), strides=(-40, 8))
-    """
-    entries = [entry for entry in index if entry is not ...]
-    entries += [slice(None)] * (len(shape) - len(entries))
-    offset = 0
-    sizes, steps = [], []
-    for entry, size, stride in zip(entries, shape, strides, strict=True):
-        if isinstance(entry, slice):
-            positions = range(*entry.indices(size))
-            offset += positions.start * stride if positions else 0
-            sizes.append(len(positions))
-            steps.append(positions.step * stride)
-        else:
-            offset += entry * stride
-    return View(offset, tuple(sizes), tuple(steps))
+from gpushard.runtime.strided import views_of
+from gpushard.typing import LocalArray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +86,8 @@ def make_template(phase: Phase, operands: Sequence[LocalArray], by_engine: Choic
     boxes: list[tuple[Box, int, int]] = []
     spans: list[Span] = []
     traffic: dict[int, int] = {}
-    for to, target, of, source, domain in _views(phase, operands):
+    layouts = [(operand.shape, operand.strides) for operand in operands]
+    for to, target, of, source, domain in views_of(phase, layouts):
         itemsize = operands[to].dtype.itemsize
         nbytes = itemsize * int(np.prod(target.shape))
         traffic[domain] = traffic.get(domain, 0) + nbytes
@@ -155,17 +115,3 @@ def make_template(phase: Phase, operands: Sequence[LocalArray], by_engine: Choic
         tuple(spans),
         traffic,
     )
-
-
-def _views(
-    phase: Phase, operands: Sequence[LocalArray]
-) -> Iterator[tuple[int, View, int, View, int]]:
-    """Yield (operand written, part of it, operand read, part of it, domain read)."""
-    for to, to_index, of, of_index, domain in phase.moves:
-        target = view_of(to_index, operands[to].shape, operands[to].strides)
-        source = view_of(of_index, operands[of].shape, operands[of].strides)
-        if phase.order is not None:
-            order: Any = phase.order
-            shape = tuple(source.shape[d] for d in order)
-            source = View(source.offset, shape, tuple(source.strides[d] for d in order))
-        yield to, target, of, source, domain

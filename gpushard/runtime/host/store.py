@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,19 +10,13 @@ import numpy as np
 
 from gpushard.config import Settings
 from gpushard.runtime.backend import DeviceInfo
-from gpushard.runtime.stream import Tick
+from gpushard.runtime.host import dlpack
+from gpushard.runtime.host.views import address, keep
+from gpushard.runtime.stream import Stream, Tick
 from gpushard.typing import HostArray, Shape
 
 ALIGNMENT = 64
 """Bytes that every allocation is aligned to: a cache line, and any vector."""
-
-
-def address(array: HostArray) -> int:
-    """Return the address of the first element.
-
-    `array.ctypes` imports a module whenever it is asked, which fails when the interpreter ends.
-    """
-    return int(array.__array_interface__["data"][0])
 
 
 def allocate(nbytes: int) -> HostArray:
@@ -29,20 +24,6 @@ def allocate(nbytes: int) -> HostArray:
     raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     offset = -address(raw) % ALIGNMENT
     return raw[offset : offset + nbytes]
-
-
-def host_view(array: HostArray, owner: Any) -> HostArray:
-    """Return a read-only array over the same memory that keeps `owner` alive."""
-    view = np.asarray(_Owner(array, owner))
-    return view if view.dtype == array.dtype else view.view(array.dtype)
-
-
-class _Owner:
-    """Host memory for NumPy: the `base` of views that keep something alive."""
-
-    def __init__(self, array: HostArray, owner: Any) -> None:
-        self.__array_interface__ = {**array.__array_interface__, "data": (address(array), True)}
-        self._kept = (array, owner)
 
 
 class NumpyStore:
@@ -78,6 +59,9 @@ class NumpyStore:
         """Make an aligned byte buffer."""
         return allocate(nbytes)
 
+    def recall(self) -> None:
+        """Do nothing: who has host memory is known by its references."""
+
     def empty_cache(self) -> int:
         """Do nothing: only pools keep memory."""
         return 0
@@ -105,4 +89,26 @@ class NumpyStore:
 
     def host_view(self, array: HostArray, owner: Any) -> HostArray:
         """Return a read-only array over the same memory that keeps `owner` alive."""
-        return host_view(array, owner)
+        return keep(array, owner)
+
+    def dlpack_device(self, domain: int) -> tuple[int, int]:
+        """Return what DLPack calls the host."""
+        return dlpack.CPU, 0
+
+    def lend(self, array: HostArray, owner: Any, *, consumer: int | None = None) -> HostArray:
+        """Return a read-only array over the same memory that keeps `owner` alive."""
+        return self.host_view(array, owner)
+
+    def borrow(self, producer: Any, domain: int, stream: Stream) -> HostArray:
+        """Return the memory of a DLPack producer on the host, without a copy."""
+        return dlpack.read(producer)
+
+    def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
+        """Wait for ticks: who reads next is the host."""
+        for stream, tick in ticks:
+            stream.synchronize(tick)
+
+    def on_stream(self, stream: Stream, tick: int) -> contextlib.nullcontext[None]:
+        """Wait for the tick: what comes after it is done by the caller."""
+        stream.synchronize(tick)
+        return contextlib.nullcontext()

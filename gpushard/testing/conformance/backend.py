@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import random
@@ -211,6 +212,53 @@ class BackendConformance(Conformance):
             del part
             gc.collect()
             assert watch() is None, "an owner is kept too long"
+
+    def test_lent_data_keeps_its_owner(self) -> None:
+        """What other libraries get is the data itself, and its owner lives as long as it."""
+        with self.runtime() as rt:
+            local = upload(rt, np.arange(12, dtype=np.int32).reshape(3, 4))
+            foreign = rt.backend.lend(local, _Owner(), consumer=-1)
+            assert rt.backend.address(foreign) == rt.backend.address(local), "the data was copied"
+            owner = _Owner()
+            watch, lent = weakref.ref(owner), rt.backend.lend(local, owner)
+            assert (lent.shape, lent.dtype) == ((3, 4), np.int32)
+            assert rt.backend.address(lent) == rt.backend.address(local), "the data was copied"
+            del owner
+            gc.collect()
+            assert watch() is not None, "lent data lets its owner go"
+
+    def test_borrowed_data_is_what_was_lent(self) -> None:
+        """An array of the backend's own library can be taken through DLPack, without a copy."""
+        with self.runtime() as rt:
+            stream, data = rt.new_stream("test", 0), np.arange(12, dtype=np.int32)
+            lent = rt.backend.lend(upload(rt, data), None)
+            place = tuple(map(int, lent.__dlpack_device__()))
+            assert place == rt.backend.dlpack_device(0), "the domain has another name"
+            local = rt.backend.borrow(lent, 0, stream)
+            assert rt.backend.address(local) == rt.backend.address(lent), "the data was copied"
+            stream.synchronize(stream.issued)
+            assert np.array_equal(download(rt, local), data)
+
+    def test_the_host_can_follow(self) -> None:
+        """The host goes on once all ticks have run."""
+        with self.runtime() as rt:
+            streams, ran = [rt.new_stream(f"test {i}", 0) for i in range(2)], list[str]()
+            ticks = [
+                give(rt, stream, functools.partial(ran.append, stream.name)) for stream in streams
+            ]
+            rt.backend.follow(None, ticks, 0)
+            assert sorted(ran) == ["test 0", "test 1"], "the host did not wait"
+
+    def test_work_of_the_caller_comes_after_a_tick(self) -> None:
+        """Where the caller works itself, a tick has run within the context of its stream."""
+        with self.runtime() as rt:
+            stream, ran = rt.new_stream("test", 0), list[int]()
+            for n in range(5):
+                tick = give(rt, stream, lambda n=n: ran.append(n))[1]  # type: ignore[misc]
+            with rt.backend.on_stream(stream, tick):
+                assert rt.backend.platform != "cpu" or ran == [0, 1, 2, 3, 4]
+            stream.synchronize(tick)
+            assert ran == [0, 1, 2, 3, 4]
 
     def test_two_threads_submit(self) -> None:
         """Items of several threads all run."""

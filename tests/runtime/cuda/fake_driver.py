@@ -16,7 +16,8 @@ import numpy as np
 
 from gpushard.runtime.cuda.driver import Gpu
 from gpushard.runtime.cuda.pieces import BATCH, INLINE_PIECES, Pieces
-from gpushard.runtime.host.store import address, allocate
+from gpushard.runtime.host.store import allocate
+from gpushard.runtime.host.views import address
 
 POISON = 0xA5
 STICKY = "an illegal memory access was encountered"
@@ -62,6 +63,31 @@ def array_at(start: int, shape: Any, dtype: Any, strides: Any = None, owner: Any
     return made if made.dtype == dtype else made.view(dtype)
 
 
+class FakeArray(np.ndarray):
+    """An array on a GPU: it exports as CuPy's do."""
+
+    driver: Any = None
+    gpu: int | None = None
+
+    def __array_finalize__(self, base: Any) -> None:
+        self.driver, self.gpu = getattr(base, "driver", None), getattr(base, "gpu", None)
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, copy: Any = None) -> Any:
+        assert copy or stream == -1
+        return self.copy() if copy else self
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        assert self.gpu is not None
+        return 2, self.gpu
+
+    def of_gpu(self) -> Any:
+        return self
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self.__array_interface__, "version": 3, "stream": 7}
+
+
 class FakeDriver:
     """See the module.
 
@@ -87,6 +113,7 @@ class FakeDriver:
         self._gpu_of: dict[int, int | None] = {}
         self.used = [0] * gpus
         self._streams: list[FakeStream] = []
+        self._foreign: dict[tuple[int, int], FakeStream] = {}
         self._running = False
         self.calls: dict[str, int] = {}
         self.broken: str | None = None
@@ -154,10 +181,40 @@ class FakeDriver:
         start = self._starts[at]
         assert high <= start + len(self._memory[start]), f"{low:#x} to {high:#x} is outside"
 
-    def array(self, gpu: int, start: int, nbytes: int, shape: Any, dtype: Any, owner: Any) -> Any:
+    def array(
+        self,
+        gpu: int,
+        start: int,
+        nbytes: int,
+        shape: Any,
+        dtype: Any,
+        owner: Any,
+        strides: Any = None,
+    ) -> Any:
         if 0 in shape:
-            return np.empty(shape, dtype)
-        return array_at(start, shape, dtype, owner=owner)
+            made = np.empty(shape, dtype).view(FakeArray)
+        else:
+            made = array_at(start, shape, dtype, strides, owner).view(FakeArray)
+        made.driver, made.gpu = self, gpu
+        return made
+
+    def gpu_of(self, array: Any) -> int | None:
+        return getattr(array, "gpu", None)
+
+    def from_dlpack(self, producer: Any) -> Any:
+        return producer.of_gpu()
+
+    def record_legacy(self, event: FakeEvent, gpu: int) -> None:
+        self.record(event, self.foreign(1, gpu))
+
+    def let_wait(self, consumer: int, gpu: int, event: FakeEvent) -> None:
+        self.wait(self.foreign(consumer, gpu), event)
+
+    def foreign(self, consumer: int, gpu: int) -> FakeStream:
+        """A stream that somebody else made."""
+        if (consumer, gpu) not in self._foreign:
+            self._foreign[consumer, gpu] = self.stream(gpu)
+        return self._foreign[consumer, gpu]
 
     def address(self, array: Any) -> int:
         raise AssertionError("all arrays are NumPy's here")
@@ -226,6 +283,10 @@ class FakeDriver:
 
     @contextlib.contextmanager
     def scope(self, stream: FakeStream) -> Iterator[None]:
+        """What the thread does in here it does at once, so the stream has to be that far."""
+        event = self.event(stream.gpu)
+        self.record(event, stream)
+        self.synchronize(event)
         yield
 
     def run(self, stream: FakeStream, work: Callable[[], None]) -> None:

@@ -98,7 +98,7 @@ def test_a_full_gpu_takes_back_what_siblings_do_not_use() -> None:
         with pytest.raises(OutOfMemoryError):
             gs.device_put(np.zeros(3 << 20, np.uint8), other)
         x.delete()
-        assert gs.device_put(np.ones(3 << 20, np.uint8), other).block_until_ready()
+        gs.device_put(np.ones(3 << 20, np.uint8), other).block_until_ready()
 
 
 def test_a_sticky_error_loses_the_devices_and_nothing_hangs() -> None:
@@ -121,13 +121,13 @@ def test_a_sticky_error_loses_the_devices_and_nothing_hangs() -> None:
 def test_a_forked_child_is_told() -> None:
     with cuda() as (runtime, _):
         x = gs.device_put(VALUE, named("x"))
-        runtime.backend._pid = os.getpid() - 1  # as in a child
+        runtime.backend._health.process = os.getpid() - 1  # as in a child
         try:
             for call in (lambda: np.asarray(x), lambda: gs.device_put(VALUE), lambda: x[1:]):
                 with pytest.raises(DeviceLostError, match="spawn"):
                     np.asarray(call())
         finally:
-            runtime.backend._pid = os.getpid()
+            runtime.backend._health.process = os.getpid()
 
 
 def test_values_are_fetched_ahead() -> None:
@@ -203,3 +203,15 @@ def test_dense_boxes_go_by_engine_between_gpus_and_kernels_do_the_rest() -> None
         driver.calls.clear()
         gs.reshard(y, named(None, "x")).block_until_ready()  # boxes with strides
         assert (driver.calls.get("copy", 0), driver.calls.get("launch", 0)) == (0, 2)
+
+
+def test_plans_say_what_crosses_by_engine_and_what_by_kernel() -> None:
+    with cuda(gpus=2, partitions=1, engine_bytes=1024) as _:
+        one, other = gs.devices()
+        x = gs.device_put(VALUE, one)
+        dense = x.plan(gs.SingleDeviceSharding(other)).explain()
+        assert "1 dense boxes of at least 1,024 bytes by copy engines, 0 boxes by kernels" in dense
+        rows, columns = gs.device_put(VALUE, named("x")), named(None, "x")
+        assert "0 dense boxes of at least 1,024 bytes by copy engines, 2 boxes" in (
+            rows.plan(columns).explain()
+        )

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard.runtime.backend import Phase
-from gpushard.runtime.cuda.engines import by_engine
-from gpushard.runtime.cuda.templates import make_template, view_of
-from gpushard.runtime.host.store import address
+from gpushard.runtime.cuda.templates import make_template
+from gpushard.runtime.engines import by_engine
+from gpushard.runtime.host.views import address
+from gpushard.runtime.strided import dense_strides, view_of
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 
@@ -43,6 +44,13 @@ def test_views_are_numpys(seed: int) -> None:
             a == b or n == 1 for a, b, n in zip(view.strides, part.strides, part.shape, strict=True)
         )
         assert view.is_dense(array.itemsize) == part.flags.c_contiguous
+
+
+@given(st.lists(st.integers(0, 5), max_size=4), st.sampled_from(["u1", "f8", "c16"]))
+def test_dense_strides_are_numpys(shape: list[int], dtype: str) -> None:
+    array = np.zeros(shape, dtype)
+    if array.size:
+        assert dense_strides(array.shape, array.itemsize) == array.strides
 
 
 def random_phase(source: random.Random) -> tuple[Phase, list[np.ndarray], np.dtype]:

@@ -1,0 +1,77 @@
+"""What arrays offer to other libraries; layers above do the work and register here what does it.
+
+`Array` names the special methods, so that they are ordinary ones. What they do needs layers that
+import `Array`; these call `provide` when they are imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_providers: dict[str, Callable[..., Any]] = {}
+
+
+def provide(name: str, function: Callable[..., Any]) -> None:
+    """Say what a special method of arrays does.
+
+    Args:
+      name: of the method.
+      function: takes the array and the method's keyword arguments.
+    """
+    _providers[name] = function
+
+
+class Protocols:
+    """The special methods that other libraries look for."""
+
+    __slots__ = ()
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return the data of an array on one device as a DLPack capsule, without a copy.
+
+        The memory lives until the consumer drops it. It must not be written: arrays are values.
+        Consumers that know DLPack 1.0 are told so; to others it cannot be told.
+
+        Args:
+          stream: the consumer's stream on a GPU, as the standard numbers them; None on the CPU.
+          max_version: the latest DLPack version that the consumer reads; None for one before 1.0.
+          dl_device: where the consumer wants the data: (device type, id); None for where it is.
+          copy: True for a fresh copy, which may be written; False for no copy in any case.
+
+        Returns:
+          The capsule.
+
+        Raises:
+          ExportError: the array has several shards, or the dtype or `dl_device` cannot be had.
+          ExecutionError: the work that should have made the value failed.
+        """
+        return _providers["__dlpack__"](
+            self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return the DLPack device type and id of an array on one device.
+
+        Raises:
+          ExportError: the array has several shards.
+        """
+        device: tuple[int, int] = _providers["__dlpack_device__"](self)
+        return device
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Address, shape and type for CUDA libraries; only arrays on one GPU have it.
+
+        Raises:
+          ProtocolError: the array is on the CPU, or has several shards.
+        """
+        interface: dict[str, Any] = _providers["__cuda_array_interface__"](self)
+        return interface

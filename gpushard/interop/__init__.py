@@ -1,0 +1,20 @@
+"""Layer 8: other array libraries, with which memory is shared.
+
+- `exports`: DLPack and the CUDA array interface of arrays.
+- `imports`: arrays from anything that speaks DLPack.
+- `map_shards`: functions of other libraries on the shards of arrays.
+- `torch`: tensors. It imports PyTorch, so nothing here imports it.
+"""
+
+from __future__ import annotations
+
+from gpushard.array.protocols import provide
+from gpushard.interop import exports
+from gpushard.interop.imports import from_dlpack
+from gpushard.interop.map_shards import map_shards
+
+provide("__dlpack__", exports.capsule)
+provide("__dlpack_device__", exports.dlpack_device)
+provide("__cuda_array_interface__", exports.cuda_array_interface)
+
+__all__ = ["from_dlpack", "map_shards"]

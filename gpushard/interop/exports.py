@@ -1,0 +1,209 @@
+"""DLPack and the CUDA array interface: the memory of a shard for other libraries.
+
+https://data-apis.org/array-api/latest/design_topics/data_interchange.html,
+https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html (version 3).
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from gpushard.array.array import Array
+from gpushard.errors import ArgumentError, ArgumentTypeError, ExportError, ProtocolError
+from gpushard.interop.kinds import place_name
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.runtime.host import dlpack
+
+_DTYPES = frozenset(map(np.dtype, "?bhilqBHILQefdFD"))
+
+_LEGACY_STREAM = 1
+"""What DLPack calls CUDA's legacy default stream, which is meant where none is named."""
+
+
+def dlpack_device(x: Array) -> tuple[int, int]:
+    """Do the work of `Array.__dlpack_device__`."""
+    buffer = _only_shard(x, "DLPack")
+    return _device_of(buffer)
+
+
+def capsule(
+    x: Array,
+    *,
+    stream: Any = None,
+    max_version: Any = None,
+    dl_device: Any = None,
+    copy: bool | None = None,
+) -> Any:
+    """Do the work of `Array.__dlpack__`."""
+    buffer = _only_shard(x, "DLPack")
+    own = _device_of(buffer)
+    wanted = own if dl_device is None else _pair(dl_device, "dl_device", "(1, 0) for the CPU")
+    version = (0, 0) if max_version is None else _pair(max_version, "max_version", "(1, 0)")
+    if not (copy is None or isinstance(copy, bool)):
+        raise ArgumentTypeError(f"copy={copy!r} must be True, False or None", argument="copy")
+    _check_dtype(x)
+    if wanted == own and own[0] != dlpack.CPU:
+        return _device_capsule(buffer, _consumer(stream), max_version, copy)
+    if own[0] == dlpack.CPU and stream is not None:
+        raise ArgumentError(
+            f"stream={stream!r} must be None: the array is on the CPU, where there are no streams",
+            argument="stream",
+            stream=stream,
+        )
+    if wanted != (dlpack.CPU, 0) or (wanted != own and copy is False):
+        raise ExportError(
+            f"dl_device={place_name(wanted)} with copy={copy} is impossible: the array is on "
+            f"{place_name(own)}. Leave out dl_device, ask for the CPU with copy=None, or move the "
+            "array first with x.to_device(device)",
+            argument="dl_device",
+            dl_device=wanted,
+            device=own,
+        )
+    if wanted == own:
+        _follow(buffer, None)
+        view = buffer.runtime.backend.host_view(buffer.values[0], buffer.claims[0])
+    else:
+        view = x._host_value("x.__dlpack__(dl_device=(1, 0))", explicit=True)
+    return dlpack.export(view, versioned=version >= (1, 0), copy=bool(copy))
+
+
+def _device_capsule(
+    buffer: ShardedBuffer, consumer: int, max_version: Any, copy: bool | None
+) -> Any:
+    """Return the capsule that the backend's library makes of memory on a GPU.
+
+    A consumer's stream waits for just the content. A copy runs in the stream that wrote it, and the
+    library makes the consumer wait for that.
+    """
+    backend, value, claim = buffer.runtime.backend, buffer.values[0], buffer.claims[0]
+    local = backend.lend(value, claim, consumer=consumer)
+    if not copy:
+        _follow(buffer, consumer)
+        return local.__dlpack__(stream=-1, max_version=max_version, copy=copy)
+    with _after(buffer):
+        copied = local.__dlpack__(stream=consumer, max_version=max_version, copy=True)
+    _check_content(buffer)
+    return copied
+
+
+def cuda_array_interface(x: Array) -> dict[str, Any]:
+    """Do the work of `Array.__cuda_array_interface__`.
+
+    It holds an array of the backend's library as long as the buffer, since consumers keep `x`.
+    """
+    platform = devices_of(x.sharding.tiling(x.shape))[0].platform
+    if platform != "gpu":
+        raise ProtocolError(
+            f"the array is on the {platform}, which has no __cuda_array_interface__; use DLPack",
+            platform=platform,
+        )
+    try:
+        buffer = _only_shard(x, "__cuda_array_interface__")
+    except ExportError as error:
+        raise ProtocolError(str(error), **error.facts) from None
+    backend, value = buffer.runtime.backend, buffer.values[0]
+    if buffer.lent is None:
+        buffer.lent = backend.lend(value, buffer.claims[0], consumer=-1)
+    with _after(buffer):  # the interface names the stream on which it is read
+        interface = dict(buffer.lent.__cuda_array_interface__)
+    _check_content(buffer)
+    return {**interface, "data": (backend.address(value), True)}
+
+
+def _only_shard(x: Array, what: str) -> ShardedBuffer:
+    """Return the data of an array on one device.
+
+    Raises:
+      ExportError: it has several shards.
+      DeletedArrayError: the array was deleted.
+    """
+    buffer = x._live()
+    shards = len(buffer.values)
+    if shards != 1:
+        raise ExportError(
+            f"{what} knows one block of memory, and the array of shape {x.shape} has {shards} "
+            f"shards in {x.sharding}; export each x.addressable_data(i), or move it to one device "
+            "first with x.to_device(device)",
+            argument="self",
+            shape=x.shape,
+            sharding=x.sharding,
+            shards=shards,
+        )
+    return buffer
+
+
+def _device_of(buffer: ShardedBuffer) -> tuple[int, int]:
+    device = devices_of(buffer.tiling)[0]
+    return buffer.runtime.backend.dlpack_device(device.memory_domain)
+
+
+def _follow(buffer: ShardedBuffer, consumer: int | None) -> None:
+    """Let a consumer's stream, or the host, go on once the content is there; -1 asks for nothing.
+
+    Raises:
+      ExecutionError: it is known that it never will be.
+    """
+    memory = buffer.claims[0].memory
+    domain = devices_of(buffer.tiling)[0].memory_domain
+    written = memory.written
+    if written is not None and consumer != -1:
+        buffer.runtime.backend.follow(consumer, [written], domain)
+    _check_content(buffer)
+
+
+def _after(buffer: ShardedBuffer) -> AbstractContextManager[None]:
+    """Return a context in which work of this thread runs after the content is there."""
+    written = buffer.claims[0].memory.written
+    return nullcontext() if written is None else buffer.runtime.backend.on_stream(*written)
+
+
+def _check_content(buffer: ShardedBuffer) -> None:
+    """Check that it is not known that the content will never be there.
+
+    Raises:
+      ExecutionError: it is.
+    """
+    if buffer.claims[0].memory.error is not None:
+        buffer.wait()
+
+
+def _consumer(stream: Any) -> int:
+    """Return DLPack's number of a consumer's stream on a GPU.
+
+    Raises:
+      ArgumentError: it is not one that the standard allows.
+    """
+    if stream is None:
+        return _LEGACY_STREAM
+    if isinstance(stream, bool) or not isinstance(stream, int) or stream < -1 or stream == 0:
+        raise ArgumentError(
+            f"stream={stream!r} must be None, -1, 1, 2 or the address of a CUDA stream",
+            argument="stream",
+            stream=stream,
+        )
+    return stream
+
+
+def _pair(value: Any, argument: str, example: str) -> tuple[int, int]:
+    try:
+        first, second = value
+        return int(first), int(second)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"{argument}={value!r} must be a pair of integers, such as {example}",
+            argument=argument,
+            value=value,
+        ) from None
+
+
+def _check_dtype(x: Array) -> None:
+    if x.dtype not in _DTYPES:
+        raise ExportError(
+            f"dtype {x.dtype} cannot be exported through DLPack; convert it first, to float32 for "
+            "example, or use gpushard.interop.torch.to_torch",
+            argument="self",
+            dtype=x.dtype,
+        )

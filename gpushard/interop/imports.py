@@ -1,0 +1,208 @@
+"""Arrays from anything that speaks DLPack."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from gpushard.array.array import Array
+from gpushard.array.checks import check_dtype, place_tiling
+from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
+from gpushard.errors import ArgumentError, ArgumentTypeError, ProtocolError
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard.geometry.tiling import Tiling
+from gpushard.interop.kinds import place_name
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.host_copies import alias_host, can_alias, from_host
+from gpushard.movement.reuse import ALIGNMENT
+from gpushard.placement.defaults import get_default_device
+from gpushard.runtime.device import Device
+from gpushard.runtime.host import dlpack
+from gpushard.runtime.memory import Claim
+from gpushard.typing import HostArray, Index, LocalArray, Shape
+
+
+def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = None) -> Array:
+    """Return an array over the memory of another library's array.
+
+    Memory is shared where it is of the device's own kind, dense, row-major and aligned to 16 bytes;
+    other data is copied. What is shared must not be changed as long as the result lives: arrays are
+    values. The result keeps the producer's memory; nothing here ever writes or reuses it.
+
+    Args:
+      x: an array with `__dlpack__` and `__dlpack_device__`, such as NumPy's, JAX's or PyTorch's.
+      device: one of `gpushard.devices()`. By default one that can share the memory, and the result
+        is uncommitted.
+      copy: True for a copy in any case, False for an error instead of a copy.
+
+    Returns:
+      The array.
+
+    Raises:
+      ProtocolError: `x` has no DLPack methods.
+      ArgumentError: a copy is needed and not allowed, or the data is where these devices cannot
+        read it.
+      ArgumentTypeError: `x` is a capsule or of a type that cannot be had, or `device` is no device.
+      OutOfMemoryError: a copy has no room.
+
+    >>> import numpy as np
+    >>> from_dlpack(np.arange(3))
+    Array([0, 1, 2], dtype=int64)
+    """
+    if device is not None and not isinstance(device, Device):
+        raise ArgumentTypeError(
+            f"device={device!r} must be one of gpushard.devices(); for a sharding place the result "
+            "with device_put",
+            argument="device",
+            value=device,
+        )
+    return import_array(
+        x, None if device is None else SingleDeviceSharding(device), copy, "from_dlpack(x)"
+    )
+
+
+def import_array(x: Any, sharding: Sharding | None, copy: bool | None, what: str) -> Array:
+    """Return an array over a producer's memory.
+
+    Args:
+      x: the producer.
+      sharding: where to; None for where it is, uncommitted.
+      copy: as of `from_dlpack`.
+      what: who asks, for transfer guards.
+    """
+    if not (copy is None or isinstance(copy, bool)):
+        raise ArgumentTypeError(f"copy={copy!r} must be True, False or None", argument="copy")
+    place = _place_of(x)
+    home = sharding or SingleDeviceSharding(_device_for(place))
+    if place[0] in dlpack.HOST_KINDS:
+        check_transfer(HOST_TO_DEVICE, what, explicit=True)
+        buffer = _from_host_memory(dlpack.read(x), home, copy)
+    else:
+        buffer = _from_device_memory(x, place, home, copy)
+    return Array(buffer, home, committed=sharding is not None)
+
+
+def _place_of(x: Any) -> tuple[int, int]:
+    """Return where a producer's memory is.
+
+    Raises:
+      ArgumentTypeError: it is a capsule.
+      ProtocolError: it is no producer.
+    """
+    if type(x).__name__ == "PyCapsule":
+        raise ArgumentTypeError(
+            "x is a DLPack capsule; pass the array that made it, which also says where it is",
+            argument="x",
+            type=type(x),
+        )
+    if not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
+        raise ProtocolError(
+            f"x is a {type(x).__name__} without __dlpack__ and __dlpack_device__; use device_put "
+            "for numbers, lists and other data",
+            argument="x",
+            type=type(x),
+        )
+    kind, index = x.__dlpack_device__()
+    return int(kind), int(index)
+
+
+def _device_for(place: tuple[int, int]) -> Device:
+    """Return the device that data goes to by default: one that shares the memory, if there is."""
+    default = get_default_device()
+    backend = default.runtime.backend
+    candidates = (default, *default.runtime.devices)
+    return next((d for d in candidates if backend.dlpack_device(d.memory_domain) == place), default)
+
+
+def _from_host_memory(data: HostArray, sharding: Sharding, copy: bool | None) -> ShardedBuffer:
+    dtype = check_dtype(data.dtype, "x")
+    tiling = place_tiling(sharding, data.shape)
+    device = devices_of(tiling)[0]
+    runtime = device.runtime
+    own = runtime.backend.dlpack_device(device.memory_domain)
+    shared = runtime.backend.host_readable or device.domain.kind == "unpinned_host"
+    if copy is False and not (shared and can_alias(tiling, dtype, data)):
+        raise _needs_copy(data.shape, dtype, (dlpack.CPU, 0), own)
+    if shared and not copy:
+        return alias_host(runtime, tiling, dtype, data)
+    return from_host(runtime, tiling, dtype, functools.partial(_box, data))
+
+
+def _from_device_memory(
+    x: Any, place: tuple[int, int], sharding: Sharding, copy: bool | None
+) -> ShardedBuffer:
+    """Borrow memory of the hardware that a device is on."""
+    device = next(iter(sharding.device_set))
+    assert isinstance(device, Device)
+    backend, domain = device.runtime.backend, device.memory_domain
+    own = backend.dlpack_device(domain)
+    if place != own or sharding.num_devices > 1:
+        raise ArgumentError(
+            f"x is on {place_name(place)}, and {device!r} on {place_name(own)}, which cannot read "
+            "it; copy x to the CPU first, or import it on the device that it is on",
+            argument="x",
+            place=place,
+            device=device,
+        )
+    local = backend.borrow(x, domain, device.stream)
+    tiling = place_tiling(sharding, tuple(local.shape))
+    usable = _usable(local, device)
+    if copy is False and not usable:
+        raise _needs_copy(tiling.shape, local.dtype, place, own)
+    return (
+        _copied(device, tiling, local) if copy or not usable else _borrowed(device, tiling, local)
+    )
+
+
+def _usable(local: LocalArray, device: Device) -> bool:
+    aligned = device.runtime.backend.address(local) % ALIGNMENT == 0
+    return bool(local.flags.c_contiguous and (aligned or not local.nbytes))
+
+
+def _borrowed(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffer:
+    """Use borrowed memory as it is, once the device's stream has waited for the producer."""
+    runtime, stream = device.runtime, device.stream
+
+    def submit() -> Claim:
+        claim = runtime.claim_small([(device, 0)])
+        runtime.submit(stream, "from_dlpack", _nothing, [], [claim.memory])
+        return claim
+
+    return ShardedBuffer(tiling, local.dtype, [local], [runtime.commit(submit, [stream])])
+
+
+def _copied(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffer:
+    """Copy borrowed memory, in the device's stream."""
+    runtime, stream, domain = device.runtime, device.stream, device.memory_domain
+
+    def submit() -> tuple[Claim, LocalArray]:
+        claim = runtime.claim(device, local.nbytes, stream)
+        target = runtime.backend.view(claim.memory.raw, tiling.shape, local.dtype)
+        copies = [(target, local, domain)]
+        run = functools.partial(runtime.backend.copy_boxes, copies, domain)
+        runtime.submit(stream, "from_dlpack", run, [], [claim.memory])
+        return claim, target
+
+    claim, target = runtime.commit(submit, [stream])
+    return ShardedBuffer(tiling, local.dtype, [target], [claim])
+
+
+def _nothing() -> None:
+    """What an item does after which borrowed data is there."""
+
+
+def _needs_copy(
+    shape: Shape, dtype: Any, place: tuple[int, int], own: tuple[int, int]
+) -> ArgumentError:
+    return ArgumentError(
+        f"copy=False, but x of shape {shape} and dtype {dtype} on {place_name(place)} can be had "
+        f"on {place_name(own)} only as a copy: shared memory has to be of its own kind, dense, "
+        f"row-major and aligned to {ALIGNMENT} bytes. Use copy=None",
+        argument="copy",
+        shape=shape,
+        dtype=dtype,
+    )
+
+
+def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:
+    return data[index]

@@ -1,0 +1,285 @@
+"""Functions of other libraries on the shards of arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard import tree
+from gpushard.array.array import Array
+from gpushard.array.aval import ShapeDtypeStruct
+from gpushard.array.checks import as_dtype, place_tiling
+from gpushard.errors import ArgumentError, ArgumentTypeError, ExecutionError, ShardingError
+from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import ShardedBuffer, devices_of, failure
+from gpushard.placement.device_put import as_sharding
+from gpushard.runtime.device import Device
+from gpushard.runtime.host.views import writable
+from gpushard.runtime.runtime import Runtime
+from gpushard.typing import LocalArray
+
+
+def map_shards(f: Callable[..., Any], *arrays: Array, out: Any, sharding: Any = None) -> Any:
+    """Call a function on the local data of every device, which writes new arrays in place.
+
+    `f(*inputs, *outputs)` is called once per device, in this thread and in device order, with NumPy
+    arrays on the CPU and CuPy arrays on GPUs. There what `f` launches on CuPy's current stream runs
+    in the device's stream: `f` need not wait for anything.
+
+    Inputs must not be written; NumPy's are read-only. Outputs are dense and hold arbitrary values
+    at first. They must not be written once `f` has returned. Devices that hold replicas of an
+    output have to write the same.
+
+    Args:
+      f: takes the local inputs and then the local outputs, in the order of `tree.leaves(out)`, and
+        returns None.
+      *arrays: the inputs, all on the same devices in the same order.
+      out: a `ShapeDtypeStruct` or a pytree of them: global shape and dtype of every output. One
+        with a sharding of its own is laid out by that.
+      sharding: how the other outputs are laid out: a sharding, or a `PartitionSpec` within
+        `with mesh:`. By default as the first input.
+
+    Returns:
+      The outputs, in the structure of `out`.
+
+    Raises:
+      ShardingError: devices differ, or a sharding does not fit a shape.
+      ArgumentTypeError: `f` is no function or returned something, an input is no `Array`, or `out`
+        holds something else than `ShapeDtypeStruct`s.
+      ExecutionError: `f` raised, which is chained, or an input's value is not there.
+      OutOfMemoryError: a device has no room; `f` was not called.
+
+    >>> import numpy as np
+    >>> import gpushard as gs
+    >>> x = gs.device_put(np.arange(4), gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x")))
+    >>> def reverse(a, out):
+    ...     out[:] = a[::-1]
+    >>> map_shards(reverse, x, out=gs.ShapeDtypeStruct((4,), x.dtype))
+    Array([1, 0, 3, 2], dtype=int64)
+    """
+    _check_call(f, arrays)
+    inputs = [array._live() for array in arrays]
+    leaves, structure = tree.flatten(out)
+    declared = [_declare(leaf, sharding, arrays) for leaf in leaves]
+    devices = _common_devices(inputs, declared)
+    made = _run(f, devices, inputs, declared)
+    follows = sharding is None and not any(array.committed for array in arrays)
+    results = [
+        Array(buffer, one.sharding, committed=one.chosen or not follows)
+        for buffer, one in zip(made, declared, strict=True)
+    ]
+    return tree.unflatten(structure, results)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Declared:
+    """An output that is to be made."""
+
+    dtype: np.dtype[Any]
+    """Type of the elements."""
+
+    sharding: Sharding
+    """How it is laid out."""
+
+    tiling: Tiling
+    """The same for its shape."""
+
+    chosen: bool
+    """Whether the declaration itself names the sharding."""
+
+
+def _check_call(f: Any, arrays: Sequence[Any]) -> None:
+    if not callable(f):
+        raise ArgumentTypeError(
+            f"f={f!r} must be a function of local arrays that writes its outputs in place",
+            argument="f",
+            type=type(f),
+        )
+    for position, array in enumerate(arrays):
+        if not isinstance(array, Array):
+            raise ArgumentTypeError(
+                f"arrays[{position}] is a {type(array).__name__}; map_shards takes gpushard "
+                "arrays, use device_put first",
+                argument="arrays",
+                position=position,
+                type=type(array),
+            )
+
+
+def _declare(leaf: Any, sharding: Any, arrays: Sequence[Array]) -> _Declared:
+    """Return one output as `out` describes it.
+
+    Raises:
+      ArgumentTypeError: `out` does not hold a `ShapeDtypeStruct` there.
+      ArgumentError: nothing says how the output is laid out.
+    """
+    if not isinstance(leaf, ShapeDtypeStruct):
+        raise ArgumentTypeError(
+            f"out holds {leaf!r}; it must hold ShapeDtypeStruct(shape, dtype) with the global "
+            "shape of every output",
+            argument="out",
+            type=type(leaf),
+        )
+    if leaf.sharding is None and sharding is None and not arrays:
+        raise ArgumentError(
+            f"nothing says how the output of shape {leaf.shape} is laid out; pass sharding= or an "
+            "input",
+            argument="sharding",
+            shape=leaf.shape,
+        )
+    place: Any = leaf.sharding
+    if place is None:
+        place = arrays[0].sharding if sharding is None else sharding
+    chosen = as_sharding(place, leaf.ndim, "sharding")
+    tiling = place_tiling(chosen, leaf.shape)
+    return _Declared(as_dtype(leaf.dtype, "out"), chosen, tiling, leaf.sharding is not None)
+
+
+def _common_devices(
+    inputs: Sequence[ShardedBuffer], declared: Sequence[_Declared]
+) -> tuple[Device, ...]:
+    """Return the devices that all arrays are on.
+
+    Raises:
+      ShardingError: some are on others, or in another order.
+    """
+    tilings = [*(buffer.tiling for buffer in inputs), *(one.tiling for one in declared)]
+    if not tilings:
+        raise ArgumentError(
+            "there are no inputs and no outputs, so no devices; pass arrays or out=", argument="out"
+        )
+    names = [f"arrays[{n}]" for n in range(len(inputs))]
+    names += [f"output {n}" for n in range(len(declared))]
+    first = devices_of(tilings[0])
+    for name, tiling in zip(names, tilings, strict=True):
+        devices = devices_of(tiling)
+        if devices != first:
+            raise ShardingError(
+                f"{name} is on {list(devices)} and {names[0]} on {list(first)}; map_shards needs "
+                "the same devices in the same order. Use reshard first",
+                argument="arrays" if name.startswith("arrays") else "sharding",
+                devices=devices,
+                expected=first,
+            )
+    for place in first:
+        if not isinstance(place, Device):
+            raise ShardingError(
+                f"{names[0]} is in memory_kind={place.kind!r}; map_shards works on the memory of "
+                'devices. Move it first: device_put(x, x.sharding.with_memory_kind("device"))',
+                argument="arrays",
+                kind=place.kind,
+            )
+    return tuple(place.device for place in first)
+
+
+def _run(
+    f: Callable[..., Any],
+    devices: tuple[Device, ...],
+    inputs: Sequence[ShardedBuffer],
+    declared: Sequence[_Declared],
+) -> list[ShardedBuffer]:
+    """Call `f` between two items of every device's stream, which declare what it uses.
+
+    The first ones wait for inputs and memory. The last ones are what readers of the outputs wait
+    for; they come whatever happens, since `f` may have launched work before it raised.
+    """
+    runtime, streams = devices[0].runtime, [device.stream for device in devices]
+
+    def begin() -> tuple[list[ShardedBuffer], list[int]]:
+        made = [_allocate(runtime, devices, one) for one in declared]
+        return made, _mark(runtime, devices, inputs, made)
+
+    made, ticks = runtime.commit(begin, streams)
+    try:
+        for position, (device, tick) in enumerate(zip(devices, ticks, strict=True)):
+            with runtime.backend.on_stream(device.stream, tick):
+                _call(f, device, position, inputs, made)
+    finally:
+        runtime.commit(lambda: _mark(runtime, devices, inputs, made), streams)
+    return made
+
+
+def _allocate(runtime: Runtime, devices: tuple[Device, ...], declared: _Declared) -> ShardedBuffer:
+    """Make memory of its own for every device; inside `commit`."""
+    tiling, dtype = declared.tiling, declared.dtype
+    shapes = tiling.shard_shapes
+    claims = [
+        runtime.claim(device, math.prod(shape) * dtype.itemsize, device.stream)
+        for device, shape in zip(devices, shapes, strict=True)
+    ]
+    values = [
+        runtime.backend.view(claim.memory.raw, shape, dtype)
+        for claim, shape in zip(claims, shapes, strict=True)
+    ]
+    return ShardedBuffer(tiling, dtype, values, claims)
+
+
+def _mark(
+    runtime: Runtime,
+    devices: tuple[Device, ...],
+    inputs: Sequence[ShardedBuffer],
+    outputs: Sequence[ShardedBuffer],
+) -> list[int]:
+    """Give every device's stream an item that uses what `f` uses there; inside `commit`."""
+    ticks = []
+    for position, device in enumerate(devices):
+        reads = dict.fromkeys(buffer.claims[position].memory for buffer in inputs)
+        writes = [buffer.claims[position].memory for buffer in outputs]
+        ticks.append(runtime.submit(device.stream, "map_shards", _nothing, list(reads), writes))
+    return ticks
+
+
+def _nothing() -> None:
+    """What items do that stand for a function's work."""
+
+
+def _call(
+    f: Callable[..., Any],
+    device: Device,
+    position: int,
+    inputs: Sequence[ShardedBuffer],
+    outputs: Sequence[ShardedBuffer],
+) -> None:
+    """Call `f` on the local data of one device.
+
+    Raises:
+      ExecutionError: it raised, or an input is not there.
+      ArgumentTypeError: it returned something.
+    """
+    for buffer in (*inputs, *outputs):
+        error = buffer.claims[position].memory.error
+        if error is not None:
+            raise failure(error)
+    targets = [writable(view) for view in _lend(device, position, outputs)]
+    try:
+        result = f(*_lend(device, position, inputs), *targets)
+    except Exception as error:
+        raise ExecutionError(
+            f"f failed on {device!r}, device {position} of map_shards: {type(error).__name__}: "
+            f"{error}; the inputs are as they were",
+            operation="map_shards",
+            device=device,
+        ) from error
+    finally:
+        for target in targets:
+            if isinstance(target, np.ndarray):
+                target.flags.writeable = False
+    if result is not None:
+        raise ArgumentTypeError(
+            f"f returned a {type(result).__name__} on {device!r}; it must write into its outputs "
+            f"in place, here {len(outputs)}, and return None",
+            argument="f",
+            type=type(result),
+            device=device,
+        )
+
+
+def _lend(device: Device, position: int, buffers: Sequence[ShardedBuffer]) -> list[LocalArray]:
+    """Return local data for `f`; what it keeps of it stays valid."""
+    lend = device.runtime.backend.lend
+    return [lend(buffer.values[position], buffer.claims[position]) for buffer in buffers]

@@ -1,0 +1,87 @@
+"""Batches on their way to devices before they are asked for, and memory given back."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.placement.device_put import device_put
+from gpushard.runtime import current
+
+
+def prefetch(batches: Iterable[Any], sharding: Any = None, *, size: int = 2) -> Iterator[Any]:
+    """Yield batches placed on devices, with the next ones on their way already.
+
+    A batch is placed as soon as the one `size` before it is taken, so that copies to the devices
+    run while those compute. No more than `size` batches are held beside the one in use.
+
+    Args:
+      batches: pytrees of arrays on the host.
+      sharding: where to: what `device_put` takes as `device`, for every batch.
+      size: how many batches are placed ahead, at least 1.
+
+    Yields:
+      The batches, in order, as `device_put` returns them.
+
+    Raises:
+      ArgumentError: `size` is less than 1.
+      ArgumentTypeError: `batches` cannot be iterated over.
+      ShardingError: the sharding does not fit a batch; the batches before it come first.
+
+    >>> import numpy as np
+    >>> batches = ({"x": np.full(2, i)} for i in range(3))
+    >>> [batch["x"].tolist() for batch in prefetch(batches)]
+    [[0, 0], [1, 1], [2, 2]]
+    """
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise ArgumentError(
+            f"size={size!r} must be an integer of at least 1: how many batches are placed ahead",
+            argument="size",
+            value=size,
+        )
+    try:
+        return _placed(iter(batches), sharding, size)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"batches is a {type(batches).__name__}; give something to iterate over, such as a "
+            "generator of arrays",
+            argument="batches",
+            type=type(batches),
+        ) from None
+
+
+def _placed(batches: Iterator[Any], sharding: Any, size: int) -> Iterator[Any]:
+    waiting: deque[Any] = deque()
+    error: Exception | None = None
+    while True:
+        while error is None and len(waiting) <= size:
+            try:
+                waiting.append(device_put(next(batches), sharding))
+            except Exception as raised:  # told when it is its turn; StopIteration ends it all
+                error = raised
+        if not waiting:
+            break
+        yield waiting.popleft()
+    if not isinstance(error, StopIteration) and error is not None:
+        raise error
+
+
+def empty_cache() -> int:
+    """Give memory that no array uses back to the system, for others on the same device.
+
+    Memory of deleted arrays is kept for new ones. This gives up what nothing uses at this moment;
+    what is still being read or written stays.
+
+    Returns:
+      The bytes given back.
+
+    >>> import numpy as np
+    >>> from gpushard.testing import runtime
+    >>> with runtime(small_bytes=0):
+    ...     device_put(np.zeros(1024)).delete()
+    ...     empty_cache()
+    8192
+    """
+    return current.current().empty_cache()

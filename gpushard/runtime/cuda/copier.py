@@ -1,0 +1,147 @@
+"""Copies of boxes: by kernels and copy engines on streams, or now, while the host waits."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpushard.runtime.backend import BoxCopy, Phase
+from gpushard.runtime.cuda.bounce import Bounce
+from gpushard.runtime.cuda.driver import Driver, StreamHandle
+from gpushard.runtime.cuda.launches import Launches
+from gpushard.runtime.cuda.stores import address_of
+from gpushard.runtime.cuda.topology import Topology
+from gpushard.runtime.engines import by_engine
+from gpushard.typing import LocalArray
+
+
+class Copier:
+    """Decides how boxes are copied, and counts them.
+
+    Args:
+      driver: makes the calls.
+      topology: the memory domains.
+      ordinals: CUDA's number of each GPU that is used.
+      launches: the kernels.
+      bounces: for each GPU what copies while the host waits.
+      engine_bytes: the least that a copy engine is worth its call for; 0 for never.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        topology: Topology,
+        ordinals: Sequence[int],
+        launches: Launches,
+        bounces: Sequence[Bounce],
+        engine_bytes: int,
+    ) -> None:
+        self._driver = driver
+        self._topology = topology
+        self._ordinals = ordinals
+        self._launches = launches
+        self._bounces = bounces
+        self._engine_bytes = engine_bytes
+        self._counting = threading.Lock()
+        self.traffic: dict[tuple[int, int], int] = {}
+        """Bytes copied so far for each (source domain, destination domain)."""
+
+    def copy_phase(
+        self,
+        phase: Phase,
+        operands: Sequence[LocalArray],
+        domain: int,
+        chip: int,
+        stream: StreamHandle,
+    ) -> None:
+        """Copy the boxes of a phase on a stream of a GPU.
+
+        Args:
+          phase: which boxes.
+          operands: the arrays.
+          domain: the memory domain that is written.
+          chip: position of the GPU whose stream it is.
+          stream: where.
+        """
+        choose = functools.partial(self._by_engine, domain)
+        template = self._launches.launch_phase(phase, operands, chip, stream, choose)
+        for span in template.spans:
+            target = address_of(self._driver, operands[span.target]) + span.target_offset
+            source = address_of(self._driver, operands[span.source]) + span.source_offset
+            self._copy_span(target, source, span.nbytes, domain, span.domain, stream)
+        self._count({(source, domain): nbytes for source, nbytes in template.traffic.items()})
+
+    def copy_boxes(self, copies: Sequence[BoxCopy], domain: int, stream: StreamHandle) -> None:
+        """Copy boxes into memory of a domain, on a stream."""
+        boxes = []
+        for target, source, source_domain in copies:
+            dense = bool(target.flags.c_contiguous and source.flags.c_contiguous)
+            if self._by_engine(domain, target.nbytes, source_domain, dense):
+                ends = address_of(self._driver, target), address_of(self._driver, source)
+                self._copy_span(*ends, target.nbytes, domain, source_domain, stream)
+            else:
+                boxes.append((target, source))
+        self._launches.launch_boxes(boxes, stream)
+        self._count_boxes(copies, domain)
+
+    def copy_now(self, copies: Sequence[BoxCopy], domain: int) -> None:
+        """Copy while the caller waits; nothing else uses what is written."""
+        by_source: dict[int, list[tuple[LocalArray, LocalArray]]] = {}
+        for target, source, source_domain in copies:
+            by_source.setdefault(source_domain, []).append((target, source))
+        for source_domain, boxes in by_source.items():
+            self._copy_from(source_domain, boxes, domain)
+        self._count_boxes(copies, domain)
+
+    def _copy_from(
+        self, source_domain: int, boxes: Sequence[tuple[LocalArray, LocalArray]], domain: int
+    ) -> None:
+        to_device, of_device = self._is_device(domain), self._is_device(source_domain)
+        if to_device and of_device:
+            self._bounces[self._topology.chips[domain]].within(boxes)
+        elif to_device:
+            self._bounces[self._topology.chips[domain]].to_device(boxes)
+        elif of_device:
+            self._bounces[self._topology.chips[source_domain]].to_host(boxes)
+        else:
+            for target, source in boxes:
+                np.copyto(target, source)
+
+    def _is_device(self, domain: int) -> bool:
+        return 0 <= domain < self._topology.device_domains
+
+    def _by_engine(self, domain: int, nbytes: int, source: int, dense: bool) -> bool:
+        least = self._engine_bytes
+        return by_engine(nbytes, dense=dense, crosses=source != domain, least=least)
+
+    def _copy_span(
+        self,
+        target: int,
+        source: int,
+        nbytes: int,
+        domain: int,
+        source_domain: int,
+        stream: StreamHandle,
+    ) -> None:
+        chips = self._topology.chips[domain], self._topology.chips[source_domain]
+        both = self._is_device(domain) and self._is_device(source_domain)
+        if both and chips[0] != chips[1]:
+            gpu, peer = (self._ordinals[chip] for chip in chips)
+            self._driver.copy_peer(target, gpu, source, peer, nbytes, stream)
+        else:
+            self._driver.copy(target, source, nbytes, stream)
+
+    def _count_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
+        traffic: dict[tuple[int, int], int] = {}
+        for target, _, source_domain in copies:
+            link = source_domain, domain
+            traffic[link] = traffic.get(link, 0) + target.nbytes
+        self._count(traffic)
+
+    def _count(self, traffic: dict[tuple[int, int], int]) -> None:
+        with self._counting:
+            for link, nbytes in traffic.items():
+                self.traffic[link] = self.traffic.get(link, 0) + nbytes

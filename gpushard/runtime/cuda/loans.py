@@ -1,0 +1,119 @@
+"""Memory that other libraries have of ours, and that we have of theirs.
+
+What a library does with memory after it has let go of it is not known to our streams. On CUDA's
+legacy default stream that can be asked: an event there comes after all that was given to it. For
+any other stream, which may be gone by then, the memory is kept until the GPUs have been waited for
+as a whole, which running out of memory does. What was borrowed is kept until all that our streams
+were given by then is over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gpushard.runtime.cuda.driver import Driver, EventHandle
+from gpushard.runtime.stream import Tick
+
+LEGACY_STREAM = 1
+"""DLPack's number, and CUDA's, of the legacy default stream."""
+
+
+class _Token:
+    """Lives as long as an array that was handed out or taken in."""
+
+    __slots__ = ("_ended", "_what")
+
+    def __init__(self, ended: deque[Any], what: Any) -> None:
+        self._ended = ended
+        self._what = what
+
+    def __del__(self) -> None:
+        self._ended.append(self._what)  # a call of C: neither locks nor CUDA in here
+
+
+class Loans:
+    """Keeps what is on loan.
+
+    Args:
+      driver: makes the calls.
+      ordinals: CUDA's number of each GPU that is used.
+      launched: gives what each of our streams was given so far.
+    """
+
+    def __init__(
+        self, driver: Driver, ordinals: Sequence[int], launched: Callable[[], list[Tick]]
+    ) -> None:
+        self._driver = driver
+        self._ordinals = ordinals
+        self._launched = launched
+        self._lent: deque[tuple[Any, int, int]] = deque()  # (owner, GPU, stream) of ended loans
+        self._borrowed: deque[Any] = deque()
+        self._followed: list[tuple[Any, EventHandle]] = []
+        self._unknown: list[Any] = []
+        self._leaving: list[tuple[Any, list[Tick]]] = []
+        self._lock = threading.Lock()
+
+    def lend(self, owner: Any, chip: int, consumer: int) -> Any:
+        """Return what an array must own so that `owner` outlives whoever uses the array.
+
+        Args:
+          owner: what keeps the memory.
+          chip: position of the GPU.
+          consumer: the stream that it is used on, as DLPack numbers streams; -1 for any.
+        """
+        return _Token(self._lent, (owner, chip, consumer))
+
+    def borrow(self, array: Any) -> Any:
+        """Return what an array must own so that the memory of `array` outlives our use of it."""
+        return _Token(self._borrowed, array)
+
+    def collect(self) -> None:
+        """Let go of what is known to be unused; never waits."""
+        if not (self._lent or self._borrowed or self._followed or self._leaving):
+            return
+        with self._lock:
+            self._sort()
+            is_done = self._driver.is_done
+            self._followed = [loan for loan in self._followed if not is_done(loan[1])]
+            self._leaving = [
+                (array, ticks)
+                for array, ticks in self._leaving
+                if not all([stream.finished(tick) for stream, tick in ticks])  # asks all of them
+            ]
+
+    def recall(self, synchronize: Callable[[], None]) -> None:
+        """Let go of everything whose array is gone, after the GPUs have been waited for.
+
+        Args:
+          synchronize: waits for everything on all GPUs.
+        """
+        with self._lock:
+            self._sort()
+            kept = self._unknown, self._followed, self._leaving
+            self._unknown, self._followed, self._leaving = [], [], []
+        if any(kept):
+            try:
+                synchronize()
+            except BaseException:
+                with self._lock:
+                    self._unknown += kept[0]
+                    self._followed += kept[1]
+                    self._leaving += kept[2]
+                raise
+
+    def _sort(self) -> None:
+        """Find out for what each loan that ended has to wait."""
+        while self._lent:
+            owner, chip, consumer = self._lent.popleft()
+            if consumer == LEGACY_STREAM:
+                gpu = self._ordinals[chip]
+                event = self._driver.event(gpu)
+                self._driver.record_legacy(event, gpu)
+                self._followed.append((owner, event))
+            else:
+                self._unknown.append(owner)
+        while self._borrowed:
+            self._leaving.append((self._borrowed.popleft(), self._launched()))

@@ -1,0 +1,80 @@
+"""Arrays in the memories beside devices: placed, moved, sliced and read like others."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.geometry.memory_kind import MEMORY_KINDS
+from gpushard.testing import runtime, simulated
+from gpushard.testing.programs import check_nothing_left
+from gpushard.testing.updated import updated
+
+VALUE = np.arange(35.0).reshape(5, 7)
+QUEUED: dict[str, Any] = {"small_bytes": 0, "inline_bytes": 0}
+STREAMS = QUEUED | {"host_devices": 4, "host_domains": 2}
+
+
+def named(kind: str, *spec: Any) -> gs.NamedSharding:
+    return gs.NamedSharding(gs.make_mesh((2, 2), ("x", "y")), gs.P(*spec), memory_kind=kind)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kinds", [*itertools.product(MEMORY_KINDS, repeat=2)])
+def test_every_kind_becomes_every_other(kinds: tuple[str, str], seed: int) -> None:
+    start, end = kinds
+    with simulated(seed, **STREAMS, pinned_bytes=64) as rt:
+        rt.sim.failing = 0
+        x = gs.device_put(VALUE, named(start, "x", "y"))
+        y = gs.device_put(x, named(end, "y"))
+        z = gs.device_put(y, y.sharding.with_memory_kind(start))
+        for array, kind in ((x, start), (y, end), (z, start)):
+            assert array.sharding.memory_kind == kind
+            assert all(s.data.sharding.memory_kind == kind for s in array.addressable_shards)
+            assert {s.device for s in array.addressable_shards} == set(rt.devices)
+            assert array.devices() == set(rt.devices)
+            assert np.array_equal(np.asarray(array), VALUE)
+            assert np.array_equal(np.asarray(array[1:, ::-2]), VALUE[1:, ::-2])
+            assert array[1:, ::-2].sharding.memory_kind == kind
+        expected = VALUE.copy()
+        expected[::2] = VALUE[2:]
+        assert np.array_equal(np.asarray(updated(x, slice(None, None, 2), y[2:])), expected)
+        del array, x, y, z
+        check_nothing_left(rt)
+
+
+def test_on_the_host_they_are_one_and_nothing_is_copied() -> None:
+    with runtime(small_bytes=0) as rt:
+        x = gs.device_put(VALUE, rt.devices[0])
+        before = dict(rt.backend.traffic)
+        for kind in MEMORY_KINDS:
+            y = gs.device_put(x, x.sharding.with_memory_kind(kind))
+            assert y.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+        assert rt.backend.traffic == before
+
+
+def test_pinned_memory_is_the_hosts_and_counts_against_no_quota() -> None:
+    with simulated(3, **STREAMS, memory_limit=100, host_readable=False) as rt:
+        rt.sim.failing = 0
+        pinned = gs.SingleDeviceSharding(rt.devices[0], memory_kind="pinned_host")
+        x = gs.device_put(np.arange(1000.0), pinned)
+        assert rt.devices[0].memory_stats()["bytes_in_use"] == 0
+        read = np.asarray(x)
+        assert read.__array_interface__["data"][0] == x.unsafe_buffer_pointer()
+        with pytest.raises(gs.errors.OutOfMemoryError):
+            gs.device_put(x, rt.devices[0])
+
+
+def test_memories_of_a_device() -> None:
+    with runtime() as rt:
+        device = rt.devices[0]
+        assert device.default_memory() is device
+        assert device.memory("pinned_host") == device.memory("pinned_host")
+        assert [getattr(m, "kind", "device") for m in device.addressable_memories()] == list(
+            MEMORY_KINDS
+        )
+        assert repr(device.memory("pinned_host")) == f"{device!r}.memory('pinned_host')"

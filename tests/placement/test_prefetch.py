@@ -1,0 +1,60 @@
+"""Batches come in order, a fixed number of them ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.testing import runtime, simulated
+
+
+def counted(log: list[int], count: int = 6) -> Iterator[dict[str, np.ndarray]]:
+    for n in range(count):
+        log.append(n)
+        yield {"x": np.full((4, 2), n)}
+
+
+@pytest.mark.parametrize("size", [1, 2, 10])
+def test_batches_are_taken_ahead_and_come_in_order(size: int) -> None:
+    with runtime(host_devices=2):
+        sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
+        log: list[int] = []
+        batches = gs.prefetch(counted(log), sharding, size=size)
+        assert log == []
+        for n, batch in enumerate(batches):
+            assert log == list(range(min(6, n + 1 + size)))
+            assert batch["x"].sharding == sharding
+            assert np.array_equal(np.asarray(batch["x"]), np.full((4, 2), n))
+
+
+def test_no_more_are_held_than_promised() -> None:
+    with runtime() as rt:
+        batches = gs.prefetch(counted([]), size=2)
+        first = next(batches)
+        assert len(rt.live_arrays()) == 3
+        del first
+        assert len(rt.live_arrays()) == 2
+
+
+def test_errors_come_after_the_batches_before_them() -> None:
+    def fails() -> Iterator[np.ndarray]:
+        yield np.arange(3)
+        yield np.arange(2)
+        raise OSError("the disk is gone")
+
+    with runtime():
+        batches = gs.prefetch(fails(), size=4)
+        assert [next(batches).shape, next(batches).shape] == [(3,), (2,)]
+        with pytest.raises(OSError, match="disk"):
+            next(batches)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_on_any_schedule(seed: int) -> None:
+    with simulated(seed, host_devices=2, inline_bytes=0, small_bytes=0) as rt:
+        rt.sim.failing = 0
+        read = [np.asarray(batch["x"]) for batch in gs.prefetch(counted([]))]
+        assert all(np.array_equal(value, np.full((4, 2), n)) for n, value in enumerate(read))
