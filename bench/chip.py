@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -197,7 +197,7 @@ class Lab:
         return self.sampler(run, repeats, [self.torch.cuda.current_stream().cuda_stream])
 
     def on_jax(self, run: Callable[[], Any], repeats: int) -> Sampler | None:
-        """Return how long a function of JAX takes, as the caller sees it: its streams are hidden."""
+        """Return how long a function of JAX takes, as the caller sees it."""
         if self.jax is None:
             return None
         last: list[Any] = [None]
@@ -286,8 +286,3 @@ def attempt(name: str, make: Callable[[], Any]) -> Any:
     except Exception as error:  # whatever it is, the others go on without it
         print(f"{name} does not take part: {type(error).__name__}: {error}", file=sys.stderr)
         return None
-
-
-def nothing() -> AbstractContextManager[None]:
-    """Return a block that does nothing."""
-    return contextmanager(lambda: (yield))()
