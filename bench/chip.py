@@ -264,7 +264,8 @@ def _find_torch() -> ModuleType | None:
         torch = importlib.import_module("torch")
         return torch if torch.cuda.is_available() else None
 
-    return attempt("PyTorch", find)
+    found: ModuleType | None = attempt("PyTorch", find)
+    return found
 
 
 def _find_jax() -> Jax | None:
@@ -276,7 +277,8 @@ def _find_jax() -> Jax | None:
             return None
         return Jax(jax, importlib.import_module("jax.numpy"), jax.devices()[0])
 
-    return attempt("JAX", find)
+    found: Jax | None = attempt("JAX", find)
+    return found
 
 
 def attempt(name: str, make: Callable[[], Any]) -> Any:

@@ -196,7 +196,7 @@ class Run:
 
 
 _PYTEST = [
-    *(sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=short", "-p", "no:cacheprovider"),
+    *(sys.executable, "-m", "pytest", "-rfE", "--tb=short", "-p", "no:cacheprovider"),
     *("-o", "faulthandler_timeout=150"),
 ]
 

@@ -57,10 +57,8 @@ def lab_cases(lab: Lab, config: Config) -> Iterator[Case]:
     """Everything that a lab can measure; a part that cannot be set up is left out."""
     for part in (_reshards, _host_copies, _small, _exports, _crossover, _thresholds):
         made = part(lab, config)
-        while True:
-            case = attempt(part.__name__.strip("_"), lambda made=made: next(made, None))
-            if case is None:
-                break
+        step = functools.partial(next, made, None)
+        while (case := attempt(part.__name__.strip("_"), step)) is not None:
             yield case
         lab.forget()
 
@@ -692,7 +690,8 @@ def _pageable_case(
         device = runtime.devices[0]
 
         def put() -> gs.Array:
-            return gs.device_put(host, device).block_until_ready()
+            y: gs.Array = gs.device_put(host, device)
+            return y.block_until_ready()
 
         if up:
             return timed(lambda _: put(), discard=lambda _, y: delete(y))
