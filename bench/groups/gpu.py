@@ -122,8 +122,8 @@ class _Reshards:
         self._lab = lab
         self._runtime = runtime
         self._table = table
-        self._repeats = config.pick(10, 1)
-        self._host = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+        self._repeats = config.pick(20, 1)
+        self._host = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
         self._value = lab.xp.asarray(self._host)
         self._mesh = gs.make_mesh(MESH, AXES)
         self._copies: dict[int, Sampler] = {}
@@ -252,7 +252,7 @@ class _HostCopies:
     def __init__(self, lab: Lab, config: Config, runtime: Runtime) -> None:
         self._lab = lab
         nbytes = config.pick(512 << 20, 1 << 20)
-        self._host = np.arange(nbytes // 4, dtype=np.float32).reshape(-1, 1024)
+        self._host = np.arange(nbytes // 4, dtype=np.int32).reshape(-1, 1024)
         self._warm = np.ones_like(self._host)
         mesh = gs.make_mesh(MESH, AXES)
         self._device = gs.NamedSharding(mesh, ROWS)
@@ -261,9 +261,9 @@ class _HostCopies:
         self._buffers: Any = None
         if lab.cupy is not None:
             empty_pinned = importlib.import_module("cupyx").empty_pinned
-            pinned = empty_pinned(self._host.shape, np.float32)
+            pinned = empty_pinned(self._host.shape, np.int32)
             pinned[...] = self._host
-            other = empty_pinned(self._host.shape, np.float32)
+            other = empty_pinned(self._host.shape, np.int32)
             other[...] = 0
             both = [lab.cupy.asarray(self._host) for _ in range(2)]
             streams = [lab.cupy.cuda.Stream(non_blocking=True) for _ in range(2)]

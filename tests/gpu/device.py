@@ -114,7 +114,7 @@ class PoisonedBackend(CudaBackend):
     def __init__(self, settings: Settings, driver: Any) -> None:
         self._poisoned: dict[int, Any] = {}
         super().__init__(settings, driver)
-        self._poison = [driver.stream(gpu) for gpu in self._ordinals]
+        self._poison = [self._driver.stream(gpu) for gpu in self._ordinals]
 
     def released(self, raw: Any, ticks: Sequence[Tick]) -> None:
         if isinstance(raw, np.ndarray) or self._closed:
@@ -201,8 +201,8 @@ class Counted:
             return found
 
         @functools.wraps(found)
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
             self.counts[name] = self.counts.get(name, 0) + 1
-            return found(*arguments)
+            return found(*arguments, **options)
 
         return call

@@ -301,8 +301,8 @@ class CudaBackend:
             raised = item.execute()
         finally:
             self._inside.queue = None
-        if raised is not None:
-            self._health.note(raised)
+        if raised is not None and (noted := self._health.note(raised)) is not raised:
+            item.fail(noted)
         if isinstance(raised, KeyboardInterrupt):
             raise raised
 
