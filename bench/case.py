@@ -31,6 +31,9 @@ class Config:
     jax: Jax | None = None
     """JAX, if there."""
 
+    keep_going: bool = False
+    """Whether a case that fails is told of and left out, and does not end the run."""
+
     def pick(self, full: T, quick: T) -> T:
         """Return what fits the mode."""
         return quick if self.quick else full
@@ -104,6 +107,9 @@ class Case:
     note: str = ""
     """The most important of them, for the table."""
 
+    floor: str = FLOOR
+    """The column of the least that the machine can do."""
+
     borrows: bool = False
     """Whether the peers' figures of an earlier case of the same name hold here too."""
 
@@ -151,8 +157,8 @@ class Result:
     @property
     def columns(self) -> list[str]:
         """All columns: gpushard's, then JAX's and other peers', then the floor's."""
-        found = dict.fromkeys(side.column for side in self.case.sides)
-        return [OURS, JAX, *(c for c in found if c not in (OURS, JAX, FLOOR)), FLOOR]
+        found, floor = dict.fromkeys(side.column for side in self.case.sides), self.case.floor
+        return [OURS, JAX, *(c for c in found if c not in (OURS, JAX, floor)), floor]
 
     def ratio(self, over: str, under: str) -> float | None:
         """Return the ratio of two columns' medians, if both were measured."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import importlib
 import os
 import pathlib
 import platform
@@ -13,12 +15,20 @@ import numpy as np
 
 import gpushard
 from bench.peers import Jax
+from gpushard.runtime.cuda.nvml import read_nvml
+from gpushard.runtime.cuda.probe import probe
 
 ROOT = pathlib.Path(gpushard.__file__).resolve().parent.parent
 
 
-def facts(jax: Jax | None) -> dict[str, Any]:
-    """Return what one has to know to judge the figures."""
+def facts(jax: Jax | None, commit_is: str | None = None) -> dict[str, Any]:
+    """Return what one has to know to judge the figures.
+
+    Args:
+      jax: the one that takes part.
+      commit_is: the commit, where git is not there to tell.
+    """
+    known = commit(ROOT)
     return {
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
@@ -28,8 +38,11 @@ def facts(jax: Jax | None) -> dict[str, Any]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "jax": jax and jax.version,
-        "commit": commit(ROOT),
-        "commit_has_changes": bool(_git(ROOT, "status", "--porcelain", "--", "gpushard")),
+        "gpu": _gpu(),
+        "commit": known or commit_is,
+        "commit_has_changes": (
+            bool(_git(ROOT, "status", "--porcelain", "--", "gpushard")) if known else None
+        ),
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
@@ -48,6 +61,28 @@ def _cpu() -> str:
     return names[0] if names else platform.processor()
 
 
+def _gpu() -> dict[str, Any]:
+    """What there is of CUDA: versions, and each GPU's name, memory and multiprocessors."""
+    found = probe()
+    facts: dict[str, Any] = dataclasses.asdict(found)
+    if not found.usable:
+        return facts
+    runtime = importlib.import_module("cupy").cuda.runtime
+    devices = [runtime.getDeviceProperties(number) for number in range(found.gpus)]
+    facts["nvidia_driver"] = read_nvml().driver or _run(
+        "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"
+    )
+    facts["devices"] = [
+        {
+            "name": device["name"].decode(),
+            "memory_bytes": int(device["totalGlobalMem"]),
+            "multiprocessors": int(device["multiProcessorCount"]),
+        }
+        for device in devices
+    ]
+    return facts
+
+
 def _memory() -> int | None:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -56,10 +91,12 @@ def _memory() -> int | None:
 
 
 def _git(checkout: pathlib.Path, *arguments: str) -> str | None:
+    return _run("git", "-C", str(checkout), *arguments)
+
+
+def _run(*command: str) -> str | None:
     try:
-        done = subprocess.run(
-            ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=True
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()

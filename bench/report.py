@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from bench.case import FLOOR, OURS, Goal, Result, Timing
+from bench.case import OURS, Goal, Result, Timing
 
 
 def tables(results: list[Result], goals: list[Goal]) -> str:
@@ -45,7 +45,8 @@ def _table(name: str, results: list[Result]) -> str:
 
 def _ratios(columns: list[str]) -> list[tuple[str, str]]:
     """Return which columns are divided by which; all but the last should be large."""
-    return [(column, OURS) for column in columns if column not in (OURS, FLOOR)] + [(OURS, FLOOR)]
+    *others, floor = columns
+    return [(column, OURS) for column in others if column != OURS] + [(OURS, floor)]
 
 
 def _verdict(results: list[Result]) -> list[str]:
@@ -90,10 +91,11 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}{' !' if value > 1 else ''}"
 
 
-def group_json(results: list[Result], goals: list[Goal]) -> dict[str, Any]:
+def group_json(results: list[Result], goals: list[Goal], failures: list[str]) -> dict[str, Any]:
     """Return a group's results as plain data; all times are seconds."""
     return {
         "cases": [_case_json(result) for result in results],
+        "failures": failures,
         "goals": [dataclasses.asdict(goal) for goal in goals],
     }
 

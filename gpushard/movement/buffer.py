@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gpushard.errors import ArgumentTypeError, ExecutionError, ShardingError
+from gpushard.errors import ArgumentTypeError, DeviceLostError, ExecutionError, ShardingError
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.reuse import ALIGNMENT
 from gpushard.runtime.backend import WorkFailure
@@ -184,6 +184,10 @@ def failure(error: BaseException) -> ExecutionError:
         name, cause = error.name, error.cause
     else:
         name, cause = "unnamed work", error
+    if isinstance(cause, DeviceLostError):
+        lost = DeviceLostError(str(cause))
+        vars(lost).update(vars(cause))
+        return lost
     raised = ExecutionError(
         f"the value is not there because {name} failed: {type(cause).__name__}: {cause}",
         operation=name,

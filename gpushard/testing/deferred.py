@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from gpushard.array.array import Array
-from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_idle
+from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import LocalArray
@@ -21,6 +24,9 @@ def deferred(
 ) -> Array:
     """Return an array whose shards the devices' streams compute from those of another one.
 
+    Shards in host memory beside a device are computed by the caller, once they are there: no stream
+    of a GPU waits for work of the host.
+
     Args:
       x: the array.
       function: takes a shard and gives one of the same shape and dtype.
@@ -34,6 +40,8 @@ def deferred(
     """
     source = x._live()
     runtime = source.runtime
+    if devices_of(source.tiling)[0].domain.kind != "device" and error is None:
+        return _computed_by_host(x, function, after)
     devices = [place.device for place in devices_of(source.tiling)]
 
     def submit() -> tuple[list[LocalArray], list[Claim]]:
@@ -49,6 +57,31 @@ def deferred(
 
     values, claims = runtime.commit(submit, [device.stream for device in devices])
     buffer = ShardedBuffer(source.tiling, source.dtype, values, claims)
+    return Array(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
+
+
+def _computed_by_host(
+    x: Array, function: Callable[[LocalArray], LocalArray], after: Sequence[Memory]
+) -> Array:
+    source = x._live()
+    runtime, places = source.runtime, devices_of(source.tiling)
+    for memory in (*after, *source.memories):
+        if memory.written is not None:
+            memory.written[0].synchronize(memory.written[1])
+    sizes = [value.nbytes for value in source.values]
+    claims = runtime.commit(
+        lambda: [runtime.claim(*pair, None) for pair in zip(places, sizes, strict=True)]
+    )
+    values, failed = [], False
+    for place, value, own, claim in zip(places, source.values, source.claims, claims, strict=True):
+        wait_idle(claim.memory)
+        values.append(runtime.backend.view(claim.memory.raw, value.shape, source.dtype))
+        if own.memory.error is None:
+            copy = values[-1], np.asarray(function(value)), HOST_DOMAIN
+            runtime.backend.copy_boxes([copy], place.memory_domain)
+        else:
+            claim.memory.error, failed = own.memory.error, True
+    buffer = ShardedBuffer(source.tiling, source.dtype, values, claims, settled=not failed)
     return Array(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
 
 

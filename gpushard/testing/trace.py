@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from gpushard.runtime.backend import Backend, BoxCopy, Item
+from gpushard.runtime.backend import Backend, BoxCopy, Item, Phase
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.makespan import Work
 from gpushard.testing.topology import Pair
+from gpushard.typing import LocalArray
 
 T = TypeVar("T")
 
@@ -80,6 +81,10 @@ class _Recorder:
         for target, _, source in copies:
             flows[source, domain] = flows.get((source, domain), 0) + int(target.nbytes)
         self._backend.copy_boxes(copies, domain)
+
+    def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
+        """Copy the boxes of a phase, and count their bytes."""
+        self.copy_boxes(phase.copies(operands), domain)
 
     def release(self) -> None:
         """Pass on what was held back, and wait for it."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
+
 from gpushard.config import Settings
 from gpushard.runtime.checker import Checker
 from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.conformance import ArrayConformance, BackendConformance
+from tests.gpu.device import SPLITS, Split, late_driver, make_gpu_runtime, needs_gpu
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 _seeds = itertools.count()
@@ -91,3 +94,55 @@ class TestCheckedArrays(Fake, ArrayConformance):
 class TestCheckedStrangers(Fake, ArrayConformance):
     checked = True
     peers = False
+
+
+@needs_gpu
+class Real:
+    """A GPU, divided in every way that the tests are run with, whatever devices they ask for."""
+
+    launches = True
+    checked = False
+    late = False
+    engine_bytes = 64
+
+    @pytest.fixture(autouse=True, params=SPLITS, ids=str)
+    def _split(self, request: pytest.FixtureRequest) -> None:
+        self.split: Split = request.param
+
+    def make_runtime(self, **settings: Any) -> Runtime:
+        for name in ("host_devices", "host_domains", "small_bytes"):
+            settings.pop(name, None)
+        driver = late_driver()(next(_seeds)) if self.late else None
+        settings = {"engine_bytes": self.engine_bytes, **settings}
+        return make_gpu_runtime(driver, self.split, checked=self.checked, **settings)
+
+
+class TestGpuBackend(Real, BackendConformance):
+    pass
+
+
+class TestGpuArrays(Real, ArrayConformance):
+    pass
+
+
+class TestGpuKernelsOnly(Real, ArrayConformance):
+    engine_bytes = 0
+
+
+class TestLateGpuArrays(Real, ArrayConformance):
+    """Items run late, as kernels that do nothing are put before them."""
+
+    late = True
+
+
+class TestCheckedGpuBackend(Real, BackendConformance):
+    checked = True
+
+
+class TestCheckedGpuArrays(Real, ArrayConformance):
+    checked = True
+
+
+class TestCheckedLateGpuArrays(Real, ArrayConformance):
+    checked = True
+    late = True

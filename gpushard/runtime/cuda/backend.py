@@ -91,9 +91,7 @@ class CudaBackend:
         self._loans = Loans(driver, self._ordinals, self._launched)
         self._launches = Launches(driver, self._ordinals, self._gpu_stores)
         self._events: list[deque[EventHandle]] = [deque() for _ in self._ordinals]
-        self._bounces = [
-            Bounce(driver, gpu, self._pinned, self._launches) for gpu in self._ordinals
-        ]
+        self._bounces = [Bounce(driver, gpu, self._launches) for gpu in self._ordinals]
         self._copier = Copier(
             driver,
             self._topology,
@@ -314,8 +312,8 @@ class CudaBackend:
             raised = item.execute()
         finally:
             self._inside.queue = None
-        if raised is not None:
-            self._health.note(raised)
+        if raised is not None and (noted := self._health.note(raised)) is not raised:
+            item.fail(noted)
         if isinstance(raised, KeyboardInterrupt):
             raise raised
 

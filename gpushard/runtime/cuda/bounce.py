@@ -11,8 +11,7 @@ import numpy as np
 from gpushard.runtime.chunks import Move, chunks, lay_out
 from gpushard.runtime.cuda.driver import Driver
 from gpushard.runtime.cuda.launches import Launches
-from gpushard.runtime.cuda.slabs import Block
-from gpushard.runtime.cuda.stores import PinnedStore
+from gpushard.runtime.cuda.stores import bytes_at
 from gpushard.typing import HostArray, LocalArray
 
 BOUNCE_BYTES = 1 << 20
@@ -25,35 +24,33 @@ class Bounce:
     Args:
       driver: makes the calls.
       gpu: CUDA's number of it.
-      pinned: where the buffer comes from.
       launches: the kernels.
     """
 
-    def __init__(self, driver: Driver, gpu: int, pinned: PinnedStore, launches: Launches) -> None:
+    def __init__(self, driver: Driver, gpu: int, launches: Launches) -> None:
         self._driver = driver
         self._launches = launches
         self._lock = threading.Lock()
         self._stream = driver.stream(gpu)
         self._event = driver.event(gpu)
-        self._pinned = pinned
-        self._raw: Block | None = None
+        self._address = 0
 
     def close(self) -> None:
-        """Give the buffer back; it is made anew should somebody still copy."""
+        """Give the buffer back; copies that come later make one that lasts as long as the process."""
         with self._lock:
-            if self._raw is not None:
-                self._pinned.free(self._raw)
-            self._raw = None
+            address, self._address = self._address, 0
+            if address:
+                self._driver.free_host(address)
 
-    def _buffer(self) -> HostArray:
-        if self._raw is None:
-            self._raw = self._pinned.allocate(BOUNCE_BYTES)
-        return self._pinned.view(self._raw, (BOUNCE_BYTES,), np.dtype(np.uint8))
+    def _bytes(self) -> HostArray:
+        if not self._address:
+            self._address = self._driver.malloc_host(BOUNCE_BYTES)
+        return bytes_at(self._address, BOUNCE_BYTES)
 
     def to_device(self, copies: Sequence[tuple[LocalArray, HostArray]]) -> None:
         """Copy host data to memory of the GPU that nothing else uses; returns when it is there."""
         with self._lock:
-            buffer = self._buffer()
+            buffer = self._bytes()
             for group in chunks((Move(to, of, None) for to, of in copies), BOUNCE_BYTES):
                 boxes = lay_out(buffer, group)
                 for box, move in zip(boxes, group, strict=True):
@@ -63,7 +60,7 @@ class Bounce:
     def to_host(self, copies: Sequence[tuple[HostArray, LocalArray]]) -> None:
         """Copy from the GPU what is there already; returns when the host has it."""
         with self._lock:
-            buffer = self._buffer()
+            buffer = self._bytes()
             for group in chunks((Move(to, of, None) for to, of in copies), BOUNCE_BYTES):
                 boxes = lay_out(buffer, group)
                 self._run([(box, move.source) for box, move in zip(boxes, group, strict=True)])

@@ -91,8 +91,7 @@ class PinnedStore:
 
     def _malloc(self, nbytes: int) -> int:
         start = self._driver.malloc_host(nbytes)
-        memory = (ctypes.c_ubyte * nbytes).from_address(start)
-        self._bytes[start] = np.ctypeslib.as_array(memory)
+        self._bytes[start] = bytes_at(start, nbytes)
         return start
 
     def _free(self, start: int) -> None:
@@ -117,6 +116,11 @@ class PageableStore:
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
         """Return an array without elements."""
         return np.empty(shape, dtype)
+
+
+def bytes_at(start: int, nbytes: int) -> HostArray:
+    """Return memory of the host as an array, which does not own it."""
+    return np.ctypeslib.as_array((ctypes.c_ubyte * nbytes).from_address(start))
 
 
 def address_of(driver: Driver, array: LocalArray) -> int:

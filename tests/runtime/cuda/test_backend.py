@@ -18,7 +18,7 @@ from gpushard.errors import DeviceLostError, OutOfMemoryError
 from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.runtime import using
-from tests.runtime.cuda.fake_driver import STICKY, FakeDriver
+from tests.runtime.cuda.fake_driver import STICKY, FakeDriver, FakeError
 
 
 @contextlib.contextmanager
@@ -118,6 +118,21 @@ def test_a_sticky_error_loses_the_devices_and_nothing_hangs() -> None:
         assert runtime.claimed_bytes() == 0
 
 
+def test_a_sticky_error_of_a_launch_loses_the_devices_too() -> None:
+    with cuda() as (_, driver):
+        x = gs.device_put(VALUE, named("x")).block_until_ready()
+
+        def launch(*arguments: Any) -> None:
+            raise FakeError(STICKY)
+
+        driver.launch_pieces = driver.launch_table = launch
+        y = gs.reshard(x, named(None, "x"))
+        for read in (y.block_until_ready, lambda: np.asarray(y)):
+            with pytest.raises(DeviceLostError, match="new process") as caught:
+                read()
+            assert STICKY in str(caught.value.cause)
+
+
 def test_a_forked_child_is_told() -> None:
     with cuda() as (runtime, _):
         x = gs.device_put(VALUE, named("x"))
@@ -165,6 +180,15 @@ def test_closing_gives_all_memory_back() -> None:
         del x
     gc.collect()
     assert driver.used == [0, 0] and not driver._memory
+
+
+def test_values_can_be_read_after_closing() -> None:
+    with cuda() as (_, driver):
+        x = gs.device_put(VALUE, named("x"))
+    assert np.array_equal(np.asarray(x), VALUE)
+    again = gs.device_put(VALUE, x.sharding)
+    made = driver.calls["malloc_host"]
+    assert np.array_equal(np.asarray(again), VALUE) and driver.calls["malloc_host"] == made
 
 
 def test_events_are_reused() -> None:
