@@ -444,9 +444,6 @@ def fetch(buffer: ShardedBuffer, target: HostArray) -> None:
     Args:
       buffer: the value.
       target: of its shape and dtype.
-
-    Raises:
-      ExecutionError: a copy failed.
     """
     runtime, places = buffer.runtime, devices_of(buffer.tiling)
     if not _is_staged(runtime, buffer.tiling, target.nbytes):

@@ -14,13 +14,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gpushard.movement.buffer import failure, wait_idle
+from gpushard.movement.buffer import wait_idle
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.chunks import Move, bytes_of, chunks, lay_out
 from gpushard.runtime.device import Domain
 from gpushard.runtime.memory import Claim, Memory, NoRoomError
 from gpushard.runtime.runtime import Runtime
-from gpushard.runtime.stream import Stream
 from gpushard.typing import HostArray
 
 IN_FLIGHT = 2
@@ -81,9 +80,6 @@ def stage_out(runtime: Runtime, moves: Sequence[tuple[Domain, Move[Memory]]]) ->
       runtime: of the domains.
       moves: what to copy, tagged with the memory of each source, whose content is there, and with
         its domain.
-
-    Raises:
-      ExecutionError: a copy failed.
     """
     by_domain: dict[Domain, list[Move[Memory]]] = {}
     for domain, move in moves:
@@ -95,9 +91,8 @@ def stage_out(runtime: Runtime, moves: Sequence[tuple[Domain, Move[Memory]]]) ->
         while flight is None and flights:
             flights.popleft().land(runtime)
             flight = _start(runtime, domain, group)
-        if flight is None:  # others have all slots
-            copies = [(move.target, move.source, domain.index) for move in group]
-            runtime.backend.copy_boxes(copies, HOST_DOMAIN)
+        if flight is None:
+            _copy_out_at_once(runtime, domain, group)
             continue
         flights.append(flight)
         if len(flights) > most:
@@ -110,21 +105,28 @@ def stage_out(runtime: Runtime, moves: Sequence[tuple[Domain, Move[Memory]]]) ->
 class _Flight:
     """A chunk on its way to a slot."""
 
+    domain: Domain
     group: list[Move[Memory]]
     slot: Claim
     boxes: list[HostArray]
-    stream: Stream
     tick: int
-    pinned: int
 
     def land(self, runtime: Runtime) -> None:
         """Wait for it, and copy it to where it belongs."""
-        self.stream.synchronize(self.tick)
+        self.domain.fetch.synchronize(self.tick)
         if self.slot.memory.error is not None:
-            raise failure(self.slot.memory.error)
+            _copy_out_at_once(runtime, self.domain, self.group)
+            return
+        pinned = self.domain.memories["pinned_host"].index
         pairs = zip(self.group, self.boxes, strict=True)
-        copies = [(move.target, box, self.pinned) for move, box in pairs]
+        copies = [(move.target, box, pinned) for move, box in pairs]
         runtime.backend.copy_boxes(copies, HOST_DOMAIN)
+
+
+def _copy_out_at_once(runtime: Runtime, domain: Domain, group: list[Move[Memory]]) -> None:
+    """Copy while others have all slots, or what did not get to its slot."""
+    copies = [(move.target, move.source, domain.index) for move in group]
+    runtime.backend.copy_boxes(copies, HOST_DOMAIN)
 
 
 def _start(runtime: Runtime, domain: Domain, group: list[Move[Memory]]) -> _Flight | None:
@@ -140,7 +142,7 @@ def _start(runtime: Runtime, domain: Domain, group: list[Move[Memory]]) -> _Flig
         copies = [(box, m.source, domain.index) for box, m in zip(boxes, group, strict=True)]
         run = functools.partial(runtime.backend.copy_boxes, copies, pinned)
         tick = runtime.submit(domain.fetch, "copy to host", run, _distinct(group), [slot.memory])
-        return _Flight(group, slot, boxes, domain.fetch, tick, pinned)
+        return _Flight(domain, group, slot, boxes, tick)
 
     return runtime.commit(submit, [domain.fetch])
 

@@ -109,8 +109,10 @@ class Faults:
         yield backend, "allocate", self._allocate(backend.allocate)
         yield backend, "enqueue", self._enqueue(backend.enqueue)
         yield backend, "copy_boxes", self._copy_boxes(backend.copy_boxes)
+        rings = [domain.ring for domain in runtime.domains]
         for pool in runtime.pools():
-            yield pool, "take", self._take(pool, pool.take)
+            what = "a ring" if pool in rings else "a pool"
+            yield pool, "take", self._take(pool, what, pool.take)
             yield pool, "adopt", self._adopt(pool, pool.adopt)
 
     def _pass(self, kind: str, what: str) -> None:
@@ -127,9 +129,9 @@ class Faults:
 
         return replaced
 
-    def _take(self, pool: Pool, take: Callable[..., Memory]) -> Callable[..., Memory]:
+    def _take(self, pool: Pool, what: str, take: Callable[..., Memory]) -> Callable[..., Memory]:
         def replaced(nbytes: int, account: Account | None, stream: Stream | None) -> Memory:
-            if self.fails(ROOM, f"{nbytes} bytes of a pool"):
+            if self.fails(ROOM, f"{nbytes} bytes of {what}"):
                 raise NoRoomError(nbytes, account, pool)
             return take(nbytes, account, stream)
 

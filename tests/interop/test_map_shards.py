@@ -147,7 +147,8 @@ def test_it_is_ordered_with_everything_else_on_any_schedule(seed: int) -> None:
     made = SimRuntime(chosen, seed)
     with using(made):
         source, value = made.sim.random, np.arange(24).reshape(6, 4)
-        shardings = random_shardings(made, source, 8)
+        drawn = random_shardings(made, source, 8)
+        shardings = [sharding.with_memory_kind("device") for sharding in drawn]
         kept: list[tuple[gs.Array, np.ndarray]] = []
 
         def f(a: np.ndarray, b: np.ndarray, out: np.ndarray, again: np.ndarray) -> None:

@@ -51,7 +51,7 @@ def map_over_shards(self: Actor) -> None:
         again[...] = out + 1
         turn()
 
-    if self._reads(known):
+    if self._reads(known) and known.array.sharding.memory_kind == "device":
         out = gs.ShapeDtypeStruct(known.array.shape, known.array.dtype)
         same, more = gs.map_shards(f, known.array, out=(out, out))
         self._keep(same, known.value)
