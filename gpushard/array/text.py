@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host_copies import blocks_of, read_host
-from gpushard.typing import HostArray, Shape
+from gpushard.runtime.backend import HOST_DOMAIN
+from gpushard.typing import HostArray
 
 
 def describe(buffer: ShardedBuffer, weak_type: bool) -> str:
@@ -44,23 +47,40 @@ def array_text(buffer: ShardedBuffer, prefix: str = "", separator: str = " ") ->
 def _edges(buffer: ShardedBuffer, edgeitems: int) -> HostArray:
     """Return the array without the middle of its long dims, one element of which stays."""
     buffer.wait()
-    tiling, blocks = buffer.tiling, blocks_of(buffer.tiling)
+    tiling, places = buffer.tiling, devices_of(buffer.tiling)
     kept = [_kept(size, edgeitems) for size in tiling.shape]
-    result: HostArray = np.empty(tuple(len(k) for k in kept), buffer.dtype)
-    for pair in blocks.distinct:
-        home = blocks.homes[pair]
-        where, local = [], []
-        for dim, positions in enumerate(kept):
-            start, stop = tiling.starts[dim, home], tiling.stops[dim, home]
-            inside = np.flatnonzero((positions >= start) & (positions < stop))
-            where.append(inside)
-            local.append(positions[inside] - start)
-        if all(len(inside) for inside in where):
-            result[np.ix_(*where)] = buffer.values[home][np.ix_(*local)]
+    result: HostArray = np.empty([sum(map(len, ranges)) for ranges in kept], buffer.dtype)
+    copies = []
+    for pair in blocks_of(tiling).distinct:
+        home = blocks_of(tiling).homes[pair]
+        parts = [
+            list(_overlaps(ranges, int(tiling.starts[dim, home]), int(tiling.stops[dim, home])))
+            for dim, ranges in enumerate(kept)
+        ]
+        for box in itertools.product(*parts):
+            to, of = tuple(part[0] for part in box), tuple(part[1] for part in box)
+            copies.append((result[to], buffer.values[home][of], places[home].memory_domain))
+    buffer.runtime.backend.copy_boxes(copies, HOST_DOMAIN)
     return result
 
 
-def _kept(size: int, edgeitems: int) -> np.ndarray[Shape, np.dtype[np.int64]]:
+def _kept(size: int, edgeitems: int) -> list[range]:
+    """Return the positions along a dim that are shown, and one more.
+
+    >>> _kept(7, 3), _kept(100, 3)
+    ([range(0, 7)], [range(0, 4), range(97, 100)])
+    """
     if size <= 2 * edgeitems + 1:
-        return np.arange(size)
-    return np.concatenate((np.arange(edgeitems + 1), np.arange(size - edgeitems, size)))
+        return [range(size)]
+    return [range(edgeitems + 1), range(size - edgeitems, size)]
+
+
+def _overlaps(ranges: list[range], start: int, stop: int) -> Iterator[tuple[slice, slice]]:
+    """Yield where a shard's part of each range goes, and where it lies in the shard."""
+    first = 0
+    for kept in ranges:
+        low, high = max(kept.start, start), min(kept.stop, stop)
+        if low < high:
+            to = first + low - kept.start
+            yield slice(to, to + high - low), slice(low - start, high - start)
+        first += len(kept)

@@ -387,13 +387,13 @@ def read_host(buffer: ShardedBuffer) -> HostArray:
     nbytes = math.prod(tiling.shape) * buffer.dtype.itemsize
     if nbytes < runtime.settings.small_bytes:
         array: HostArray = np.empty(tiling.shape, buffer.dtype)
-        _fetch(buffer, array)
+        fetch(buffer, array)
         array.flags.writeable = False
         return array.view()  # nobody can make it writable again
     claim = runtime.commit(lambda: runtime.claim_host(nbytes, None))
     wait_idle(claim.memory)
     target = runtime.backend.view(claim.memory.raw, tiling.shape, buffer.dtype)
-    _fetch(buffer, target)
+    fetch(buffer, target)
     return runtime.backend.host_view(target, claim)
 
 
@@ -438,8 +438,16 @@ def _whole_box(buffer: ShardedBuffer) -> HostArray | None:
     return buffer.runtime.backend.host_view(buffer.values[home], claim)
 
 
-def _fetch(buffer: ShardedBuffer, target: HostArray) -> None:
-    """Copy a value that is there to the host."""
+def fetch(buffer: ShardedBuffer, target: HostArray) -> None:
+    """Copy a value that is there to host memory; returns when it is there.
+
+    Args:
+      buffer: the value.
+      target: of its shape and dtype.
+
+    Raises:
+      ExecutionError: a copy failed.
+    """
     runtime, places = buffer.runtime, devices_of(buffer.tiling)
     if not _is_staged(runtime, buffer.tiling, target.nbytes):
         runtime.backend.copy_boxes(_fetches(buffer, target), HOST_DOMAIN)

@@ -21,7 +21,7 @@ from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.movement.buffer import devices_of
 from gpushard.movement.host_copies import alias_host, from_host
 from gpushard.placement.defaults import get_default_device
-from gpushard.runtime.device import Device
+from gpushard.runtime.device import Device, MemorySpace
 from gpushard.typing import HostArray, Index, Shape
 
 HostData: TypeAlias = tuple[HostArray, bool]
@@ -48,10 +48,10 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     Args:
       x: an array, a scalar, or a pytree of them: NumPy arrays, gpushard arrays, Python scalars, and
         what offers `__array__` or `__dlpack__` on the CPU.
-      device: where to: a device, a `Sharding`, a `Format`, or a `PartitionSpec` within
-        `with mesh:`; or a pytree of these that is a prefix of `x`, such as a list of devices for a
-        list of arrays. None leaves arrays where they are and puts other data on the default device,
-        uncommitted.
+      device: where to: a device, one of its memories, a `Sharding`, a `Format`, or a
+        `PartitionSpec` within `with mesh:`; or a pytree of these that is a prefix of `x`, such as a
+        list of devices for a list of arrays. None leaves arrays where they are and puts other data
+        on the default device, uncommitted.
       donate: whether gpushard arrays in `x` may be given up; they count as deleted afterwards. A
         bool, or a prefix pytree of bools.
       may_alias: whether the result may share memory with a NumPy source, which then must not be
@@ -175,7 +175,7 @@ def as_sharding(place: Any, ndim: int, argument: str = "device") -> Sharding:
     """Return the sharding that a placement means.
 
     Args:
-      place: a device, a sharding, a format or a spec.
+      place: a device, a memory of one, a sharding, a format or a spec.
       ndim: how many dims the array has.
       argument: what an error calls the placement.
 
@@ -189,6 +189,8 @@ def as_sharding(place: Any, ndim: int, argument: str = "device") -> Sharding:
         return place
     if isinstance(place, Device):
         return SingleDeviceSharding(place)
+    if isinstance(place, MemorySpace):
+        return SingleDeviceSharding(place.device, memory_kind=place.kind)
     if isinstance(place, PartitionSpec):
         mesh = current_mesh()
         if mesh is None:

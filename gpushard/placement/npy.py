@@ -16,7 +16,8 @@ from gpushard.array.checks import check_dtype
 from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard.errors import ArgumentTypeError, FileFormatError
 from gpushard.geometry.sharding import SingleDeviceSharding
-from gpushard.movement.host_copies import blocks_of
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.host_copies import blocks_of, fetch
 from gpushard.placement.defaults import get_default_device
 from gpushard.placement.device_put import as_sharding
 from gpushard.placement.make_array import make_array_from_callback
@@ -120,12 +121,7 @@ def save(file: PathLike, x: Array) -> None:
     part = target.parent / f".{target.name}.{os.getpid()}.{threading.get_ident()}.part"
     try:
         mapped = np.lib.format.open_memmap(part, mode="w+", dtype=x.dtype, shape=x.shape)
-        blocks = blocks_of(buffer.tiling)
-        for pair in blocks.distinct:
-            home = blocks.homes[pair]
-            mapped[blocks.indices[pair]] = buffer.runtime.backend.host_view(
-                buffer.values[home], buffer.claims[home]
-            )
+        _write(buffer, mapped)
         mapped.flush()
         del mapped
         os.replace(part, target)
@@ -136,6 +132,19 @@ def save(file: PathLike, x: Array) -> None:
     finally:
         with contextlib.suppress(OSError, ValueError):
             part.unlink()
+
+
+def _write(buffer: ShardedBuffer, mapped: HostArray) -> None:
+    """Write a value that is there to mapped memory, on this thread if the host can read it."""
+    if not devices_of(buffer.tiling)[0].domain.readable:
+        fetch(buffer, mapped)
+        return
+    blocks = blocks_of(buffer.tiling)
+    for pair in blocks.distinct:
+        home = blocks.homes[pair]
+        mapped[blocks.indices[pair]] = buffer.runtime.backend.host_view(
+            buffer.values[home], buffer.claims[home]
+        )
 
 
 def _checked_path(file: Any) -> Path:

@@ -236,14 +236,11 @@ class Actor:
 
     def _check_shards(self, known: Known) -> None:
         buffer = known.array._live()
-        shards = zip(buffer.tiling.indices, buffer.values, devices_of(buffer.tiling), strict=True)
-        for index, value, place in shards:
-            if not isinstance(value, np.ndarray):  # it is a GPU's
-                read = np.empty(value.shape, value.dtype)
-                copies = [(read, value, place.memory_domain)]
-                buffer.runtime.backend.copy_boxes(copies, HOST_DOMAIN)
-                value = read
-            assert np.array_equal(value, known.value[index]), "a shard that is ready is wrong"
+        backend, places = buffer.runtime.backend, devices_of(buffer.tiling)
+        for place, index, value in zip(places, buffer.tiling.indices, buffer.values, strict=True):
+            read: HostArray = np.empty(value.shape, value.dtype)
+            backend.copy_boxes([(read, value, place.memory_domain)], HOST_DOMAIN)
+            assert np.array_equal(read, known.value[index]), "a shard that is ready is wrong"
 
     def _show(self) -> None:
         known = self._pick()

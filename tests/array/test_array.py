@@ -306,7 +306,9 @@ def test_large_arrays_print_as_numpy_summarises(
     body = np.array2string(value, separator=", ", prefix="Array(", suffix=",")
     assert repr(x).startswith(f"Array({body},")
     assert repr(x).endswith(f"dtype={np.dtype(dtype)})")
-    assert fetched(rt) == before
+    edges = np.prod([min(size, 7) for size in shape]) * value.itemsize
+    assert fetched(rt) - before <= 3 * edges  # printed three times
+    before = fetched(rt)
     np.asarray(x)
     assert fetched(rt) == before + (0 if x.is_fully_replicated else value.nbytes)
 

@@ -72,6 +72,9 @@ def test_pinned_memory_is_the_hosts_and_counts_against_no_quota() -> None:
 def test_memories_of_a_device() -> None:
     with runtime() as rt:
         device = rt.devices[0]
+        x = gs.device_put(VALUE, device.memory("pinned_host"))
+        assert x.sharding == gs.SingleDeviceSharding(device, memory_kind="pinned_host")
+        assert gs.device_put(x, device.default_memory()).sharding.memory_kind == "device"
         assert device.default_memory() is device
         assert device.memory("pinned_host") == device.memory("pinned_host")
         assert [getattr(m, "kind", "device") for m in device.addressable_memories()] == list(

@@ -19,7 +19,7 @@ STREAMS = {"inline_bytes": 0, "small_bytes": 0, "host_devices": 2, "host_domains
 
 def quiet(**more):
     """A runtime on which nothing runs until somebody waits, and nothing fails."""
-    context = simulated(seed=0, exact=True, **STREAMS, **more)
+    context = simulated(seed=0, exact=True, host_readable=True, **STREAMS, **more)
 
     class Quiet:
         def __enter__(self):

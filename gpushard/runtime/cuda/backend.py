@@ -90,9 +90,7 @@ class CudaBackend:
         self._loans = Loans(driver, self._ordinals, self._launched)
         self._launches = Launches(driver, self._ordinals, self._gpu_stores)
         self._events: list[deque[EventHandle]] = [deque() for _ in self._ordinals]
-        self._bounces = [
-            Bounce(driver, gpu, self._pinned, self._launches) for gpu in self._ordinals
-        ]
+        self._bounces = [Bounce(driver, gpu, self._launches) for gpu in self._ordinals]
         self._copier = Copier(
             driver,
             self._topology,

@@ -11,7 +11,7 @@ import numpy as np
 from gpushard.runtime.chunks import Move, chunks, lay_out
 from gpushard.runtime.cuda.driver import Driver
 from gpushard.runtime.cuda.launches import Launches
-from gpushard.runtime.cuda.stores import PinnedStore, bytes_at
+from gpushard.runtime.cuda.stores import bytes_at
 from gpushard.typing import HostArray, LocalArray
 
 BOUNCE_BYTES = 1 << 20
@@ -24,40 +24,36 @@ class Bounce:
     Args:
       driver: makes the calls.
       gpu: CUDA's number of it.
-      pinned: where the buffer comes from.
       launches: the kernels.
     """
 
-    def __init__(self, driver: Driver, gpu: int, pinned: PinnedStore, launches: Launches) -> None:
+    def __init__(self, driver: Driver, gpu: int, launches: Launches) -> None:
         self._driver = driver
         self._launches = launches
         self._lock = threading.Lock()
         self._stream = driver.stream(gpu)
         self._event = driver.event(gpu)
-        self._pinned = pinned
-        self._raw = pinned.allocate(BOUNCE_BYTES)
-        self._buffer: HostArray | None
-        self._buffer = pinned.view(self._raw, (BOUNCE_BYTES,), np.dtype(np.uint8))
+        self._start: int | None = None
 
     def close(self) -> None:
-        """Give the buffer back; copies that come later make one that lasts as long as the process.
-
-        They run outside of the submission lock, without which the slabs must not be touched.
-        """
+        """Give the buffer back; it is made anew should somebody still copy."""
         with self._lock:
-            self._buffer = None
-            self._pinned.free(self._raw)
+            if self._start is not None:
+                self._driver.free_host(self._start)
+            self._start = None
 
-    def _bytes(self) -> HostArray:
-        if self._buffer is None:
-            self._buffer = bytes_at(self._driver.malloc_host(BOUNCE_BYTES), BOUNCE_BYTES)
-        return self._buffer
+    def _buffer(self) -> HostArray:
+        """Return the buffer, made at first use; not cut from a slab, whose lock nobody holds here."""
+        if self._start is None:
+            self._start = self._driver.malloc_host(BOUNCE_BYTES)
+        return bytes_at(self._start, BOUNCE_BYTES)
 
     def to_device(self, copies: Sequence[tuple[LocalArray, HostArray]]) -> None:
         """Copy host data to memory of the GPU that nothing else uses; returns when it is there."""
         with self._lock:
+            buffer = self._buffer()
             for group in chunks((Move(to, of, None) for to, of in copies), BOUNCE_BYTES):
-                boxes = lay_out(self._bytes(), group)
+                boxes = lay_out(buffer, group)
                 for box, move in zip(boxes, group, strict=True):
                     np.copyto(box, move.source)
                 self._run([(move.target, box) for box, move in zip(boxes, group, strict=True)])
@@ -65,8 +61,9 @@ class Bounce:
     def to_host(self, copies: Sequence[tuple[HostArray, LocalArray]]) -> None:
         """Copy from the GPU what is there already; returns when the host has it."""
         with self._lock:
+            buffer = self._buffer()
             for group in chunks((Move(to, of, None) for to, of in copies), BOUNCE_BYTES):
-                boxes = lay_out(self._bytes(), group)
+                boxes = lay_out(buffer, group)
                 self._run([(box, move.source) for box, move in zip(boxes, group, strict=True)])
                 for box, move in zip(boxes, group, strict=True):
                     np.copyto(move.target, box)

@@ -14,7 +14,7 @@ from gpushard.runtime.host.store import allocate
 from gpushard.runtime.host.views import address
 from gpushard.typing import HostArray, LocalArray, Shape
 
-_PINNED_SLAB_BYTES = 64 << 20
+_PINNED_SLAB_BYTES = 8 << 20
 """Page-locking takes milliseconds; a slab of this size is shared by many."""
 
 

@@ -90,8 +90,6 @@ class SimBackend(NumpyStore):
         readable = source.random() < 0.5
         self.host_readable = readable if self._host_readable is None else self._host_readable
         self.threads = Threads(source, source.choice((0.02, 0.05, 0.3)), source.choice((0, 0.02)))
-        self._strangers = source.choice((0, 0, 0.3)) * (not self.host_readable)
-        self._reach: dict[tuple[int, int], bool] = {}
         self.topology = self._topology or _machine(source.choice(_MACHINES), self._domains)
         """The machine that it stands for, or None."""
         self.timing = None if self.topology is None else Timing(self.topology)
@@ -102,6 +100,9 @@ class SimBackend(NumpyStore):
         self._turns = 0
         self.failing = source.choice((0, 0, 0, 0.05))
         """Probability that an allocation fails for want of memory."""
+        self._links = random.Random(seed + 1)
+        self._strangers = 0 if self.host_readable else self._links.choice((0, 0, 0.3))
+        self._reach: dict[tuple[int, int], bool] = {}
         self._retired: dict[int, tuple[HostArray, Sequence[Tick]]] = {}
 
     def _info(self, device: int, domain: int) -> DeviceInfo:
@@ -113,7 +114,7 @@ class SimBackend(NumpyStore):
         if max(domain, source) >= self._domains or domain == source:
             return True
         if (domain, source) not in self._reach:
-            self._reach[domain, source] = self.random.random() >= self._strangers
+            self._reach[domain, source] = self._links.random() >= self._strangers
         return self._reach[domain, source]
 
     def prefetch(self, read: Callable[[], object]) -> None:

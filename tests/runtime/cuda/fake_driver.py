@@ -76,6 +76,27 @@ class FakeArray(np.ndarray):
         assert copy or stream == -1
         return self.copy() if copy else self
 
+    def __array_function__(self, *call: Any) -> Any:
+        self._check_access()
+        return super().__array_function__(*call)
+
+    def __array_ufunc__(self, ufunc: Any, method: Any, *inputs: Any, **kwargs: Any) -> Any:
+        self._check_access()
+        plain = [np.asarray(value) for value in inputs]
+        return getattr(ufunc, method)(*plain, **kwargs)
+
+    def __getitem__(self, index: Any) -> Any:
+        entries = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(entry, np.ndarray | list) for entry in entries):
+            self._check_access()
+        return super().__getitem__(index)
+
+    def _check_access(self) -> None:
+        """Only work on streams may touch the data: CuPy would launch a kernel, or refuse."""
+        driver = self.driver
+        if self.gpu is not None and driver is not None and not (driver._running or driver._scopes):
+            raise TypeError("the host uses memory of a GPU")
+
     def __dlpack_device__(self) -> tuple[int, int]:
         assert self.gpu is not None
         return 2, self.gpu
@@ -115,6 +136,7 @@ class FakeDriver:
         self._streams: list[FakeStream] = []
         self._foreign: dict[tuple[int, int], FakeStream] = {}
         self._running = False
+        self._scopes = 0
         self.calls: dict[str, int] = {}
         self.broken: str | None = None
         """What every call raises from now on."""
@@ -287,7 +309,11 @@ class FakeDriver:
         event = self.event(stream.gpu)
         self.record(event, stream)
         self.synchronize(event)
-        yield
+        self._scopes += 1
+        try:
+            yield
+        finally:
+            self._scopes -= 1
 
     def run(self, stream: FakeStream, work: Callable[[], None]) -> None:
         with self._mutex:
