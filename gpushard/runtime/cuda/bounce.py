@@ -43,7 +43,7 @@ class Bounce:
             self._start = None
 
     def _buffer(self) -> HostArray:
-        """Return the buffer, made at first use; not cut from a slab, whose lock nobody holds here."""
+        """Return the buffer; it is not cut from a slab, whose lock nobody holds here."""
         if self._start is None:
             self._start = self._driver.malloc_host(BOUNCE_BYTES)
         return bytes_at(self._start, BOUNCE_BYTES)
