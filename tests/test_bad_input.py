@@ -40,10 +40,14 @@ from gpushard.errors import (
     TreeError,
 )
 from gpushard.runtime import current
+from gpushard.runtime.cuda.backend import CudaBackend
+from gpushard.runtime.cuda.green_driver import GreenDriver
 from gpushard.runtime.cuda.libraries import Libraries
 from gpushard.runtime.cuda.probe import probe
 from gpushard.testing import gated, runtime
 from tests.runtime.cuda import fakes
+from tests.runtime.cuda.fake_bindings import Bindings, CUresult
+from tests.runtime.cuda.fake_driver import FakeDriver
 
 QUOTA = 64 << 10
 
@@ -1145,6 +1149,20 @@ def cuda_on(libraries: Libraries, **settings: Any) -> Callable[[World], Any]:
     )
 
 
+def green_on(multiprocessors: int, partitions: int) -> Callable[[World], Any]:
+    """Return a call that divides a GPU with so many multiprocessors, made of eights."""
+    chosen = Settings(backend="cuda", partitions=partitions, partition_mode="green")
+    return lambda w: CudaBackend(chosen, FakeDriver(multiprocessors=multiprocessors))
+
+
+def green_with(
+    module: Bindings | Exception | None, parts: int = 2, *, driver: int = 13000, cuda: int = 13020
+) -> Callable[[World], Any]:
+    """Return a call that divides GPU 0 with this cuda-bindings, none, or one that fails."""
+    modules = {} if module is None else {"cuda.bindings.driver": module}
+    return lambda w: GreenDriver(driver, cuda, fakes.libraries(**modules)).divide(0, parts)
+
+
 SETTINGS: dict[str, Case] = {
     "negative quota": setting(
         lambda w: Settings(memory_limit=-1),
@@ -1284,6 +1302,76 @@ SETTINGS: dict[str, Case] = {
         "one of stream, green",
         argument="partition_mode",
         value="mig",
+    ),
+    "green contexts without their library": setting(
+        green_with(None),
+        "partition_mode='green' needs cuda-bindings, which is not installed",
+        "CUDA 13.2",
+        "pip install 'gpushard[green13]'",
+        "partition_mode='stream'",
+        argument="partition_mode",
+        value="green",
+        extra="green13",
+    ),
+    "green contexts without their library for CUDA 12": setting(
+        green_with(None, cuda=12090),
+        "CuPy is built with CUDA 12.9",
+        "pip install 'gpushard[green12]'",
+        extra="green12",
+    ),
+    "green contexts with a broken library": setting(
+        green_with(ImportError("undefined symbol: cuInit")),
+        "does not import (ImportError: undefined symbol: cuInit)",
+        "pip install 'gpushard[green13]'",
+        argument="partition_mode",
+    ),
+    "green contexts with an old driver": setting(
+        green_with(Bindings(), driver=12030),
+        "needs a driver for CUDA 12.4 or newer",
+        "this one is for CUDA 12.3",
+        "update the NVIDIA driver",
+        argument="partition_mode",
+        value="green",
+        driver=12030,
+    ),
+    "green contexts where CUDA has none": setting(
+        green_with(Bindings(fail=("cuGreenCtxCreate", CUresult.CUDA_ERROR_NOT_SUPPORTED, 1))),
+        "partition_mode='green' cannot be used on GPU 0",
+        "cuGreenCtxCreate failed with CUDA_ERROR_NOT_SUPPORTED",
+        "partition_mode='stream'",
+        argument="partition_mode",
+        gpu=0,
+    ),
+    "too few multiprocessors": setting(
+        green_on(24, 4),
+        "cannot divide GPU 0 into 4 partitions",
+        "24 multiprocessors",
+        "at most 3 groups, of at least 8",
+        "partitions=3 or fewer",
+        argument="partitions",
+        value=4,
+        gpu=0,
+        multiprocessors=24,
+        least=8,
+        most=3,
+    ),
+    "too few multiprocessors for two": setting(
+        green_on(14, 2),
+        "GPU 0 into 2 partitions",
+        "14 multiprocessors",
+        "at most 1 group, of at least 8",
+        "use partition_mode='stream'",
+        most=1,
+    ),
+    "too few multiprocessors that lie together": setting(
+        green_with(Bindings(total=126, spans=18), parts=15),
+        "GPU 0 into 15 partitions",
+        "126 multiprocessors",
+        "at most 14 groups, of at least 8",
+        "have to lie together",
+        "partitions=14 or fewer",
+        argument="partitions",
+        most=14,
     ),
     "hardly any pinned memory": setting(
         lambda w: Settings(pinned_bytes=32),

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         devices = gs.devices()
         infos = devices[0].runtime.backend.describe()
-        sections |= {"devices": _devices(devices), "memory in bytes": _memory(devices)}
+        sections |= {"devices": _devices(devices, infos), "memory in bytes": _memory(devices)}
     except Exception as error:  # whatever a broken installation raises, the rest is worth printing
         said = str(error) in sections["backend"][0]
         sections["devices"] = ["  none" if said else f"  none: {one_line(error)}"]
@@ -76,7 +76,7 @@ def _versions(cuda: Availability | None) -> list[str]:
     if cuda is not None:
         rows.append(["CUDA of cupy", version_text(cuda.runtime)])
         rows.append(["CUDA of driver", version_text(cuda.driver)])
-    rows += [[name, version(name)] for name in ("nvidia-ml-py", "cuda-core", "torch", "jax")]
+    rows += [[name, version(name)] for name in ("nvidia-ml-py", "cuda-bindings", "torch", "jax")]
     return _table(rows, side="<")
 
 
@@ -88,11 +88,14 @@ def _backend(settings: gs.Settings, cuda: Availability | None) -> list[str]:
     return [f"  {choice.name}: {choice.reason}"]
 
 
-def _devices(devices: Sequence[gs.Device]) -> list[str]:
+def _devices(devices: Sequence[gs.Device], infos: Sequence[DeviceInfo]) -> list[str]:
     rows = [["id", "platform", "kind", "chip", "partition", "domain"]]
     for device in devices:
         where = (device.local_hardware_id, device.partition, device.memory_domain)
         rows.append([str(device.id), device.platform, device.device_kind, *map(str, where)])
+    if any(info.multiprocessors is not None for info in infos):
+        cells = ["SMs", *(_text(info.multiprocessors) for info in infos)]
+        rows = [[*row, cell] for row, cell in zip(rows, cells, strict=True)]
     return _table(rows)
 
 

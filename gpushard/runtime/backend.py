@@ -75,6 +75,9 @@ class DeviceInfo:
     """The `hardware_id` of every other chip whose memory this one reads and writes directly; None
     where chips do not have memories of their own."""
 
+    multiprocessors: int | None = None
+    """How many multiprocessors of the chip its work runs on; None where that is not known."""
+
 
 class Item:
     """Work for a stream: what to run, after what, and whose content it decides.

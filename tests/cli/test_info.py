@@ -1,5 +1,6 @@
 """`gpushard info`, and what all commands share."""
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import gpushard as gs
 from gpushard.cli.main import main
 from gpushard.config import Settings
+from gpushard.runtime.backend import DeviceInfo
 from gpushard.testing import runtime
 from tests.runtime.cuda import fakes
 
@@ -236,10 +238,31 @@ sys.exit(main(["info"]))
     assert len(sections["settings"]) == len(Settings.__dataclass_fields__)
 
 
+def test_multiprocessors_of_devices(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = fakes.CudaBackend.describe
+
+    def describe(backend: fakes.CudaBackend) -> list[DeviceInfo]:
+        numbers = {0: 32, 1: None, 2: 132}
+        return [
+            dataclasses.replace(info, multiprocessors=numbers[info.hardware_id])
+            for info in plain(backend)
+        ]
+
+    fakes.install(monkeypatch)
+    with runtime(backend=None, partitions=(4, 1, 1), partition_mode="green"):
+        assert run_info(capsys)["devices"][0][-1] == "domain"
+    monkeypatch.setattr(fakes.CudaBackend, "describe", describe)
+    with runtime(backend=None, partitions=(4, 1, 1), partition_mode="green"):
+        devices = run_info(capsys)["devices"]
+    assert [row[-1] for row in devices] == ["SMs", *["32"] * 4, "-", "132"]
+
+
 def test_versions_are_told_without_an_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("cupy-cuda13x", "torch", "cuda-core"):
+    for name in ("cupy-cuda13x", "torch", "cuda-bindings"):
         package = tmp_path / f"{name.replace('-', '_')}-99.1.dist-info"
         package.mkdir()
         (package / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 99.1\n")
@@ -251,7 +274,7 @@ def test_versions_are_told_without_an_import(
         sections = run_info(capsys)
     versions = {name: text for name, *text in sections["versions"]}
     assert " ".join(versions["cupy"]).startswith("99.1 (cupy-cuda13x)")
-    assert versions["torch"] == versions["cuda-core"] == ["99.1"]
+    assert versions["torch"] == versions["cuda-bindings"] == ["99.1"]
     assert versions["numpy"] == [np.__version__]
     assert versions["python"][0] == ".".join(map(str, sys.version_info[:3]))
 

@@ -26,6 +26,7 @@ class Fake:
     separate = False
     checked = False
     engine_bytes = 64
+    mode = "stream"
 
     def make_runtime(self, **settings: Any) -> Runtime:
         devices, domains = settings.pop("host_devices", 8), settings.pop("host_domains", 1)
@@ -34,6 +35,7 @@ class Fake:
         chosen = Settings(
             backend="cuda",
             partitions=devices // gpus,
+            partition_mode=self.mode,
             separate_domains=self.separate,
             slab_bytes=1 << 20,
             engine_bytes=self.engine_bytes,
@@ -64,6 +66,21 @@ class TestStrangers(Fake, ArrayConformance):
 
 class TestKernelsOnly(Fake, ArrayConformance):
     engine_bytes = 0
+
+
+class TestGreenBackend(Fake, BackendConformance):
+    mode = "green"
+
+
+class TestGreenArrays(Fake, ArrayConformance):
+    """Parts of GPUs with multiprocessors of their own."""
+
+    mode = "green"
+
+
+class TestGreenSeparateDomains(Fake, ArrayConformance):
+    mode = "green"
+    separate = True
 
 
 class TestCheckedBackend(Fake, BackendConformance):

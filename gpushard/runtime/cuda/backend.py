@@ -21,7 +21,7 @@ from gpushard.config import Settings
 from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy, DeviceInfo, Item, Phase
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.copier import Copier
-from gpushard.runtime.cuda.driver import Driver, EventHandle, StreamHandle
+from gpushard.runtime.cuda.driver import Driver, EventHandle, Share, StreamHandle
 from gpushard.runtime.cuda.events import CudaEvent, LostEvent
 from gpushard.runtime.cuda.health import Health
 from gpushard.runtime.cuda.launches import Launches
@@ -62,11 +62,12 @@ class CudaBackend:
     """GPUs as devices.
 
     Args:
-      settings: of these gpus, partitions, separate_domains, slab_bytes, engine_bytes.
+      settings: of these gpus, partitions, partition_mode, separate_domains, slab_bytes,
+        engine_bytes.
       driver: makes the calls of CUDA; by default through CuPy.
 
     Raises:
-      ConfigurationError: the settings name GPUs that are not there.
+      ConfigurationError: the settings name GPUs that are not there, or that cannot be divided.
     """
 
     name = "cuda"
@@ -113,10 +114,18 @@ class CudaBackend:
             )
             for chip, gpu in enumerate(self._ordinals)
         ]
+        green = self._settings.partition_mode == "green"
+        self._shares: list[list[Share]] = [
+            driver.divide(choice.ordinal, choice.partitions)
+            if green and choice.partitions > 1
+            else []
+            for choice in selected
+        ]
         self._topology = make_topology(
             selected,
             [gpus[ordinal] for ordinal in self._ordinals],
             peers,
+            self._shares,
             separate_domains=self._settings.separate_domains,
         )
         self._peers = peers
@@ -273,7 +282,11 @@ class CudaBackend:
         if domain == self._topology.pageable:
             return
         chip = self._topology.chips[domain]
-        self._queues[stream] = _Queue(chip, domain, self._driver.stream(self._ordinals[chip]))
+        share = None
+        if device is not None and self._shares[chip]:
+            share = self._shares[chip][self._topology.devices[device].partition]
+        handle = self._driver.stream(self._ordinals[chip], share)
+        self._queues[stream] = _Queue(chip, domain, handle)
 
     def enqueue(self, item: Item) -> None:
         """Launch an item; never waits.

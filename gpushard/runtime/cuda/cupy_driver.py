@@ -17,7 +17,8 @@ from cupy.cuda import driver as cuda_driver
 from cupy.cuda import memory, runtime
 
 from gpushard.runtime.cuda.batches import THREADS, Batch
-from gpushard.runtime.cuda.driver import Gpu, Table
+from gpushard.runtime.cuda.driver import Gpu, Share, Table
+from gpushard.runtime.cuda.green_driver import GreenDriver
 from gpushard.runtime.cuda.pieces import Pieces
 from gpushard.runtime.cuda.sources import kernel_source
 from gpushard.runtime.host.views import address
@@ -83,12 +84,23 @@ class _Stream:
         self.ptr: int = stream.ptr
 
 
+class _Address:
+    """A stream by its address, as CuPy takes over those that others made and destroy."""
+
+    def __init__(self, ptr: int) -> None:
+        self._ptr = ptr
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._ptr
+
+
 class CupyDriver:
     """`gpushard.runtime.cuda.driver.Driver` on CuPy."""
 
     def __init__(self) -> None:
         self._temporary = cupy.cuda.MemoryPool()
         self._functions: dict[tuple[int, str], Any] = {}
+        self._green: GreenDriver | None = None
 
     def gpus(self) -> list[Gpu]:
         """List the GPUs."""
@@ -100,6 +112,7 @@ class CupyDriver:
                     facts["name"].decode(),
                     int(facts["totalGlobalMem"]),
                     runtime.deviceGetPCIBusId(gpu),
+                    int(facts["multiProcessorCount"]),
                 )
             )
         return found
@@ -176,10 +189,25 @@ class CupyDriver:
         """Return the GPU that an array lies on, None for one of the host."""
         return None if isinstance(array, np.ndarray) else array.device.id
 
-    def stream(self, gpu: int) -> _Stream:
-        """Make a stream."""
+    def divide(self, gpu: int, parts: int) -> list[Share]:
+        """Divide the multiprocessors of a GPU by green contexts, which end with the process.
+
+        Raises:
+          ConfigurationError: that cannot be done here.
+        """
+        if self._green is None:
+            self._green = GreenDriver(runtime.driverGetVersion(), runtime.runtimeGetVersion())
         with _on(gpu):
-            return _Stream(gpu, cupy.cuda.Stream(non_blocking=True))
+            runtime.free(0)  # makes the primary context, which each green context then retains
+            return self._green.divide(gpu, parts)
+
+    def stream(self, gpu: int, share: Share | None = None) -> _Stream:
+        """Make a stream, in the green context of a share or in the primary one."""
+        with _on(gpu):
+            if share is None or self._green is None:
+                return _Stream(gpu, cupy.cuda.Stream(non_blocking=True))
+            foreign = _Address(self._green.stream(share))
+            return _Stream(gpu, cupy.cuda.Stream.from_external(foreign))
 
     def event(self, gpu: int) -> int:
         """Make an event; it is not destroyed before the process ends."""

@@ -33,6 +33,20 @@ class Gpu:
     bus_id: str
     """Where it sits on the PCI bus."""
 
+    multiprocessors: int
+    """How many it has."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Share:
+    """Multiprocessors of a GPU that no other share of it has."""
+
+    multiprocessors: int
+    """How many."""
+
+    handle: Any
+    """The driver's own."""
+
 
 class Driver(Protocol):
     """Thin calls: none of them waits, except where it says so. GPUs are CUDA's ordinals.
@@ -90,8 +104,15 @@ class Driver(Protocol):
     def gpu_of(self, array: LocalArray) -> int | None:
         """Return the GPU that an array lies on, None for one of the host."""
 
-    def stream(self, gpu: int) -> StreamHandle:
-        """Make a stream."""
+    def divide(self, gpu: int, parts: int) -> list[Share]:
+        """Divide the multiprocessors of a GPU into shares of one size, for as long as it is used.
+
+        Raises:
+          ConfigurationError: that cannot be done here.
+        """
+
+    def stream(self, gpu: int, share: Share | None = None) -> StreamHandle:
+        """Make a stream, which has a share of the GPU or all of it."""
 
     def event(self, gpu: int) -> EventHandle:
         """Make an event."""

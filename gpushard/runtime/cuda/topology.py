@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from gpushard.runtime.backend import DeviceInfo
-from gpushard.runtime.cuda.driver import Gpu
+from gpushard.runtime.cuda.driver import Gpu, Share
 from gpushard.runtime.cuda.selection import SelectedGpu
 
 
@@ -43,6 +43,7 @@ def make_topology(
     selected: Sequence[SelectedGpu],
     gpus: Sequence[Gpu],
     peers: Sequence[frozenset[int]],
+    shares: Sequence[Sequence[Share]],
     *,
     separate_domains: bool,
 ) -> Topology:
@@ -52,6 +53,7 @@ def make_topology(
       selected: the GPUs that are used.
       gpus: what each of them is.
       peers: positions of the others that each of them reaches.
+      shares: those of the devices of each, none where its devices have all of it.
       separate_domains: whether the devices of one GPU pose as having memories of their own.
     """
     chips = []
@@ -72,6 +74,11 @@ def make_topology(
                 pageable_domain=pageable,
                 bus_id=gpus[chip].bus_id,
                 peers=peers[chip],
+                multiprocessors=(
+                    shares[chip][partition].multiprocessors
+                    if shares[chip]
+                    else gpus[chip].multiprocessors
+                ),
             )
             for partition in range(choice.partitions)
         ]

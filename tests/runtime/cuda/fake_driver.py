@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.runtime.cuda.driver import Gpu
+from gpushard.runtime.cuda.driver import Gpu, Share
+from gpushard.runtime.cuda.green import Group, equal_groups
 from gpushard.runtime.cuda.pieces import BATCH, INLINE_PIECES, Pieces
 from gpushard.runtime.host.store import allocate
 from gpushard.runtime.host.views import address
 
 POISON = 0xA5
+SHARE = 8
+"""Shares of a GPU have a multiple of so many multiprocessors."""
 STICKY = "an illegal memory access was encountered"
 
 
@@ -39,8 +42,9 @@ class FakeEvent:
 
 
 class FakeStream:
-    def __init__(self, gpu: int) -> None:
+    def __init__(self, gpu: int, share: Share | None = None) -> None:
         self.gpu = gpu
+        self.share = share
         self.queue: deque[tuple[Callable[[], bool], Callable[[], None]]] = deque()
 
 
@@ -117,10 +121,16 @@ class FakeDriver:
       nbytes: memory of each.
       seed: decides the order of everything.
       peers: whether GPUs reach each other's memory.
+      multiprocessors: of each.
     """
 
     def __init__(
-        self, gpus: int = 1, nbytes: int = 1 << 28, seed: int = 0, peers: bool = True
+        self,
+        gpus: int = 1,
+        nbytes: int = 1 << 28,
+        seed: int = 0,
+        peers: bool = True,
+        multiprocessors: int = 132,
     ) -> None:
         self._gpus = gpus
         self.nbytes = nbytes
@@ -133,6 +143,9 @@ class FakeDriver:
         self._gone: list[Any] = []
         self._gpu_of: dict[int, int | None] = {}
         self.used = [0] * gpus
+        self._multiprocessors = multiprocessors
+        self.shares: dict[Share, int] = {}
+        """The GPU of each that there is."""
         self._streams: list[FakeStream] = []
         self._foreign: dict[tuple[int, int], FakeStream] = {}
         self._running = False
@@ -149,7 +162,10 @@ class FakeDriver:
             self._step()
 
     def gpus(self) -> list[Gpu]:
-        return [Gpu(f"Fake {n}", self.nbytes, f"0000:{n:02x}:00.0") for n in range(self._gpus)]
+        return [
+            Gpu(f"Fake {n}", self.nbytes, f"0000:{n:02x}:00.0", self._multiprocessors)
+            for n in range(self._gpus)
+        ]
 
     def enable_peer(self, gpu: int, peer: int) -> bool:
         return self._peers
@@ -241,9 +257,25 @@ class FakeDriver:
     def address(self, array: Any) -> int:
         raise AssertionError("all arrays are NumPy's here")
 
-    def stream(self, gpu: int) -> FakeStream:
+    def divide(self, gpu: int, parts: int) -> list[Share]:
         with self._mutex:
-            self._streams.append(FakeStream(gpu))
+            self._call("divide")
+            assert gpu not in self.shares.values(), "divided already"
+            whole = self._multiprocessors
+
+            def split(most: int, least: int) -> list[Group]:
+                size = -(-least // SHARE) * SHARE
+                return [Group(size)] * min(most, whole // size)
+
+            groups = equal_groups(gpu, whole, parts, split)
+            shares = [Share(group.multiprocessors, None) for group in groups]
+            self.shares |= dict.fromkeys(shares, gpu)
+            return shares
+
+    def stream(self, gpu: int, share: Share | None = None) -> FakeStream:
+        with self._mutex:
+            assert share is None or self.shares[share] == gpu
+            self._streams.append(FakeStream(gpu, share))
             return self._streams[-1]
 
     def event(self, gpu: int) -> FakeEvent:

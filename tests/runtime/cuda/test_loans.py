@@ -99,7 +99,7 @@ def test_every_shard_can_be_exported() -> None:
             lent = shard.data.__dlpack__(stream=LEGACY)
             assert lent.__dlpack_device__() == shard.data.__dlpack_device__() == (2, 0)
             x.block_until_ready()
-            assert np.array_equal(lent, VALUE[8 * n : 8 * n + 8])
+            assert np.array_equal(np.asarray(lent), VALUE[8 * n : 8 * n + 8])
 
 
 class Producer:

@@ -96,7 +96,7 @@ def test_pieces_and_spans_copy_what_indexing_copies(seed: int, engines: bool) ->
             place = driver.array(0, driver.malloc(0, array.nbytes), 0, array.shape, dtype, None)
             place[...] = array + (shift if array.any() else 0)
             operands.append(place)
-        expected = [array.copy() for array in operands]
+        expected = [np.asarray(array).copy() for array in operands]
         for to, of, _ in phase.copies(expected):
             np.copyto(to, of)
         bases = np.array([address(operands[n]) for n in template.operands], np.uint64)
@@ -114,7 +114,7 @@ def test_pieces_and_spans_copy_what_indexing_copies(seed: int, engines: bool) ->
             )
         driver.synchronize_gpu(0)
         for n, value in enumerate(expected):
-            assert np.array_equal(operands[n], value)
+            assert np.array_equal(np.asarray(operands[n]), value)
     assert bool(template.spans) <= engines
     moved = {d: 0 for d in template.traffic}
     for to, _, domain in phase.copies(layout):
