@@ -33,25 +33,24 @@ class Bounce:
         self._lock = threading.Lock()
         self._stream = driver.stream(gpu)
         self._event = driver.event(gpu)
-        self._start: int | None = None
+        self._address = 0
 
     def close(self) -> None:
-        """Give the buffer back; it is made anew should somebody still copy."""
+        """Give the buffer back; copies that come later make one that lasts as long as the process."""
         with self._lock:
-            if self._start is not None:
-                self._driver.free_host(self._start)
-            self._start = None
+            address, self._address = self._address, 0
+            if address:
+                self._driver.free_host(address)
 
-    def _buffer(self) -> HostArray:
-        """Return the buffer; it is not cut from a slab, whose lock nobody holds here."""
-        if self._start is None:
-            self._start = self._driver.malloc_host(BOUNCE_BYTES)
-        return bytes_at(self._start, BOUNCE_BYTES)
+    def _bytes(self) -> HostArray:
+        if not self._address:
+            self._address = self._driver.malloc_host(BOUNCE_BYTES)
+        return bytes_at(self._address, BOUNCE_BYTES)
 
     def to_device(self, copies: Sequence[tuple[LocalArray, HostArray]]) -> None:
         """Copy host data to memory of the GPU that nothing else uses; returns when it is there."""
         with self._lock:
-            buffer = self._buffer()
+            buffer = self._bytes()
             for group in chunks((Move(to, of, None) for to, of in copies), BOUNCE_BYTES):
                 boxes = lay_out(buffer, group)
                 for box, move in zip(boxes, group, strict=True):
@@ -61,7 +60,7 @@ class Bounce:
     def to_host(self, copies: Sequence[tuple[HostArray, LocalArray]]) -> None:
         """Copy from the GPU what is there already; returns when the host has it."""
         with self._lock:
-            buffer = self._buffer()
+            buffer = self._bytes()
             for group in chunks((Move(to, of, None) for to, of in copies), BOUNCE_BYTES):
                 boxes = lay_out(buffer, group)
                 self._run([(box, move.source) for box, move in zip(boxes, group, strict=True)])

@@ -7,6 +7,7 @@ side in a slab are joined (D. Knuth, "The Art of Computer Programming", vol. 1, 
 from __future__ import annotations
 
 import bisect
+import threading
 from collections.abc import Callable
 
 GRANULE = 512
@@ -50,8 +51,7 @@ class Block:
 class Slabs:
     """Memory of one GPU, or page-locked memory.
 
-    Nothing here waits: whoever gives a block back must know that nothing uses it any more. Not for
-    several threads at once.
+    Whoever gives a block back must know that nothing uses it any more.
 
     Args:
       malloc: takes a number of bytes, returns an address or raises MemoryError.
@@ -69,6 +69,7 @@ class Slabs:
         self._by_size: list[tuple[int, int]] = []  # (bytes, address) of free ranges, ascending
         self._starts: dict[int, tuple[int, Slab]] = {}  # address of a free range: (bytes, slab)
         self._ends: dict[int, int] = {}  # address behind a free range: its start
+        self._lock = threading.Lock()
         self.total = 0
         """Bytes of all slabs."""
         self.free = 0
@@ -81,29 +82,31 @@ class Slabs:
           MemoryError: neither a free range nor the driver has room.
         """
         wanted = max(GRANULE, -(-nbytes // GRANULE) * GRANULE)
-        at = bisect.bisect_left(self._by_size, (wanted, 0))
-        if at == len(self._by_size):
-            self._grow(wanted)
+        with self._lock:
             at = bisect.bisect_left(self._by_size, (wanted, 0))
-        size, address = self._by_size[at]
-        slab = self._remove(address)
-        if size > wanted:
-            self._add(slab, address + wanted, size - wanted)
+            if at == len(self._by_size):
+                self._grow(wanted)
+                at = bisect.bisect_left(self._by_size, (wanted, 0))
+            size, address = self._by_size[at]
+            slab = self._remove(address)
+            if size > wanted:
+                self._add(slab, address + wanted, size - wanted)
         return Block(self, slab, address, wanted)
 
     def give(self, block: Block) -> None:
         """Take a block back."""
         address, nbytes, slab = block.address, block.nbytes, block.slab
-        after = self._starts.get(address + nbytes)
-        if after is not None and after[1] is slab:
-            self._remove(address + nbytes)
-            nbytes += after[0]
-        start = self._ends.get(address)
-        if start is not None and self._starts[start][1] is slab:
-            nbytes += address - start
-            self._remove(start)
-            address = start
-        self._add(slab, address, nbytes)
+        with self._lock:
+            after = self._starts.get(address + nbytes)
+            if after is not None and after[1] is slab:
+                self._remove(address + nbytes)
+                nbytes += after[0]
+            start = self._ends.get(address)
+            if start is not None and self._starts[start][1] is slab:
+                nbytes += address - start
+                self._remove(start)
+                address = start
+            self._add(slab, address, nbytes)
 
     def trim(self) -> int:
         """Give the driver back the slabs of which no part is in use.
@@ -111,6 +114,10 @@ class Slabs:
         Returns:
           The bytes given back.
         """
+        with self._lock:
+            return self._trim()
+
+    def _trim(self) -> int:
         idle = [s for s in self._slabs.values() if self._starts.get(s.address) == (s.nbytes, s)]
         for slab in idle:
             self._remove(slab.address)
@@ -128,7 +135,7 @@ class Slabs:
             except MemoryError:
                 if number + 1 < len(sizes):
                     continue
-                if not self.trim():
+                if not self._trim():
                     raise
                 address = self._malloc(nbytes)
             slab = self._slabs[address] = Slab(address, nbytes)
