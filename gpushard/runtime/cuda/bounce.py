@@ -36,7 +36,7 @@ class Bounce:
         self._address = 0
 
     def close(self) -> None:
-        """Give the buffer back; copies that come later make one that lasts as long as the process."""
+        """Give the buffer back; copies that come later make one that lasts like the process."""
         with self._lock:
             address, self._address = self._address, 0
             if address:
