@@ -173,6 +173,8 @@ class Run:
             "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
             "PYTHONUNBUFFERED": "1",
         }
+        if "pytest" in command:  # as tests/conftest.py has it, which doctests alone do not load
+            environment.setdefault("GPUSHARD_BACKEND", "host")
         start = time.monotonic()
         path = self._scratch / f"{name.replace(': ', '-')}.log"
         code: int | None

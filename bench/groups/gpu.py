@@ -141,8 +141,9 @@ class _Reshards:
     def _check(self, y: gs.Array) -> None:
         y.block_until_ready()
         buffer = y._live()
-        for index, value in zip(buffer.tiling.indices, buffer.values, strict=True):
-            assert bool((value == self._value[index]).all()), f"wrong at {index}"
+        for shard, value in zip(y.addressable_shards, buffer.values, strict=True):
+            local = value if self._lab.cupy else np.asarray(shard.data)
+            assert bool((local == self._value[shard.index]).all()), f"wrong at {shard.index}"
 
     def case(self, start: gs.P, end: gs.P) -> Case:
         """A movement that copies."""

@@ -183,12 +183,11 @@ def test_closing_gives_all_memory_back() -> None:
 
 
 def test_values_can_be_read_after_closing() -> None:
-    with cuda() as (_, driver):
+    with cuda():
         x = gs.device_put(VALUE, named("x"))
     assert np.array_equal(np.asarray(x), VALUE)
     again = gs.device_put(VALUE, x.sharding)
-    made = driver.calls["malloc_host"]
-    assert np.array_equal(np.asarray(again), VALUE) and driver.calls["malloc_host"] == made
+    assert np.array_equal(np.asarray(again), VALUE)
 
 
 def test_events_are_reused() -> None:
