@@ -120,7 +120,7 @@ def _from_host_memory(data: HostArray, sharding: Sharding, copy: bool | None) ->
     device = devices_of(tiling)[0]
     runtime = device.runtime
     own = runtime.backend.dlpack_device(device.memory_domain)
-    shared = runtime.backend.host_readable or device.domain.kind == "unpinned_host"
+    shared = own[0] == dlpack.CPU and device.domain.kind != "pinned_host"
     if copy is False and not (shared and can_alias(tiling, dtype, data)):
         raise _needs_copy(data.shape, dtype, (dlpack.CPU, 0), own)
     if shared and not copy:
