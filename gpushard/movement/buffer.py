@@ -104,6 +104,7 @@ class ShardedBuffer:
             if memory.error is not None:
                 self._give_up()
                 raise failure(memory.error)
+        self.runtime.backend.check()
         self.settled = True
 
     def _give_up(self) -> None:

@@ -295,6 +295,13 @@ class Backend(Store, Protocol):
     def prefetch(self, read: Callable[[], object]) -> None:
         """Perhaps call a function soon, on a thread of the backend's, or never."""
 
+    def check(self) -> None:
+        """Check that the devices still work.
+
+        Raises:
+          DeviceLostError: they do not.
+        """
+
     def recall(self) -> None:
         """Wait for the work of others on memory that was lent, and let go of what they let go."""
 

@@ -137,6 +137,10 @@ class Checker:
         """Return a context in which work of this thread runs in the stream."""
         return self.backend.on_stream(stream, tick)
 
+    def check(self) -> None:
+        """Check that the devices still work."""
+        self.backend.check()
+
     def recall(self) -> None:
         """Wait for the work of others on memory that was lent."""
         self.backend.recall()

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
+from gpushard.errors import DeviceLostError
 from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy, DeviceInfo, Item, Phase
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.copier import Copier
@@ -163,15 +164,10 @@ class CudaBackend:
           MemoryError: the GPU, or the host, has no room.
           DeviceLostError: the GPU failed.
         """
-        self._health.check()
-        try:
+        with self._health.watch():
             self._loans.collect()
             self._launches.collect()
             return self._store(domain).allocate(nbytes)
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise self._health.note(error) from None
 
     def free(self, raw: Any) -> None:
         """Take back what nothing uses any more."""
@@ -195,10 +191,10 @@ class CudaBackend:
         Returns:
           The bytes given back.
         """
-        self._health.check()
-        self._launches.collect()
-        self._driver.empty_cache()
-        return sum(slabs.trim() for slabs in self._slabs())
+        with self._health.watch():
+            self._launches.collect()
+            self._driver.empty_cache()
+            return sum(slabs.trim() for slabs in self._slabs())
 
     def _slabs(self) -> list[Slabs]:
         return [self._pinned.slabs, *(store.slabs for store in self._gpu_stores)]
@@ -354,14 +350,8 @@ class CudaBackend:
         if queue is not None:
             self._copier.copy_boxes(copies, domain, queue.handle)
             return
-        self._health.check()
-        try:
+        with self._health.watch():
             self._copier.copy_now(copies, domain)
-        except Exception as error:
-            noted = self._health.note(error)
-            if noted is error:
-                raise
-            raise noted from error
 
     @property
     def traffic(self) -> dict[tuple[int, int], int]:
@@ -372,11 +362,19 @@ class CudaBackend:
         """Call a function soon, on a thread of its own, if its owner is still there by then."""
         self._prefetcher.put(read)
 
+    def check(self) -> None:
+        """Check that the GPUs still work.
+
+        Raises:
+          DeviceLostError: one failed, or the process was forked.
+        """
+        self._health.check()
+
     def synchronize(self) -> None:
         """Wait for everything on all GPUs, whoever gave it."""
-        self._health.check()
-        for gpu in self._ordinals:
-            self._driver.synchronize_gpu(gpu)
+        with self._health.watch():
+            for gpu in self._ordinals:
+                self._driver.synchronize_gpu(gpu)
 
     def close(self) -> None:
         """Wait for what was launched; later work still runs, and memory goes back to the driver."""
@@ -386,9 +384,7 @@ class CudaBackend:
             return
         try:
             self.synchronize()
-        except Exception as error:
-            if self._health.note(error) is error:
-                raise
+        except DeviceLostError:
             return
         for bounce in self._bounces:
             bounce.close()

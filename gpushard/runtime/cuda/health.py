@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 from gpushard.errors import DeviceLostError
 from gpushard.runtime.cuda.driver import Driver
@@ -37,6 +39,22 @@ class Health:
             return error
         self._lost = self._lost or str(error)
         return self._lost_error(self._lost)
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        """Check that this process can call CUDA, and note what a `with` block raises.
+
+        Raises:
+          DeviceLostError: a GPU failed, or the process was forked.
+        """
+        self.check()
+        try:
+            yield
+        except Exception as error:
+            noted = self.note(error)
+            if noted is error:
+                raise
+            raise noted from error
 
     def check(self) -> None:
         """Check that this process can call CUDA.

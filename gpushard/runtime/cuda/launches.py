@@ -24,15 +24,19 @@ from gpushard.runtime.cuda.pieces import (
 from gpushard.runtime.cuda.slabs import Block
 from gpushard.runtime.cuda.stores import GpuStore, address_of, extent_of
 from gpushard.runtime.cuda.templates import Choice, Template, make_template
-from gpushard.typing import LocalArray
+from gpushard.typing import HostArray, LocalArray
 
 
 class _Kept:
     """A table in the memory of a GPU, for launches on one stream."""
 
-    __slots__ = ("block", "chip", "stream", "table")
+    __slots__ = ("block", "chip", "parts", "stream", "table")
 
-    def __init__(self, chip: int, block: Block, table: Table, stream: StreamHandle) -> None:
+    def __init__(
+        self, chip: int, block: Block, table: Table, stream: StreamHandle, parts: list[HostArray]
+    ) -> None:
+        self.parts = parts
+        """What was uploaded, which some systems read later than others."""
         self.chip = chip
         self.block = block
         self.table = table
@@ -144,7 +148,7 @@ class Launches:
             for part in parts:
                 self._driver.upload(places[-1], part, stream)
                 places.append(places[-1] + part.nbytes)
-            kept = _Kept(chip, block, Table(*places[:3]), stream)
+            kept = _Kept(chip, block, Table(*places[:3]), stream, parts)
             ready.tables[id(stream)] = kept
         return kept.table
 

@@ -59,6 +59,9 @@ class NumpyStore:
         """Make an aligned byte buffer."""
         return allocate(nbytes)
 
+    def check(self) -> None:
+        """Do nothing: the host works, or nothing does."""
+
     def recall(self) -> None:
         """Do nothing: who has host memory is known by its references."""
 

@@ -109,6 +109,8 @@ def test_a_sticky_error_loses_the_devices_and_nothing_hangs() -> None:
         with pytest.raises(DeviceLostError, match=STICKY):
             y.block_until_ready()
         assert x.is_ready() and y.is_ready()
+        with pytest.raises(DeviceLostError, match=STICKY):
+            y.block_until_ready()
         for call in (lambda: np.asarray(x), lambda: gs.device_put(VALUE), lambda: x[1:]):
             with pytest.raises(DeviceLostError, match="new process"):
                 np.asarray(call())
