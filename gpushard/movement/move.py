@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 
-from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_idle
+from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.execute import Targets, allocate, assemble, run_plan, run_step
 from gpushard.movement.host_copies import alias_host, box_of, from_host, read_host
 from gpushard.movement.plan import Plan
@@ -43,6 +43,7 @@ def move(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> ShardedBuf
 
 
 def _run_by_host(source: ShardedBuffer, plan: Plan) -> ShardedBuffer:
+    """Copy within memory that no stream uses, so that what is free is idle."""
     runtime, recipe = source.runtime, plan.recipe
     places = devices_of(plan.destination)
     blocks, largest = recipe.allocations, recipe.largest
@@ -51,8 +52,6 @@ def _run_by_host(source: ShardedBuffer, plan: Plan) -> ShardedBuffer:
         dtype = source.dtype
         make = functools.partial(allocate, runtime, places, blocks, largest, dtype, inline=True)
         targets = runtime.commit(make)
-    for claim in targets.claims:
-        wait_idle(claim.memory)
     for step in recipe.steps:
         run_step(runtime, step, [*source.values, *targets.values])
     return assemble(plan, source, targets)

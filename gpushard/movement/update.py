@@ -18,7 +18,7 @@ import numpy as np
 from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.bridge import strangers
-from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of, wait_idle
+from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.movement.dim_map import DimMap, Piece, identity
 from gpushard.movement.execute import Targets, allocate, plan_for
 from gpushard.movement.holdings import holdings
@@ -235,9 +235,6 @@ def update(
         base.wait()
         value.wait()
     targets = runtime.commit(run.submit, streams)
-    if run.by_host:
-        for claim in targets.claims:
-            wait_idle(claim.memory)
     if targets.inline or run.by_host:
         for step in plan.part.recipe.steps:
             run_update(runtime, plan, step, base.values, value.values, targets.values)

@@ -18,7 +18,7 @@ VALUE = np.arange(50.0)
 
 @pytest.fixture
 def rt():
-    with simulated(seed=0, exact=True, host_domains=2, **STREAMS) as made:
+    with simulated(seed=0, exact=True, host_readable=True, host_domains=2, **STREAMS) as made:
         made.sim.schedule._progress = 0
         made.sim.failing = 0
         yield made
