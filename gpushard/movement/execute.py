@@ -18,10 +18,14 @@ from gpushard.movement.dim_map import Piece, identity
 from gpushard.movement.plan import Plan, make_plan
 from gpushard.movement.reuse import ALIAS, COPY, EMPTY
 from gpushard.movement.steps import Step
+from gpushard.movement.ways import Way, way_of
 from gpushard.runtime.device import Place
 from gpushard.runtime.memory import Claim
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import LocalArray, Shape
+
+_COPY = Way(by_host=False, within=True, up=False, place=0)
+"""Within the memory of devices."""
 
 
 def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = None) -> Plan:
@@ -88,8 +92,8 @@ def run_plan(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> Sharde
     runtime, recipe = source.runtime, plan.recipe
     targets = Targets([], [], True)
     if recipe.allocations:
-        use = stream_use(plan)
-        streams = [getattr(runtime.domains[domain], use) for domain in recipe.domains]
+        way = way_of(plan)
+        streams = [way.stream(runtime.domains[domain]) for domain in recipe.domains]
         step = functools.partial(_submit, runtime, plan, source, name)
         targets = runtime.commit(step, streams)
         if targets.inline:
@@ -104,19 +108,12 @@ def _submit(runtime: Runtime, plan: Plan, source: ShardedBuffer, name: str) -> T
     recipe = plan.recipe
     small = recipe.total <= runtime.settings.inline_bytes
     inline = small and runtime.backend.host_readable and source.is_settled()
-    devices, use = devices_of(plan.destination), stream_use(plan)
+    devices, way = devices_of(plan.destination), way_of(plan)
     blocks, largest = recipe.allocations, recipe.largest
-    targets = allocate(runtime, devices, blocks, largest, source.dtype, inline, use)
+    targets = allocate(runtime, devices, blocks, largest, source.dtype, inline, way)
     if not targets.inline:
         _submit_steps(runtime, plan, source, targets, name)
     return targets
-
-
-def stream_use(plan: Plan) -> str:
-    """Return which of a domain's streams makes the copies of a plan."""
-    source, destination = devices_of(plan.source)[0], devices_of(plan.destination)[0]
-    up = source.domain.kind == "pinned_host" and destination.domain.kind == "device"
-    return "feed" if up else "copy"
 
 
 def allocate(
@@ -126,7 +123,7 @@ def allocate(
     largest: int,
     dtype: np.dtype[Any],
     inline: bool,
-    use: str = "copy",
+    way: Way = _COPY,
 ) -> Targets:
     """Make memory for blocks; inside `commit`.
 
@@ -137,14 +134,14 @@ def allocate(
       largest: bytes of the largest of them.
       dtype: type of the elements.
       inline: whether the caller would run the copies, if the memory is free at once.
-      use: which of a domain's streams writes them otherwise.
+      way: which streams write them otherwise.
     """
     if inline and largest < runtime.settings.small_bytes:
         claim = runtime.claim_small([(places[home], nbytes) for home, _, nbytes in blocks])
         values = [np.empty(shape, dtype) for _, shape, _ in blocks]
         return Targets(values, [claim] * len(values), inline=True)
     claims = [
-        runtime.claim(places[home], nbytes, None if inline else getattr(places[home].domain, use))
+        runtime.claim(places[home], nbytes, None if inline else way.stream(places[home].domain))
         for home, _, nbytes in blocks
     ]
     values = [
@@ -158,13 +155,13 @@ def _submit_steps(
     runtime: Runtime, plan: Plan, source: ShardedBuffer, targets: Targets, name: str
 ) -> None:
     """Give every step to the stream of its domain."""
-    steps, use = plan.recipe.steps, stream_use(plan)
+    steps, way = plan.recipe.steps, way_of(plan)
     slots = claim_slots(runtime, steps)
     operands = [*source.values, *targets.values]  # the items must hold no claim
     memories = [claim.memory for claim in (*source.claims, *targets.claims)]
     ticks: list[int] = []
     for step in steps:
-        stream = getattr(runtime.domains[step.domain], use)
+        stream = way.stream(runtime.domains[step.domain])
         until = {memories[of]: ticks[written] for of, written in step.after}
         if slots and strangers(runtime, step):
             bridge = Bridge(runtime, step, stream, name, operands, memories, until, slots)
@@ -193,14 +190,15 @@ def assemble(plan: Plan, source: ShardedBuffer, targets: Targets) -> ShardedBuff
     values: list[LocalArray] = []
     claims: list[Claim] = []
     shapes = plan.destination.shard_shapes
-    domain = devices_of(plan.destination)[0].memory_domain
     nothing: Claim | None = None
     for position, (kind, of, index) in enumerate(plan.recipe.slots):
         if kind == COPY:
             values.append(targets.values[of])
             claims.append(targets.claims[of])
         elif kind == EMPTY:
-            values.append(source.runtime.backend.empty(domain, shapes[position], source.dtype))
+            values.append(
+                source.runtime.backend.empty(way_of(plan).place, shapes[position], source.dtype)
+            )
             nothing = nothing or claim_nothing(devices_of(plan.destination)[0])
             claims.append(nothing)
         else:

@@ -65,6 +65,9 @@ class Blocks:
     largest: int
     """Elements of the largest block."""
 
+    total: int
+    """Elements of all of them."""
+
 
 _blocks: weakref.WeakKeyDictionary[Tiling, Blocks] = weakref.WeakKeyDictionary()
 
@@ -100,6 +103,7 @@ def _make_blocks(tiling: Tiling) -> Blocks:
         whole=next((pair for pair in distinct if volume[pair] == size), None),
         fetches=fetches,
         largest=int(volume.max()),
+        total=int(volume.sum()),
     )
 
 
@@ -157,7 +161,7 @@ def from_host(
       OutOfMemoryError: a device has no room.
     """
     blocks = blocks_of(tiling)
-    staged = _is_staged(runtime, tiling, sum(blocks.volumes) * dtype.itemsize)
+    staged = _is_staged(runtime, tiling, blocks.total * dtype.itemsize)
     values, claims = _allocate(runtime, tiling, dtype, list(range(len(blocks.homes))), staged)
     batch = _Batch(runtime, [place.domain for place in devices_of(tiling)], staged)
     for sharers in blocks.sharers:
@@ -214,27 +218,27 @@ class _Batch:
         self._runtime = runtime
         self._domains = domains
         self._staged = staged
-        self._moves: dict[Domain, list[Move[Memory]]] = {}
+        self._boxes: dict[Domain, list[tuple[LocalArray, HostArray, Claim]]] = {}
         self.nbytes = 0
 
     def add(self, device: int, value: LocalArray, claim: Claim, box: HostArray) -> None:
-        move = Move(value, box, claim.memory)
-        self._moves.setdefault(self._domains[device], []).append(move)
+        self._boxes.setdefault(self._domains[device], []).append((value, box, claim))
         self.nbytes += value.nbytes
 
     def run(self) -> None:
-        for domain, moves in self._moves.items():
+        for domain, boxes in self._boxes.items():
             if self._staged:
+                moves = [Move(value, box, claim.memory) for value, box, claim in boxes]
                 stage_in(self._runtime, domain, moves)
             else:
-                copies = [(move.target, move.source, HOST_DOMAIN) for move in moves]
+                copies = [(value, box, HOST_DOMAIN) for value, box, _ in boxes]
                 self._runtime.backend.copy_boxes(copies, domain.index)
-        self._moves, self.nbytes = {}, 0
+        self._boxes, self.nbytes = {}, 0
 
 
 def _is_staged(runtime: Runtime, tiling: Tiling, nbytes: int) -> bool:
     """Whether copies between the host and a tiling's places go through page-locked memory."""
-    return nbytes > runtime.settings.inline_bytes and not devices_of(tiling)[0].domain.readable
+    return not devices_of(tiling)[0].domain.readable and nbytes > runtime.settings.inline_bytes
 
 
 def _usable_in_place(box: HostArray, dtype: np.dtype[Any]) -> bool:

@@ -12,6 +12,7 @@ from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.execute import Targets, allocate, assemble, run_plan, run_step
 from gpushard.movement.host_copies import alias_host, box_of, from_host, read_host
 from gpushard.movement.plan import Plan
+from gpushard.movement.ways import way_of
 from gpushard.typing import HostArray, Index, Shape
 
 
@@ -27,17 +28,17 @@ def move(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> ShardedBuf
       OutOfMemoryError: a device has no room; nothing has changed.
       ExecutionError: the work that should have made the value failed; only by the host, who waits.
     """
-    kind = devices_of(source.tiling)[0].domain.kind
-    to_kind = devices_of(plan.destination)[0].domain.kind
-    if "unpinned_host" not in (kind, to_kind):
+    way = way_of(plan)
+    if not way.by_host:
         return run_plan(source, plan, name)
     source.wait()
     runtime, destination = source.runtime, plan.destination
-    if kind == to_kind:
+    if way.within:
         return _run_by_host(source, plan)
     value = read_host(source)
     readable = devices_of(source.tiling)[0].domain.readable
-    if to_kind == "unpinned_host" and not readable:  # then the value was fetched for this alone
+    to_host = devices_of(destination)[0].domain.kind == "unpinned_host"
+    if to_host and not readable:  # then the value was fetched for this alone
         return alias_host(runtime, destination, source.dtype, value)
     return from_host(runtime, destination, source.dtype, functools.partial(_box, value))
 

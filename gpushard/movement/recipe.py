@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class Recipe:
         """Bytes of all of them."""
         self.domains: list[int] = np.unique(wanted.domain[plan.copied]).tolist()
         """The memory domains that write something."""
+        self.way: Any = None
+        """By which streams it runs, once that was asked; see `gpushard.movement.ways`."""
         self.slots: list[tuple[int, int, BoxIndex | None]] = self._slots()
         """For each destination device (kind, allocation or source device, index of a view)."""
 
