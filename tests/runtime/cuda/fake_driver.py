@@ -140,7 +140,6 @@ class FakeDriver:
         self._mutex = threading.RLock()
         self._memory: dict[int, Any] = {}  # by address
         self._starts: list[int] = []
-        self._gone: list[Any] = []
         self._gpu_of: dict[int, int | None] = {}
         self.used = [0] * gpus
         self._multiprocessors = multiprocessors
@@ -208,16 +207,17 @@ class FakeDriver:
             self._drop(start)
 
     def _drop(self, start: int) -> None:
-        raw = self._memory.pop(start)
-        raw[:] = POISON
-        self._gone.append(raw)  # somebody may still print an array that lies there
+        self._memory.pop(start)[:] = POISON
         self._starts.remove(start)
 
+    def _memory_at(self, place: int) -> Any:
+        at = bisect.bisect_right(self._starts, place) - 1
+        assert at >= 0, f"{place:#x} is nowhere"
+        return self._memory[self._starts[at]]
+
     def _check(self, low: int, high: int) -> None:
-        at = bisect.bisect_right(self._starts, low) - 1
-        assert at >= 0, f"{low:#x} is nowhere"
-        start = self._starts[at]
-        assert high <= start + len(self._memory[start]), f"{low:#x} to {high:#x} is outside"
+        memory = self._memory_at(low)
+        assert high <= address(memory) + len(memory), f"{low:#x} to {high:#x} is outside"
 
     def array(
         self,
@@ -232,7 +232,8 @@ class FakeDriver:
         if 0 in shape:
             made = np.empty(shape, dtype).view(FakeArray)
         else:
-            made = array_at(start, shape, dtype, strides, owner).view(FakeArray)
+            memory = self._memory_at(start)  # whoever prints an array that is gone finds poison
+            made = array_at(start, shape, dtype, strides, (owner, memory)).view(FakeArray)
         made.driver, made.gpu = self, gpu
         return made
 
