@@ -175,6 +175,7 @@ class CudaBackend:
             return
         raw.owner.give(raw)
         if self._closed:
+            self._launches.collect(wait=True)
             raw.owner.trim()
 
     def released(self, raw: Any, ticks: Sequence[Tick]) -> None:

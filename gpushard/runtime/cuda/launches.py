@@ -114,8 +114,12 @@ class Launches:
         """Copy boxes from (target, source) arrays."""
         self._launch(make_pieces(self._box(to, of) for to, of in copies), stream)
 
-    def collect(self) -> None:
-        """Take back the memory of tables that no launch reads any more; never waits."""
+    def collect(self, *, wait: bool = False) -> None:
+        """Take back the memory of tables that no launch reads any more.
+
+        Args:
+          wait: whether to wait for launches that still read some.
+        """
         while self._dead:
             for kept in self._dead.popleft().values():
                 event = self._driver.event(self._ordinals[kept.chip])
@@ -123,6 +127,8 @@ class Launches:
                 self._ending.append((kept, event))
         ending, self._ending = self._ending, []
         for kept, event in ending:
+            if wait:
+                self._driver.synchronize(event)
             if self._driver.is_done(event):
                 self._stores[kept.chip].free(kept.block)
             else:
