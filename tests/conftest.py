@@ -8,11 +8,13 @@ to install it; under `--require-oracles` it fails instead, so that no comparison
 import gc
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import pytest
 from hypothesis import settings
+
+from gpushard.geometry import sharding
 
 # Tests that do not choose a backend count on the host's eight devices, on machines with GPUs too.
 os.environ.setdefault("GPUSHARD_BACKEND", "host")
@@ -36,6 +38,13 @@ def pytest_collection_finish() -> None:
     """Spare the collector what lives to the end: many tests ask it for a full collection."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_tilings() -> Iterator[None]:
+    """Let the runtimes of a module go, which cached tilings keep: many tests collect garbage."""
+    yield
+    sharding._tilings.clear()
 
 
 @pytest.fixture(scope="session")

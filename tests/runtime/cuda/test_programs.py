@@ -15,7 +15,7 @@ from gpushard.testing.programs import check_nothing_left, run_on
 from gpushard.testing.runtime import using
 from tests.runtime.cuda.fake_driver import FakeDriver
 
-PROGRAMS = 60
+PROGRAMS = 40
 
 
 def random_runtime(seed: int) -> Runtime:
