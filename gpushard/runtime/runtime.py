@@ -170,8 +170,11 @@ class Runtime:
         """
         with self.lock:
             self.drain()
+            self._cut_short = True
             trimmed = sum([pool.trim() for pool in self.pools()])
-            return max(trimmed, self.backend.empty_cache())
+            released = self.backend.empty_cache()
+            self._cut_short = False
+        return max(trimmed, released)
 
     def _run_locked(self, step: Callable[[], T], streams: Sequence[Stream]) -> T:
         limit = self.settings.queue_limit

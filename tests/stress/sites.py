@@ -16,8 +16,12 @@ from __future__ import annotations
 import ast
 import copy
 import dataclasses
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+
+_parsing = threading.Lock()
+"""CPython 3.11 does not always survive two threads that parse at once (its issue 106905)."""
 
 PACKAGE = Path(__file__).parents[2] / "gpushard"
 FILES = ("runtime/runtime.py", "runtime/memory.py", "runtime/stream.py", "runtime/device.py")
@@ -84,7 +88,8 @@ def mutated(wanted: Site) -> str:
 
 
 def _mutants(file: str) -> Iterator[tuple[Site, ast.Module]]:
-    tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
+    with _parsing:
+        tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
     seen: dict[tuple[str, str, str], int] = {}
     for position, (function, node, parent) in enumerate(_walk(tree)):
         for kind in _kinds(node, parent):
