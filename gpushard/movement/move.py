@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 
+from gpushard.movement.blocks import box_of
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.execute import Targets, allocate, assemble, run_plan, run_step
-from gpushard.movement.host_copies import alias_host, box_of, from_host, read_host
+from gpushard.movement.host_copies import alias_host, from_host, read_host
 from gpushard.movement.plan import Plan
 from gpushard.movement.ways import way_of
 from gpushard.typing import HostArray, Index, Shape

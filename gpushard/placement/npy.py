@@ -16,8 +16,9 @@ from gpushard.array.checks import check_dtype
 from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard.errors import ArgumentTypeError, FileFormatError
 from gpushard.geometry.sharding import SingleDeviceSharding
+from gpushard.movement.blocks import blocks_of
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.host_copies import blocks_of, fetch
+from gpushard.movement.host_copies import fetch
 from gpushard.placement.defaults import get_default_device
 from gpushard.placement.device_put import as_sharding
 from gpushard.placement.make_array import make_array_from_callback

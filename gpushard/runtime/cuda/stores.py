@@ -76,10 +76,6 @@ class PinnedStore:
         """
         return self.slabs.take(nbytes)
 
-    def free(self, raw: Block) -> None:
-        """Take a block back that nothing uses any more."""
-        self.slabs.give(raw)
-
     def view(self, raw: Block, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
         """Return the start of a block as a dense array."""
         slab: Slab = raw.slab
@@ -105,9 +101,6 @@ class PageableStore:
     def allocate(self, nbytes: int) -> HostArray:
         """Return a byte buffer."""
         return allocate(nbytes)
-
-    def free(self, raw: HostArray) -> None:
-        """Do nothing: NumPy's memory goes with its last reference."""
 
     def view(self, raw: HostArray, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
         """Return the start of a buffer as a dense array."""
