@@ -165,36 +165,7 @@ def make_array_from_single_device_arrays(
             )
     parts = _by_device(tiling, arrays)
     expected = as_dtype(dtype) if dtype is not None else parts[0].dtype
-    devices = map(device_of, tiling.devices)
-    for device, part, shard_shape in zip(devices, parts, tiling.shard_shapes, strict=True):
-        if part.sharding.memory_kind != sharding.memory_kind:
-            raise ShardingError(
-                f"arrays hold memory_kind={part.sharding.memory_kind!r} on {device!r}; the "
-                f"sharding has {sharding.memory_kind!r}. Move them with device_put, or use "
-                "sharding.with_memory_kind",
-                argument="arrays",
-                device=device,
-                kind=part.sharding.memory_kind,
-                expected=sharding.memory_kind,
-            )
-        if part.dtype != expected:
-            raise ArgumentTypeError(
-                f"arrays hold {part.dtype} on {device!r} and {expected} elsewhere; all must have "
-                "one dtype",
-                argument="arrays",
-                device=device,
-                dtype=part.dtype,
-                expected=expected,
-            )
-        if part.shape != shard_shape:
-            raise ShardingError(
-                f"arrays hold the shape {part.shape} on {device!r}; {sharding} of shape "
-                f"{tiling.shape} needs {shard_shape} there",
-                argument="arrays",
-                device=device,
-                shape=part.shape,
-                expected=shard_shape,
-            )
+    _check_parts(parts, sharding, tiling, expected)
     buffers = [part._live() for part in parts]
     buffer = ShardedBuffer(
         tiling, expected, [b.values[0] for b in buffers], [b.claims[0] for b in buffers]
@@ -305,6 +276,47 @@ def _global_shape(sharding: Sharding, local_shape: Shape) -> Shape:
         size * count // len(np.unique(blocks[local]))
         for size, count, blocks in zip(local_shape, counts.counts, counts.blocks, strict=True)
     )
+
+
+def _check_parts(
+    parts: Sequence[Array], sharding: Sharding, tiling: Tiling, expected: np.dtype[Any]
+) -> None:
+    """Check that arrays can be the shards of a tiling, in the order of its devices.
+
+    Raises:
+      ArgumentTypeError: dtypes differ.
+      ShardingError: memory kinds or shapes do not match.
+    """
+    devices = map(device_of, tiling.devices)
+    for device, part, shard_shape in zip(devices, parts, tiling.shard_shapes, strict=True):
+        if part.sharding.memory_kind != sharding.memory_kind:
+            raise ShardingError(
+                f"arrays hold memory_kind={part.sharding.memory_kind!r} on {device!r}; the "
+                f"sharding has {sharding.memory_kind!r}. Move them with device_put, or use "
+                "sharding.with_memory_kind",
+                argument="arrays",
+                device=device,
+                kind=part.sharding.memory_kind,
+                expected=sharding.memory_kind,
+            )
+        if part.dtype != expected:
+            raise ArgumentTypeError(
+                f"arrays hold {part.dtype} on {device!r} and {expected} elsewhere; all must have "
+                "one dtype",
+                argument="arrays",
+                device=device,
+                dtype=part.dtype,
+                expected=expected,
+            )
+        if part.shape != shard_shape:
+            raise ShardingError(
+                f"arrays hold the shape {part.shape} on {device!r}; {sharding} of shape "
+                f"{tiling.shape} needs {shard_shape} there",
+                argument="arrays",
+                device=device,
+                shape=part.shape,
+                expected=shard_shape,
+            )
 
 
 def _by_device(tiling: Tiling, arrays: Sequence[Array]) -> list[Array]:

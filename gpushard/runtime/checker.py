@@ -22,7 +22,7 @@ import numpy as np
 from gpushard.errors import RaceError
 from gpushard.runtime.backend import Backend, BoxCopy, DeviceInfo, Item, Phase
 from gpushard.runtime.memory import Memory
-from gpushard.runtime.shadow import Access, Shadow
+from gpushard.runtime.shadow import Access, Shadow, caller_place, raise_to
 from gpushard.runtime.stream import Clock, Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
 
@@ -201,9 +201,9 @@ class Checker:
         with self._mutex:
             clock = dict(self._last.get(item.stream, self._host))
             for known in (self._host, self._join(item.waits)):
-                _raise_to(clock, known)
+                raise_to(clock, known)
             clock[item.stream] = item.tick
-            access = Access(item.stream, item.tick, item.part, f"{item.name!r} {_place()}")
+            access = Access(item.stream, item.tick, item.part, f"{item.name!r} {caller_place()}")
             for memory in item.reads:
                 shadow = self._owned(memory, access)
                 if shadow is not None:
@@ -230,7 +230,7 @@ class Checker:
             known = self._host.get(stream, 0)
             if tick > known:
                 for n in range(known + 1, tick + 1):
-                    _raise_to(self._host, self._clocks.pop((stream, n), {}))
+                    raise_to(self._host, self._clocks.pop((stream, n), {}))
                 self._host[stream] = tick
 
     def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
@@ -250,7 +250,7 @@ class Checker:
             if item is not None:
                 self._check_declared(item, reads, writes)
             else:
-                access = Access(None, 0, 0, f"the host {_place()}")
+                access = Access(None, 0, 0, f"the host {caller_place()}")
                 self._check_host(access, reads, writes)
                 for shadow in (*reads.values(), *writes.values()):
                     shadow.hosts.append(access)
@@ -268,7 +268,7 @@ class Checker:
         with self._mutex:
             shadow = self._find(array)
             if shadow is not None:
-                access = Access(None, 0, 0, f"the host {_place()}")
+                access = Access(None, 0, 0, f"the host {caller_place()}")
                 shadow.lend(view, access)
         return view
 
@@ -365,7 +365,7 @@ class Checker:
         """Return what is known to be over once the ticks and what the host knows are."""
         clock = dict(self._host)
         for stream, tick in ticks:
-            _raise_to(clock, self._clocks.get((stream, tick), {}))
+            raise_to(clock, self._clocks.get((stream, tick), {}))
             clock[stream] = max(tick, clock.get(stream, 0))
         return clock
 
@@ -392,17 +392,3 @@ class Checker:
     def _forget(self, shadow: Shadow) -> None:
         self._starts.remove((shadow.start, id(shadow.raw)))
         del self._shadows[id(shadow.raw)]
-
-
-def _raise_to(clock: Clock, other: Clock) -> None:
-    for stream, tick in other.items():
-        if tick > clock.get(stream, 0):
-            clock[stream] = tick
-
-
-def _place() -> str:
-    """Return the file and line of the nearest caller outside of the package."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gpushard."):
-        frame = frame.f_back
-    return f"at {frame.f_code.co_filename}:{frame.f_lineno}"

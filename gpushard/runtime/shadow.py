@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -104,3 +105,18 @@ class Shadow:
     def lent(self) -> Access | None:
         """Return who has it on loan, or uses it at this moment."""
         return self.hosts[0] if self.hosts else self.on_loan()
+
+
+def raise_to(clock: Clock, other: Clock) -> None:
+    """Let a clock know all that another one knows."""
+    for stream, tick in other.items():
+        if tick > clock.get(stream, 0):
+            clock[stream] = tick
+
+
+def caller_place() -> str:
+    """Return the file and line of the nearest caller outside of the package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gpushard."):
+        frame = frame.f_back
+    return f"at {frame.f_code.co_filename}:{frame.f_lineno}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -38,6 +39,7 @@ __all__ = [
     "Box",
     "Pieces",
     "divider",
+    "make_counted_pieces",
     "make_pieces",
     "merged",
 ]
@@ -125,7 +127,14 @@ def make_pieces(boxes: Iterable[Box]) -> Pieces:
     Raises:
       AssertionError: a piece leaves its allocation. This is a defect of the library.
     """
-    return Pieces(*make_table((row for box in boxes for row in _pieces_of(box)), PIECE))
+    return make_counted_pieces(boxes)[0]
+
+
+def make_counted_pieces(boxes: Iterable[Box]) -> tuple[Pieces, list[int]]:
+    """Do as `make_pieces`, and return how many pieces each box became, too."""
+    rows = [list(_pieces_of(box)) for box in boxes]
+    table = make_table(itertools.chain.from_iterable(rows), PIECE)
+    return Pieces(*table), [len(of_box) for of_box in rows]
 
 
 def _pieces_of(box: Box) -> Iterator[tuple[tuple[object, ...], int]]:

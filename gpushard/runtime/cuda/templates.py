@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpushard.runtime.backend import Phase
-from gpushard.runtime.cuda.pieces import Allocation, Box, Pieces, make_pieces
+from gpushard.runtime.cuda.pieces import Allocation, Box, Pieces, make_counted_pieces
 from gpushard.runtime.strided import views_of
 from gpushard.typing import LocalArray
 
@@ -104,13 +104,11 @@ def make_template(phase: Phase, operands: Sequence[LocalArray], by_engine: Choic
         boxes.append((box, to, of))
     used = tuple(sorted({n for _, to, of in boxes for n in (to, of)}))
     number = {operand: position for position, operand in enumerate(used)}
-    parts = [(make_pieces([box]), number[to], number[of]) for box, to, of in boxes]
-    pieces = make_pieces(box for box, _, _ in boxes)
-    counts = [len(part.table) for part, _, _ in parts]
+    pieces, counts = make_counted_pieces(box for box, _, _ in boxes)
     return Template(
         pieces,
-        np.repeat(np.array([to for _, to, _ in parts], np.intp), counts),
-        np.repeat(np.array([of for _, _, of in parts], np.intp), counts),
+        np.repeat(np.array([number[to] for _, to, _ in boxes], np.intp), counts),
+        np.repeat(np.array([number[of] for _, _, of in boxes], np.intp), counts),
         used,
         tuple(spans),
         traffic,
