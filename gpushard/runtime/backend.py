@@ -200,6 +200,10 @@ class Backend(Store, Protocol):
     def traffic(self) -> dict[tuple[int, int], int]:
         """Bytes copied so far for each (source domain, destination domain)."""
 
+    @property
+    def namespace(self) -> Any:
+        """The module whose functions work on local arrays: NumPy or CuPy."""
+
     def describe(self) -> list[DeviceInfo]:
         """List the devices."""
 

@@ -40,13 +40,6 @@ class Account:
         """Whether the quota leaves room for `nbytes` more."""
         return self.limit is None or self.in_use + nbytes <= self.limit
 
-    def charge(self, nbytes: int) -> None:
-        """Add an allocation."""
-        self.in_use += nbytes
-        self.peak = max(self.peak, self.in_use)
-        self.largest = max(self.largest, nbytes)
-        self.allocations += 1
-
 
 class Memory:
     """One root allocation.
@@ -254,10 +247,12 @@ class Pool:
         Raises:
           NoRoomError: an account has no room.
         """
+        total = 0
         for account, nbytes in charges:
-            if not account.fits(nbytes):
+            if account.limit is not None and not account.fits(nbytes):
                 raise NoRoomError(nbytes, account, self)
-        memory = Memory(None, sum(nbytes for _, nbytes in charges), 0, charges, self)
+            total += nbytes
+        memory = Memory(None, total, 0, charges, self)
         self._charge(memory)
         return memory
 
@@ -302,8 +297,13 @@ class Pool:
         self.total = self.free + sum(memory.capacity for memory in self._used.values())
 
     def _charge(self, memory: Memory) -> None:
-        for account, nbytes in memory.charges:
-            account.charge(nbytes)
+        for account, nbytes in memory.charges:  # a small array has one for each device
+            account.in_use = in_use = account.in_use + nbytes
+            account.allocations += 1
+            if in_use > account.peak:
+                account.peak = in_use
+            if nbytes > account.largest:
+                account.largest = nbytes
         self.peak = max(self.peak, self.total - self.free)
 
     def _covered(self, capacity: int, stream: Stream | None) -> Memory | None:

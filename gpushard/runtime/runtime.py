@@ -240,8 +240,12 @@ class Runtime:
 
     def claim_small(self, charges: Sequence[tuple[Place, int]]) -> Claim:
         """Count small shards that own their bytes; inside `commit`."""
-        accounts = tuple((place.account, nbytes) for place, nbytes in charges)
-        return self._claims.make(charges[0][0].domain.pool.adopt(accounts))
+        accounts = tuple([(place.account, nbytes) for place, nbytes in charges])
+        return self.claim_charged(charges[0][0].domain.pool, accounts)
+
+    def claim_charged(self, pool: Pool, charges: tuple[tuple[Account, int], ...]) -> Claim:
+        """Count small shards that own their bytes against accounts; inside `commit`."""
+        return self._claims.make(pool.adopt(charges))
 
     def submit(
         self,

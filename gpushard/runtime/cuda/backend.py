@@ -133,6 +133,11 @@ class CudaBackend:
         for gpu in self._ordinals:
             driver.prepare(gpu)
 
+    @property
+    def namespace(self) -> Any:
+        """CuPy."""
+        return self._driver.namespace
+
     def describe(self) -> list[DeviceInfo]:
         """List the devices."""
         return list(self._topology.devices)

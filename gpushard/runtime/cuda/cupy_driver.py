@@ -97,6 +97,8 @@ class _Address:
 class CupyDriver:
     """`gpushard.runtime.cuda.driver.Driver` on CuPy."""
 
+    namespace = cupy
+
     def __init__(self) -> None:
         self._temporary = cupy.cuda.MemoryPool()
         self._functions: dict[tuple[int, str], Any] = {}

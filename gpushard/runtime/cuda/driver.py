@@ -54,6 +54,10 @@ class Driver(Protocol):
     What CUDA refuses raises; `is_fatal` tells whether the process can go on.
     """
 
+    @property
+    def namespace(self) -> Any:
+        """The module whose functions work on its arrays, in the stream of `run` or `scope`."""
+
     def gpus(self) -> list[Gpu]:
         """List the GPUs."""
 

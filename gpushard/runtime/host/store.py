@@ -34,6 +34,7 @@ class NumpyStore:
     """
 
     platform = "cpu"
+    namespace = np
 
     def __init__(self, settings: Settings) -> None:
         self._devices = settings.host_devices

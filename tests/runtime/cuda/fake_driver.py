@@ -124,6 +124,8 @@ class FakeDriver:
       multiprocessors: of each.
     """
 
+    namespace = np
+
     def __init__(
         self,
         gpus: int = 1,

@@ -1,0 +1,37 @@
+"""What is known of a value before it is computed."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpushard.typing import Shape
+
+Dtype: TypeAlias = "np.dtype[Any]"
+
+_WEAK_TYPES = {"i": int, "u": int, "f": float, "c": complex}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Aval:
+    """Shape and type of an operand or a result."""
+
+    shape: Shape
+    """Sizes of the dims."""
+
+    dtype: Dtype
+    """Type of the elements."""
+
+    weak: bool = False
+    """Whether the type came from a Python scalar and gives way to others."""
+
+    @property
+    def promoting(self) -> Any:
+        """What stands for this type in NumPy's promotion: Python's own type if it is weak.
+
+        >>> Aval((), np.dtype("float64"), weak=True).promoting
+        <class 'float'>
+        """
+        return _WEAK_TYPES.get(self.dtype.kind, self.dtype) if self.weak else self.dtype

@@ -1,0 +1,91 @@
+"""Axes as users give them, as non-negative or negative numbers. Pure."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+
+
+def from_end(axis: Any, ndim: int, name: str, argument: str = "axis") -> tuple[int, ...]:
+    """Return axes counted from the end, so that dims put in front leave them valid.
+
+    Args:
+      axis: an integer, a tuple of them, or None for all.
+      ndim: dims of the array.
+      name: of the operation, for errors.
+      argument: what an error calls the axes.
+
+    Raises:
+      ArgumentTypeError: it is none of these.
+      ArgumentError: an axis is out of range or given twice.
+
+    >>> from_end((0, -1), 3, "sum"), from_end(None, 2, "sum")
+    ((-3, -1), (-2, -1))
+    """
+    if type(axis) is not int and axis is not None:
+        axis = _as_ints(axis, name, argument)
+    return _from_end(axis, ndim, name, argument)
+
+
+def one_from_end(axis: Any, ndim: int, name: str, argument: str = "axis") -> int:
+    """Return one axis counted from the end.
+
+    Raises:
+      ArgumentTypeError: it is no integer.
+      ArgumentError: it is out of range.
+
+    >>> one_from_end(0, 3, "flip")
+    -3
+    """
+    if axis is None or isinstance(axis, tuple | list):
+        raise _no_axis(axis, name, argument, "an integer")
+    return from_end(axis, ndim, name, argument)[0]
+
+
+def _as_ints(axis: Any, name: str, argument: str) -> tuple[int, ...]:
+    values = axis if isinstance(axis, tuple | list) else (axis,)
+    if any(isinstance(value, bool) for value in values):
+        raise _no_axis(axis, name, argument)
+    try:
+        return tuple(operator.index(value) for value in values)
+    except TypeError:
+        raise _no_axis(axis, name, argument) from None
+
+
+def _no_axis(
+    axis: Any, name: str, argument: str, wanted: str = "an integer, a tuple of integers or None"
+) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"{name}: {argument}={axis!r} must be {wanted}", argument=argument, axis=axis
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _from_end(
+    axis: int | tuple[int, ...] | None, ndim: int, name: str, argument: str
+) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(-ndim, 0))
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    found = []
+    for one in axes:
+        if not -ndim <= one < ndim:
+            raise ArgumentError(
+                f"{name}: {argument}={one} is out of range for an array of {ndim} dims; use "
+                + (f"{-ndim} to {ndim - 1}" if ndim else "axis=None or ()"),
+                argument=argument,
+                axis=one,
+                ndim=ndim,
+            )
+        found.append(one if one < 0 else one - ndim)
+    if len(set(found)) != len(found):
+        raise ArgumentError(
+            f"{name}: {argument}={axes} names an axis twice; name each once",
+            argument=argument,
+            axis=axes,
+            ndim=ndim,
+        )
+    return tuple(found)

@@ -1,0 +1,62 @@
+"""The one door for operations.
+
+Every operation on every kind of value goes through `bind`. A value may carry an *interpreter*, which
+then decides what the operation does: run the row at once, as plain arrays' does, record it, add a
+batch dim to it. Of several the innermost takes it: the one with the highest level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from gpushard.ops.row import Params, Row
+
+
+class Interpreter(Protocol):
+    """What gives operations their meaning."""
+
+    level: int
+    """Higher ones take operations first."""
+
+    def bind(self, row: Row, args: Sequence[Any], params: Params) -> Any:
+        """Do one operation.
+
+        Args:
+          row: which.
+          args: its operands: values, data on the host, Python numbers.
+          params: static parameters, as the row says.
+        """
+
+
+class _Door:
+    """Holds the interpreter of plain arrays, which a higher layer brings."""
+
+    eager: Interpreter
+
+
+_door = _Door()
+
+
+def set_eager(interpreter: Interpreter) -> None:
+    """Say what does operations on values without an interpreter of their own."""
+    _door.eager = interpreter
+
+
+def bind(row: Row, args: Sequence[Any], params: Params = ()) -> Any:
+    """Do one operation.
+
+    Args:
+      row: which.
+      args: its operands: values, data on the host, Python numbers.
+      params: static parameters, as the row says.
+
+    Returns:
+      The result, or a tuple of several.
+    """
+    chosen = _door.eager
+    for arg in args:
+        own = getattr(arg, "interpreter", None)
+        if own is not None and own.level > chosen.level:
+            chosen = own
+    return chosen.bind(row, args, params)

@@ -1,0 +1,281 @@
+"""Choosing which mesh axes split which factors, by exact bytes. Pure.
+
+Every consistent assignment of mesh axes to factors is priced: what each operand would receive, as
+if every device were a memory domain, and what merging would. So the choice depends on shardings and
+shapes alone, never on the machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from gpushard.geometry.box import block_edges
+from gpushard.geometry.mesh import Mesh
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.geometry.tiling import Tiling
+from gpushard.ops.rule import Dims, Rule
+from gpushard.typing import IntArray
+
+Splits: TypeAlias = tuple[tuple[str, ...], ...]
+"""The mesh axes that split each factor, major to minor."""
+
+MOST = 4096
+"""How many assignments are priced at most."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Given:
+    """An operand as it lies."""
+
+    tiling: Tiling | None
+    """Its boxes; None for data that can be placed anywhere at the same cost."""
+
+    axes: tuple[tuple[str, ...], ...] | None
+    """The axes of the mesh in question that split each dim; None if it is on another mesh."""
+
+    itemsize: int
+    """Bytes of an element."""
+
+
+def agreed(rule: Rule, operands: Sequence[Given]) -> Splits | None:
+    """Return the splits of all factors if every operand can stay as it is, else None.
+
+    Args:
+      rule: of the operation.
+      operands: as they lie.
+
+    Returns:
+      The splits, unless two operands split a factor differently, one axis would serve two factors,
+      or something is split that must not be.
+    """
+    found: dict[int, tuple[str, ...]] = {}
+    for dims, operand in zip(rule.operands, operands, strict=True):
+        if operand.tiling is None:
+            continue
+        if operand.axes is None:
+            return None
+        for factor, axes in zip(dims, operand.axes, strict=True):
+            if axes and factor not in rule.splittable:
+                return None
+            if factor is not None and found.setdefault(factor, axes) != axes:
+                return None
+    used = [axis for axes in found.values() for axis in axes]
+    if len(set(used)) != len(used):
+        return None
+    return tuple(found.get(factor, ()) for factor in range(len(rule.sizes)))
+
+
+def assignments(rule: Rule, mesh: Mesh, operands: Sequence[Given]) -> list[Splits]:
+    """List the consistent assignments of mesh axes to factors.
+
+    All of them, if they are at most `MOST`; else those of the axes that some operand uses; else
+    those that put every axis where some operand has it, or nowhere.
+    """
+    own = [
+        (dims, operand.axes)
+        for dims, operand in zip(rule.operands, operands, strict=True)
+        if operand.axes is not None
+    ]
+    used = {axis for _, dims in own for axes in dims for axis in axes}
+    every = [axis for axis, size in mesh.shape.items() if size > 1]
+    for axes in (every, [axis for axis in every if axis in used]):
+        if _count(len(axes), len(rule.splittable)) <= MOST:
+            return list(_all(rule, axes))
+    places: dict[str, set[int]] = {axis: set() for axis in every if axis in used}
+    for dims, split in own:
+        for factor, names in zip(dims, split, strict=True):
+            for axis in names:
+                if factor in rule.splittable and axis in places:
+                    places[axis].add(factor)
+    return list(itertools.islice(_placed(rule, places), MOST))
+
+
+def _count(axes: int, factors: int) -> int:
+    """Return how many ways there are to put axes, in order, on factors or nowhere.
+
+    >>> [_count(2, 1), _count(2, 2)]
+    [5, 11]
+    """
+    return sum(
+        math.comb(axes, k) * math.comb(k + factors - 1, k) * math.factorial(k)
+        for k in range(axes + 1)
+        if factors or not k
+    )
+
+
+def _all(rule: Rule, axes: Sequence[str]) -> Iterator[Splits]:
+    choices = [(*rule.splittable, None)] * len(axes)
+    for chosen in itertools.product(*choices):
+        groups = {f: [a for a, at in zip(axes, chosen, strict=True) if at == f] for f in chosen}
+        groups.pop(None, None)
+        orders = [itertools.permutations(names) for names in groups.values()]
+        for order in itertools.product(*orders):
+            found = dict(zip(groups, order, strict=True))
+            yield tuple(found.get(f, ()) for f in range(len(rule.sizes)))
+
+
+def _placed(rule: Rule, places: dict[str, set[int]]) -> Iterator[Splits]:
+    choices: Iterable[Sequence[int | None]] = [(*sorted(at), None) for at in places.values()]
+    for chosen in itertools.product(*choices):
+        yield tuple(
+            tuple(axis for axis, at in zip(places, chosen, strict=True) if at == f)
+            for f in range(len(rule.sizes))
+        )
+
+
+class Prices:
+    """What assignments cost on one mesh; every part of a price is worked out once.
+
+    Args:
+      rule: of the operation.
+      mesh: the mesh.
+      operands: as they lie.
+      state_bytes: bytes of the state of one element of the result, where factors are reduced.
+    """
+
+    def __init__(self, rule: Rule, mesh: Mesh, operands: Sequence[Given], state_bytes: int) -> None:
+        self._rule = rule
+        self._mesh = mesh
+        self._operands = operands
+        self._state_bytes = state_bytes
+        self._at = [_positions(operand.tiling, mesh) for operand in operands]
+        self._received = functools.cache(self._price_operand)
+        self._bounds = functools.cache(self._bounds_of)
+        self._common = functools.cache(self._common_of)
+
+    def bytes_of(self, splits: Splits) -> int:
+        """Return the bytes that all devices receive together."""
+        moved = sum(
+            self._received(n, tuple(() if f is None else splits[f] for f in dims))
+            for n, dims in enumerate(self._rule.operands)
+        )
+        return moved + self._merge_bytes(splits)
+
+    def changed(self, splits: Splits) -> tuple[bool, ...]:
+        """Return for each operand whether its boxes would not be those that it has."""
+        return tuple(
+            operand.tiling is not None
+            and operand.axes != tuple(() if f is None else splits[f] for f in dims)
+            for operand, dims in zip(self._operands, self._rule.operands, strict=True)
+        )
+
+    def parallel(self, splits: Splits) -> int:
+        """Return into how many parts the work falls."""
+        return math.prod(self._mesh.shape[axis] for axes in splits for axis in axes)
+
+    def _price_operand(self, n: int, axes: Splits) -> int:
+        operand = self._operands[n]
+        if operand.tiling is None or axes == operand.axes:
+            return 0
+        wanted = np.ones(self._mesh.size, np.int64)
+        common = self._at[n] >= 0
+        held = common.astype(np.int64)
+        for dim, names in enumerate(axes):
+            start, stop = self._bounds(operand.tiling.shape[dim], names)
+            wanted *= stop - start
+            held *= self._common(n, dim, names)
+        return int((wanted - held).sum()) * operand.itemsize
+
+    def _common_of(self, n: int, dim: int, names: tuple[str, ...]) -> IntArray:
+        tiling = self._operands[n].tiling
+        assert tiling is not None
+        start, stop = self._bounds(tiling.shape[dim], names)
+        low, high = tiling.starts[dim][self._at[n]], tiling.stops[dim][self._at[n]]
+        return np.maximum(np.minimum(stop, high) - np.maximum(start, low), 0)
+
+    def _bounds_of(self, size: int, names: tuple[str, ...]) -> tuple[IntArray, IntArray]:
+        number = np.zeros(self._mesh.axis_sizes, np.int64)
+        coordinates = np.indices(self._mesh.axis_sizes)
+        for name in names:
+            axis = self._mesh.axis_names.index(name)
+            number = number * self._mesh.axis_sizes[axis] + coordinates[axis]
+        edges = block_edges(size, math.prod(self._mesh.shape[name] for name in names))
+        number = number.ravel()
+        return edges[number], edges[number + 1]
+
+    def _merge_bytes(self, splits: Splits) -> int:
+        """Return what merging moves: each part once to where it is merged, the whole to the others.
+
+        That is (g - 1) + (n - 1) times the state of a block that g devices have parts of and n
+        devices want.
+        """
+        shape = self._mesh.shape
+        groups = math.prod(shape[a] for f in self._rule.reduced for a in splits[f])
+        if groups == 1:
+            return 0
+        results = [dims for dims in self._rule.results][:1]
+        sizes = [1 if f is None else self._rule.sizes[f] for dims in results for f in dims]
+        axes = [a for dims in results for f in dims if f is not None for a in splits[f]]
+        wanting = self._mesh.size // math.prod(shape[a] for a in axes)
+        return (groups + wanting - 2) * math.prod(sizes) * self._state_bytes
+
+
+def _positions(tiling: Tiling | None, mesh: Mesh) -> IntArray:
+    """Return where in a tiling each device of a mesh is, -1 for not at all."""
+    if tiling is None:
+        return np.zeros(0, np.int64)
+    at = {device: position for position, device in enumerate(tiling.devices)}
+    return np.array([at.get(device, -1) for device in mesh.assignment], np.int64)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Choice:
+    """The assignment that was chosen."""
+
+    mesh: Mesh
+    """Over which mesh."""
+
+    splits: Splits
+    """Which axes split which factor."""
+
+    nbytes: int
+    """Bytes that all devices receive, if each were a memory domain."""
+
+
+def choose(
+    rule: Rule, candidates: Sequence[tuple[Mesh, Sequence[Given]]], state_bytes: int = 0
+) -> Choice:
+    """Return the cheapest assignment over several meshes of the same devices.
+
+    Of those that move the same bytes: the one that changes the fewest operands, then that with the
+    most parts, then that which keeps earlier operands, then the first.
+
+    Args:
+      rule: of the operation.
+      candidates: each mesh with the operands as they lie on it.
+      state_bytes: bytes of the state of one element of the result, where factors are reduced.
+    """
+    for mesh, operands in candidates:
+        splits = agreed(rule, operands)
+        if splits is not None and not any(splits[factor] for factor in rule.reduced):
+            return Choice(mesh, splits, 0)
+    best: tuple[tuple[int, int, int, tuple[bool, ...]], Choice] | None = None
+    for mesh, operands in candidates:
+        prices = Prices(rule, mesh, operands, state_bytes)
+        for splits in assignments(rule, mesh, operands):
+            nbytes = prices.bytes_of(splits)
+            if best is not None and nbytes > best[0][0]:
+                continue
+            changed = prices.changed(splits)
+            rank = nbytes, sum(changed), -prices.parallel(splits), changed
+            if best is None or rank < best[0]:
+                best = rank, Choice(mesh, splits, nbytes)
+    assert best is not None  # nothing split is always among them
+    return best[1]
+
+
+def sharding_of(mesh: Mesh, dims: Dims, splits: Splits) -> NamedSharding:
+    """Return the sharding of an operand or result under an assignment."""
+    entries = [() if factor is None else splits[factor] for factor in dims]
+    while entries and not entries[-1]:
+        entries.pop()
+    spec = PartitionSpec(*(None if not e else e[0] if len(e) == 1 else e for e in entries))
+    return NamedSharding(mesh, spec)

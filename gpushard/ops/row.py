@@ -1,0 +1,101 @@
+"""Rows of the table of operations.
+
+A row is logical: it says nothing of devices. Which kernel runs where, and what moves before it, is
+decided by `dispatch` once shardings are known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.rule import Rule, parse
+from gpushard.typing import LocalArray, Shape
+
+Params: TypeAlias = tuple[Any, ...]
+"""Static parameters of an operation, hashable; each row says what they are."""
+
+Kernel: TypeAlias = Callable[..., Any]
+"""Works on local arrays, as NumPy's functions do: `kernel(*operands)` returns a fresh array, or a
+tuple of them for several results; `kernel(*operands, out=...)` writes into what is given."""
+
+State: TypeAlias = tuple[LocalArray, ...]
+"""What a block contributes to a reduction."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Site:
+    """Where in the whole arrays a kernel works, for rows that need to know."""
+
+    operands: tuple[Shape, ...]
+    """First element of the local block of each operand."""
+
+    result: Shape
+    """First element of the block of the first result."""
+
+    shape: Shape
+    """Shape of that block."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reduction:
+    """How the parts of a reduced factor come together; `xp` is NumPy or CuPy.
+
+    Each part gives a state, states are merged two at a time in mesh order, and the last one is
+    finished. The arrays of a state have the shape of the result.
+    """
+
+    states: Callable[[Sequence[Aval], Params], tuple[Dtype, ...]]
+    """Types of the arrays of a state."""
+
+    local: Callable[[Any, Sequence[Aval], Params], Kernel]
+    """Makes the kernel that gives the state of a block: a tuple."""
+
+    merge: Callable[[Any, Sequence[Aval], Params], Callable[[State, State, int, int], State]]
+    """Makes `merge(a, b, m, n)`: of states of m and n elements. It may overwrite nothing."""
+
+    finish: Callable[[Any, Sequence[Aval], Params], Callable[[State, int], LocalArray]]
+    """Makes `finish(state, n)`: the result from the state of all n elements."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Row:
+    """One operation."""
+
+    name: str
+    """What users call it."""
+
+    infer: Callable[[Sequence[Aval], Params], tuple[Aval, ...]]
+    """Checks operands and parameters and says what the results are."""
+
+    rule: str | Callable[[Sequence[Aval], Params], Rule]
+    """The factor rule: a string, or what makes it."""
+
+    kernel: Callable[[Any, Sequence[Aval], Params], Kernel]
+    """Makes the local kernel. The second argument has the dtypes that operands come in."""
+
+    reduction: Reduction | None = None
+    """How parts of a reduced factor merge; None if there are no reduced factors."""
+
+    whole: str = ""
+    """Letters of a rule string that must not be split."""
+
+    positional: bool = False
+    """Whether the kernel takes a `Site` first."""
+
+    loop: Callable[[Sequence[Aval]], tuple[Dtype, ...]] | None = None
+    """The types that operands have inside the kernel, where that is not the result's."""
+
+    compares: bool = False
+    """Whether it compares, so that integers beyond the range of a type make sense."""
+
+    def rule_for(self, avals: Sequence[Aval], params: Params) -> Rule:
+        """Return the rule for particular operands."""
+        if isinstance(self.rule, str):
+            return parse(self.rule, [aval.shape for aval in avals], self.whole)
+        return self.rule(avals, params)
+
+    def __repr__(self) -> str:
+        return f"Row({self.name})"

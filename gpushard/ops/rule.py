@@ -1,0 +1,122 @@
+"""Factor rules: how the dims of operands and results belong together. Pure.
+
+Every dim of every operand and result is one *factor*, or none where its length is 1 and it is
+broadcast. A factor in a result is passed through: where mesh axes split it in the operands, they
+split the result in the same way. One in operands only is reduced: the parts are merged over the
+axes that split it. One that is *whole* must not be split.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from gpushard.typing import Shape
+
+Dims: TypeAlias = tuple[int | None, ...]
+"""The factor of each dim."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """The factors of one operation on operands of particular shapes."""
+
+    operands: tuple[Dims, ...]
+    """Factors of each operand."""
+
+    results: tuple[Dims, ...]
+    """Factors of each result."""
+
+    sizes: Shape
+    """Length of each factor."""
+
+    whole: frozenset[int] = frozenset()
+    """Factors that must not be split."""
+
+    @functools.cached_property
+    def reduced(self) -> tuple[int, ...]:
+        """The factors that no result has, ascending."""
+        kept = {factor for dims in self.results for factor in dims}
+        return tuple(factor for factor in range(len(self.sizes)) if factor not in kept)
+
+    @functools.cached_property
+    def splittable(self) -> tuple[int, ...]:
+        """The factors that mesh axes may split: not whole, and of more than one element."""
+        return tuple(f for f, n in enumerate(self.sizes) if n > 1 and f not in self.whole)
+
+
+def elementwise(shapes: Sequence[Shape], shape: Shape, results: int = 1) -> Rule:
+    """Return the rule of an elementwise operation.
+
+    Args:
+      shapes: of the operands, which broadcast to
+      shape: the shape of the results.
+      results: how many there are.
+
+    >>> elementwise([(4, 1), (3,)], (4, 3)).operands
+    ((0, None), (1,))
+    """
+    dims = tuple(range(len(shape)))
+    return Rule(tuple(_aligned(own, shape) for own in shapes), (dims,) * results, shape)
+
+
+def _aligned(own: Shape, shape: Shape) -> Dims:
+    lead = len(shape) - len(own)
+    return tuple(
+        None if n == 1 and shape[lead + dim] != 1 else lead + dim for dim, n in enumerate(own)
+    )
+
+
+def reduction(shape: Shape, axes: Sequence[int], *, keepdims: bool, results: int = 1) -> Rule:
+    """Return the rule of a reduction over some dims.
+
+    Args:
+      shape: of the operand.
+      axes: the dims that are reduced, not negative.
+      keepdims: whether they stay as dims of length 1.
+      results: how many there are.
+
+    >>> reduction((4, 3), [0], keepdims=True).results
+    ((None, 1),)
+    """
+    dims = tuple(range(len(shape)))
+    kept: Dims = tuple(None if dim in axes else dim for dim in dims)
+    if not keepdims:
+        kept = tuple(dim for dim in kept if dim is not None)
+    return Rule((dims,), (kept,) * results, shape)
+
+
+def parse(text: str, shapes: Sequence[Shape], whole: str = "") -> Rule:
+    """Return the rule that a string of letters describes, one letter for each dim.
+
+    A dim of length 1 whose letter is longer elsewhere has no factor: it is broadcast.
+
+    Args:
+      text: such as "ij,jk->ik".
+      shapes: of the operands.
+      whole: letters that must not be split.
+
+    >>> parse("ij,jk->ik", [(2, 3), (3, 4)]).reduced
+    (1,)
+    """
+    left, right = text.replace(" ", "").split("->")
+    names, outs = left.split(","), right.split(",")
+    sizes: dict[str, int] = {}
+    for letters, shape in zip(names, shapes, strict=True):
+        for letter, n in zip(letters, shape, strict=True):
+            if sizes.get(letter, 1) == 1:
+                sizes[letter] = n
+    number = {letter: at for at, letter in enumerate(sizes)}
+    operands = tuple(
+        tuple(
+            None if n == 1 and sizes[letter] != 1 else number[letter]
+            for letter, n in zip(letters, shape, strict=True)
+        )
+        for letters, shape in zip(names, shapes, strict=True)
+    )
+    results = tuple(tuple(number[letter] for letter in letters) for letters in outs)
+    return Rule(
+        operands, results, tuple(sizes.values()), frozenset(number[w] for w in whole if w in number)
+    )

@@ -1,0 +1,51 @@
+"""Python numbers as operands: they have a type, and no say in what type results have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentRangeError
+from gpushard.ops.aval import Aval
+from gpushard.ops.row import Row
+
+KINDS: dict[type, Aval] = {
+    bool: Aval((), np.dtype(bool)),
+    int: Aval((), np.dtype(np.int64), weak=True),
+    float: Aval((), np.dtype(np.float64), weak=True),
+    complex: Aval((), np.dtype(np.complex128), weak=True),
+}
+"""What each type of Python number is as an operand."""
+
+
+def converter(
+    row: Row, found: Sequence[Aval], avals: Sequence[Aval], position: int
+) -> Callable[[Any], Any]:
+    """Return what turns a number into an operand of a kernel.
+
+    Args:
+      row: the operation.
+      found: its results.
+      avals: its operands.
+      position: which of them is the number.
+    """
+    dtype = row.loop(avals)[position] if row.loop is not None else found[0].dtype
+    make = dtype.type
+
+    def convert(number: Any) -> Any:
+        try:
+            return make(number)
+        except OverflowError:
+            if row.compares:  # beyond all values of the type, like an infinite one
+                return np.float64(np.inf if number > 0 else -np.inf)
+            raise ArgumentRangeError(
+                f"{row.name}: the Python integer {number} does not fit {dtype}; convert the array "
+                "first, or pass a NumPy scalar of a wider type",
+                argument="x",
+                number=number,
+                dtype=dtype,
+            ) from None
+
+    return convert

@@ -1,0 +1,257 @@
+"""Calls of local kernels on the shards of operands, ready to be made again and again."""
+
+from __future__ import annotations
+
+import contextvars
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
+from gpushard.ops.row import Kernel
+from gpushard.runtime.device import Device
+from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.runtime import Runtime
+from gpushard.typing import LocalArray, Shape
+
+_quiet = contextvars.Context()
+_quiet.run(np.seterr, all="ignore")  # devices do not warn of overflow and the like
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """One call of a kernel."""
+
+    home: int
+    """Position of the device that pays, whose operands are taken, and on whose stream it runs."""
+
+    shapes: tuple[Shape, ...]
+    """Shapes of what it writes."""
+
+    site: tuple[Any, ...]
+    """What the kernel takes before its operands: nothing, or a `Site`."""
+
+
+@dataclasses.dataclass(slots=True)
+class Parts:
+    """What the calls of a stage made, for one result: an array for each."""
+
+    values: list[LocalArray]
+    """The arrays."""
+
+    claims: list[Claim]
+    """What keeps their memory."""
+
+    settled: bool
+    """Whether they are known to be there."""
+
+
+class Stage:
+    """Calls of one kernel, and which device has the results of which call.
+
+    Args:
+      runtime: of the devices.
+      name: of the operation, for errors.
+      kernel: what is called.
+      jobs: the calls.
+      of_device: for each device the job whose results it has; -1 for none: no elements.
+      tilings: of the results.
+      dtypes: of the results.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        name: str,
+        kernel: Kernel,
+        jobs: Sequence[Job],
+        of_device: Sequence[int],
+        tilings: Sequence[Tiling],
+        dtypes: Sequence[np.dtype[Any]],
+    ) -> None:
+        self.runtime = runtime
+        self.name = name
+        self.kernel = kernel
+        self.jobs = jobs
+        self.of_device = of_device
+        self.tilings = tilings
+        self.dtypes = dtypes
+        self.devices: tuple[Device, ...] = tuple(p.device for p in devices_of(tilings[0]))
+        self._homes = [job.home for job in jobs]
+        self._in_order = self._homes == list(range(len(of_device)))
+        self._sizes = [
+            [math.prod(shape) * t.itemsize for shape, t in zip(job.shapes, dtypes, strict=True)]
+            for job in jobs
+        ]
+        self._streams = list(dict.fromkeys(self.devices[home].stream for home in self._homes))
+        charges = tuple(
+            (self.devices[job.home].account, sum(size))
+            for job, size in zip(jobs, self._sizes, strict=True)
+        )
+        pool = self.devices[0].domain.pool
+        self._charge = functools.partial(runtime.claim_charged, pool, charges)
+        largest = max((max(size) for size in self._sizes), default=0)
+        settings = runtime.settings
+        self._small = (
+            runtime.backend.host_readable
+            and bool(jobs)
+            and sum(map(sum, self._sizes)) <= settings.inline_bytes
+            and largest < settings.small_bytes
+        )
+        single = len(dtypes) == 1
+        # Kernels return numbers, not arrays, for no dims.
+        self._plain = single and all(not job.site and job.shapes[0] for job in jobs)
+        self._direct = single and list(of_device) == list(range(len(jobs)))
+
+    def run(
+        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
+    ) -> list[ShardedBuffer]:
+        """Make the calls.
+
+        Args:
+          operands: laid out as the jobs expect.
+          scalars: (position among all that the kernel takes, value), ascending.
+
+        Raises:
+          OutOfMemoryError: a device has no room; nothing has changed.
+        """
+        parts = self.run_parts(operands, scalars)
+        if self._direct:
+            (only,) = parts
+            return [
+                ShardedBuffer(
+                    self.tilings[0], self.dtypes[0], only.values, only.claims, only.settled
+                )
+            ]
+        return [self.assemble(n, part) for n, part in enumerate(parts)]
+
+    def run_parts(
+        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
+    ) -> list[Parts]:
+        """Make the calls, and return for each result what every call made."""
+        if self._small:
+            for operand in operands:
+                if not (operand.settled or operand.is_settled()):
+                    break
+            else:
+                columns: list[Sequence[Any]] = [self._column(operand) for operand in operands]
+                for position, value in scalars:
+                    columns.insert(position, (value,) * len(self.jobs))
+                return self.call_here(columns)
+
+        def arguments(job: Job) -> list[Any]:
+            found: list[Any] = [operand.values[job.home] for operand in operands]
+            for position, value in scalars:
+                found.insert(position, value)
+            return found
+
+        return self.launch(
+            arguments, lambda job: [operand.claims[job.home].memory for operand in operands]
+        )
+
+    def _column(self, operand: ShardedBuffer) -> list[LocalArray]:
+        """Return the local array of every job."""
+        if self._in_order:
+            return operand.values
+        values = operand.values
+        return [values[home] for home in self._homes]
+
+    def call_here(self, columns: Sequence[Sequence[Any]]) -> list[Parts]:
+        """Make the calls in the caller.
+
+        Args:
+          columns: for each argument of the kernel its value in every job.
+        """
+        claim = self.runtime.commit(self._charge)
+        made = _quiet.copy().run(self._compute, columns)
+        claims = [claim] * len(self.jobs)
+        return [Parts(values, claims, True) for values in made]
+
+    def call_rows(self, rows: Sequence[Sequence[Any]]) -> list[Parts]:
+        """Make the calls in the caller; `rows` has the arguments of each."""
+        claim = self.runtime.commit(self._charge)
+        made = _quiet.copy().run(self._compute_rows, rows)
+        claims = [claim] * len(self.jobs)
+        return [Parts(values, claims, True) for values in made]
+
+    def _compute(self, columns: Sequence[Sequence[Any]]) -> list[list[LocalArray]]:
+        if self._plain and columns:
+            return [list(map(self.kernel, *columns))]
+        return self._compute_rows(
+            list(zip(*columns, strict=True)) if columns else [()] * len(self.jobs)
+        )
+
+    def _compute_rows(self, rows: Sequence[Sequence[Any]]) -> list[list[LocalArray]]:
+        outs = []
+        for job, row in zip(self.jobs, rows, strict=True):
+            made = self.kernel(*job.site, *row)
+            outs.append(made if len(self.dtypes) > 1 else (made,))
+        return [[np.asarray(value) for value in column] for column in zip(*outs, strict=True)]
+
+    def launch(
+        self, arguments: Callable[[Job], list[Any]], reads: Callable[[Job], list[Memory]]
+    ) -> list[Parts]:
+        """Give the calls to the devices.
+
+        Args:
+          arguments: what the kernel takes in a job, after the site.
+          reads: the memory of these.
+        """
+        step = functools.partial(self._submit, arguments, reads)
+        return self.runtime.commit(step, self._streams)
+
+    def _submit(
+        self, arguments: Callable[[Job], list[Any]], reads: Callable[[Job], list[Memory]]
+    ) -> list[Parts]:
+        """Allocate every result, then give the calls to the devices; inside `commit`."""
+        made = [self._allocate(n, dtype) for n, dtype in enumerate(self.dtypes)]
+        for number, job in enumerate(self.jobs):
+            outs = [part.values[number] for part in made]
+            self.runtime.submit(
+                self.devices[job.home].stream,
+                self.name,
+                functools.partial(call, self.kernel, job.site, arguments(job), outs),
+                tuple(dict.fromkeys(reads(job))),
+                [part.claims[number].memory for part in made],
+            )
+        return made
+
+    def _allocate(self, n: int, dtype: np.dtype[Any]) -> Parts:
+        """Make memory for one result of every call."""
+        runtime = self.runtime
+        claims, values = [], []
+        for job, sizes in zip(self.jobs, self._sizes, strict=True):
+            device = self.devices[job.home]
+            claims.append(runtime.claim(device, sizes[n], device.stream))
+            values.append(runtime.backend.view(claims[-1].memory.raw, job.shapes[n], dtype))
+        return Parts(values, claims, False)
+
+    def assemble(self, n: int, part: Parts) -> ShardedBuffer:
+        """Return one result: what every device has of the calls."""
+        tiling, dtype = self.tilings[n], self.dtypes[n]
+        values, claims = [], []
+        nothing: Claim | None = None
+        for position, job in enumerate(self.of_device):
+            if job >= 0:
+                values.append(part.values[job])
+                claims.append(part.claims[job])
+                continue
+            place = self.devices[position]
+            shape = tiling.shard_shapes[position]
+            values.append(self.runtime.backend.empty(place.domain.index, shape, dtype))
+            nothing = nothing or claim_nothing(place)
+            claims.append(nothing)
+        return ShardedBuffer(tiling, dtype, values, claims, part.settled)
+
+
+def call(
+    kernel: Kernel, site: tuple[Any, ...], arguments: Sequence[Any], outs: Sequence[LocalArray]
+) -> None:
+    """Call a kernel so that it writes into what is given."""
+    target = outs[0] if len(outs) == 1 else tuple(outs)
+    _quiet.copy().run(functools.partial(kernel, *site, *arguments, out=target))

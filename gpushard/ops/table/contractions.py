@@ -1,0 +1,170 @@
+"""Products that sum over dims that operands share.
+
+Every one is an Einstein sum; parameters: (subscripts,), with a letter for each dim and no ellipsis.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.ops import rule
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.row import Kernel, Params, Reduction, Row
+from gpushard.ops.rule import Rule
+from gpushard.ops.table.elementwise import promoting
+from gpushard.typing import Shape
+
+LETTERS = string.ascii_letters
+"""What dims are named by."""
+
+_HALF, _SINGLE = np.dtype(np.float16), np.dtype(np.float32)
+
+
+def product_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
+    """Return the type of a sum of products.
+
+    Raises:
+      ArgumentTypeError: the operands have no common type of numbers.
+    """
+    kinds = promoting(avals)
+    examples = [kind(0) if isinstance(kind, type) else kind for kind in kinds]
+    try:
+        return np.result_type(*examples)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name}: operands of dtypes {', '.join(str(a.dtype) for a in avals)} have no common "
+            "type; convert one with astype",
+            argument="x",
+        ) from None
+
+
+def _sizes(name: str, avals: Sequence[Aval], subscripts: str) -> dict[str, int]:
+    """Return the length of every letter.
+
+    Raises:
+      ArgumentError: two dims of one letter differ in length, and neither is 1.
+    """
+    sizes: dict[str, int] = {}
+    for letters, aval in zip(subscripts.split("->")[0].split(","), avals, strict=True):
+        for dim, (letter, n) in enumerate(zip(letters, aval.shape, strict=True)):
+            known = sizes.get(letter, 1)
+            if n != known and 1 not in (n, known):
+                raise ArgumentError(
+                    f"{name}: operands of shapes {', '.join(str(a.shape) for a in avals)} do not "
+                    f"fit: dim {dim} of one has length {n}, where the other has {known}",
+                    argument="x",
+                    shapes=tuple(a.shape for a in avals),
+                )
+            if letter not in sizes or known == 1:
+                sizes[letter] = n
+    return sizes
+
+
+def _whole(subscripts: str) -> str:
+    """Return the letters that an operand has twice: a diagonal, which no mesh axis can split."""
+    names = subscripts.split("->")[0].split(",")
+    return "".join(letter for letters in names for letter in set(letters) if letters.count(letter) > 1)
+
+
+def _product(name: str) -> Row:
+    """Return the row of a product."""
+
+    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+        (subscripts,) = params
+        sizes = _sizes(name, avals, subscripts)
+        shape: Shape = tuple(sizes[letter] for letter in subscripts.split("->")[1])
+        return (Aval(shape, product_dtype(name, avals), all(a.weak for a in avals)),)
+
+    def rule_of(avals: Sequence[Aval], params: Params) -> Rule:
+        (subscripts,) = params
+        return rule.parse(subscripts, [a.shape for a in avals], _whole(subscripts))
+
+    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        return _kernel(xp, params[0], avals, product_dtype(name, avals))
+
+    def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        return _kernel(xp, params[0], avals, _state(avals))
+
+    def _state(avals: Sequence[Aval]) -> Dtype:
+        dtype = product_dtype(name, avals)
+        return _SINGLE if dtype == _HALF else dtype
+
+    def merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+        return lambda a, b, m, n: (xp.add(a[0], b[0]),)  # of booleans: or
+
+    def finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+        dtype = product_dtype(name, avals)
+        return lambda s, n: s[0].astype(dtype, copy=False)
+
+    reduction = Reduction(lambda avals, params: (_state(avals),), local, merge, finish)
+    return Row(name, infer, rule_of, kernel, reduction)
+
+
+def _kernel(xp: Any, subscripts: str, avals: Sequence[Aval], dtype: Dtype) -> Kernel:
+    """Return the kernel of a product: matmul where it is one, since that is a call of BLAS."""
+    left, right = subscripts.split("->")
+    names = left.split(",")
+    if len(names) == 2 and all(a.dtype == dtype for a in avals):
+        found = _as_matmul(xp, *names, right, avals)
+        if found is not None:
+            return found
+
+    def kernel(*operands: Any, out: Any = None) -> Any:
+        cast = [x.astype(dtype, copy=False) for x in operands]
+        more = {"optimize": True} if len(cast) > 2 else {}
+        result = xp.einsum(subscripts, *cast, **more)
+        if out is None:
+            return result if result.flags.c_contiguous and result.base is None else result.copy()
+        out[...] = result
+        return out
+
+    return kernel
+
+
+def _as_matmul(xp: Any, a: str, b: str, right: str, avals: Sequence[Aval]) -> Kernel | None:
+    """Return a product of matrices as a call of `matmul`; None if it is none.
+
+    Dims are transposed and joined to (batch, rows, shared) and (batch, shared, columns).
+    """
+    shared = [x for x in a if x in b and x not in right]
+    batch = [x for x in a if x in b and x in right]
+    rows, columns = [x for x in a if x not in b], [x for x in b if x not in a]
+    once = len(set(a)) == len(a) and len(set(b)) == len(b)
+    if not shared or not once or list(right) != batch + rows + columns:
+        return None
+    sizes = [avals[0].shape[a.index(x)] == avals[1].shape[b.index(x)] for x in shared + batch]
+    if not all(sizes):  # one is broadcast
+        return None
+    first = [a.index(x) for x in batch + rows + shared]
+    second = [b.index(x) for x in batch + shared + columns]
+    in_order = first == list(range(len(a))) and second == list(range(len(b)))
+    if in_order and len(shared) == len(rows) == len(columns) == 1:
+        function: Kernel = xp.matmul
+        return function
+    n, r, k = len(batch), len(rows), len(shared)
+
+    def kernel(x: Any, y: Any, out: Any = None) -> Any:
+        x, y = x.transpose(first), y.transpose(second)
+        lead, tall, wide = x.shape[:n], x.shape[n : n + r], y.shape[n + k :]
+        depth = math.prod(x.shape[n + r :])
+        left = x.reshape(*lead, math.prod(tall), depth)
+        other = y.reshape(*lead, depth, math.prod(wide))
+        target = None if out is None else out.reshape(*lead, math.prod(tall), math.prod(wide))
+        result = xp.matmul(left, other, out=target)
+        return result.reshape(*lead, *tall, *wide) if out is None else out
+
+    return kernel
+
+
+EINSUM = _product("einsum")
+MATMUL = _product("matmul")
+DOT = _product("dot")
+VECDOT = _product("vecdot")
+TENSORDOT = _product("tensordot")
+OUTER = _product("outer")

@@ -1,0 +1,220 @@
+"""Elementwise operations: a row for every NumPy ufunc, and a few functions that are none."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.ops import rule
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.rule import Rule
+from gpushard.typing import Shape
+
+_COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
+
+
+def broadcast(name: str, shapes: Sequence[Shape]) -> Shape:
+    """Return the shape that shapes broadcast to.
+
+    Raises:
+      ArgumentError: they do not.
+    """
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ArgumentError(
+            f"{name}: operands of shapes {', '.join(map(str, shapes))} do not broadcast; dims must "
+            "be equal or 1, counted from the last",
+            argument="x",
+            shapes=tuple(shapes),
+        ) from None
+
+
+def _rule(avals: Sequence[Aval], params: Params, results: int = 1) -> Rule:
+    shapes = [aval.shape for aval in avals]
+    return rule.elementwise(shapes, np.broadcast_shapes(*shapes), results)
+
+
+@functools.lru_cache(maxsize=1024)
+def _loop(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> tuple[Dtype, ...]:
+    """Return the types that a ufunc works in: of its operands, then of its results."""
+    given = (*promoting, *[None] * ufunc.nout)
+    try:
+        return ufunc.resolve_dtypes(given)
+    except TypeError:
+        names = ", ".join(getattr(t, "__name__", None) or str(t) for t in promoting)
+        raise ArgumentTypeError(
+            f"{ufunc.__name__} is not defined for {names}; convert the operands with astype",
+            argument="x",
+            dtypes=promoting,
+        ) from None
+
+
+def promoting(avals: Sequence[Aval]) -> tuple[Any, ...]:
+    """Return what stands for the types of operands in NumPy's promotion."""
+    if all(aval.weak for aval in avals):
+        return tuple(aval.dtype for aval in avals)
+    return tuple(aval.promoting for aval in avals)
+
+
+@functools.cache
+def ufunc_row(ufunc: np.ufunc) -> Row:
+    """Return the row of a ufunc without core dims.
+
+    >>> ufunc_row(np.add)
+    Row(add)
+    """
+    count = ufunc.nin
+
+    def loop(avals: Sequence[Aval]) -> tuple[Dtype, ...]:
+        return _loop(ufunc, promoting(avals))
+
+    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+        shape = broadcast(ufunc.__name__, [aval.shape for aval in avals])
+        weak = all(aval.weak for aval in avals)
+        found = loop(avals)[count:]
+        return tuple(Aval(shape, t, weak and t.kind in "iufc") for t in found)
+
+    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        function = ufunc if xp is np else getattr(xp, ufunc.__name__)
+        types = loop(avals)
+        if any(a.weak and a.dtype != t for a, t in zip(avals, types, strict=False)):
+            return _in_types(function, types[:count])
+        return function
+
+    return Row(
+        name=ufunc.__name__,
+        infer=infer,
+        rule=functools.partial(_rule, results=ufunc.nout),
+        kernel=kernel,
+        loop=loop,
+        compares=ufunc in _COMPARISONS,
+    )
+
+
+def _in_types(function: Any, types: Sequence[Dtype]) -> Kernel:
+    """Convert arrays whose type gives way to others, before a ufunc sees them."""
+
+    def kernel(*operands: Any, **out: Any) -> Any:
+        given = [x.astype(t, copy=False) for x, t in zip(operands, types, strict=True)]
+        return function(*given, **out)
+
+    return kernel
+
+
+def writing(function: Callable[..., Any]) -> Kernel:
+    """Let a function that returns fresh arrays also write into given ones."""
+
+    def kernel(*operands: Any, out: Any = None) -> Any:
+        if out is None:
+            return function(*operands)
+        out[...] = function(*operands)
+        return out
+
+    return kernel
+
+
+def _function_row(
+    name: str,
+    dtype_of: Callable[[Sequence[Aval], Params], Dtype],
+    make: Callable[[Any, Params, Dtype], Callable[..., Any]],
+) -> Row:
+    """Return the row of an elementwise function that is no ufunc.
+
+    Args:
+      name: what users call it.
+      dtype_of: the type of the result.
+      make: takes the namespace, the parameters and that type; gives the function of local arrays.
+    """
+
+    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+        shape = broadcast(name, [aval.shape for aval in avals])
+        weak = all(aval.weak for aval in avals)
+        return (Aval(shape, dtype_of(avals, params), weak),)
+
+    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        return writing(make(xp, params, dtype_of(avals, params)))
+
+    return Row(name, infer, _rule, kernel)
+
+
+def _promoted(avals: Sequence[Aval], params: Params) -> Dtype:
+    """Return the type that all operands promote to."""
+    return np.result_type(*_examples(avals))
+
+
+def _examples(avals: Sequence[Aval]) -> list[Any]:
+    kinds = promoting(avals)
+    return [kind(0) if isinstance(kind, type) else kind for kind in kinds]
+
+
+def _real(avals: Sequence[Aval], params: Params) -> Dtype:
+    """Return the type of a part of a complex number."""
+    return np.empty(0, avals[0].dtype).real.dtype
+
+
+def _given(avals: Sequence[Aval], params: Params) -> Dtype:
+    """Return the type that the parameters name."""
+    dtype: Dtype = params[0]
+    return dtype
+
+
+def _own(avals: Sequence[Aval], params: Params) -> Dtype:
+    return avals[0].dtype
+
+
+def _rounded(avals: Sequence[Aval], params: Params) -> Dtype:
+    return np.round(np.zeros(1, avals[0].dtype), *params).dtype
+
+
+def _chosen(avals: Sequence[Aval], params: Params) -> Dtype:
+    return _promoted(avals[1:], params)
+
+
+def _cast(xp: Any, params: Params, dtype: Dtype) -> Callable[[Any], Any]:
+    return lambda x: x.astype(dtype)
+
+
+def _where(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
+    def where(condition: Any, x: Any, y: Any) -> Any:
+        return xp.where(condition, x, y).astype(dtype, copy=False)
+
+    return where
+
+
+def _clip(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
+    """Return what clips on one or both sides, as the parameters say which bounds there are."""
+    low, high = params
+
+    def clip(x: Any, *bounds: Any) -> Any:
+        given = iter(bounds)
+        least = next(given) if low else None
+        most = next(given) if high else None
+        return xp.clip(x, least, most).astype(dtype, copy=False)
+
+    return clip
+
+
+astype = _function_row("astype", _given, _cast)
+"""Parameters: (dtype,)."""
+where = _function_row("where", _chosen, _where)
+"""No parameters; the condition comes first."""
+clip = _function_row("clip", _promoted, _clip)
+"""Parameters: whether there are a lower and an upper bound; those that are come as operands."""
+real = _function_row("real", _real, lambda xp, params, dtype: lambda x: x.real.copy())
+imag = _function_row(
+    "imag",
+    _real,
+    lambda xp, params, dtype: (
+        lambda x: x.imag.copy() if x.dtype.kind == "c" else xp.zeros_like(x)
+    ),
+)
+around = _function_row(
+    "round", _rounded, lambda xp, params, dtype: lambda x: xp.round(x, *params)
+)
+"""Parameters: (decimals,)."""

@@ -1,0 +1,397 @@
+"""Reductions: sums, products, extremes, moments, tests and positions of extremes.
+
+Parameters of all rows: (axes counted from the end, keepdims, one more that the row says).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.ops import rule
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
+from gpushard.ops.rule import Rule
+from gpushard.typing import LocalArray, Shape
+
+_HALF = np.dtype(np.float16)
+_SINGLE = np.dtype(np.float32)
+_DOUBLE = np.dtype(np.float64)
+_BOOL = np.dtype(bool)
+_INDEX = np.dtype(np.int64)
+
+
+def reduced_shape(shape: Shape, axes: Sequence[int], *, keepdims: bool) -> Shape:
+    """Return the shape of a result.
+
+    >>> reduced_shape((2, 3, 4), (-3, -1), keepdims=False)
+    (3,)
+    """
+    gone = {len(shape) + axis for axis in axes}
+    if keepdims:
+        return tuple(1 if dim in gone else n for dim, n in enumerate(shape))
+    return tuple(n for dim, n in enumerate(shape) if dim not in gone)
+
+
+def _rule(avals: Sequence[Aval], params: Params) -> Rule:
+    axes, keepdims, *_ = params
+    shape = avals[0].shape
+    return rule.reduction(shape, [len(shape) + axis for axis in axes], keepdims=keepdims)
+
+
+def _row(
+    name: str,
+    dtype_of: Callable[[Dtype, Any], Dtype],
+    kernel: Callable[[Any, Sequence[Aval], Params], Kernel],
+    reduction: Reduction,
+    *,
+    empty: bool = True,
+    positional: bool = False,
+) -> Row:
+    """Return a row.
+
+    Args:
+      name: what users call it.
+      dtype_of: takes the type of the operand and the last parameter, gives that of the result.
+      kernel: makes the kernel for what is not split.
+      reduction: how what is split comes together.
+      empty: whether nothing at all can be reduced.
+      positional: as for `Row`.
+    """
+
+    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+        axes, keepdims, extra = params
+        (x,) = avals
+        shape = reduced_shape(x.shape, axes, keepdims=keepdims)
+        if not empty and math.prod(shape) and not math.prod(x.shape):
+            raise ArgumentError(
+                f"{name}: the array of shape {x.shape} has no elements along the axes that are "
+                "reduced, and there is no result for that; check its size first",
+                argument="x",
+                shape=x.shape,
+            )
+        dtype = dtype_of(x.dtype, extra)
+        return (Aval(shape, dtype, x.weak and dtype == x.dtype),)
+
+    return Row(name, infer, _rule, kernel, reduction, positional=positional)
+
+
+def _sum_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
+    if dtype is not None:
+        return dtype
+    return np.add.reduce(np.empty(0, own)).dtype
+
+
+def _by_ufunc(
+    name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool, wide: bool
+) -> Row:
+    """Return the row of a reduction by one ufunc; last parameter: its dtype or None.
+
+    Args:
+      name: of the ufunc.
+      dtype_of: as for `_row`.
+      empty: whether nothing at all can be reduced.
+      wide: whether half precision is merged in single precision.
+    """
+    title = _TITLES[name]
+
+    def state(own: Dtype, extra: Any) -> Dtype:
+        dtype = dtype_of(own, extra)
+        return _SINGLE if wide and dtype == _HALF else dtype
+
+    def reduce(xp: Any, axes: tuple[int, ...], keepdims: bool, dtype: Dtype) -> Kernel:
+        if xp is np:
+            function = getattr(np, name).reduce
+
+            def kernel(x: Any, out: Any = None) -> Any:
+                return function(x, axes, dtype, out, keepdims)
+
+            return kernel
+        function = getattr(xp, title)
+        extra = {} if title in ("min", "max", "any", "all") else {"dtype": dtype}
+        return lambda x, out=None: function(x, axes, out=out, keepdims=keepdims, **extra)
+
+    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        axes, keepdims, extra = params
+        return reduce(xp, axes, keepdims, dtype_of(avals[0].dtype, extra))
+
+    def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        axes, keepdims, extra = params
+        return reduce(xp, axes, keepdims, state(avals[0].dtype, extra))
+
+    def merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+        function = getattr(xp, name)
+        return lambda a, b, m, n: (function(a[0], b[0]),)
+
+    def finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+        dtype = dtype_of(avals[0].dtype, params[2])
+        return lambda s, n: s[0].astype(dtype, copy=False)
+
+    def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
+        return (state(avals[0].dtype, params[2]),)
+
+    return _row(title, dtype_of, kernel, Reduction(states, local, merge, finish), empty=empty)
+
+
+_TITLES = {
+    "add": "sum",
+    "multiply": "prod",
+    "minimum": "min",
+    "maximum": "max",
+    "logical_or": "any",
+    "logical_and": "all",
+}
+
+SUM = _by_ufunc("add", _sum_dtype, empty=True, wide=True)
+PROD = _by_ufunc("multiply", _sum_dtype, empty=True, wide=True)
+MIN = _by_ufunc("minimum", lambda own, _: own, empty=False, wide=False)
+MAX = _by_ufunc("maximum", lambda own, _: own, empty=False, wide=False)
+ANY = _by_ufunc("logical_or", lambda own, _: _BOOL, empty=True, wide=False)
+ALL = _by_ufunc("logical_and", lambda own, _: _BOOL, empty=True, wide=False)
+
+
+def _given(function: Callable[..., LocalArray]) -> Kernel:
+    """Let a function write into what is given."""
+
+    def kernel(*operands: Any, out: Any = None) -> Any:
+        result = function(*operands)
+        if out is None:
+            return result
+        if isinstance(out, tuple):
+            for target, array in zip(out, result, strict=True):
+                target[...] = array
+        else:
+            out[...] = result[0] if isinstance(result, tuple) else result
+        return out
+
+    return kernel
+
+
+def _added(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+    return lambda a, b, m, n: (a[0] + b[0],)
+
+
+def _count_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    axes, keepdims, _ = params
+    return _given(lambda x: (x != 0).sum(axes, dtype=_INDEX, keepdims=keepdims))
+
+
+COUNT_NONZERO = _row(
+    "count_nonzero",
+    lambda own, _: _INDEX,
+    _count_kernel,
+    Reduction(
+        lambda avals, params: (_INDEX,), _count_kernel, _added, lambda xp, avals, p: _first
+    ),
+)
+
+
+def _first(state: State, count: int) -> LocalArray:
+    return state[0]
+
+
+def _mean_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
+    if dtype is not None:
+        return dtype
+    return own if own.kind in "fc" or own.kind not in "?biu" else _DOUBLE
+
+
+def _accumulator(avals: Sequence[Aval], dtype: Dtype | None) -> Dtype:
+    """Return the type that means and variances are worked out in."""
+    result = _mean_dtype(avals[0].dtype, dtype)
+    return _SINGLE if result == _HALF else result
+
+
+def _mean_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    axes, keepdims, dtype = params
+    wide = _accumulator(avals, dtype)
+    return lambda x, out=None: x.sum(axes, dtype=wide, out=out, keepdims=keepdims)
+
+
+def _mean_finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+    dtype = _mean_dtype(avals[0].dtype, params[2])
+    return lambda s, n: (s[0] / n if n else s[0] * xp.nan).astype(dtype, copy=False)
+
+
+def _mean_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    local, finish = _mean_local(xp, avals, params), _mean_finish(xp, avals, params)
+    axes, _, _ = params
+    shape = avals[0].shape
+
+    def mean(x: Any) -> Any:
+        count = math.prod(shape[axis] for axis in axes)
+        return finish((xp.asarray(local(x)),), count)
+
+    return _given(mean)
+
+
+MEAN = _row(
+    "mean",
+    _mean_dtype,
+    _mean_kernel,
+    Reduction(
+        lambda avals, params: (_accumulator(avals, params[2]),),
+        _mean_local,
+        _added,
+        _mean_finish,
+    ),
+)
+"""Last parameter: dtype or None."""
+
+
+def _var_dtype(own: Dtype, correction: float) -> Dtype:
+    return np.empty(0, _mean_dtype(own, None)).real.dtype
+
+
+def _moments(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    """Return the kernel of mean and sum of squared distances from it."""
+    axes, keepdims, _ = params
+    wide = _accumulator(avals, None)
+
+    def moments(x: Any) -> State:
+        x = x.astype(wide, copy=False)
+        mean = x.mean(axes, keepdims=True)
+        apart = x - mean
+        squares = (apart * apart.conj()).real if apart.dtype.kind == "c" else apart * apart
+        total = squares.sum(axes, keepdims=keepdims)
+        return mean.reshape(total.shape), total
+
+    return _given(moments)
+
+
+def _chan(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+    """Return what merges moments (Chan, Golub and LeVeque, 1979)."""
+
+    def merge(a: State, b: State, m: int, n: int) -> State:
+        apart = b[0] - a[0]
+        square = (apart * apart.conj()).real if apart.dtype.kind == "c" else apart * apart
+        return a[0] + apart * (n / (m + n)), a[1] + b[1] + square * (m * n / (m + n))
+
+    return merge
+
+
+def _spread(root: bool) -> Any:
+    """Return what makes the finish of a variance, or of its square root."""
+
+    def make(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+        correction = params[2]
+        dtype = _var_dtype(avals[0].dtype, correction)
+
+        def finish(state: State, count: int) -> LocalArray:
+            spread = state[1] / np.float32(max(count - correction, 0))
+            return (xp.sqrt(spread) if root else spread).astype(dtype, copy=False)
+
+        return finish
+
+    return make
+
+
+def _spread_row(name: str, *, root: bool) -> Row:
+    make = _spread(root)
+
+    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        local, finish = _moments(xp, avals, params), make(xp, avals, params)
+        axes, _, _ = params
+
+        def spread(x: Any) -> Any:
+            count = math.prod(avals[0].shape[axis] for axis in axes)
+            return finish(tuple(map(xp.asarray, local(x))), count)
+
+        return _given(spread)
+
+    def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
+        wide = _accumulator(avals, None)
+        return wide, np.empty(0, wide).real.dtype
+
+    return _row(name, _var_dtype, kernel, Reduction(states, _moments, _chan, make))
+
+
+VAR = _spread_row("var", root=False)
+"""Last parameter: what is taken from the number of elements that the squares are divided by."""
+STD = _spread_row("std", root=True)
+"""Last parameter: as for `VAR`."""
+
+
+def _position_dtype(name: str) -> Callable[[Dtype, Any], Dtype]:
+    def dtype_of(own: Dtype, extra: Any) -> Dtype:
+        if own.kind == "c":
+            raise ArgumentTypeError(
+                f"{name} is not defined for {own}: complex numbers have no order; take the real "
+                "part or the absolute value first",
+                argument="x",
+                dtype=own,
+            )
+        return _INDEX
+
+    return dtype_of
+
+
+def _positions(name: str) -> Callable[[Any, Sequence[Aval], Params], Kernel]:
+    """Return what makes the kernel of extremes and their positions.
+
+    Positions are row-major numbers in the reduced dims of the whole array.
+    """
+
+    def make(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        axes, keepdims, _ = params
+        whole = avals[0].shape
+        ndim = len(whole)
+        order = [d for d in range(-ndim, 0) if d not in axes] + list(axes)
+
+        def positions(site: Site, x: Any) -> State:
+            kept = tuple(x.shape[d] for d in order[: ndim - len(axes)])
+            rows = x.transpose([d % ndim for d in order]).reshape(*kept, -1)
+            at = getattr(rows, name)(axis=-1)
+            value = xp.take_along_axis(rows, at[..., None], axis=-1)
+            places = xp.unravel_index(at, tuple(x.shape[d] for d in axes))
+            number = xp.zeros_like(at)
+            for place, axis in zip(places, axes, strict=True):
+                number = number * whole[axis] + place + site.operands[0][axis]
+            shape = reduced_shape(x.shape, axes, keepdims=keepdims)
+            return value.reshape(shape), number.reshape(shape).astype(_INDEX, copy=False)
+
+        return _given(positions)
+
+    return make
+
+
+def _foremost(name: str) -> Any:
+    """Return what makes the merge of extremes: NaN first, then the value, then the position."""
+
+    def make(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+        def merge(a: State, b: State, m: int, n: int) -> State:
+            better = b[0] > a[0] if name == "argmax" else b[0] < a[0]
+            mine, theirs = a[0] != a[0], b[0] != b[0]
+            same = (a[0] == b[0]) | (mine & theirs)
+            takes = ~mine & (better | theirs) | same & (b[1] < a[1])
+            return xp.where(takes, b[0], a[0]), xp.where(takes, b[1], a[1])
+
+        return merge
+
+    return make
+
+
+def _position_row(name: str) -> Row:
+    make = _positions(name)
+
+    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        both = make(xp, avals, params)
+        return _given(lambda site, x: both(site, x)[1])
+
+    reduction = Reduction(
+        lambda avals, params: (avals[0].dtype, _INDEX),
+        make,
+        _foremost(name),
+        lambda xp, avals, params: lambda s, n: s[1],
+    )
+    return _row(
+        name, _position_dtype(name), kernel, reduction, empty=False, positional=True
+    )
+
+
+ARGMIN = _position_row("argmin")
+ARGMAX = _position_row("argmax")
