@@ -7,9 +7,11 @@ decided by `dispatch` once shardings are known.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from gpushard.movement.dim_map import Piece
+from gpushard.movement.rearrangement import Rearrangement
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.rule import Rule, parse
 from gpushard.typing import LocalArray, Shape
@@ -20,6 +22,9 @@ Params: TypeAlias = tuple[Any, ...]
 Kernel: TypeAlias = Callable[..., Any]
 """Works on local arrays, as NumPy's functions do: `kernel(*operands)` returns a fresh array, or a
 tuple of them for several results; `kernel(*operands, out=...)` writes into what is given."""
+
+Splits: TypeAlias = tuple[tuple[str, ...], ...]
+"""The mesh axes that split each dim, or each factor, major to minor."""
 
 State: TypeAlias = tuple[LocalArray, ...]
 """What a block contributes to a reduction."""
@@ -61,6 +66,18 @@ class Reduction:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class Moves:
+    """How an operation moves data; neither part depends on types."""
+
+    how: Callable[[Sequence[Shape], Params], Piece | Rearrangement]
+    """Takes the shapes of the operands."""
+
+    splits: Callable[[Sequence[Shape], Params, Splits, Mapping[str, int]], Splits] | None = None
+    """Takes the shapes, the parameters, the mesh axes that split each dim of the operand, and their
+    sizes; gives those for the result. Without it result dims keep the axes of their factor."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Row:
     """One operation."""
 
@@ -87,6 +104,9 @@ class Row:
 
     loop: Callable[[Sequence[Aval]], tuple[Dtype, ...]] | None = None
     """The types that operands have inside the kernel, where that is not the result's."""
+
+    moves: Moves | None = None
+    """Where the elements of the result come from, for operations that only move them."""
 
     compares: bool = False
     """Whether it compares, so that integers beyond the range of a type make sense."""

@@ -5,6 +5,7 @@ Every one is an Einstein sum; parameters: (subscripts,), with a letter for each 
 
 from __future__ import annotations
 
+import functools
 import math
 import string
 from collections.abc import Sequence
@@ -66,6 +67,26 @@ def _sizes(name: str, avals: Sequence[Aval], subscripts: str) -> dict[str, int]:
     return sizes
 
 
+def _check_summed(
+    name: str, avals: Sequence[Aval], subscripts: str, sizes: dict[str, int]
+) -> None:
+    """Check that dims which are summed have one length.
+
+    Raises:
+      ArgumentError: they do not.
+    """
+    left, right = subscripts.split("->")
+    for letters, aval in zip(left.split(","), avals, strict=True):
+        for letter, n in zip(letters, aval.shape, strict=True):
+            if name != "einsum" and letter not in right and n != sizes[letter]:
+                raise ArgumentError(
+                    f"{name}: operands of shapes {', '.join(str(a.shape) for a in avals)} do not "
+                    f"fit: dims that are summed have lengths {n} and {sizes[letter]}",
+                    argument="x",
+                    shapes=tuple(a.shape for a in avals),
+                )
+
+
 def _whole(subscripts: str) -> str:
     """Return the letters that an operand has twice: a diagonal, which no mesh axis can split."""
     names = subscripts.split("->")[0].split(",")
@@ -73,11 +94,15 @@ def _whole(subscripts: str) -> str:
 
 
 def _product(name: str) -> Row:
-    """Return the row of a product."""
+    """Return the row of a product.
+
+    Only `einsum` broadcasts a dim of length 1 that is summed.
+    """
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         (subscripts,) = params
         sizes = _sizes(name, avals, subscripts)
+        _check_summed(name, avals, subscripts, sizes)
         shape: Shape = tuple(sizes[letter] for letter in subscripts.split("->")[1])
         return (Aval(shape, product_dtype(name, avals), all(a.weak for a in avals)),)
 
@@ -86,10 +111,10 @@ def _product(name: str) -> Row:
         return rule.parse(subscripts, [a.shape for a in avals], _whole(subscripts))
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        return _kernel(xp, params[0], avals, product_dtype(name, avals))
+        return made(xp, params[0], avals, product_dtype(name, avals))
 
     def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        return _kernel(xp, params[0], avals, _state(avals))
+        return made(xp, params[0], avals, _state(avals))
 
     def _state(avals: Sequence[Aval]) -> Dtype:
         dtype = product_dtype(name, avals)
@@ -102,8 +127,21 @@ def _product(name: str) -> Row:
         dtype = product_dtype(name, avals)
         return lambda s, n: s[0].astype(dtype, copy=False)
 
+    made = _matmul if name == "matmul" else _kernel
     reduction = Reduction(lambda avals, params: (_state(avals),), local, merge, finish)
     return Row(name, infer, rule_of, kernel, reduction)
+
+
+def _matmul(xp: Any, subscripts: str, avals: Sequence[Aval], dtype: Dtype) -> Kernel:
+    """Return the kernel of `matmul`, which broadcasts by itself."""
+    function: Kernel = xp.matmul
+    if all(aval.dtype == dtype for aval in avals):
+        return function
+
+    def kernel(x: Any, y: Any, out: Any = None) -> Any:
+        return function(x.astype(dtype, copy=False), y.astype(dtype, copy=False), out=out)
+
+    return kernel
 
 
 def _kernel(xp: Any, subscripts: str, avals: Sequence[Aval], dtype: Dtype) -> Kernel:
@@ -160,6 +198,29 @@ def _as_matmul(xp: Any, a: str, b: str, right: str, avals: Sequence[Aval]) -> Ke
         return result.reshape(*lead, *tall, *wide) if out is None else out
 
     return kernel
+
+
+@functools.lru_cache(maxsize=1024)
+def matmul_subscripts(x: Shape, y: Shape) -> str:
+    """Return the subscripts of a matrix product.
+
+    Raises:
+      ArgumentError: an operand has no dims.
+
+    >>> matmul_subscripts((2, 3), (3, 4)), matmul_subscripts((3,), (5, 3, 4))
+    ('ba,ac->bc', 'a,dac->dc')
+    """
+    if not x or not y:
+        raise ArgumentError(
+            f"matmul: operands of shapes {x} and {y} need at least one dim each; use x * y",
+            argument="x",
+            shapes=(x, y),
+        )
+    rows, columns = "b" * (len(x) > 1), "c" * (len(y) > 1)
+    batch = LETTERS[3:][: max(len(x), len(y)) - 2] if max(len(x), len(y)) > 2 else ""
+    first = batch[len(batch) - max(len(x) - 2, 0) :]
+    second = batch[len(batch) - max(len(y) - 2, 0) :]
+    return f"{first}{rows}a,{second}a{columns}->{batch}{rows}{columns}"
 
 
 EINSUM = _product("einsum")

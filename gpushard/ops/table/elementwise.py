@@ -200,21 +200,21 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
     return clip
 
 
-astype = _function_row("astype", _given, _cast)
+ASTYPE = _function_row("astype", _given, _cast)
 """Parameters: (dtype,)."""
-where = _function_row("where", _chosen, _where)
+WHERE = _function_row("where", _chosen, _where)
 """No parameters; the condition comes first."""
-clip = _function_row("clip", _promoted, _clip)
+CLIP = _function_row("clip", _promoted, _clip)
 """Parameters: whether there are a lower and an upper bound; those that are come as operands."""
-real = _function_row("real", _real, lambda xp, params, dtype: lambda x: x.real.copy())
-imag = _function_row(
+REAL = _function_row("real", _real, lambda xp, params, dtype: lambda x: x.real.copy())
+IMAG = _function_row(
     "imag",
     _real,
     lambda xp, params, dtype: (
         lambda x: x.imag.copy() if x.dtype.kind == "c" else xp.zeros_like(x)
     ),
 )
-around = _function_row(
+ROUND = _function_row(
     "round", _rounded, lambda xp, params, dtype: lambda x: xp.round(x, *params)
 )
 """Parameters: (decimals,)."""

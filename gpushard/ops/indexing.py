@@ -1,4 +1,4 @@
-"""Basic indices: integers, slices, `...` and None, as pieces and shardings."""
+"""Basic indices: integers, slices, `...` and None, as pieces."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError, ShardingError
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.geometry.sharding import Sharding
+from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.movement.dim_map import DimMap, Piece
 from gpushard.typing import Shape
 
@@ -118,35 +115,3 @@ def index_piece(entries: tuple[Entry, ...]) -> Piece:
         source += entry is not None
         destination += not isinstance(entry, int)
     return Piece(tuple(maps))
-
-
-def index_sharding(sharding: Sharding, piece: Piece) -> Sharding:
-    """Return how the result of an index is laid out.
-
-    Kept dims keep their mesh axes; new dims and dims of size at most 1 are not split; axes of dims
-    that are gone hold replicas.
-
-    Raises:
-      ShardingError: the sharding is a user's own over several devices, which does not say how
-        slices of an array are laid out.
-    """
-    if not isinstance(sharding, NamedSharding):
-        if sharding.num_devices == 1:
-            return sharding
-        raise ShardingError(
-            f"{type(sharding).__name__} does not say how a part of an array is laid out; reshard "
-            "to a NamedSharding first",
-            argument="index",
-            sharding=sharding,
-        )
-    entries = [
-        sharding.spec[m.source]
-        if m.source is not None and m.source < len(sharding.spec) and m.length > 1
-        else None
-        for m in piece.maps
-        if m.destination is not None
-    ]
-    while entries and entries[-1] is None:
-        entries.pop()
-    spec = PartitionSpec(*entries)
-    return sharding if spec == sharding.spec else sharding.with_spec(spec)
