@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -11,12 +12,16 @@ from typing import Any, Protocol, TypeAlias
 from gpushard.config import Settings
 from gpushard.runtime.memory import Memory, Store
 from gpushard.runtime.stream import Event, Stream, Tick
+from gpushard.runtime.view import View
 from gpushard.typing import HostArray, LocalArray, Shape
 
 BoxIndex: TypeAlias = tuple[Any, ...]
 
 BoxMove: TypeAlias = tuple[int, BoxIndex, int, BoxIndex, int]
 """(operand written, index within it, operand read, index within it, memory domain read)."""
+
+ViewMove: TypeAlias = tuple[int, View, int, View, int]
+"""The same with strided parts: (written, part of it, read, part of it, memory domain read)."""
 
 BoxCopy: TypeAlias = tuple[LocalArray, LocalArray, int]
 """(destination view, source view of the same shape, memory domain of the source)."""
@@ -44,6 +49,43 @@ class Phase:
         if self.order is not None:
             copies = [(to, of.transpose(self.order), source) for to, of, source in copies]
         return copies
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StridedPhase(Phase):
+    """A phase whose copies are given as strided parts, for boxes that no index selects.
+
+    A dim of what is read may have stride 0: then one element is copied to many.
+    """
+
+    views: tuple[ViewMove, ...]
+    """The copies; `moves` is empty."""
+
+    links: dict[int, int]
+    """Bytes read from each memory domain."""
+
+    nbytes: int
+    """All of them."""
+
+    def copies(self, operands: Sequence[LocalArray]) -> list[BoxCopy]:
+        """Return the copies of particular operands."""
+        return [
+            (target.of(operands[to]), source.of(operands[of]), source_domain)
+            for to, target, of, source, source_domain in self.views
+        ]
+
+
+def strided_phase(views: Sequence[ViewMove], itemsize: int) -> StridedPhase:
+    """Return the phase that makes copies between strided parts.
+
+    Args:
+      views: the copies.
+      itemsize: bytes of an element.
+    """
+    links: dict[int, int] = {}
+    for _, target, _, _, domain in views:
+        links[domain] = links.get(domain, 0) + math.prod(target.shape) * itemsize
+    return StridedPhase((), None, tuple(views), links, sum(links.values()))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import BoxCopy, Item, Phase
+from gpushard.runtime.backend import BoxCopy, Item, Phase, StridedPhase
 from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
 from gpushard.runtime.stream import Event, Stream
@@ -85,7 +85,12 @@ class HostBackend(NumpyStore):
 
     def copy_phase(self, phase: Phase, operands: Sequence[HostArray], domain: int) -> None:
         """Copy the boxes of a phase."""
-        self.copy_boxes(phase.copies(operands), domain)
+        if not isinstance(phase, StridedPhase) or phase.nbytes >= SHARED_BYTES:
+            self.copy_boxes(phase.copies(operands), domain)
+            return
+        for to, target, of, source, _ in phase.views:  # many are small: nothing but the copies
+            target.of(operands[to])[...] = source.of(operands[of])
+        self._count({(of, domain): nbytes for of, nbytes in phase.links.items()})
 
     def close(self) -> None:
         """End the worker threads."""
@@ -106,6 +111,9 @@ class HostBackend(NumpyStore):
             np.copyto(target, source)
             link = (source_domain, domain)
             moved[link] = moved.get(link, 0) + target.nbytes
+        self._count(moved)
+
+    def _count(self, moved: dict[tuple[int, int], int]) -> None:
         with self._counting:
             for link, nbytes in moved.items():
                 self.traffic[link] = self.traffic.get(link, 0) + nbytes
