@@ -334,6 +334,17 @@ class Backend(Store, Protocol):
           domain: the memory domain that is written.
         """
 
+    def fill_boxes(
+        self, boxes: Sequence[tuple[LocalArray, View]], value: HostArray, domain: int
+    ) -> None:
+        """Give all elements of boxes one value: when and where `copy_boxes` would copy.
+
+        Args:
+          boxes: (dense array, the part of it that gets the value).
+          value: an array without dims, of the type of the elements.
+          domain: the memory domain that is written.
+        """
+
     def prefetch(self, read: Callable[[], object]) -> None:
         """Perhaps call a function soon, on a thread of the backend's, or never."""
 

@@ -14,6 +14,7 @@ from gpushard.runtime.backend import BoxCopy, Item, Phase, StridedPhase
 from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
 from gpushard.runtime.stream import Event, Stream
+from gpushard.runtime.view import View
 from gpushard.typing import HostArray
 
 SHARED_BYTES = 4 << 20
@@ -91,6 +92,13 @@ class HostBackend(NumpyStore):
         for to, target, of, source, _ in phase.views:  # many are small: nothing but the copies
             target.of(operands[to])[...] = source.of(operands[of])
         self._count({(of, domain): nbytes for of, nbytes in phase.links.items()})
+
+    def fill_boxes(
+        self, boxes: Sequence[tuple[HostArray, View]], value: HostArray, domain: int
+    ) -> None:
+        """Give all elements of boxes one value."""
+        for array, view in boxes:
+            view.of(array)[...] = value
 
     def close(self) -> None:
         """End the worker threads."""
