@@ -154,7 +154,7 @@ def _is_far(runtime: Runtime, plan: RearrangePlan, source: int) -> bool:
     return kinds[0] != kinds[1] or not all(reaches(to, of) for of, to in plan.links[source])
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class _Run:
     """One rearrangement that is about to be submitted."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -66,6 +67,14 @@ class StridedPhase(Phase):
 
     nbytes: int
     """All of them."""
+
+    @functools.cached_property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The copies as (written, read, shape, offset and strides there, and where it is read)."""
+        return [
+            (to, of, target.shape, target.offset, target.strides, source.offset, source.strides)
+            for to, target, of, source, _ in self.views
+        ]
 
     def copies(self, operands: Sequence[LocalArray]) -> list[BoxCopy]:
         """Return the copies of particular operands."""
