@@ -72,20 +72,40 @@ def tiling_from_indices(shape: Shape, indices: Mapping[Device, Sequence[Any]]) -
     bounds = np.array(
         [_bounds(shape, device, index) for device, index in indices.items()], np.int64
     ).reshape(len(indices), len(shape), 2)
-    edges = tuple(_edges(n, bounds[:, dim]) for dim, n in enumerate(shape))
-    cells = np.zeros((len(shape), len(indices)), np.int64)
+    tiling = tiling_of_boxes(shape, tuple(indices), bounds[:, :, 0].T, bounds[:, :, 1].T)
+    if math.prod(shape):
+        _check_covered(tiling)
+    return tiling
+
+
+def tiling_of_boxes(
+    shape: Shape, devices: tuple[Device, ...], starts: IntArray, stops: IntArray
+) -> Tiling:
+    """Return the tiling of any boxes, of which some element may be in none.
+
+    Args:
+      shape: shape of the global array.
+      devices: who holds each box.
+      starts: where each box starts, shape (ndim, boxes).
+      stops: where it stops, likewise.
+
+    >>> tiling_of_boxes((5,), ("a", "b"), np.array([[0, 3]]), np.array([[3, 5]])).edges[0].tolist()
+    [0, 3, 5]
+    """
+    edges = tuple(
+        _edges(n, np.concatenate((low, high)))
+        for n, low, high in zip(shape, starts, stops, strict=True)
+    )
+    cells = np.zeros((len(shape), len(devices)), np.int64)
     spans = np.ones_like(cells)
     for dim, n in enumerate(shape):
         if n:  # a dim without elements is one cell that everybody has
-            cells[dim] = edges[dim].searchsorted(bounds[:, dim, 0])
-            spans[dim] = edges[dim].searchsorted(bounds[:, dim, 1]) - cells[dim]
-    devices = tuple(indices)
+            cells[dim] = edges[dim].searchsorted(starts[dim])
+            spans[dim] = edges[dim].searchsorted(stops[dim]) - cells[dim]
     if (spans == 1).all():
         assignment = Assignment(devices, tuple(len(edge) - 1 for edge in edges), cells)
     else:
         assignment = FreeAssignment(devices, edges, cells, spans)
-    if math.prod(shape):
-        _check_covered(shape, edges, cells, spans)
     return Tiling(shape, assignment, edges)
 
 
@@ -93,9 +113,9 @@ def _edges(size: int, bounds: IntArray) -> IntArray:
     return np.unique(np.append(bounds, (0, size))) if size else np.zeros(2, np.int64)
 
 
-def _check_covered(
-    shape: Shape, edges: tuple[IntArray, ...], cells: IntArray, spans: IntArray
-) -> None:
+def _check_covered(tiling: Tiling) -> None:
+    shape, edges, cells = tiling.shape, tiling.edges, tiling.assignment.blocks
+    spans = 1 if tiling.assignment.spans is None else tiling.assignment.spans
     covered = np.zeros(tuple(len(edge) - 1 for edge in edges), bool)
     boxes = np.unique(np.concatenate((cells, cells + spans)), axis=1) if shape else cells[:, :1]
     for box in boxes.T.tolist():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -11,12 +13,16 @@ from typing import Any, Protocol, TypeAlias
 from gpushard.config import Settings
 from gpushard.runtime.memory import Memory, Store
 from gpushard.runtime.stream import Event, Stream, Tick
+from gpushard.runtime.view import View
 from gpushard.typing import HostArray, LocalArray, Shape
 
 BoxIndex: TypeAlias = tuple[Any, ...]
 
 BoxMove: TypeAlias = tuple[int, BoxIndex, int, BoxIndex, int]
 """(operand written, index within it, operand read, index within it, memory domain read)."""
+
+ViewMove: TypeAlias = tuple[int, View, int, View, int]
+"""The same with strided parts: (written, part of it, read, part of it, memory domain read)."""
 
 BoxCopy: TypeAlias = tuple[LocalArray, LocalArray, int]
 """(destination view, source view of the same shape, memory domain of the source)."""
@@ -44,6 +50,51 @@ class Phase:
         if self.order is not None:
             copies = [(to, of.transpose(self.order), source) for to, of, source in copies]
         return copies
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StridedPhase(Phase):
+    """A phase whose copies are given as strided parts, for boxes that no index selects.
+
+    A dim of what is read may have stride 0: then one element is copied to many.
+    """
+
+    views: tuple[ViewMove, ...]
+    """The copies; `moves` is empty."""
+
+    links: dict[int, int]
+    """Bytes read from each memory domain."""
+
+    nbytes: int
+    """All of them."""
+
+    @functools.cached_property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The copies as (written, read, shape, offset and strides there, and where it is read)."""
+        return [
+            (to, of, target.shape, target.offset, target.strides, source.offset, source.strides)
+            for to, target, of, source, _ in self.views
+        ]
+
+    def copies(self, operands: Sequence[LocalArray]) -> list[BoxCopy]:
+        """Return the copies of particular operands."""
+        return [
+            (target.of(operands[to]), source.of(operands[of]), source_domain)
+            for to, target, of, source, source_domain in self.views
+        ]
+
+
+def strided_phase(views: Sequence[ViewMove], itemsize: int) -> StridedPhase:
+    """Return the phase that makes copies between strided parts.
+
+    Args:
+      views: the copies.
+      itemsize: bytes of an element.
+    """
+    links: dict[int, int] = {}
+    for _, target, _, _, domain in views:
+        links[domain] = links.get(domain, 0) + math.prod(target.shape) * itemsize
+    return StridedPhase((), None, tuple(views), links, sum(links.values()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,6 +344,17 @@ class Backend(Store, Protocol):
         Args:
           phase: which boxes; with other operands of the same shapes and type it may come again.
           operands: dense arrays in row-major order.
+          domain: the memory domain that is written.
+        """
+
+    def fill_boxes(
+        self, boxes: Sequence[tuple[LocalArray, View]], value: HostArray, domain: int
+    ) -> None:
+        """Give all elements of boxes one value: when and where `copy_boxes` would copy.
+
+        Args:
+          boxes: (dense array, the part of it that gets the value).
+          value: an array without dims, of the type of the elements.
           domain: the memory domain that is written.
         """
 

@@ -24,6 +24,7 @@ from gpushard.runtime.backend import Backend, BoxCopy, DeviceInfo, Item, Phase
 from gpushard.runtime.memory import Memory
 from gpushard.runtime.shadow import Access, Shadow, caller_place, raise_to
 from gpushard.runtime.stream import Clock, Event, Stream, Tick
+from gpushard.runtime.view import View
 from gpushard.typing import HostArray, LocalArray, Shape
 
 
@@ -243,10 +244,24 @@ class Checker:
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
         """Check a copy by the host, or that an item touches nothing but what it declared."""
+        reads, writes = [source for _, source, _ in copies], [target for target, _, _ in copies]
+        self._watch(functools.partial(self.backend.copy_boxes, copies, domain), reads, writes)
+
+    def fill_boxes(
+        self, boxes: Sequence[tuple[LocalArray, View]], value: HostArray, domain: int
+    ) -> None:
+        """Check a fill as a copy that reads nothing."""
+        fill = functools.partial(self.backend.fill_boxes, boxes, value, domain)
+        self._watch(fill, [], [array for array, _ in boxes])
+
+    def _watch(
+        self, run: Callable[[], None], read: Sequence[LocalArray], written: Sequence[LocalArray]
+    ) -> None:
+        """Check an access of this thread, and whatever else happens while it lasts."""
         item: Item | None = getattr(self._inside, "item", None)
         with self._mutex:
-            reads = {id(s): s for _, source, _ in copies if (s := self._find(source)) is not None}
-            writes = {id(s): s for target, _, _ in copies if (s := self._find(target)) is not None}
+            reads = {id(s): s for array in read if (s := self._find(array)) is not None}
+            writes = {id(s): s for array in written if (s := self._find(array)) is not None}
             if item is not None:
                 self._check_declared(item, reads, writes)
             else:
@@ -255,7 +270,7 @@ class Checker:
                 for shadow in (*reads.values(), *writes.values()):
                     shadow.hosts.append(access)
         try:
-            self.backend.copy_boxes(copies, domain)
+            run()
         finally:
             if item is None:
                 with self._mutex:

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 
-from gpushard.runtime.backend import BoxIndex, Phase
+from gpushard.runtime.backend import BoxIndex, Phase, StridedPhase
+from gpushard.runtime.view import View
 from gpushard.typing import Shape
 
 Layout = tuple[Shape, Sequence[int]]
 """(shape, bytes per step of each dim)."""
-
-
-@dataclasses.dataclass(frozen=True)
-class View:
-    """A strided part of an operand."""
-
-    offset: int
-    """Bytes from the operand's first element."""
-
-    shape: Shape
-    strides: tuple[int, ...]
-
-    def is_dense(self, itemsize: int) -> bool:
-        """Whether its elements lie one after the other in row-major order."""
-        step = itemsize
-        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if size > 1 and stride != step:
-                return False
-            step *= size
-        return True
 
 
 def view_of(index: BoxIndex, shape: Shape, strides: Sequence[int]) -> View:
@@ -72,6 +52,9 @@ def views_of(phase: Phase, layouts: Sequence[Layout]) -> Iterator[tuple[int, Vie
       phase: the copies.
       layouts: of the operands.
     """
+    if isinstance(phase, StridedPhase):
+        yield from phase.views
+        return
     for to, to_index, of, of_index, domain in phase.moves:
         target, source = view_of(to_index, *layouts[to]), view_of(of_index, *layouts[of])
         if phase.order is not None:

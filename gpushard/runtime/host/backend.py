@@ -10,10 +10,11 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import BoxCopy, Item, Phase
+from gpushard.runtime.backend import BoxCopy, Item, Phase, StridedPhase
 from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
 from gpushard.runtime.stream import Event, Stream
+from gpushard.runtime.view import View
 from gpushard.typing import HostArray
 
 SHARED_BYTES = 4 << 20
@@ -85,7 +86,22 @@ class HostBackend(NumpyStore):
 
     def copy_phase(self, phase: Phase, operands: Sequence[HostArray], domain: int) -> None:
         """Copy the boxes of a phase."""
-        self.copy_boxes(phase.copies(operands), domain)
+        if not isinstance(phase, StridedPhase) or phase.nbytes >= SHARED_BYTES:
+            self.copy_boxes(phase.copies(operands), domain)
+            return
+        array, dtype = np.ndarray, operands[0].dtype  # many are small: nothing but the copies
+        for to, of, shape, target, target_steps, source, source_steps in phase.rows:
+            array(shape, dtype, operands[to], target, target_steps)[...] = array(
+                shape, dtype, operands[of], source, source_steps
+            )
+        self._count({(of, domain): nbytes for of, nbytes in phase.links.items()})
+
+    def fill_boxes(
+        self, boxes: Sequence[tuple[HostArray, View]], value: HostArray, domain: int
+    ) -> None:
+        """Give all elements of boxes one value."""
+        for array, view in boxes:
+            view.of(array)[...] = value
 
     def close(self) -> None:
         """End the worker threads."""
@@ -106,6 +122,9 @@ class HostBackend(NumpyStore):
             np.copyto(target, source)
             link = (source_domain, domain)
             moved[link] = moved.get(link, 0) + target.nbytes
+        self._count(moved)
+
+    def _count(self, moved: dict[tuple[int, int], int]) -> None:
         with self._counting:
             for link, nbytes in moved.items():
                 self.traffic[link] = self.traffic.get(link, 0) + nbytes

@@ -1,0 +1,105 @@
+"""Which new blocks need no copy, as they lie in one block of a source already. Pure.
+
+The rules are those of `gpushard.movement.reuse`; here they are applied to strided copies: a new
+block may be reused if all of its copies read one shard, and every element lies as far from the
+first one there as it would in the new block.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.reuse import ALIGNMENT
+from gpushard.movement.space_copies import SpaceCopies
+from gpushard.typing import IntArray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Kept:
+    """For every wanted pair where it lies, if it is not written."""
+
+    source: IntArray
+    """The source; -1 if the pair is written or empty."""
+
+    device: IntArray
+    """The position of the device whose shard has it."""
+
+    offset: IntArray
+    """Its first element within that shard."""
+
+
+def find_kept(
+    sources: Sequence[Tiling],
+    tables: Sequence[tuple[int, SpaceCopies]],
+    volume: IntArray,
+    itemsize: int,
+    root_nbytes: Sequence[int],
+) -> Kept:
+    """Find the wanted pairs that are blocks of a source, or dense and aligned parts of them.
+
+    Args:
+      sources: their tilings.
+      tables: (source, copies) that would write all pairs.
+      volume: elements of each wanted pair.
+      itemsize: bytes of an element.
+      root_nbytes: bytes of the largest root allocation of each source, if larger than a shard.
+    """
+    source, device, offset, found = _candidates(tables, volume)
+    at = np.flatnonzero(found)
+    shard, root = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
+    for number, tiling in enumerate(sources):
+        mine = source[at] == number
+        shard[mine] = tiling.volumes[device[at[mine]]]
+        root[mine] = np.maximum(shard[mine], root_nbytes[number] // itemsize)
+    whole = volume[at] == shard
+    view = ~whole & (offset[at] * itemsize % ALIGNMENT == 0)
+    if view.any():
+        view &= 2 * _useful(source[at], device[at], offset[at], (view | whole) * volume[at]) >= root
+    written = at[~(whole | view)]
+    found[written] = False
+    return Kept(*(np.where(found, values, -1) for values in (source, device, offset)))
+
+
+def _candidates(
+    tables: Sequence[tuple[int, SpaceCopies]], volume: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return source, device and offset of pairs, and whether these lie there in one piece."""
+    block = np.concatenate([copies.block for _, copies in tables] or [volume[:0]])
+    places = [
+        np.stack(
+            (
+                np.full(len(copies.block), number),
+                copies.device,
+                copies.source_offset - copies.target_offset,
+            )
+        )
+        for number, copies in tables
+    ]
+    place = np.concatenate(places or [np.zeros((3, 0), np.int64)], axis=1)
+    low = np.full((3, len(volume)), np.iinfo(np.int64).max)
+    high = np.full((3, len(volume)), -1)
+    covered, in_order = np.zeros(len(volume), np.int64), np.ones(len(volume), bool)
+    for row, (least, most) in enumerate(zip(low, high, strict=True)):
+        np.minimum.at(least, block, place[row])
+        np.maximum.at(most, block, place[row])
+    for _, copies in tables:
+        np.add.at(covered, copies.block, copies.volume)
+        alike = (copies.length == 1) | (copies.target_stride == copies.source_stride)
+        same = alike.all(axis=0) & (copies.device >= 0) & ~copies.remote
+        in_order[copies.block[~same]] = False
+    found = in_order & (covered == volume) & (volume > 0) & (low == high).all(axis=0)
+    source, device, offset = np.where(found, high, 0)
+    return source, device, offset, found
+
+
+def _useful(source: IntArray, device: IntArray, offset: IntArray, volume: IntArray) -> IntArray:
+    """Return for each pair how many elements of its shard stay useful."""
+    rows = np.stack((source, device, offset, volume))
+    _, first = np.unique(rows, axis=1, return_index=True)  # several may be the same part
+    _, shard = np.unique(rows[:2], axis=1, return_inverse=True)
+    shard = shard.ravel()
+    return np.bincount(shard[first], volume[first])[shard].astype(np.int64)

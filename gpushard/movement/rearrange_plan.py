@@ -1,0 +1,227 @@
+"""The plan of a rearrangement: what is kept, made, copied and filled. Pure.
+
+It meets the bounds of `gpushard.movement.plan`: a domain writes its distinct new blocks once, and
+receives every element that it lacks once, however often these blocks have it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.holdings import Holdings, holdings
+from gpushard.movement.kept_blocks import Kept, find_kept
+from gpushard.movement.overlap import volumes
+from gpushard.movement.rearrange_steps import Task, find_fills, make_tasks
+from gpushard.movement.rearrangement import Part, Rearrangement, Side
+from gpushard.movement.space_copies import SpaceCopies, copy_space
+from gpushard.typing import IntArray, Shape
+
+NEW, EMPTY, WHOLE, VIEW = range(4)
+"""What a device of the result gets: a new block, nothing, a shard of a source as it lies in another
+shape, or a part of one."""
+
+Slot = tuple[int, int, int, Shape]
+"""(what, operand or number of the new block, first element of a part, shape)."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RearrangePlan:
+    """How sources are put together. Make one with `make_rearrange`."""
+
+    sources: tuple[Tiling, ...]
+    """Tilings of the distinct sources."""
+
+    destination: Tiling
+    """Tiling of the result."""
+
+    slots: tuple[Slot, ...]
+    """What each device of the result gets."""
+
+    allocations: tuple[tuple[int, Shape, int], ...]
+    """(position of the home device, shape, bytes) of each block that is made."""
+
+    domains: tuple[int, ...]
+    """The memory domains that write something."""
+
+    tasks: tuple[Task, ...]
+    """What is written there."""
+
+    written: dict[int, int]
+    """W: bytes that each domain of the result writes, constants included."""
+
+    received: dict[int, int]
+    """R: bytes that each of them receives from others."""
+
+    links: tuple[frozenset[tuple[int, int]], ...]
+    """For each source the (domain read, domain written) of copies between domains."""
+
+    copies: int
+    """How many box copies there are."""
+
+    @functools.cached_property
+    def total(self) -> int:
+        """Bytes of the new blocks."""
+        return sum(self.written.values())
+
+    @functools.cached_property
+    def largest(self) -> int:
+        """Bytes of the largest of them."""
+        return max((nbytes for _, _, nbytes in self.allocations), default=0)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that this plan takes, about."""
+        return 4000 + 300 * len(self.slots) + 900 * self.copies
+
+    def explain(self) -> str:
+        """Describe the plan in a few lines of text."""
+        kinds = [kind for kind, *_ in self.slots]
+        kept = kinds.count(WHOLE) + kinds.count(VIEW)
+        received = sum(self.received.values())
+        shapes = " and ".join(str(tiling.shape) for tiling in self.sources)
+        return (
+            f"rearrange {shapes} to {self.destination.shape} on {len(kinds)} devices in "
+            f"{len(self.written)} memory domains\n"
+            f"  shards: {kept} share memory with a source, {kinds.count(NEW)} lie in "
+            f"{len(self.allocations)} new blocks, {kinds.count(EMPTY)} empty\n"
+            f"  written: {self.total:,} bytes in {self.copies:,} box copies, the least possible\n"
+            f"  received from other domains: {received:,} bytes, the least possible"
+        )
+
+
+def make_rearrange(
+    how: Rearrangement,
+    sources: Sequence[Tiling],
+    numbers: Sequence[int],
+    destination: Tiling,
+    itemsize: int,
+    root_nbytes: Sequence[int],
+) -> RearrangePlan:
+    """Plan a rearrangement.
+
+    Args:
+      how: where the elements come from.
+      sources: tilings of the distinct sources.
+      numbers: for each source of `how`, which of them it is.
+      destination: tiling of the result.
+      itemsize: bytes of an element.
+      root_nbytes: for each distinct source, bytes of its largest root allocation, where that is
+        more than a shard.
+
+    >>> from gpushard.geometry.mesh import Mesh
+    >>> from gpushard.geometry.partition_spec import P
+    >>> from gpushard.geometry.named_sharding import NamedSharding
+    >>> from gpushard.movement.rearrangements import roll
+    >>> tiling = NamedSharding(Mesh(["a", "b"], "x"), P("x")).tiling((8,))
+    >>> plan = make_rearrange(roll((8,), (1,), (0,)), [tiling], [0], tiling, 4, [0])
+    >>> plan.written, plan.received
+    ({0: 16, 1: 16}, {0: 4, 1: 4})
+    """
+    wanted = holdings(destination.assignment)
+    volume = volumes(wanted, destination)
+    tables = _tables(how.parts, sources, numbers, destination, np.flatnonzero(volume))
+    kept = find_kept(sources, tables, volume, itemsize, root_nbytes)
+    new = np.flatnonzero((volume > 0) & (kept.source < 0))
+    tables = [
+        (number, copies.take(np.flatnonzero(kept.source[copies.block] < 0)))
+        for number, copies in tables
+    ]
+    first = np.cumsum([0, *(len(tiling.devices) for tiling in sources)]).tolist()
+    domain, homes = wanted.domain[new], wanted.home[new]
+    fills = find_fills(how.filled, destination, wanted.home, new, itemsize)
+    numbered = [(first[number], copies) for number, copies in tables]
+    shapes = destination.shard_shapes
+    sizes = volume[new] * itemsize
+    everywhere = np.unique(wanted.domain).tolist()
+    received = [_per_domain(wanted, copies) for _, copies in tables]
+    return RearrangePlan(
+        sources=tuple(sources),
+        destination=destination,
+        slots=tuple(_slots(sources, destination, wanted, volume, kept, new, first)),
+        allocations=tuple(
+            (home, shapes[home], size)
+            for home, size in zip(homes.tolist(), sizes.tolist(), strict=True)
+        ),
+        domains=tuple(np.unique(domain).tolist()),
+        tasks=make_tasks(numbered, fills, new, domain, first[-1:], itemsize),
+        written={m: int(sizes[domain == m].sum()) for m in everywhere},
+        received={m: sum(r.get(m, 0) for r in received) * itemsize for m in everywhere},
+        links=tuple(
+            frozenset(
+                pair
+                for number, copies in tables
+                if number == source
+                for pair in _links(wanted, copies)
+            )
+            for source in range(len(sources))
+        ),
+        copies=sum(len(copies.block) for _, copies in tables) + len(fills),
+    )
+
+
+def _tables(
+    parts: Sequence[Part],
+    sources: Sequence[Tiling],
+    numbers: Sequence[int],
+    destination: Tiling,
+    pairs: IntArray,
+) -> list[tuple[int, SpaceCopies]]:
+    """Return (source, copies) for each space in which sources are read."""
+    spaces: dict[tuple[int, Side], list[Part]] = {}
+    for part in parts:
+        spaces.setdefault((numbers[part.source], part.read), []).append(part)
+    return [
+        (number, copy_space(sources[number], group, destination, pairs))
+        for (number, _), group in spaces.items()
+    ]
+
+
+def _per_domain(wanted: Holdings, copies: SpaceCopies) -> dict[int, int]:
+    """Return the elements that each domain receives."""
+    domain = wanted.domain[copies.block[copies.remote]]
+    volume = copies.volume[copies.remote]
+    return {m: int(volume[domain == m].sum()) for m in np.unique(domain).tolist()}
+
+
+def _links(wanted: Holdings, copies: SpaceCopies) -> set[tuple[int, int]]:
+    of, to = copies.source_domain[copies.remote], wanted.domain[copies.block[copies.remote]]
+    return set(zip(of.tolist(), to.tolist(), strict=True))
+
+
+def _slots(
+    sources: Sequence[Tiling],
+    destination: Tiling,
+    wanted: Holdings,
+    volume: IntArray,
+    kept: Kept,
+    new: IntArray,
+    first: Sequence[int],
+) -> list[Slot]:
+    """Return what each device of the result gets."""
+    number = {pair: position for position, pair in enumerate(new.tolist())}
+    own = [{device: i for i, device in enumerate(tiling.devices)} for tiling in sources]
+    slots: list[Slot] = []
+    for position, pair in enumerate(wanted.of_device.tolist()):
+        shape = destination.shard_shapes[position]
+        if not volume[pair]:
+            slots.append((EMPTY, 0, 0, shape))
+            continue
+        if pair in number:
+            slots.append((NEW, number[pair], 0, shape))
+            continue
+        source, device = int(kept.source[pair]), int(kept.device[pair])
+        tiling = sources[source]
+        if volume[pair] != tiling.volumes[device]:
+            slots.append((VIEW, first[source] + device, int(kept.offset[pair]), shape))
+            continue
+        mine = own[source].get(destination.devices[position], -1)
+        of_device = holdings(tiling.assignment).of_device
+        if mine >= 0 and of_device[mine] == of_device[device]:
+            device = mine
+        slots.append((WHOLE, first[source] + device, 0, shape))
+    return slots

@@ -1,0 +1,211 @@
+"""Rearrangements of whole arrays, as NumPy has them. Pure.
+
+Arguments are taken to be right: axes from 0, shapes that fit.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+from gpushard.movement.dim_map import identity
+from gpushard.movement.rearrangement import Bounds, Part, Rearrangement, Side, plain
+from gpushard.typing import Shape
+
+_CACHED = 4096
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def stay(shape: Shape) -> Rearrangement:
+    """Return what moves nothing.
+
+    >>> stay((2, 3)).shape
+    (2, 3)
+    """
+    read = plain(shape)
+    parts = _unless_empty(shape, Part(0, read, read, (0,) * len(shape)))
+    return Rearrangement((shape,), shape, parts, piece=identity(shape))
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def concatenate(shapes: tuple[Shape, ...], axis: int) -> Rearrangement:
+    """Return what `numpy.concatenate` does.
+
+    >>> concatenate(((2, 3), (4, 3)), 0).shape
+    (6, 3)
+    """
+    if len(shapes) == 1:
+        return stay(shapes[0])
+    parts: list[Part] = []
+    at = 0
+    for source, shape in enumerate(shapes):
+        starts = [at if dim == axis else 0 for dim in range(len(shape))]
+        parts += _unless_empty(shape, _placed(source, shape, starts))
+        at += shape[axis]
+    first = shapes[0]
+    return Rearrangement(shapes, (*first[:axis], at, *first[axis + 1 :]), tuple(parts))
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def stack(shapes: tuple[Shape, ...], axis: int) -> Rearrangement:
+    """Return what `numpy.stack` does.
+
+    >>> stack(((2, 3), (2, 3)), 1).shape
+    (2, 2, 3)
+    """
+    shape = shapes[0]
+    read = plain(shape)
+    parts: list[Part] = []
+    for source in range(len(shapes)):
+        dims = (*read.dims[:axis], (source, ()), *read.dims[axis:])
+        write = Side(shape, dims, read.axes)
+        parts += _unless_empty(shape, Part(source, read, write, (0,) * len(shape)))
+    return Rearrangement(shapes, (*shape[:axis], len(shapes), *shape[axis:]), tuple(parts))
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def pad(shape: Shape, widths: tuple[tuple[int, int], ...]) -> Rearrangement:
+    """Return what `numpy.pad` does with a constant, which is given when it is run.
+
+    Args:
+      shape: of the source.
+      widths: how many elements go before and behind it in each dim.
+
+    >>> pad((2, 3), ((1, 0), (0, 2))).filled
+    (((0, 1), (0, 5)), ((1, 3), (3, 5)))
+    """
+    if not any(map(any, widths)):
+        return stay(shape)
+    starts = [before for before, _ in widths]
+    result = tuple(n + sum(width) for n, width in zip(shape, widths, strict=True))
+    parts = _unless_empty(shape, _placed(0, shape, starts))
+    return Rearrangement((shape,), result, parts, tuple(_around(shape, starts, result)))
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def roll(shape: Shape, shifts: tuple[int, ...], axes: tuple[int, ...]) -> Rearrangement:
+    """Return what `numpy.roll` does along axes; shifts of the same axis add up.
+
+    >>> [part.begin for part in roll((5,), (2,), (0,)).parts]
+    [(0,), (3,)]
+    """
+    shift = [0] * len(shape)
+    for by, axis in zip(shifts, axes, strict=True):
+        shift[axis] += by
+    moved = [by % n if n else 0 for by, n in zip(shift, shape, strict=True)]
+    if not any(moved) or 0 in shape:
+        return stay(shape)
+    pieces = [
+        [(0, by, n - by), (n - by, 0, by)] if by else [(0, 0, n)]
+        for by, n in zip(moved, shape, strict=True)
+    ]
+    read, parts = plain(shape), []
+    for chosen in itertools.product(*pieces):
+        begin, starts, lengths = zip(*chosen, strict=True)
+        parts.append(Part(0, read, _placed(0, lengths, starts).write, begin))
+    return Rearrangement((shape,), shape, tuple(parts))
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def tile(shape: Shape, reps: tuple[int, ...]) -> Rearrangement:
+    """Return what `numpy.tile` does.
+
+    >>> tile((2, 3), (4,)).shape, tile((3,), (2, 1)).shape
+    ((2, 12), (2, 3))
+    """
+    reps = (1,) * (len(shape) - len(reps)) + reps
+    lead = len(reps) - len(shape)
+    return _repeated(shape, lead, reps, inner=False)
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def repeat(shape: Shape, count: int, axis: int) -> Rearrangement:
+    """Return what `numpy.repeat` does with one count for all elements.
+
+    >>> repeat((2, 3), 4, 1).shape
+    (2, 12)
+    """
+    reps = tuple(count if dim == axis else 1 for dim in range(len(shape)))
+    return _repeated(shape, 0, reps, inner=True)
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def broadcast_to(shape: Shape, new_shape: Shape) -> Rearrangement:
+    """Return what `numpy.broadcast_to` does.
+
+    >>> broadcast_to((3, 1), (2, 3, 4)).shape
+    (2, 3, 4)
+    """
+    lead = len(new_shape) - len(shape)
+    sizes = (1,) * lead + shape
+    reps = tuple(1 if n == size else n for n, size in zip(new_shape, sizes, strict=True))
+    return _repeated(shape, lead, reps, inner=False)
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def diagonal(shape: Shape, offset: int, axis1: int, axis2: int) -> Rearrangement:
+    """Return what `numpy.diagonal` does: the diagonal is the last dim of the result.
+
+    >>> diagonal((4, 5, 6), 1, 0, 2).shape
+    (5, 4)
+    """
+    first, second = max(-offset, 0), max(offset, 0)
+    length = max(0, min(shape[axis1] - first, shape[axis2] - second))
+    kept = [dim for dim in range(len(shape)) if dim not in (axis1, axis2)]
+    sizes = (*(shape[dim] for dim in kept), length)
+    last = len(kept)
+    digits = {dim: (0, (number,)) for number, dim in enumerate(kept)}
+    digits |= {axis1: (first, (last,)), axis2: (second, (last,))}
+    write = plain(sizes)
+    read = Side(sizes, tuple(digits[dim] for dim in range(len(shape))), write.axes)
+    parts = _unless_empty(sizes, Part(0, read, write, (0,) * len(sizes)))
+    return Rearrangement((shape,), sizes, parts)
+
+
+def _repeated(shape: Shape, lead: int, reps: tuple[int, ...], *, inner: bool) -> Rearrangement:
+    """Return an array whose dims are repeated: element by element (`inner`), or as a whole.
+
+    Args:
+      shape: of the source.
+      lead: how many new dims come first.
+      reps: for each dim of the result, how often the source's is repeated.
+      inner: whether copies of an element come one after the other.
+    """
+    ndim = len(shape)
+    result = tuple(n * times for n, times in zip((1,) * lead + shape, reps, strict=True))
+    if result == shape:
+        return stay(shape)
+    read, sizes, axes, dims = plain(shape), list(shape), list(plain(shape).axes), []
+    for dim, times in enumerate(reps):
+        digits = () if dim < lead else (dim - lead,)
+        if times != 1:
+            axes.append((len(sizes),))
+            digits = (*digits, len(sizes)) if inner else (len(sizes), *digits)
+            sizes.append(times)
+        dims.append((0, digits))
+    write = Side(tuple(sizes), tuple(dims), tuple(axes))
+    parts = _unless_empty(result, Part(0, read, write, (0,) * ndim))
+    return Rearrangement((shape,), result, parts)
+
+
+def _placed(source: int, shape: Shape, starts: Sequence[int]) -> Part:
+    """Return the part that puts a whole source somewhere."""
+    read = plain(shape)
+    dims = tuple((start, digits) for start, (_, digits) in zip(starts, read.dims, strict=True))
+    return Part(source, read, Side(shape, dims, read.axes), (0,) * len(shape))
+
+
+def _unless_empty(shape: Shape, part: Part) -> tuple[Part, ...]:
+    return (part,) if math.prod(shape) else ()
+
+
+def _around(shape: Shape, starts: Sequence[int], result: Shape) -> Iterator[Bounds]:
+    """Yield the boxes of a result around the box of a source, slab by slab."""
+    inside = [(start, start + n) for start, n in zip(starts, shape, strict=True)]
+    for dim, (start, stop) in enumerate(inside):
+        for slab in ((0, start), (stop, result[dim])):
+            box = (*inside[:dim], slab, *((0, n) for n in result[dim + 1 :]))
+            if all(low < high for low, high in box):
+                yield box
