@@ -12,27 +12,30 @@ from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.checks import place_tiling
 from gpushard.array.conversions import Conversions
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
-from gpushard.array.indexing import index_piece, index_sharding, parse_index
+from gpushard.array.methods import Methods
+from gpushard.array.operators import Operators
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
-from gpushard.errors import ArgumentError, ArgumentTypeError, DeletedArrayError
+from gpushard.errors import ArgumentError, DeletedArrayError
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.dim_map import Piece, permutation
 from gpushard.movement.execute import plan_for
 from gpushard.movement.host_copies import HostRead, StagedRead, read_host, start_read
 from gpushard.movement.move import move
 from gpushard.movement.plan import Plan
+from gpushard.ops.bind import bind
+from gpushard.ops.indexing import parse_index
+from gpushard.ops.table.movement import INDEX
 from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape
 
 
-class Array(Shards, Conversions, Protocols):
+class Array(Shards, Conversions, Protocols, Operators, Methods):
     """An array spread over devices as its sharding says.
 
     Arrays are values: nothing changes one once it is made. Make them with `device_put`,
@@ -133,27 +136,6 @@ class Array(Shards, Conversions, Protocols):
     def layout(self) -> Layout:
         """The order of elements in a shard's memory."""
         return Layout(tuple(range(self.ndim)))
-
-    @property
-    def T(self) -> Array:
-        """The array with its dims in reverse order; each keeps its mesh axes."""
-        return self._take(permutation(self._shape, tuple(reversed(range(self.ndim)))), "T")
-
-    @property
-    def mT(self) -> Array:
-        """The array with its last two dims exchanged; each keeps its mesh axes.
-
-        Raises:
-          ArgumentError: the array has fewer than two dims.
-        """
-        if self.ndim < 2:
-            raise ArgumentError(
-                f"x.mT needs at least two dims, the shape is {self._shape}; use x.T",
-                argument="self",
-                shape=self._shape,
-            )
-        lead = tuple(range(self.ndim - 2))
-        return self._take(permutation(self._shape, (*lead, self.ndim - 1, self.ndim - 2)), "mT")
 
     @property
     def aval(self) -> ShapeDtypeStruct:
@@ -278,15 +260,8 @@ class Array(Shards, Conversions, Protocols):
 
     def __getitem__(self, index: Any) -> Array:
         """Return the part that a basic index selects; it stays on the devices."""
-        return self._take(index_piece(parse_index(self._shape, index)), "indexing")
-
-    def _take(self, piece: Piece, name: str) -> Array:
-        """Return the array that a piece describes; dims that stay keep their mesh axes."""
-        buffer = self._live()
-        sharding = index_sharding(self._sharding, piece)
-        plan = plan_for(buffer, sharding.tiling(piece.shape), piece)
-        result = move(buffer, plan, name)
-        return Array(result, sharding, committed=self.committed, weak_type=self.weak_type)
+        result: Array = bind(INDEX, (self,), (parse_index(self._shape, index),))
+        return result
 
     def __iter__(self) -> Iterator[Array]:
         """Yield the parts along the first dim; they stay on the devices."""
@@ -339,12 +314,6 @@ class Array(Shards, Conversions, Protocols):
 
     def __deepcopy__(self, memo: Any) -> Array:
         return self.__copy__()
-
-    def __eq__(self, other: object) -> Any:
-        raise ArgumentTypeError(
-            "arrays cannot be compared on their devices yet; compare numpy.asarray(x)",
-            argument="self",
-        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         value = self._host_value("pickling")

@@ -13,8 +13,7 @@ from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.aval import Aval
-from gpushard.ops.bind import set_eager
-from gpushard.ops.dispatch import Program, program_for
+from gpushard.ops.dispatch import Movement, Program, program_for
 from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
 from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
@@ -50,7 +49,7 @@ class Eager:
                 key += (data.shape, data.dtype)
         cached = tuple(key)
         runtime = _runtime(row, buffers)
-        program: Program | None = runtime.plans.get(cached)
+        program: Program | Movement | None = runtime.plans.get(cached)
         if program is None:
             operands = [_operand(row, arg) for arg in args]
             program = program_for(row, cached, operands, params, runtime)
@@ -65,7 +64,8 @@ class Eager:
 def _runtime(row: Row, buffers: Sequence[Any]) -> Runtime:
     for buffer in buffers:
         if type(buffer) is ShardedBuffer:
-            runtime: Runtime = buffer.tiling.assignment.devices[0].runtime
+            device: Any = buffer.tiling.assignment.devices[0]
+            runtime: Runtime = device.runtime
             return runtime
     raise ArgumentTypeError(
         f"{row.name} got no gpushard array; place its operands with device_put first",
@@ -102,6 +102,3 @@ def _operand(row: Row, arg: Any) -> Operand:
             return Scalar(Aval((), arg.dtype))
     data = np.asarray(arg)
     return Hosted(Aval(data.shape, data.dtype, type(arg) in KINDS and type(arg) is not bool))
-
-
-set_eager(Eager())

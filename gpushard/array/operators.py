@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+import abc
+from typing import Any
 
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.bind import bind
 from gpushard.ops.scalars import KINDS
-from gpushard.ops.table import elementwise
 from gpushard.ops.table.contractions import MATMUL, matmul_subscripts
 from gpushard.ops.table.elementwise import ASTYPE, ufunc_row
 from gpushard.typing import Shape
@@ -48,14 +48,21 @@ def _is_operand(x: Any) -> bool:
     )
 
 
-class Operators:
+class Operators(abc.ABC):
     """Operators, with NumPy's meaning; `x += y` rebinds `x`, and refuses to lose data."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
 
-    shape: Shape
-    dtype: np.dtype[Any]
+    @property
+    @abc.abstractmethod
+    def shape(self) -> Shape:
+        """Sizes of the dims."""
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
 
     def _binary(self, row: Any, other: Any) -> Any:
         if type(other) is type(self) or _is_operand(other):
@@ -72,9 +79,7 @@ class Operators:
           ArgumentTypeError: the result is of a wider kind.
           ArgumentError: it has another shape.
         """
-        if result is NotImplemented or (
-            result.dtype == self.dtype and result.shape == self.shape
-        ):
+        if result is NotImplemented or (result.dtype == self.dtype and result.shape == self.shape):
             return result
         if not np.can_cast(result.dtype, self.dtype, "same_kind"):
             raise ArgumentTypeError(
@@ -190,6 +195,9 @@ class Operators:
 
     def __ixor__(self, other: Any) -> Any:
         return self._in_place("^=", self._binary(_XOR, other))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
 
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
         return NotImplemented if modulo is not None else self._binary(_POWER, other)

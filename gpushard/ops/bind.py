@@ -1,8 +1,8 @@
 """The one door for operations.
 
-Every operation on every kind of value goes through `bind`. A value may carry an *interpreter*, which
-then decides what the operation does: run the row at once, as plain arrays' does, record it, add a
-batch dim to it. Of several the innermost takes it: the one with the highest level.
+Every operation on every kind of value goes through `bind`. A value may carry an *interpreter*,
+which then decides what the operation does: run the row at once, as plain arrays' does, record it,
+add a batch dim to it. Of several the innermost takes it: the one with the highest level.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
 
 import numpy as np
 
@@ -21,11 +20,9 @@ from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.tiling import Tiling
+from gpushard.ops.row import Splits
 from gpushard.ops.rule import Dims, Rule
 from gpushard.typing import IntArray
-
-Splits: TypeAlias = tuple[tuple[str, ...], ...]
-"""The mesh axes that split each factor, major to minor."""
 
 MOST = 4096
 """How many assignments are priced at most."""
@@ -189,7 +186,7 @@ class Prices:
         assert tiling is not None
         start, stop = self._bounds(tiling.shape[dim], names)
         low, high = tiling.starts[dim][self._at[n]], tiling.stops[dim][self._at[n]]
-        return np.maximum(np.minimum(stop, high) - np.maximum(start, low), 0)
+        return np.asarray(np.maximum(np.minimum(stop, high) - np.maximum(start, low), 0))
 
     def _bounds_of(self, size: int, names: tuple[str, ...]) -> tuple[IntArray, IntArray]:
         number = np.zeros(self._mesh.axis_sizes, np.int64)
@@ -272,10 +269,12 @@ def choose(
     return best[1]
 
 
-def sharding_of(mesh: Mesh, dims: Dims, splits: Splits) -> NamedSharding:
+def sharding_of(
+    mesh: Mesh, dims: Dims, splits: Splits, memory_kind: str = "device"
+) -> NamedSharding:
     """Return the sharding of an operand or result under an assignment."""
     entries = [() if factor is None else splits[factor] for factor in dims]
     while entries and not entries[-1]:
         entries.pop()
     spec = PartitionSpec(*(None if not e else e[0] if len(e) == 1 else e for e in entries))
-    return NamedSharding(mesh, spec)
+    return NamedSharding(mesh, spec, memory_kind=memory_kind)

@@ -11,26 +11,28 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from gpushard.errors import ArgumentTypeError
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.dim_map import Piece
 from gpushard.movement.execute import plan_for
 from gpushard.movement.host_copies import from_host
 from gpushard.movement.move import move
+from gpushard.movement.rearrange import rearrange
 from gpushard.ops.aval import Aval
 from gpushard.ops.choose import Choice, choose, sharding_of
 from gpushard.ops.jobs import jobs_of
 from gpushard.ops.merge import Merge
 from gpushard.ops.operand import Frame, Hosted, Operand, Scalar, Sharded, frame_of, given, no_mesh
-from gpushard.ops.row import Params, Row
+from gpushard.ops.row import Params, Row, Splits
 from gpushard.ops.rule import Rule
 from gpushard.ops.scalars import converter
 from gpushard.ops.stage import Stage
 from gpushard.runtime.runtime import Runtime
-from gpushard.typing import HostArray
+from gpushard.typing import HostArray, Shape
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,13 +110,12 @@ class Program:
         """Bytes that this program takes, about."""
         return 6000 + 900 * len(self.results[0].tiling.devices)
 
-    def run(
-        self, operands: Sequence[ShardedBuffer | HostArray], numbers: Sequence[Any] = ()
-    ) -> list[ShardedBuffer]:
+    def run(self, operands: Sequence[Any], numbers: Sequence[Any] = ()) -> list[ShardedBuffer]:
         """Run the operation.
 
         Args:
-          operands: arrays, in order; data on the host where the program was made for that.
+          operands: buffers, in order; NumPy arrays where the program was made for data on the
+            host.
           numbers: the Python numbers, in order.
 
         Raises:
@@ -133,9 +134,113 @@ class Program:
     def _moved(self, operand: ShardedBuffer | HostArray, tiling: Tiling) -> ShardedBuffer:
         if isinstance(operand, ShardedBuffer):
             return move(operand, plan_for(operand, tiling), self.name)
-        return from_host(
-            self.runtime, tiling, operand.dtype, lambda index, shape: operand[index]
-        )
+        return placed(self.runtime, operand, tiling)
+
+
+class Movement:
+    """One row that only moves data, for operands of particular shapes, types and layouts."""
+
+    def __init__(
+        self, row: Row, operands: Sequence[Operand], params: Params, runtime: Runtime
+    ) -> None:
+        assert row.moves is not None
+        avals = [x.aval for x in operands]
+        arrays = [x for x in operands if not isinstance(x, Scalar)]
+        shapes = [x.aval.shape for x in arrays]
+        found = row.infer(avals, params)
+        frame = frame_of(row.name, operands, computes=False)
+        sharding = _moved_sharding(row, frame, arrays, params, found[0].shape)
+        self.name = row.name
+        self.runtime = runtime
+        self.results = (Result(found[0], sharding, sharding.tiling(found[0].shape)),)
+        self.committed = any(isinstance(x, Sharded) and x.committed for x in operands)
+        self._how = row.moves.how(shapes, params)
+        self._tiling = self.results[0].tiling
+        self._dtype = found[0].dtype
+        everywhere: Sharding = sharding
+        if isinstance(sharding, NamedSharding):
+            everywhere = sharding.with_spec(PartitionSpec())
+        self._hosted = [
+            (n, everywhere.tiling(x.aval.shape))
+            for n, x in enumerate(arrays)
+            if isinstance(x, Hosted)
+        ]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that this program takes, about."""
+        return 2000
+
+    def run(
+        self, operands: Sequence[ShardedBuffer | HostArray], numbers: Sequence[Any] = ()
+    ) -> list[ShardedBuffer]:
+        """Move the data.
+
+        Args:
+          operands: arrays, in order; data on the host where the program was made for that.
+          numbers: the constant of elements that come from nowhere, if there are such.
+
+        Raises:
+          OutOfMemoryError: a device has no room.
+        """
+        sources: Any = operands
+        if self._hosted:
+            sources = list(operands)
+            for n, tiling in self._hosted:
+                sources[n] = placed(self.runtime, sources[n], tiling)
+        if isinstance(self._how, Piece):
+            plan = plan_for(sources[0], self._tiling, self._how)
+            return [move(sources[0], plan, self.name)]
+        fill = self._dtype.type(numbers[0]) if numbers else 0
+        return [rearrange(sources, self._how, self._tiling, self.name, fill)]
+
+
+def _moved_sharding(
+    row: Row, frame: Frame, arrays: Sequence[Operand], params: Params, shape: Shape
+) -> Sharding:
+    """Return how the result of a movement is laid out.
+
+    Raises:
+      ShardingError: a user's own sharding does not say.
+    """
+    assert row.moves is not None
+    if frame.single is not None:
+        return frame.single
+    shapes = [x.aval.shape for x in arrays]
+    if not frame.meshes:
+        raise no_mesh(frame, shapes)
+    mesh = frame.meshes[0]
+    splits = [given(x, mesh, 1).axes for x in arrays]
+    if row.moves.splits is not None:
+        found = row.moves.splits(shapes, params, splits[0] or ((),) * len(shapes[0]), mesh.shape)
+    else:
+        rule = row.rule_for([x.aval for x in arrays], params)
+        found = tuple(_kept_axes(factor, shapes, splits) for factor in rule.results[0])
+    used: set[str] = set()
+    entries: list[tuple[str, ...]] = []
+    for axes, n in zip(found, shape, strict=True):
+        entries.append(() if n <= 1 or used & set(axes) else axes)
+        used.update(entries[-1])
+    sharding = sharding_of(mesh, tuple(range(len(entries))), tuple(entries), frame.memory_kind)
+    known = [x.sharding for x in arrays if isinstance(x, Sharded)]
+    return next((own for own in known if own == sharding), sharding)
+
+
+def _kept_axes(
+    factor: int | None, shapes: Sequence[Shape], splits: Sequence[Splits | None]
+) -> tuple[str, ...]:
+    """Return the axes that split a dim in the first operand where any do."""
+    if factor is None:
+        return ()
+    for shape, axes in zip(shapes, splits, strict=True):
+        if axes is not None and axes[factor] and shape[factor] > 1:
+            return axes[factor]
+    return ()
+
+
+def placed(runtime: Runtime, data: HostArray, tiling: Tiling) -> ShardedBuffer:
+    """Place data of the host."""
+    return from_host(runtime, tiling, data.dtype, lambda index, shape: data[index])
 
 
 def inside(row: Row, operands: Sequence[Operand]) -> tuple[Aval, ...]:
@@ -171,7 +276,7 @@ def lay_out(
         if isinstance(x, Scalar):
             places.append(None)
             continue
-        sharding = make(dims)
+        sharding: Sharding = make(dims)
         if isinstance(x, Sharded) and x.sharding == sharding:
             sharding = x.sharding
         places.append((sharding, sharding.tiling(x.aval.shape)))
@@ -199,8 +304,10 @@ def _without_mesh(
         same = all(dims == whole for dims in rule.results)
         if len(frame.fixed) > 1 or not alike or not same or rule.reduced:
             raise no_mesh(frame, [x.aval.shape for x in operands])
-        if any(dims != whole and not isinstance(x, Scalar)
-               for x, dims in zip(operands, rule.operands, strict=True)):
+        if any(
+            dims != whole and not isinstance(x, Scalar)
+            for x, dims in zip(operands, rule.operands, strict=True)
+        ):
             raise no_mesh(frame, [x.aval.shape for x in operands])
     places = [
         None if isinstance(x, Scalar) else (sharding, sharding.tiling(x.aval.shape))
@@ -212,7 +319,7 @@ def _without_mesh(
 
 def program_for(
     row: Row, key: tuple[Any, ...], operands: Sequence[Operand], params: Params, runtime: Runtime
-) -> Program:
+) -> Program | Movement:
     """Make and keep the program of a row for operands of a kind."""
     for x in operands:
         if isinstance(x, Sharded) and devices_of(x.tiling)[0].runtime is not runtime:
@@ -221,6 +328,7 @@ def program_for(
                 "gpushard.devices()",
                 argument="x",
             )
-    program = Program(row, operands, params, runtime)
+    kind = Program if row.moves is None else Movement
+    program = kind(row, operands, params, runtime)
     runtime.plans.put(key, program, program.nbytes)
     return program

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.holdings import holdings
-from gpushard.ops.stage import Job
 from gpushard.ops.row import Row, Site
+from gpushard.ops.stage import Job
 
 
 def jobs_of(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,9 +111,7 @@ class Merge:
         ]
         of_block = {key: n for n, key in enumerate([*found.keys, *found.across_keys])}
         targets = [of_block.get(key, -1) for key in found.of_device]
-        self._last = Fold(
-            inputs, runtime, row.name, kernel, last, targets, [result], [dtype]
-        )
+        self._last = Fold(inputs, runtime, row.name, kernel, last, targets, [result], [dtype])
 
     def run(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]]
@@ -244,9 +241,7 @@ def _finished(
     return result
 
 
-def _as_state(
-    width: int, merge: Any, counts: Sequence[int], *arrays: Any, out: Any = None
-) -> Any:
+def _as_state(width: int, merge: Any, counts: Sequence[int], *arrays: Any, out: Any = None) -> Any:
     """Merge states: the kernel of what one domain contributes to a block."""
     return _given(_merged(width, merge, counts, arrays), out)
 

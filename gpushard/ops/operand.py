@@ -66,13 +66,16 @@ class Frame:
     fixed: tuple[Sharding, ...]
     """The different shardings without a mesh, likewise."""
 
+    memory_kind: str
+    """In which memory of the devices."""
+
     @property
     def single(self) -> Sharding | None:
         """The sharding of everything, where there is one device."""
         return self.fixed[0] if not self.meshes and self.fixed[0].num_devices == 1 else None
 
 
-def frame_of(name: str, operands: Sequence[Operand]) -> Frame:
+def frame_of(name: str, operands: Sequence[Operand], *, computes: bool = True) -> Frame:
     """Find the devices that an operation runs on.
 
     Committed operands decide. Uncommitted ones follow them, and so does everything that has no
@@ -81,12 +84,13 @@ def frame_of(name: str, operands: Sequence[Operand]) -> Frame:
     Args:
       name: of the operation, for errors.
       operands: at least one of them on devices.
+      computes: whether it does more than move data, and so works on the memory of devices only.
 
     Raises:
       ShardingError: committed operands are on different devices, or data is not in device memory.
     """
     placed = [x for x in operands if isinstance(x, Sharded)]
-    for x in placed:
+    for x in placed if computes else ():
         _check_memory(name, x)
     deciding = (
         [x for x in placed if x.committed and x.aval.shape]
@@ -103,7 +107,8 @@ def frame_of(name: str, operands: Sequence[Operand]) -> Frame:
     there = [x.sharding for x in placed if frozenset(x.tiling.devices) == first]
     meshes = dict.fromkeys(s.mesh for s in there if isinstance(s, NamedSharding))
     fixed = dict.fromkeys(s for s in there if not isinstance(s, NamedSharding))
-    return Frame(name, tuple(m for m in meshes if isinstance(m, Mesh)), tuple(fixed))
+    concrete = tuple(mesh for mesh in meshes if isinstance(mesh, Mesh))
+    return Frame(name, concrete, tuple(fixed), deciding[0].sharding.memory_kind)
 
 
 def _check_memory(name: str, x: Sharded) -> None:

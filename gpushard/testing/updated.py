@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpushard.array.array import Array
-from gpushard.array.indexing import index_piece, parse_index
 from gpushard.movement.update import update
+from gpushard.ops.indexing import index_piece, parse_index
 
 
 def updated(x: Array, index: Any, value: Array) -> Array:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.array.indexing import index_piece, parse_index
 from gpushard.movement.dim_map import Piece, identity
 from gpushard.movement.plan import make_plan
+from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.runtime.runtime import Runtime
 from tests.movement.element_oracle import Part, Shape, Side, all_specs, blocks_of, bounds
 from tests.movement.strategies import DEVICES, far_pairs, indices, sharding_of, sides, strides

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.array.indexing import index_piece, parse_index
 from gpushard.movement.dim_map import Piece, permutation
 from gpushard.movement.execute import plan_for
 from gpushard.movement.move import move
+from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.runtime import Runtime
 from tests.movement.element_oracle import Box, Part, Shape, Side, Spec, all_specs, bounds, charges

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.array.indexing import index_piece, parse_index
 from gpushard.errors import DeletedArrayError, ExecutionError
 from gpushard.movement.dim_map import identity, permutation
 from gpushard.movement.execute import plan_for
 from gpushard.movement.plan import Plan, make_plan
 from gpushard.movement.update import make_update
+from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import nvlink, record_work, simulate
 from gpushard.testing.deferred import deferred

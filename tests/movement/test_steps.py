@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.array.indexing import index_piece, parse_index
 from gpushard.movement.plan import make_plan
+from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.runtime.runtime import Runtime
 from tests.movement.element_oracle import Shape, Side
 from tests.movement.strategies import DEVICES, free_boxes, indices, sharding_of, sides

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.array.indexing import index_piece, parse_index
 from gpushard.movement.update import update_for
+from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.testing.deferred import deferred
 from gpushard.testing.gate import gated
 from gpushard.testing.updated import updated

@@ -67,9 +67,7 @@ def _sizes(name: str, avals: Sequence[Aval], subscripts: str) -> dict[str, int]:
     return sizes
 
 
-def _check_summed(
-    name: str, avals: Sequence[Aval], subscripts: str, sizes: dict[str, int]
-) -> None:
+def _check_summed(name: str, avals: Sequence[Aval], subscripts: str, sizes: dict[str, int]) -> None:
     """Check that dims which are summed have one length.
 
     Raises:
@@ -90,7 +88,9 @@ def _check_summed(
 def _whole(subscripts: str) -> str:
     """Return the letters that an operand has twice: a diagonal, which no mesh axis can split."""
     names = subscripts.split("->")[0].split(",")
-    return "".join(letter for letters in names for letter in set(letters) if letters.count(letter) > 1)
+    return "".join(
+        letter for letters in names for letter in set(letters) if letters.count(letter) > 1
+    )
 
 
 def _product(name: str) -> Row:
@@ -149,7 +149,7 @@ def _kernel(xp: Any, subscripts: str, avals: Sequence[Aval], dtype: Dtype) -> Ke
     left, right = subscripts.split("->")
     names = left.split(",")
     if len(names) == 2 and all(a.dtype == dtype for a in avals):
-        found = _as_matmul(xp, *names, right, avals)
+        found = _as_matmul(xp, names[0], names[1], right, avals)
         if found is not None:
             return found
 

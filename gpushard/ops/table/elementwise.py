@@ -202,6 +202,7 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
 
 ASTYPE = _function_row("astype", _given, _cast)
 """Parameters: (dtype,)."""
+COPY = _function_row("copy", _own, lambda xp, params, dtype: lambda x: x.copy())
 WHERE = _function_row("where", _chosen, _where)
 """No parameters; the condition comes first."""
 CLIP = _function_row("clip", _promoted, _clip)
@@ -210,11 +211,7 @@ REAL = _function_row("real", _real, lambda xp, params, dtype: lambda x: x.real.c
 IMAG = _function_row(
     "imag",
     _real,
-    lambda xp, params, dtype: (
-        lambda x: x.imag.copy() if x.dtype.kind == "c" else xp.zeros_like(x)
-    ),
+    lambda xp, params, dtype: lambda x: x.imag.copy() if x.dtype.kind == "c" else xp.zeros_like(x),
 )
-ROUND = _function_row(
-    "round", _rounded, lambda xp, params, dtype: lambda x: xp.round(x, *params)
-)
+ROUND = _function_row("round", _rounded, lambda xp, params, dtype: lambda x: xp.round(x, *params))
 """Parameters: (decimals,)."""

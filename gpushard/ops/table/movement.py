@@ -1,54 +1,212 @@
 """Operations that only move data: each says where the elements of its result come from.
 
-Result dims that are a dim of an operand keep the mesh axes that split it; others are not split.
+Dims of the result that are a dim of an operand keep the mesh axes that split it, others are not
+split. Axes are counted from the end.
 """
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
+from gpushard.movement import rearrangements
 from gpushard.movement.dim_map import Piece, permutation
-from gpushard.movement.indexing import Entry, index_piece
+from gpushard.movement.rearrangement import Rearrangement
+from gpushard.movement.reshapes import reshape
 from gpushard.ops.aval import Aval
+from gpushard.ops.indexing import Entry, index_piece
 from gpushard.ops.row import Kernel, Moves, Params, Row
 from gpushard.ops.rule import Dims, Rule
 from gpushard.ops.table.elementwise import writing
+from gpushard.ops.table.reshape_splits import reshape_splits
 from gpushard.typing import Shape
+
+How = Callable[[Sequence[Shape], Params], Piece | Rearrangement]
 
 
 def _row(
     name: str,
-    how: Callable[[Sequence[Shape], Params], Any],
-    kept: Callable[[Sequence[Shape], Params], Sequence[Dims]],
+    how: How,
+    kept: Callable[[Sequence[Shape], Params], Dims],
     make: Callable[[Any, Params], Callable[..., Any]],
+    splits: Any = None,
 ) -> Row:
     """Return a row.
 
     Args:
       name: what users call it.
-      how: takes the shapes of the operands and the parameters, and says where elements come from.
-      kept: takes the same; the dim of the first operand that each dim of the result keeps.
+      how: takes the shapes of the operands and the parameters; says where elements come from.
+      kept: takes the same; says which dim of the operands each dim of the result is.
       make: takes the namespace and the parameters; gives the function of local arrays.
+      splits: as for `Moves`.
     """
 
-    def shapes(avals: Sequence[Aval]) -> tuple[Shape, ...]:
-        return tuple(aval.shape for aval in avals)
-
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-        shape = how(shapes(avals), params).shape
+        shape = how([aval.shape for aval in avals], params).shape
         return (Aval(shape, avals[0].dtype, all(aval.weak for aval in avals)),)
 
     def rule_of(avals: Sequence[Aval], params: Params) -> Rule:
-        own = tuple(tuple(range(len(aval.shape))) for aval in avals)
-        sizes = avals[0].shape if avals else ()
-        return Rule(own, tuple(kept(shapes(avals), params)), sizes)
+        shapes = [aval.shape for aval in avals]
+        own = tuple(tuple(range(len(shape))) for shape in shapes)
+        return Rule(own, (kept(shapes, params),), shapes[0])
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return writing(make(xp, params))
 
-    return Row(name, infer, rule_of, kernel, moves=lambda avals, params: how(shapes(avals), params))
+    return Row(name, infer, rule_of, kernel, moves=Moves(how, splits))
+
+
+def _all(shapes: Sequence[Shape], params: Params) -> Dims:
+    """Say that dims stay as they are."""
+    return tuple(range(len(shapes[0])))
+
+
+def _at(axis: int, shapes: Sequence[Shape], more: int = 0) -> int:
+    return len(shapes[0]) + more + axis
+
+
+def _index_of(entries: Sequence[Entry]) -> tuple[Any, ...]:
+    """Return a parsed index in the form that NumPy takes."""
+    index: list[Any] = []
+    for entry in entries:
+        if isinstance(entry, tuple):
+            start, step, length = entry
+            stop = start + step * length
+            index.append(slice(start, stop if stop >= 0 else None, step))
+        else:
+            index.append(entry)
+    return tuple(index)
+
+
+def _index_kept(shapes: Sequence[Shape], params: Params) -> Dims:
+    piece = index_piece(params[0])
+    return tuple(m.source for m in piece.maps if m.destination is not None)
+
+
+INDEX = _row(
+    "indexing",
+    lambda shapes, params: index_piece(params[0]),
+    _index_kept,
+    lambda xp, params: lambda x: x[_index_of(params[0])].copy(),
+)
+"""Parameters: (parsed index,). Slices, integers and new dims: squeeze, expand_dims and flip too."""
+
+
+def _transpose_axes(shapes: Sequence[Shape], params: Params) -> tuple[int, ...]:
+    return tuple(axis % len(shapes[0]) for axis in params[0])
+
+
+TRANSPOSE = _row(
+    "transpose",
+    lambda shapes, params: permutation(shapes[0], _transpose_axes(shapes, params)),
+    _transpose_axes,
+    lambda xp, params: lambda x: xp.ascontiguousarray(x.transpose(params[0])),
+)
+"""Parameters: (axes,)."""
+
+
+def _broadcast_kept(shapes: Sequence[Shape], params: Params) -> Dims:
+    lead = len(params[0]) - len(shapes[0])
+    return (*(None,) * lead, *(None if n == 1 else dim for dim, n in enumerate(shapes[0])))
+
+
+BROADCAST_TO = _row(
+    "broadcast_to",
+    lambda shapes, params: rearrangements.broadcast_to(shapes[0], params[0]),
+    _broadcast_kept,
+    lambda xp, params: lambda x: xp.broadcast_to(x, params[0]).copy(),
+)
+"""Parameters: (shape,)."""
+
+CONCATENATE = _row(
+    "concatenate",
+    lambda shapes, params: rearrangements.concatenate(tuple(shapes), _at(params[0], shapes)),
+    _all,
+    lambda xp, params: lambda *x: xp.concatenate(x, axis=params[0]),
+)
+"""Parameters: (axis,)."""
+
+
+def _stack_kept(shapes: Sequence[Shape], params: Params) -> Dims:
+    at = _at(params[0], shapes, 1)
+    dims: list[int | None] = list(range(len(shapes[0])))
+    dims.insert(at, None)
+    return tuple(dims)
+
+
+STACK = _row(
+    "stack",
+    lambda shapes, params: rearrangements.stack(tuple(shapes), _at(params[0], shapes, 1)),
+    _stack_kept,
+    lambda xp, params: lambda *x: xp.stack(x, axis=params[0]),
+)
+"""Parameters: (axis,)."""
+
+PAD = _row(
+    "pad",
+    lambda shapes, params: rearrangements.pad(shapes[0], params[0]),
+    _all,
+    lambda xp, params: lambda x, value: xp.pad(x, params[0], constant_values=value),
+)
+"""Parameters: (widths,); the constant comes as the second operand."""
+
+ROLL = _row(
+    "roll",
+    lambda shapes, params: rearrangements.roll(
+        shapes[0], params[0], tuple(_at(axis, shapes) for axis in params[1])
+    ),
+    _all,
+    lambda xp, params: lambda x: xp.roll(x, *params),
+)
+"""Parameters: (shifts, axes)."""
+
+
+def _tile_kept(shapes: Sequence[Shape], params: Params) -> Dims:
+    lead = max(len(params[0]) - len(shapes[0]), 0)
+    return (*(None,) * lead, *range(len(shapes[0])))
+
+
+TILE = _row(
+    "tile",
+    lambda shapes, params: rearrangements.tile(shapes[0], params[0]),
+    _tile_kept,
+    lambda xp, params: lambda x: xp.tile(x, params[0]),
+)
+"""Parameters: (reps,)."""
+
+REPEAT = _row(
+    "repeat",
+    lambda shapes, params: rearrangements.repeat(shapes[0], params[0], _at(params[1], shapes)),
+    _all,
+    lambda xp, params: lambda x: xp.repeat(x, *params),
+)
+"""Parameters: (count, axis)."""
+
+
+def _diagonal_dims(shapes: Sequence[Shape], params: Params) -> tuple[int, int]:
+    return _at(params[1], shapes), _at(params[2], shapes)
+
+
+def _diagonal_kept(shapes: Sequence[Shape], params: Params) -> Dims:
+    gone = _diagonal_dims(shapes, params)
+    return (*(dim for dim in range(len(shapes[0])) if dim not in gone), gone[0])
+
+
+DIAGONAL = _row(
+    "diagonal",
+    lambda shapes, params: rearrangements.diagonal(
+        shapes[0], params[0], *_diagonal_dims(shapes, params)
+    ),
+    _diagonal_kept,
+    lambda xp, params: lambda x: x.diagonal(*params).copy(),
+)
+"""Parameters: (offset, first axis, second axis). The new dim keeps the axes of the first."""
+
+RESHAPE = _row(
+    "reshape",
+    lambda shapes, params: reshape(shapes[0], params[0]),
+    lambda shapes, params: (None,) * len(params[0]),
+    lambda xp, params: lambda x: x.reshape(params[0]).copy(),
+    reshape_splits,
+)
+"""Parameters: (shape,). Which mesh axes split the result: see `reshape_splits`."""

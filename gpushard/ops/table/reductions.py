@@ -67,7 +67,7 @@ def _row(
         axes, keepdims, extra = params
         (x,) = avals
         shape = reduced_shape(x.shape, axes, keepdims=keepdims)
-        if not empty and math.prod(shape) and not math.prod(x.shape):
+        if not empty and 0 in x.shape and 0 not in shape:
             raise ArgumentError(
                 f"{name}: the array of shape {x.shape} has no elements along the axes that are "
                 "reduced, and there is no result for that; check its size first",
@@ -83,7 +83,8 @@ def _row(
 def _sum_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
     if dtype is not None:
         return dtype
-    return np.add.reduce(np.empty(0, own)).dtype
+    found: Dtype = np.add.reduce(np.empty(0, own)).dtype
+    return found
 
 
 def _by_ufunc(
@@ -184,9 +185,7 @@ COUNT_NONZERO = _row(
     "count_nonzero",
     lambda own, _: _INDEX,
     _count_kernel,
-    Reduction(
-        lambda avals, params: (_INDEX,), _count_kernel, _added, lambda xp, avals, p: _first
-    ),
+    Reduction(lambda avals, params: (_INDEX,), _count_kernel, _added, lambda xp, avals, p: _first),
 )
 
 
@@ -388,9 +387,7 @@ def _position_row(name: str) -> Row:
         _foremost(name),
         lambda xp, avals, params: lambda s, n: s[1],
     )
-    return _row(
-        name, _position_dtype(name), kernel, reduction, empty=False, positional=True
-    )
+    return _row(name, _position_dtype(name), kernel, reduction, empty=False, positional=True)
 
 
 ARGMIN = _position_row("argmin")

@@ -1,0 +1,351 @@
+"""The methods that arrays share with `numpy.ndarray`, done where the elements lie."""
+
+from __future__ import annotations
+
+import abc
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from gpushard.array.checks import as_dtype, as_shape
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.ops.axes import from_end, one_from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.indexing import Entry
+from gpushard.ops.table import contractions, elementwise, movement, reductions
+from gpushard.ops.table.elementwise import ufunc_row
+from gpushard.typing import Shape
+
+_CONJUGATE = ufunc_row(np.conjugate)
+
+
+def _kind(dtype: Any) -> Any:
+    return None if dtype is None else as_dtype(dtype)
+
+
+class Reductions(abc.ABC):
+    """Reductions over dims; `axis` is an integer, a tuple or None for all, `dtype` as NumPy's."""
+
+    __slots__ = ()
+
+    @property
+    @abc.abstractmethod
+    def ndim(self) -> int:
+        """Number of dims."""
+
+    def _reduced(self, row: Any, axis: Any, keepdims: Any, extra: Any = None) -> Any:
+        axes = from_end(axis, self.ndim, row.name)
+        return bind(row, (self,), (axes, bool(keepdims), extra))
+
+    def sum(self, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+        """Return the sum over dims; small integers are summed in 64 bits."""
+        return self._reduced(reductions.SUM, axis, keepdims, _kind(dtype))
+
+    def prod(self, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+        """Return the product over dims; small integers are multiplied in 64 bits."""
+        return self._reduced(reductions.PROD, axis, keepdims, _kind(dtype))
+
+    def min(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """Return the least element over dims; NaN if there is one."""
+        return self._reduced(reductions.MIN, axis, keepdims)
+
+    def max(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """Return the greatest element over dims; NaN if there is one."""
+        return self._reduced(reductions.MAX, axis, keepdims)
+
+    def any(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """Return whether some element is true."""
+        return self._reduced(reductions.ANY, axis, keepdims)
+
+    def all(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """Return whether all elements are true."""
+        return self._reduced(reductions.ALL, axis, keepdims)
+
+    def mean(self, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+        """Return the mean over dims."""
+        return self._reduced(reductions.MEAN, axis, keepdims, _kind(dtype))
+
+    def var(
+        self, axis: Any = None, *, ddof: float = 0, correction: Any = None, keepdims: bool = False
+    ) -> Any:
+        """Return the variance over dims.
+
+        Args:
+          axis: which dims.
+          ddof: what is taken from the number of elements that squares are divided by.
+          correction: the same, as the Array API calls it.
+          keepdims: whether dims stay, with length 1.
+        """
+        taken = ddof if correction is None else correction
+        return self._reduced(reductions.VAR, axis, keepdims, taken)
+
+    def std(
+        self, axis: Any = None, *, ddof: float = 0, correction: Any = None, keepdims: bool = False
+    ) -> Any:
+        """Return the square root of the variance over dims; arguments as for `var`."""
+        taken = ddof if correction is None else correction
+        return self._reduced(reductions.STD, axis, keepdims, taken)
+
+    def argmin(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """Return where the least element is: along one dim, or in row-major order for None."""
+        return self._position(reductions.ARGMIN, axis, keepdims)
+
+    def argmax(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """Return where the greatest element is: along one dim, or in row-major order for None."""
+        return self._position(reductions.ARGMAX, axis, keepdims)
+
+    def _position(self, row: Any, axis: Any, keepdims: bool) -> Any:
+        if axis is not None:
+            axis = one_from_end(axis, self.ndim, row.name)
+        return self._reduced(row, axis, keepdims)
+
+
+class Methods(Reductions):
+    """Everything else."""
+
+    __slots__ = ()
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> Shape:
+        """Sizes of the dims."""
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+
+    @property
+    def T(self) -> Any:
+        """The array with its dims in reverse order; each keeps its mesh axes."""
+        return bind(movement.TRANSPOSE, (self,), (tuple(range(-1, -self.ndim - 1, -1)),))
+
+    @property
+    def mT(self) -> Any:
+        """The array with its last two dims exchanged; each keeps its mesh axes.
+
+        Raises:
+          ArgumentError: the array has fewer than two dims.
+        """
+        if self.ndim < 2:
+            raise ArgumentError(
+                f"x.mT needs at least two dims, the shape is {self.shape}; use x.T",
+                argument="self",
+                shape=self.shape,
+            )
+        axes = (*range(-self.ndim, -2), -1, -2)
+        return bind(movement.TRANSPOSE, (self,), (axes,))
+
+    @property
+    def real(self) -> Any:
+        """The real part."""
+        return bind(elementwise.REAL, (self,)) if self.dtype.kind == "c" else self
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part; zeros for real numbers."""
+        return bind(elementwise.IMAG, (self,))
+
+    def astype(self, dtype: Any, *, copy: bool = True) -> Any:
+        """Return the array with another dtype.
+
+        Args:
+          dtype: the type.
+          copy: whether an array that has it already is copied; arrays are values, so it is not.
+        """
+        target = as_dtype(dtype)
+        if target == self.dtype and not getattr(self, "weak_type", False):
+            return self
+        return bind(elementwise.ASTYPE, (self,), (target,))
+
+    def conj(self) -> Any:
+        """Return the complex conjugate."""
+        return bind(_CONJUGATE, (self,)) if self.dtype.kind == "c" else self
+
+    conjugate = conj
+
+    def copy(self) -> Any:
+        """Return an array of the same value."""
+        return bind(elementwise.COPY, (self,))
+
+    def clip(self, min: Any = None, max: Any = None) -> Any:
+        """Return the array with elements below `min` and above `max` replaced by these."""
+        if min is None and max is None:
+            return self
+        bounds = [bound for bound in (min, max) if bound is not None]
+        present = min is not None, max is not None
+        return bind(elementwise.CLIP, (self, *bounds), present)
+
+    def round(self, decimals: int = 0) -> Any:
+        """Return the array rounded to some decimals, to even where it is halfway."""
+        return bind(elementwise.ROUND, (self,), (operator.index(decimals),))
+
+    def dot(self, other: Any) -> Any:
+        """Return the product of `numpy.dot`."""
+        return dot(self, other)
+
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+        """Return the elements in row-major order in another shape; one size may be -1.
+
+        Args:
+          *shape: the sizes, or a tuple of them.
+          order: must be "C".
+          copy: arrays are values, so this makes no difference.
+
+        Raises:
+          ArgumentError: the sizes do not fit.
+        """
+        sizes = shape[0] if len(shape) == 1 else shape
+        check_order(order)
+        return bind(movement.RESHAPE, (self,), (_new_shape(self.shape, sizes),))
+
+    def ravel(self, order: str = "C") -> Any:
+        """Return the elements in row-major order as one dim."""
+        return self.reshape((-1,), order=order) if self.ndim != 1 else self
+
+    def flatten(self, order: str = "C") -> Any:
+        """Return the elements in row-major order as one dim."""
+        return self.ravel(order)
+
+    def transpose(self, *axes: Any) -> Any:
+        """Return the array with its dims in another order; in reverse order by default."""
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        if not axes or order is None:
+            return self.T
+        found = from_end(tuple(order), self.ndim, "transpose", "axes")
+        if len(found) != self.ndim:
+            raise ArgumentError(
+                f"transpose: axes={tuple(order)} must name each of the {self.ndim} dims",
+                argument="axes",
+                axes=tuple(order),
+                ndim=self.ndim,
+            )
+        return bind(movement.TRANSPOSE, (self,), (found,))
+
+    def swapaxes(self, axis1: int, axis2: int) -> Any:
+        """Return the array with two dims exchanged."""
+        first = one_from_end(axis1, self.ndim, "swapaxes", "axis1")
+        second = one_from_end(axis2, self.ndim, "swapaxes", "axis2")
+        order = list(range(-self.ndim, 0))
+        order[first], order[second] = second, first
+        return bind(movement.TRANSPOSE, (self,), (tuple(order),))
+
+    def squeeze(self, axis: Any = None) -> Any:
+        """Return the array without dims of length 1: all, or those that `axis` names.
+
+        Raises:
+          ArgumentError: a dim that is named is longer.
+        """
+        ndim, shape = self.ndim, self.shape
+        if axis is None:
+            gone = {dim for dim, n in enumerate(shape) if n == 1}
+        else:
+            gone = {ndim + one for one in from_end(axis, ndim, "squeeze")}
+        for dim in gone:
+            if shape[dim] != 1:
+                raise ArgumentError(
+                    f"squeeze: dim {dim} of shape {shape} has length {shape[dim]}, only dims of "
+                    "length 1 can go",
+                    argument="axis",
+                    axis=axis,
+                    shape=shape,
+                )
+        entries: tuple[Entry, ...] = tuple(
+            0 if dim in gone else (0, 1, n) for dim, n in enumerate(shape)
+        )
+        return bind(movement.INDEX, (self,), (entries,))
+
+    def repeat(self, repeats: int, axis: int | None = None) -> Any:
+        """Return the array with every element, or slice along a dim, several times in a row."""
+        if axis is None:
+            return self.ravel().repeat(repeats, 0)
+        at = one_from_end(axis, self.ndim, "repeat")
+        return bind(movement.REPEAT, (self,), (count(repeats, "repeat", "repeats"), at))
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+        """Return the diagonal of two dims as a new last one.
+
+        Raises:
+          ArgumentError: there are fewer than two dims, or both axes are one.
+        """
+        if self.ndim < 2:
+            raise ArgumentError(
+                f"diagonal needs at least two dims, the shape is {self.shape}",
+                argument="self",
+                shape=self.shape,
+            )
+        axes = from_end((axis1, axis2), self.ndim, "diagonal", "axis1, axis2")
+        return bind(movement.DIAGONAL, (self,), (operator.index(offset), *axes))
+
+
+def dot(x: Any, y: Any) -> Any:
+    """Return the product of two operands, as `numpy.dot` does."""
+    one, two = len(np.shape(x)), len(np.shape(y))
+    if not one or not two:
+        return bind(ufunc_row(np.multiply), (x, y))
+    letters = contractions.LETTERS
+    shared = letters[0]
+    rows = letters[1:one]
+    columns = letters[one : one + two - 1]
+    second = columns[:-1] + shared + columns[-1:] if two > 1 else shared
+    return bind(contractions.DOT, (x, y), (f"{rows}{shared},{second}->{rows}{columns}",))
+
+
+def count(number: Any, name: str, argument: str) -> int:
+    """Return a non-negative integer.
+
+    Raises:
+      ArgumentTypeError: it is no integer.
+      ArgumentError: it is negative.
+    """
+    try:
+        found = operator.index(number)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name}: {argument}={number!r} must be an integer", argument=argument, value=number
+        ) from None
+    if found < 0:
+        raise ArgumentError(
+            f"{name}: {argument}={found} must not be negative", argument=argument, value=found
+        )
+    return found
+
+
+def check_order(order: Any) -> None:
+    """Check that elements are asked for in row-major order, the only one there is.
+
+    Raises:
+      ArgumentError: in another one.
+    """
+    if order not in ("C", "A", "K", None):
+        raise ArgumentError(
+            f'order={order!r} is not supported; elements are in row-major order, "C"',
+            argument="order",
+            order=order,
+        )
+
+
+def _new_shape(shape: Shape, new_shape: Any) -> Shape:
+    """Return a new shape without -1.
+
+    Raises:
+      ArgumentError: it does not hold as many elements.
+    """
+    sizes = new_shape if isinstance(new_shape, tuple | list) else (new_shape,)
+    unknown = [dim for dim, n in enumerate(sizes) if isinstance(n, int | np.integer) and n == -1]
+    known = as_shape([1 if dim in unknown else n for dim, n in enumerate(sizes)], "shape")
+    elements, many = math.prod(shape), math.prod(known)
+    if len(unknown) == 1 and many and elements % many == 0:
+        dim = unknown[0]
+        return (*known[:dim], elements // many, *known[dim + 1 :])
+    if unknown or elements != many:
+        raise ArgumentError(
+            f"reshape: shape {shape} of {elements} elements does not fit {tuple(sizes)}; sizes "
+            "must multiply to the same number, and one of them may be -1",
+            argument="shape",
+            shape=shape,
+            new_shape=tuple(sizes),
+        )
+    return known
