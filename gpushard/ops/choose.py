@@ -101,10 +101,10 @@ def _count(axes: int, factors: int) -> int:
     >>> [_count(2, 1), _count(2, 2)]
     [5, 11]
     """
-    return sum(
+    return 1 + sum(
         math.comb(axes, k) * math.comb(k + factors - 1, k) * math.factorial(k)
-        for k in range(axes + 1)
-        if factors or not k
+        for k in range(1, axes + 1)
+        if factors
     )
 
 

@@ -119,7 +119,7 @@ class HostBackend(NumpyStore):
     def _copy(self, copies: Sequence[BoxCopy], domain: int) -> None:
         moved: dict[tuple[int, int], int] = {}
         for target, source, source_domain in copies:
-            np.copyto(target, source)
+            target[...] = source
             link = (source_domain, domain)
             moved[link] = moved.get(link, 0) + target.nbytes
         self._count(moved)
