@@ -87,6 +87,9 @@ class FakeArray(np.ndarray):
     def __array_ufunc__(self, ufunc: Any, method: Any, *inputs: Any, **kwargs: Any) -> Any:
         self._check_access()
         plain = [np.asarray(value) for value in inputs]
+        out = kwargs.pop("out", None)
+        if out is not None:
+            kwargs["out"] = tuple(np.asarray(target) for target in out)
         return getattr(ufunc, method)(*plain, **kwargs)
 
     def __getitem__(self, index: Any) -> Any:
@@ -113,6 +116,13 @@ class FakeArray(np.ndarray):
         return {**self.__array_interface__, "version": 3, "stream": 7}
 
 
+class FakeNamespace:
+    """NumPy under another name, as CuPy is: what takes the module apart takes the other way."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+
 class FakeDriver:
     """See the module.
 
@@ -124,7 +134,7 @@ class FakeDriver:
       multiprocessors: of each.
     """
 
-    namespace = np
+    namespace = FakeNamespace()
 
     def __init__(
         self,
