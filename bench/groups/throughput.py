@@ -1,4 +1,4 @@
-"""Operations on arrays of 256 MB over 8 devices: how near they come to plain NumPy on two threads."""
+"""Operations on arrays of 256 MB over 8 devices, and how near they come to plain NumPy."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class _Large:
     def case(
         self, name: str, function: Function, floor: Any, operands: int, target: Target
     ) -> Case:
-        """One operation; the floor is its kernel on the blocks, into warm memory, on two threads."""
+        """One operation; the floor is its kernel on the blocks on two threads, memory warm."""
         jax, host = self._config.jax, self._host[:operands]
         ours, theirs = self._ours[:operands], self._theirs[:operands]
 

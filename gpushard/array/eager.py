@@ -11,6 +11,7 @@ from gpushard.array.array import Array
 from gpushard.array.checks import check_dtype
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError
+from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.aval import Aval
 from gpushard.ops.dispatch import Movement, Program, program_for
@@ -26,9 +27,11 @@ class Eager:
 
     level = 0
 
-    def bind(self, row: Row, args: Sequence[Any], params: Params) -> Any:
+    def bind(
+        self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
+    ) -> Any:
         """Run an operation and return its result, or a tuple of several."""
-        key: list[Any] = [row, params]
+        key: list[Any] = [row, params, out_sharding]
         buffers: list[Any] = []
         numbers: list[Any] = []
         for arg in args:
@@ -52,7 +55,7 @@ class Eager:
         program: Program | Movement | None = runtime.plans.get(cached)
         if program is None:
             operands = [_operand(row, arg) for arg in args]
-            program = program_for(row, cached, operands, params, runtime)
+            program = program_for(row, cached, operands, params, runtime, out_sharding)
         made = program.run(buffers, numbers)
         results = [
             Array(buffer, result.sharding, committed=program.committed, weak_type=result.aval.weak)

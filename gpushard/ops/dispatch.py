@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushard.errors import ArgumentTypeError
+from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
@@ -23,9 +24,9 @@ from gpushard.movement.host_copies import from_host
 from gpushard.movement.move import move
 from gpushard.movement.rearrange import rearrange
 from gpushard.ops.aval import Aval
-from gpushard.ops.choose import Choice, choose, sharding_of
+from gpushard.ops.choose import Choice, Target, choose, sharding_of
 from gpushard.ops.jobs import jobs_of
-from gpushard.ops.merge import Merge
+from gpushard.ops.merge import Merge, Reduced
 from gpushard.ops.operand import Frame, Hosted, Operand, Scalar, Sharded, frame_of, given, no_mesh
 from gpushard.ops.row import Params, Row, Splits
 from gpushard.ops.rule import Rule
@@ -67,12 +68,17 @@ class Program:
     """One row for operands of particular shapes, types and layouts."""
 
     def __init__(
-        self, row: Row, operands: Sequence[Operand], params: Params, runtime: Runtime
+        self,
+        row: Row,
+        operands: Sequence[Operand],
+        params: Params,
+        runtime: Runtime,
+        out: Sharding | None = None,
     ) -> None:
         avals = tuple(x.aval for x in operands)
         found = row.infer(avals, params)
         rule = row.rule_for(avals, params)
-        layout = lay_out(row, rule, operands, found, params)
+        layout = lay_out(row, rule, operands, found, params, out)
         self.name = row.name
         self.runtime = runtime
         self.results = layout.results
@@ -95,10 +101,22 @@ class Program:
             placed += 1
         tilings = [lies[1] for lies in layout.operands if lies is not None]
         results = [result.tiling for result in layout.results]
+        self._ends: list[Tiling | None] = [None] * len(results)
+        if out is not None:
+            self.results = tuple(_in_sharding(result, out) for result in layout.results)
+            self._ends = [
+                end.tiling if end.tiling is not result.tiling else None
+                for end, result in zip(self.results, layout.results, strict=True)
+            ]
         if layout.choice is not None and any(layout.choice.splits[f] for f in rule.reduced):
+            end = self._ends[0]
+            if end is not None and _refines(end, results[0]):
+                self._ends = [None]
+            else:
+                end = results[0]
             dtype = found[0].dtype
-            merge = Merge(row, rule, avals, params, runtime, tilings, results[0], dtype)
-            self._work: Merge | Stage = merge
+            reduced = Reduced(row, rule, avals, params, runtime, tilings, results[0], end, dtype)
+            self._work: Merge | Stage = Merge(reduced)
         else:
             jobs, of_device = jobs_of(row, tilings, results)
             kernel = row.kernel(runtime.backend.namespace, inside(row, operands), params)
@@ -129,7 +147,11 @@ class Program:
             operands = list(operands)
             for at, tiling in self.moves:
                 operands[at] = self._moved(operands[at], tiling)
-        return self._work.run(operands, scalars)
+        made = self._work.run(operands, scalars)
+        for n, end in enumerate(self._ends):
+            if end is not None:
+                made[n] = move(made[n], plan_for(made[n], end), self.name)
+        return made
 
     def _moved(self, operand: ShardedBuffer | HostArray, tiling: Tiling) -> ShardedBuffer:
         if isinstance(operand, ShardedBuffer):
@@ -137,11 +159,34 @@ class Program:
         return placed(self.runtime, operand, tiling)
 
 
+def _in_sharding(result: Result, out: Sharding) -> Result:
+    """Return a result in the sharding that was asked for.
+
+    Raises:
+      ShardingError: it does not fit the shape.
+    """
+    return Result(result.aval, out, out.tiling(result.aval.shape))
+
+
+def _refines(fine: Tiling, coarse: Tiling) -> bool:
+    """Whether the box of every device lies within its box in another tiling."""
+    if devices_of(fine) != devices_of(coarse):
+        return False
+    empty = fine.volumes == 0
+    inside = (fine.starts >= coarse.starts) & (fine.stops <= coarse.stops)
+    return bool((inside.all(axis=0) | empty).all())
+
+
 class Movement:
     """One row that only moves data, for operands of particular shapes, types and layouts."""
 
     def __init__(
-        self, row: Row, operands: Sequence[Operand], params: Params, runtime: Runtime
+        self,
+        row: Row,
+        operands: Sequence[Operand],
+        params: Params,
+        runtime: Runtime,
+        out: Sharding | None = None,
     ) -> None:
         assert row.moves is not None
         avals = [x.aval for x in operands]
@@ -149,7 +194,7 @@ class Movement:
         shapes = [x.aval.shape for x in arrays]
         found = row.infer(avals, params)
         frame = frame_of(row.name, operands, computes=False)
-        sharding = _moved_sharding(row, frame, arrays, params, found[0].shape)
+        sharding = out or _moved_sharding(row, frame, arrays, params, found[0].shape)
         self.name = row.name
         self.runtime = runtime
         self.results = (Result(found[0], sharding, sharding.tiling(found[0].shape)),)
@@ -256,9 +301,14 @@ def inside(row: Row, operands: Sequence[Operand]) -> tuple[Aval, ...]:
 
 
 def lay_out(
-    row: Row, rule: Rule, operands: Sequence[Operand], found: Sequence[Aval], params: Params
+    row: Row,
+    rule: Rule,
+    operands: Sequence[Operand],
+    found: Sequence[Aval],
+    params: Params,
+    out: Sharding | None,
 ) -> Layout:
-    """Decide where operands go and where results lie."""
+    """Decide where operands go and where results lie, before they go where they were asked for."""
     frame = frame_of(row.name, operands)
     if not frame.meshes:
         return _without_mesh(frame, rule, operands, found)
@@ -266,10 +316,16 @@ def lay_out(
     avals = [x.aval for x in operands]
     if row.reduction is not None:
         state_bytes = sum(t.itemsize for t in row.reduction.states(avals, params))
+    meshes, target = frame.meshes, None
+    if isinstance(out, NamedSharding) and out.device_set == set(meshes[0].assignment):
+        assert isinstance(out.mesh, Mesh)
+        meshes = (out.mesh,)
+        axes = tuple(out.spec.axes(dim) for dim in range(len(found[0].shape)))
+        target = Target(axes, found[0].dtype.itemsize)
     candidates = [
-        (mesh, [given(x, mesh, x.aval.dtype.itemsize) for x in operands]) for mesh in frame.meshes
+        (mesh, [given(x, mesh, x.aval.dtype.itemsize) for x in operands]) for mesh in meshes
     ]
-    choice = choose(rule, candidates, state_bytes)
+    choice = choose(rule, candidates, state_bytes, target)
     make = functools.partial(sharding_of, choice.mesh, splits=choice.splits)
     places: list[tuple[Sharding, Tiling] | None] = []
     for x, dims in zip(operands, rule.operands, strict=True):
@@ -318,7 +374,12 @@ def _without_mesh(
 
 
 def program_for(
-    row: Row, key: tuple[Any, ...], operands: Sequence[Operand], params: Params, runtime: Runtime
+    row: Row,
+    key: tuple[Any, ...],
+    operands: Sequence[Operand],
+    params: Params,
+    runtime: Runtime,
+    out: Sharding | None = None,
 ) -> Program | Movement:
     """Make and keep the program of a row for operands of a kind."""
     for x in operands:
@@ -329,6 +390,6 @@ def program_for(
                 argument="x",
             )
     kind = Program if row.moves is None else Movement
-    program = kind(row, operands, params, runtime)
+    program = kind(row, operands, params, runtime, out)
     runtime.plans.put(key, program, program.nbytes)
     return program

@@ -3,18 +3,21 @@
 Within a memory domain the states of its devices are merged directly. Between domains, each merges
 its own first; then every one of them merges a part of the block, for which it takes that part of
 the others' states, and the parts go to whoever wants the block. So a block of s bytes that d
-domains have parts of and n domains want moves (d - 1) + (n - 1) times s bytes.
+domains have parts of and n domains want moves (d - 1) + (n - 1) times s bytes. Where every domain
+wants a part of its own, that is the part it merges, and (d - 1) times s bytes move.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.execute import plan_for, run_plan
@@ -25,7 +28,7 @@ from gpushard.ops.row import Params, Row, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.stage import Job, Parts, Stage
 from gpushard.runtime.runtime import Runtime
-from gpushard.typing import Device, LocalArray, Shape
+from gpushard.typing import Device, Index, LocalArray, Shape
 
 
 class Fold(Stage):
@@ -33,12 +36,16 @@ class Fold(Stage):
 
     Args:
       inputs: for each call the numbers of its parts.
+      regions: for each call the index of what it takes of them; None for all.
       *stage: as for `Stage`.
     """
 
-    def __init__(self, inputs: Sequence[Sequence[int]], *stage: Any) -> None:
+    def __init__(
+        self, inputs: Sequence[Sequence[int]], regions: Sequence[Index | None], *stage: Any
+    ) -> None:
         super().__init__(*stage)
         self._inputs = dict(zip(self.jobs, inputs, strict=True))
+        self._regions = dict(zip(self.jobs, regions, strict=True))
 
     def fold(self, state: Sequence[Parts]) -> list[Parts]:
         """Make the calls; `state` has every part of each array of a state."""
@@ -50,68 +57,80 @@ class Fold(Stage):
         )
 
     def _take(self, state: Sequence[Parts], job: Job) -> list[LocalArray]:
-        return [parts.values[n] for n in self._inputs[job] for parts in state]
+        taken = [parts.values[n] for n in self._inputs[job] for parts in state]
+        region = self._regions[job]
+        return taken if region is None else [array[region] for array in taken]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reduced:
+    """A reduction over split factors that is to be compiled."""
+
+    row: Row
+    """The operation."""
+
+    rule: Rule
+    """Its factors."""
+
+    avals: Sequence[Aval]
+    """Its operands."""
+
+    params: Params
+    """Its parameters."""
+
+    runtime: Runtime
+    """The runtime of the devices."""
+
+    operands: Sequence[Tiling]
+    """Boxes of the operands when the kernel runs."""
+
+    natural: Tiling
+    """Boxes of the result as the operands' splits give them: what the parts are parts of."""
+
+    result: Tiling
+    """Boxes of the result, each within the natural one of its device."""
+
+    dtype: Dtype
+    """Type of the result."""
+
+    @functools.cached_property
+    def dtypes(self) -> tuple[Dtype, ...]:
+        """Types of the arrays of a state."""
+        assert self.row.reduction is not None
+        return self.row.reduction.states(self.avals, self.params)
+
+    def make(self, part: str) -> Any:
+        """Make a function of the row's reduction: "local", "merge" or "finish"."""
+        maker = getattr(self.row.reduction, part)
+        return maker(self.runtime.backend.namespace, self.avals, self.params)
+
+    def region(self, home: int) -> Index | None:
+        """Return where in its natural box the box of a device lies; None if it is all of it."""
+        shape = self.result.shard_shapes[home]
+        if shape == self.natural.shard_shapes[home]:
+            return None
+        starts = (self.result.starts[:, home] - self.natural.starts[:, home]).tolist()
+        return tuple(slice(a, a + n) for a, n in zip(starts, shape, strict=True))
 
 
 class Merge:
     """A reduction over split factors, ready to run.
 
     Args:
-      row: the operation.
-      rule: its factors.
-      avals: its operands.
-      params: its parameters.
-      runtime: of the devices.
-      operands: tilings of the operands when the kernel runs.
-      result: tiling of the result.
-      dtype: type of the result.
+      reduced: the reduction.
     """
 
-    def __init__(
-        self,
-        row: Row,
-        rule: Rule,
-        avals: Sequence[Aval],
-        params: Params,
-        runtime: Runtime,
-        operands: Sequence[Tiling],
-        result: Tiling,
-        dtype: Dtype,
-    ) -> None:
-        assert row.reduction is not None
-        xp, reduction = runtime.backend.namespace, row.reduction
-        self._dtypes = reduction.states(avals, params)
-        merge = reduction.merge(xp, avals, params)
-        finish = reduction.finish(xp, avals, params)
-        counts = _counts(rule, operands)
-        tilings = [result] * len(self._dtypes)
-        jobs, of_device = jobs_of(row, operands, tilings, [n > 0 for n in counts])
-        local = reduction.local(xp, avals, params)
-        self.local = Stage(runtime, row.name, local, jobs, of_device, tilings, self._dtypes)
-        """Gives the state of every block."""
-        found = _find(jobs, of_device, operands, result)
+    def __init__(self, reduced: Reduced) -> None:
+        row, dtypes, runtime = reduced.row, reduced.dtypes, reduced.runtime
+        counts = _counts(reduced.rule, reduced.operands)
+        tilings = [reduced.natural] * len(dtypes)
+        jobs, of_device = jobs_of(row, reduced.operands, tilings, [n > 0 for n in counts])
+        kernel = reduced.make("local")
+        self._local = Stage(runtime, row.name, kernel, jobs, of_device, tilings, dtypes)
+        found = _find(reduced, jobs, of_device)
         own = [counts[job.home] for job in jobs]
-        self._across = [
-            Across(runtime, row.name, block, jobs, own, result, self._dtypes, merge)
-            for block in found.across
-        ]
-        inputs = [list(calls) for calls in found.within]
-        sizes = [tuple(own[call] for call in calls) for calls in found.within]
-        number = len(jobs)
-        for block in found.across:
-            for _ in block.wanting:
-                inputs.append([number])
-                sizes.append((sum(own[call] for call in block.calls),))
-                number += 1
-        homes = [*found.homes, *(h for b in found.across for h in b.wanting.values())]
-        kernel = functools.partial(_finished, len(self._dtypes), merge, finish)
-        last = [
-            Job(home, (result.shard_shapes[home],), (size,))
-            for home, size in zip(homes, sizes, strict=True)
-        ]
-        of_block = {key: n for n, key in enumerate([*found.keys, *found.across_keys])}
-        targets = [of_block.get(key, -1) for key in found.of_device]
-        self._last = Fold(inputs, runtime, row.name, kernel, last, targets, [result], [dtype])
+        self._across = [_between(reduced, block, jobs, own) for block in found.across]
+        self._last = _last(reduced, found, own, [a.scatters for a in self._across])
 
     def run(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]]
@@ -121,7 +140,7 @@ class Merge:
         Raises:
           OutOfMemoryError: a device has no room.
         """
-        state = self.local.run_parts(operands, scalars)
+        state = self._local.run_parts(operands, scalars)
         for across in self._across:
             for parts, more in zip(state, across.run(state), strict=True):
                 parts.values.extend(more.values)
@@ -131,15 +150,19 @@ class Merge:
         return [self._last.assemble(0, made)]
 
 
+Wanted: TypeAlias = tuple[int, int]
+"""(memory domain, box of the result)."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Block:
-    """A block of the result whose parts lie in several domains, or not where it is wanted."""
+    """A natural block whose parts lie in several domains, or not where they are wanted."""
 
     members: tuple[tuple[int, ...], ...]
     """The calls whose parts each domain merges, in mesh order."""
 
-    wanting: dict[int, int]
-    """For each domain that wants it, a device there."""
+    wanting: dict[Wanted, int]
+    """What is wanted of it where, with the device that pays."""
 
     @property
     def calls(self) -> list[int]:
@@ -151,62 +174,75 @@ class Block:
 class _Found:
     """How the calls of the local stage come together."""
 
-    keys: list[tuple[int, int]]
-    """(domain, block) of each block that is merged within its domain."""
-
-    within: list[list[int]]
-    """The calls that are merged for each of them, in mesh order."""
-
-    homes: list[int]
-    """The device that each is charged to."""
+    within: dict[Wanted, tuple[list[int], int]]
+    """What is merged within its domain: the calls, in mesh order, and the device that pays."""
 
     across: list[Block]
-    """The other blocks."""
+    """What is not."""
 
-    across_keys: list[tuple[int, int]]
-    """(domain, block) of each block and domain of these."""
-
-    of_device: list[tuple[int, int]]
-    """The (domain, block) that each device wants."""
+    of_device: list[Wanted]
+    """What each device wants."""
 
 
-def _find(
-    jobs: Sequence[Job], of_device: Sequence[int], operands: Sequence[Tiling], result: Tiling
-) -> _Found:
-    held = holdings(result.assignment)
-    domains = held.device_domain.tolist()
-    blocks = result.assignment.flat.tolist()
-    flats = [tiling.assignment.flat.tolist() for tiling in operands]
+def _find(reduced: Reduced, jobs: Sequence[Job], of_device: Sequence[int]) -> _Found:
+    target = holdings(reduced.result.assignment)
+    domains = target.device_domain.tolist()
+    boxes = reduced.result.assignment.flat.tolist()
+    blocks = reduced.natural.assignment.flat.tolist()
+    flats = [tiling.assignment.flat.tolist() for tiling in reduced.operands]
     parts: dict[int, dict[tuple[int, ...], dict[int, int]]] = {}  # block: part: domain: call
     for position, call in enumerate(of_device):
         if call >= 0:
             part = tuple(flat[position] for flat in flats)
             of_part = parts.setdefault(blocks[position], {}).setdefault(part, {})
             of_part.setdefault(domains[position], call)
-    found = _Found([], [], [], [], [], list(zip(domains, blocks, strict=True)))
-    volumes = result.volumes.tolist()
-    for block, of_parts in parts.items():
-        wanting = {
-            domains[p]: int(held.home[held.of_device[p]])
-            for p in range(len(blocks))
-            if blocks[p] == block and volumes[p]
-        }
+    found = _Found({}, [], list(zip(domains, boxes, strict=True)))
+    wanting: dict[int, dict[Wanted, int]] = {}
+    for position, volume in enumerate(reduced.result.volumes.tolist()):
+        if volume:
+            home = int(target.home[target.of_device[position]])
+            wanting.setdefault(blocks[position], {})[found.of_device[position]] = home
+    for block, wanted in wanting.items():
         lacking = {}
-        for domain, home in wanting.items():
-            if all(domain in at for at in of_parts.values()):
-                found.keys.append((domain, block))
-                found.within.append([at[domain] for at in of_parts.values()])
-                found.homes.append(home)
+        for key, home in wanted.items():
+            if all(key[0] in at for at in parts[block].values()):
+                calls = [at[key[0]] for at in parts[block].values()]
+                found.within[key] = calls, home
             else:
-                lacking[domain] = home
+                lacking[key] = home
         if lacking:
             members: dict[int, list[int]] = {}
-            for at in of_parts.values():
+            for at in parts[block].values():
                 domain, call = next(iter(at.items()))
                 members.setdefault(domain, []).append(call)
             found.across.append(Block(tuple(map(tuple, members.values())), lacking))
-            found.across_keys.extend((domain, block) for domain in lacking)
     return found
+
+
+def _last(reduced: Reduced, found: _Found, own: Sequence[int], scatters: Sequence[bool]) -> Fold:
+    """Return the calls that merge what is within a domain, and finish everything."""
+    inputs = [calls for calls, _ in found.within.values()]
+    homes = [home for _, home in found.within.values()]
+    sizes = [tuple(own[call] for call in calls) for calls in inputs]
+    regions = [reduced.region(home) for home in homes]
+    number = len(own)
+    for block, cut in zip(found.across, scatters, strict=True):
+        for home in block.wanting.values():
+            inputs.append([number])
+            homes.append(home)
+            sizes.append((sum(own[call] for call in block.calls),))
+            regions.append(None if cut else reduced.region(home))
+            number += 1
+    shapes = reduced.result.shard_shapes
+    jobs = [Job(home, (shapes[home],), (size,)) for home, size in zip(homes, sizes, strict=True)]
+    keys = [*found.within, *(key for block in found.across for key in block.wanting)]
+    of_key = {key: n for n, key in enumerate(keys)}
+    of_device = [of_key.get(key, -1) for key in found.of_device]
+    kernel = functools.partial(
+        _finished, len(reduced.dtypes), reduced.make("merge"), reduced.make("finish")
+    )
+    stage = reduced.runtime, reduced.row.name, kernel, jobs, of_device
+    return Fold(inputs, regions, *stage, [reduced.result], [reduced.dtype])
 
 
 def _counts(rule: Rule, operands: Sequence[Tiling]) -> list[int]:
@@ -259,82 +295,126 @@ def _given(state: State, out: Any) -> Any:
     return state if len(state) > 1 else state[0]
 
 
-class Across:
+def _between(
+    reduced: Reduced, block: Block, jobs: Sequence[Job], own: Sequence[int]
+) -> Everywhere | Scattered:
+    """Return what merges a block between domains."""
+    boxes = [box for _, box in block.wanting]
+    wanted = sum(int(reduced.result.volumes[home]) for home in block.wanting.values())
+    size = int(reduced.natural.volumes[jobs[block.calls[0]].home])
+    once = len(set(boxes)) == len(boxes) and wanted == size
+    return (Scattered if once and len(boxes) > 1 else Everywhere)(reduced, block, jobs, own)
+
+
+class _Between:
     """The merging of one block between domains.
 
     Args:
-      runtime: of the devices.
-      name: of the operation.
+      reduced: the reduction.
       block: whose parts lie where.
       jobs: the calls that made the parts.
-      counts: how many elements each of them reduced.
-      result: tiling of the result.
-      dtypes: types of the arrays of a state.
-      merge: merges two states.
+      own: how many elements each of them reduced.
     """
 
     def __init__(
-        self,
-        runtime: Runtime,
-        name: str,
-        block: Block,
-        jobs: Sequence[Job],
-        counts: Sequence[int],
-        result: Tiling,
-        dtypes: Sequence[Dtype],
-        merge: Any,
+        self, reduced: Reduced, block: Block, jobs: Sequence[Job], own: Sequence[int]
     ) -> None:
         homes = [jobs[calls[0]].home for calls in block.members]
-        devices = [result.devices[home] for home in homes]
-        size = int(result.volumes[homes[0]])
-        members = len(homes)
-        self._dtypes = dtypes
-        self._shape: Shape = result.shard_shapes[homes[0]]
-        self._rows = _tiling(devices, (members, size), 0)
-        self._columns = _tiling(devices, (members, size), 1)
-        self._vector = _tiling(devices, (size,), 0)
-        wanting = [result.devices[home] for home in block.wanting.values()]
-        self._everywhere = _tiling(wanting, (size,), None)
-        width = len(dtypes)
+        self._name = reduced.row.name
+        self._dtypes = reduced.dtypes
+        self._devices = [reduced.natural.devices[home] for home in homes]
+        self._shape: Shape = reduced.natural.shard_shapes[homes[0]]
+        self._wanting = [reduced.result.devices[home] for home in block.wanting.values()]
+        width, merge = len(self._dtypes), reduced.make("merge")
         self._own = Fold(
             block.members,
-            runtime,
-            name,
+            [None] * len(homes),
+            reduced.runtime,
+            self._name,
             functools.partial(_as_state, width, merge),
             [
-                Job(home, (self._shape,) * width, (tuple(counts[call] for call in calls),))
+                Job(home, (self._shape,) * width, (tuple(own[call] for call in calls),))
                 for home, calls in zip(homes, block.members, strict=True)
             ],
-            [-1] * len(result.devices),
-            [result] * width,
-            dtypes,
+            [-1] * len(reduced.natural.devices),
+            [reduced.natural] * width,
+            self._dtypes,
         )
-        sums = tuple(sum(counts[call] for call in calls) for calls in block.members)
-        pieces = [n for n in range(members) if self._vector.volumes[n]]
-        self._pieces = Stage(
-            runtime,
-            name,
-            functools.partial(_merged_rows, merge),
-            [Job(n, (self._vector.shard_shapes[n],) * width, (sums,)) for n in pieces],
-            [pieces.index(n) if n in pieces else -1 for n in range(members)],
-            [self._vector] * width,
-            dtypes,
+        self._sums = tuple(sum(own[call] for call in calls) for calls in block.members)
+        self._rows_kernel = functools.partial(_merged_rows, merge)
+
+    def _pieces(self, reduced: Reduced, tiling: Tiling) -> Stage:
+        """Return the calls that merge the rows of matrices, a piece each."""
+        width = len(self._dtypes)
+        there = [n for n in range(len(tiling.devices)) if tiling.volumes[n]]
+        return Stage(
+            reduced.runtime,
+            self._name,
+            self._rows_kernel,
+            [Job(n, (tiling.shard_shapes[n],) * width, (self._sums,)) for n in there],
+            [there.index(n) if n in there else -1 for n in range(len(tiling.devices))],
+            [tiling] * width,
+            self._dtypes,
         )
 
-    def run(self, state: Sequence[Parts]) -> list[Parts]:
-        """Return for each array of a state that of the whole block, for each domain in want."""
-        own = self._own.fold(state)
+    def _matrices(
+        self, state: Sequence[Parts], shape: Shape, rows: Tiling, to: Tiling
+    ) -> list[ShardedBuffer]:
+        """Return each array of a state with a row of `shape` from each domain, cut as `to` says."""
         matrices = []
-        for parts, dtype in zip(own, self._dtypes, strict=True):
-            values = [value.reshape(1, -1) for value in parts.values]
-            matrix = ShardedBuffer(self._rows, dtype, values, parts.claims, parts.settled)
-            matrices.append(run_plan(matrix, plan_for(matrix, self._columns), self._own.name))
+        for parts, dtype in zip(self._own.fold(state), self._dtypes, strict=True):
+            values = [value.reshape((1, *shape)) for value in parts.values]
+            matrix = ShardedBuffer(rows, dtype, values, parts.claims, parts.settled)
+            matrices.append(run_plan(matrix, plan_for(matrix, to), self._name))
+        return matrices
+
+
+class Everywhere(_Between):
+    """Every domain merges an equal piece, and who wants the block gets all pieces."""
+
+    scatters = False
+
+    def __init__(self, reduced: Reduced, *block: Any) -> None:
+        super().__init__(reduced, *block)
+        members, size = len(self._devices), math.prod(self._shape)
+        self._rows = _tiling(self._devices, (members, size), 0)
+        self._columns = _tiling(self._devices, (members, size), 1)
+        self._merged = self._pieces(reduced, _tiling(self._devices, (size,), 0))
+        self._everywhere = _tiling(self._wanting, (size,), None)
+
+    def run(self, state: Sequence[Parts]) -> list[Parts]:
+        """Return for each array of a state that of the whole block, for each that wants some."""
+        size = math.prod(self._shape)
+        matrices = self._matrices(state, (size,), self._rows, self._columns)
         merged = []
-        for vector in self._pieces.run(matrices):
-            whole = run_plan(vector, plan_for(vector, self._everywhere), self._own.name)
+        for vector in self._merged.run(matrices):
+            whole = run_plan(vector, plan_for(vector, self._everywhere), self._name)
             values = [value.reshape(self._shape) for value in whole.values]
             merged.append(Parts(values, whole.claims, whole.settled))
         return merged
+
+
+class Scattered(_Between):
+    """Every domain merges just what it wants, which no other one does."""
+
+    scatters = True
+
+    def __init__(self, reduced: Reduced, block: Block, *jobs: Any) -> None:
+        super().__init__(reduced, block, *jobs)
+        members = len(self._devices)
+        whole = tuple(slice(0, n) for n in self._shape)
+        regions = [reduced.region(home) or whole for home in block.wanting.values()]
+        boxes = dict(zip(self._wanting, regions, strict=True))
+        rows = {device: (slice(0, members), *box) for device, box in boxes.items()}
+        self._rows = _tiling(self._devices, (members, *self._shape), 0)
+        self._cut = tiling_from_indices((members, *self._shape), rows)
+        self._merged = self._pieces(reduced, tiling_from_indices(self._shape, boxes))
+
+    def run(self, state: Sequence[Parts]) -> list[Parts]:
+        """Return for each array of a state that of each box that is wanted."""
+        matrices = self._matrices(state, self._shape, self._rows, self._cut)
+        made = self._merged.run(matrices)
+        return [Parts(buffer.values, buffer.claims, buffer.settled) for buffer in made]
 
 
 def _tiling(devices: Sequence[Device], shape: Shape, split: int | None) -> Tiling:

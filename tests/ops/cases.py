@@ -1,4 +1,4 @@
-"""Cases for every row of the table: operands, parameters, and the row's own kernel as the oracle."""
+"""Cases for every row of the table: operands, parameters, the row's own kernel as the oracle."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import numpy as np
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.array.operators import Operators
 from gpushard.array.methods import Methods
+from gpushard.array.operators import Operators
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Params, Row
@@ -28,7 +28,7 @@ class Flops:
     def __init__(self) -> None:
         self.count = 0
 
-    def bind(self, row: Row, args: Sequence[Any], params: Params) -> Any:
+    def bind(self, row: Row, args: Sequence[Any], params: Params, out_sharding: Any = None) -> Any:
         avals = [self._aval(arg) for arg in args]
         (result,) = row.infer(avals, params)
         if row.moves is None:
@@ -90,7 +90,7 @@ class Levels(Flops):
         self.level = level
         self._taken = taken
 
-    def bind(self, row: Row, args: Sequence[Any], params: Params) -> Any:
+    def bind(self, row: Row, args: Sequence[Any], params: Params, out_sharding: Any = None) -> Any:
         self._taken.append(self.level)
         return super().bind(row, args, params)
 

@@ -15,7 +15,9 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.ops.bind import bind
 from gpushard.ops.rule import elementwise, parse
+from gpushard.ops.table import reductions
 from gpushard.ops.table.elementwise import ufunc_row
+from tests.ops.test_bind import Counted
 
 AXES = ("p", "q", "r")
 SIZES = (2, 2, 2)
@@ -112,6 +114,59 @@ def test_the_bytes_moved_are_the_least(name: str) -> None:
             )
             assert moved == least(rule, shapes, specs, 8), specs
             np.testing.assert_array_equal(np.asarray(result), function(*values))
+
+
+@pytest.mark.parametrize("name", [n for n in OPERATIONS if n != "sum of all"])
+@pytest.mark.parametrize("domains", [1, 2, 8])
+def test_results_go_where_they_are_wanted(name: str, domains: int) -> None:
+    function, shapes, _ = OPERATIONS[name]
+    rng = random.Random(name)
+    with testing.runtime(host_devices=8, host_domains=domains):
+        mesh = gs.make_mesh(SIZES, AXES)
+        for _ in range(20):
+            specs = [spec_of(rng, len(shape)) for shape in shapes]
+            values = [np.arange(math.prod(s), dtype=np.int64).reshape(s) % 7 for s in shapes]
+            placed = [
+                gs.device_put(value, gs.NamedSharding(mesh, gs.P(*spec)))
+                for value, spec in zip(values, specs, strict=True)
+            ]
+            want = function(*values)
+            out = gs.NamedSharding(mesh, gs.P(*spec_of(rng, want.ndim)))
+            result = _in(out, function, placed)
+            assert result.sharding == out
+            np.testing.assert_array_equal(np.asarray(result), want)
+            for shard in result.addressable_shards:
+                np.testing.assert_array_equal(np.asarray(shard.data), want[shard.index])
+
+
+def _in(out: Any, function: Any, placed: Any) -> Any:
+    """Do an operation, and say how its result is to be laid out."""
+
+    class Asks:
+        level = 1
+
+        def bind(self, row: Any, args: Any, params: Any, out_sharding: Any) -> Any:
+            return bind(row, [getattr(a, "value", a) for a in args], params, out)
+
+    asks = Asks()
+    return function(*(Asking(asks, x) for x in placed))
+
+
+class Asking(Counted):
+    """An array whose operations give a certain sharding."""
+
+
+def test_a_sum_that_is_wanted_split_is_scattered_as_it_is_merged() -> None:
+    with testing.runtime(host_devices=8, host_domains=8) as runtime:
+        mesh = gs.make_mesh((8,), ("x",))
+        value = np.arange(8 * 64, dtype=np.int64).reshape(8, 64)
+        x = gs.device_put(value, gs.NamedSharding(mesh, gs.P("x")))
+        out = gs.NamedSharding(mesh, gs.P("x"))
+        before = sum(n for link, n in runtime.backend.traffic.items() if link[0] != link[1])
+        made = bind(reductions.SUM, (x,), ((-2,), False, None), out)
+        moved = sum(n for link, n in runtime.backend.traffic.items() if link[0] != link[1]) - before
+        assert moved == 7 * 64 * 8 and made.sharding == out
+        np.testing.assert_array_equal(np.asarray(made), value.sum(0))
 
 
 def test_results_lie_the_same_whatever_the_domains_are() -> None:

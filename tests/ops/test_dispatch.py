@@ -47,7 +47,9 @@ def test_numpy_operands_go_where_they_are_needed() -> None:
         made = x + host
         assert made.sharding == x.sharding
         np.testing.assert_array_equal(np.asarray(made), host + host)
-        between = [link for link in runtime.backend.traffic if min(link) >= 0 and link not in before]
+        between = [
+            link for link in runtime.backend.traffic if min(link) >= 0 and link not in before
+        ]
         assert not between
         np.testing.assert_array_equal(np.asarray(host[0] - x), host[0] - host)
         with gs.transfer_guard_host_to_device("disallow"):

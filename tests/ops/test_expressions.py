@@ -1,4 +1,4 @@
-"""Random expressions, as many as a test run has time for; `python -m tests.ops.expressions` has all."""
+"""Random expressions; `python -m tests.ops.expressions` runs as many as one likes."""
 
 from __future__ import annotations
 

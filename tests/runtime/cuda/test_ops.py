@@ -1,4 +1,4 @@
-"""Operations on the CUDA backend, on a driver without a GPU: each kernel runs late, on its stream."""
+"""Operations on the CUDA backend, on a driver without a GPU whose streams run late."""
 
 from __future__ import annotations
 
