@@ -1,4 +1,4 @@
-"""Writing a part of an array: into its own memory where nothing else holds that, or into new blocks.
+"""Writing a part of an array: into its own memory if nothing else holds that, or into new blocks.
 
 What the new values are and how they get to their places is a `Write` for each memory domain. In
 place a domain writes the part and nothing else. Otherwise every block that the part touches is made

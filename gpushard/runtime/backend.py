@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+
 from gpushard.config import Settings
 from gpushard.runtime.memory import Memory, Store
 from gpushard.runtime.stream import Event, Stream, Tick
@@ -281,6 +283,15 @@ class Backend(Store, Protocol):
         Args:
           copies: what to copy; nothing that is read overlaps with what is written.
           domain: `HOST_DOMAIN` for any memory of the host, which items can't write.
+        """
+
+    def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+        """Set all elements of boxes: within an item in its stream's order, else at once.
+
+        Args:
+          targets: the boxes, in memory of `domain`.
+          value: an element, of their dtype.
+          domain: the memory domain that is written.
         """
 
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:

@@ -83,6 +83,15 @@ class HostBackend(NumpyStore):
         parts = batches(pieces, max(PART_BYTES // 4, total // (8 * self.workers.count)))
         self.workers.share([functools.partial(self._copy, part, domain) for part in parts])
 
+    def fill_boxes(self, targets: Sequence[HostArray], value: np.generic, domain: int) -> None:
+        """Fill boxes, on several threads if there is enough to fill."""
+        total = sum([target.nbytes for target in targets])
+        if total < SHARED_BYTES:
+            _fill(targets, value)
+            return
+        pieces = [piece for box in targets for piece, _, _ in cut((box, box, domain), PART_BYTES)]
+        self.workers.share([functools.partial(_fill, [piece], value) for piece in pieces])
+
     def copy_phase(self, phase: Phase, operands: Sequence[HostArray], domain: int) -> None:
         """Copy the boxes of a phase."""
         self.copy_boxes(phase.copies(operands), domain)
@@ -109,6 +118,11 @@ class HostBackend(NumpyStore):
         with self._counting:
             for link, nbytes in moved.items():
                 self.traffic[link] = self.traffic.get(link, 0) + nbytes
+
+
+def _fill(targets: Sequence[HostArray], value: np.generic) -> None:
+    for target in targets:
+        target[...] = value
 
 
 def cut(copy: BoxCopy, limit: int) -> list[BoxCopy]:

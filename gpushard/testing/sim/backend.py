@@ -183,6 +183,13 @@ class SimBackend(NumpyStore):
                 self.timing.moved(link, target.nbytes)
         self.turn()
 
+    def fill_boxes(self, targets: Sequence[HostArray], value: np.generic, domain: int) -> None:
+        """Fill boxes one by one; between them anything may happen."""
+        for target in targets:
+            self.turn()
+            target[...] = value
+        self.turn()
+
     def copy_phase(self, phase: Phase, operands: Sequence[HostArray], domain: int) -> None:
         """Copy the boxes of a phase."""
         self.copy_boxes(phase.copies(operands), domain)
