@@ -60,6 +60,10 @@ class ArgumentTypeError(GpushardError, TypeError):
     """An argument has a type that cannot be used here."""
 
 
+class ArgumentRangeError(GpushardError, OverflowError):
+    """A number is outside of what the dtype holds that it is converted to."""
+
+
 class ArrayIndexError(GpushardError, IndexError):
     """An index is out of bounds or has more entries than the array has dims."""
 

@@ -31,27 +31,33 @@ class Write:
     run: Callable[[Sequence[LocalArray]], None]
     """Writes them, given all blocks that the part touches; holds no claim."""
 
-    reads: tuple[Memory, ...] = ()
-    """Where the new values lie."""
+    reads: tuple[Claim, ...] = ()
+    """The right to where the new values lie, until the work is submitted."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Overlay:
+    """New values for a part of an array, which lie where they can be written from."""
+
+    touched: Touched
+    """The blocks that the part touches."""
+
+    writes: Sequence[Write]
+    """One for every domain of these."""
+
+    ready: bool = True
+    """Whether the values are there."""
 
 
 def rewrite(
-    base: ShardedBuffer,
-    touched: Touched,
-    writes: Sequence[Write],
-    name: str,
-    *,
-    ready: bool = True,
-    in_place: bool = False,
+    base: ShardedBuffer, overlay: Overlay, name: str, *, in_place: bool = False
 ) -> ShardedBuffer:
     """Write a part of an array.
 
     Args:
-      base: the old data.
-      touched: the blocks that the part touches.
-      writes: the new values, for every domain of these.
+      base: the old data; if `is_by_host`, they are there.
+      overlay: the new values.
       name: what it is, for errors.
-      ready: whether the new values are there.
       in_place: whether the memory of `base` may be written; see `ownership`. If this raises then,
         nobody knows what is in it.
 
@@ -60,15 +66,17 @@ def rewrite(
 
     Raises:
       OutOfMemoryError: a device has no room; nothing has changed. Never in place.
-      ExecutionError: the old value is not there; only by the host, who waits for it.
     """
-    job = _Rewrite(base.runtime, base, touched, writes, name, ready)
-    if job.by_host:
-        base.wait()
+    job = _Rewrite(base.runtime, base, overlay.touched, overlay.writes, name, overlay.ready)
     if not in_place:
         return job.anew()
     job.in_place()
     return base
+
+
+def is_by_host(base: ShardedBuffer) -> bool:
+    """Whether data are out of the reach of streams, so that the host writes and reads them."""
+    return devices_of(base.tiling)[0].domain.kind == "unpinned_host"
 
 
 def is_idle(base: ShardedBuffer, touched: Touched) -> bool:
@@ -91,15 +99,10 @@ class _Rewrite:
     name: str
     ready: bool
 
-    @property
-    def by_host(self) -> bool:
-        """Whether the memory is out of the reach of streams."""
-        return devices_of(self.base.tiling)[0].domain.kind == "unpinned_host"
-
     def in_place(self) -> None:
         """Write into the old blocks."""
         base = self.base
-        if self.by_host:
+        if is_by_host(self.base):
             for block in self.touched.blocks:
                 wait_idle(base.claims[block.home].memory)
             inline = True
@@ -139,7 +142,7 @@ class _Rewrite:
                 self.runtime.domains[write.domain].copy,
                 self.name,
                 functools.partial(_run_in_place, write, blocks, fresh),
-                tuple(dict.fromkeys((*kept, *write.reads))),
+                tuple(dict.fromkeys((*kept, *(claim.memory for claim in write.reads)))),
                 mine,
             )
         return False
@@ -166,7 +169,7 @@ class _Rewrite:
         if not touched.blocks:
             return ShardedBuffer(base.tiling, base.dtype, base.values, base.claims, base.settled)
         targets = self.runtime.commit(self._submit_anew, self._streams())
-        if targets.inline or self.by_host:
+        if targets.inline or is_by_host(self.base):
             for write in self.writes:
                 _make(self.runtime.backend, touched, write, base.values, targets.values)
         values, claims = list(base.values), list(base.claims)
@@ -183,10 +186,10 @@ class _Rewrite:
         base, blocks = self.base, self.touched.blocks
         sizes = [(block.home, block.shape, block.nbytes) for block in blocks]
         inline = self._may_inline(sum(block.nbytes for block in blocks)) and base.is_settled()
-        inline = inline or self.by_host
+        inline = inline or is_by_host(self.base)
         places, largest = devices_of(base.tiling), max(block.nbytes for block in blocks)
         targets = allocate(self.runtime, places, sizes, largest, base.dtype, inline)
-        if not targets.inline and not self.by_host:
+        if not targets.inline and not is_by_host(self.base):
             for write in self.writes:
                 self._submit_make(write, targets)
         return targets
@@ -200,7 +203,7 @@ class _Rewrite:
             self.runtime.domains[write.domain].copy,
             self.name,
             functools.partial(_make, self.runtime.backend, self.touched, write, *values),
-            tuple(dict.fromkeys((*old, *write.reads))),
+            tuple(dict.fromkeys((*old, *(claim.memory for claim in write.reads)))),
             [targets.claims[n].memory for n in numbers],
         )
 

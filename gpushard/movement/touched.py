@@ -12,7 +12,7 @@ from gpushard.movement.dim_map import DimMap, Piece
 from gpushard.movement.holdings import holdings
 from gpushard.movement.steps import source_index
 from gpushard.runtime.backend import BoxIndex
-from gpushard.typing import Index, Shape
+from gpushard.typing import Device, Index, Shape
 
 KEPT, EMPTY = -1, -2
 """What becomes of a device's block that is not written."""
@@ -54,8 +54,8 @@ class Touched:
     piece: Piece
     """Where the part lies in the array."""
 
-    part: Tiling | None
-    """How the part lies on the devices that have some of it; None if it has no elements."""
+    boxes: tuple[tuple[Device, Index], ...]
+    """Which elements of the part lie on each device that has some; none if there are none."""
 
     blocks: tuple[Block, ...]
     """The blocks, in the order of the first device of each."""
@@ -68,6 +68,11 @@ class Touched:
 
     written: int
     """Bytes of the part in all blocks."""
+
+    @functools.cached_property
+    def part(self) -> Tiling | None:
+        """How the part lies on the devices that have some of it; None if it has no elements."""
+        return tiling_from_indices(self.piece.shape, dict(self.boxes)) if self.boxes else None
 
     @functools.cached_property
     def added(self) -> BoxIndex:
@@ -102,9 +107,8 @@ def touch(base: Tiling, piece: Piece, itemsize: int) -> Touched:
     found = {} if 0 in piece.shape else {p: _part_box(base, p, piece) for p in range(count)}
     boxes = {position: box for position, box in found.items() if box is not None}
     if not boxes:
-        return Touched(piece, None, (), (), (KEPT,) * count, 0)
+        return Touched(piece, (), (), (), (KEPT,) * count, 0)
     slices = {position: tuple(slice(*pair) for pair in box) for position, box in boxes.items()}
-    part = tiling_from_indices(piece.shape, {base.devices[p]: box for p, box in slices.items()})
     held = holdings(base.assignment)
     sharers: dict[int, list[int]] = {}  # by pair, the touched ones
     for position in boxes:
@@ -130,7 +134,7 @@ def touch(base: Tiling, piece: Piece, itemsize: int) -> Touched:
     order = {position: i for i, position in enumerate(boxes)}
     return Touched(
         piece=piece,
-        part=part,
+        boxes=tuple((base.devices[position], box) for position, box in slices.items()),
         blocks=tuple(blocks),
         of_part=tuple(order[positions[0]] for positions in sharers.values()),
         of_device=tuple(

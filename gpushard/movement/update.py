@@ -22,7 +22,7 @@ from gpushard.movement.dim_map import Piece, identity
 from gpushard.movement.execute import plan_for
 from gpushard.movement.move import move
 from gpushard.movement.plan import Plan, make_plan
-from gpushard.movement.rewrite import Write, rewrite
+from gpushard.movement.rewrite import Overlay, Write, is_by_host, rewrite
 from gpushard.movement.steps import Step
 from gpushard.movement.touched import Touched, touch
 from gpushard.runtime.backend import Backend, BoxIndex
@@ -114,38 +114,52 @@ def _planned(touched: Touched, value: Tiling, itemsize: int) -> UpdatePlan:
 
 
 def update(
-    base: ShardedBuffer,
-    value: ShardedBuffer,
-    piece: Piece,
-    name: str = "update",
-    *,
-    in_place: bool = False,
+    base: ShardedBuffer, value: ShardedBuffer, piece: Piece, name: str = "update"
 ) -> ShardedBuffer:
-    """Return the data of `base` with a part replaced.
+    """Return the data of `base` with a part replaced; `base` itself stays as it is.
 
     Args:
       base: the old data.
       value: the new values of the part, of the piece's shape and base's dtype, laid out in any way.
       piece: where the part lies in the array: as an index of the array gives it.
       name: what it is, for errors.
-      in_place: whether the memory of `base` may be written, as of `rewrite`; otherwise `base` stays
-        as it is.
 
     Raises:
       OutOfMemoryError: a device has no room; nothing has changed.
+      ExecutionError: some value is not there; only by the host, who waits for it.
+    """
+    overlay = overlay_of(base, value, piece, name)
+    if is_by_host(base):
+        base.wait()
+    return rewrite(base, overlay, name)
+
+
+def overlay_of(
+    base: ShardedBuffer, value: ShardedBuffer, piece: Piece, name: str = "update"
+) -> Overlay:
+    """Return new values of a part, moved to where the copies of an update can read them.
+
+    Args:
+      base: what they are for; only how it is laid out matters.
+      value: as of `update`.
+      piece: as of `update`.
+      name: what it is, for errors.
+
+    Raises:
+      OutOfMemoryError: a device has no room.
+      ExecutionError: some value is not there; only by the host, who waits for it.
     """
     runtime, plan = base.runtime, update_for(base, value, piece)
     if plan.part is None:
-        return rewrite(base, plan.touched, [], name, in_place=in_place)
+        return Overlay(plan.touched, ())
     if _is_far(runtime, plan.part):
         value = move(value, plan_for(value, plan.part.destination), name)
         plan = update_for(base, value, piece)
     assert plan.part is not None
-    if devices_of(base.tiling)[0].domain.kind == "unpinned_host":  # the host copies
+    if is_by_host(base):
         value.wait()
     writes = [_write(runtime, plan, step, value) for step in plan.part.recipe.steps]
-    ready = value.is_settled()
-    return rewrite(base, plan.touched, writes, name, ready=ready, in_place=in_place)
+    return Overlay(plan.touched, writes, value.is_settled())
 
 
 def _is_far(runtime: Runtime, part: Plan) -> bool:
@@ -177,9 +191,9 @@ def touched_by(base: ShardedBuffer, piece: Piece) -> Touched:
 
 
 def _write(runtime: Runtime, plan: UpdatePlan, step: Step, value: ShardedBuffer) -> Write:
-    memories = tuple(dict.fromkeys(value.claims[of].memory for of in step.reads))
+    claims = tuple(value.claims[of] for of in step.reads)
     run = functools.partial(run_update, runtime.backend, plan, step, value.values)
-    return Write(step.domain, run, memories)
+    return Write(step.domain, run, claims)
 
 
 def run_update(
