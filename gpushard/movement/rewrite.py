@@ -11,7 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
-from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of, wait_idle
+from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.movement.execute import Targets, allocate
 from gpushard.movement.touched import EMPTY, KEPT, Touched
 from gpushard.runtime.backend import Backend
@@ -102,13 +102,9 @@ class _Rewrite:
     def in_place(self) -> None:
         """Write into the old blocks."""
         base = self.base
-        if is_by_host(self.base):
-            for block in self.touched.blocks:
-                wait_idle(base.claims[block.home].memory)
-            inline = True
-        else:
-            inline = self._may_inline(self.touched.written) and is_idle(base, self.touched)
-            inline = inline or self.runtime.commit(self._submit_in_place, self._streams())
+        inline = is_by_host(base)
+        inline = inline or (self._may_inline(self.touched.written) and is_idle(base, self.touched))
+        inline = inline or self.runtime.commit(self._submit_in_place, self._streams())
         if inline:
             blocks = self._old()
             for write in self.writes:
@@ -126,7 +122,11 @@ class _Rewrite:
         return [self.base.values[block.home] for block in self.touched.blocks]
 
     def _submit_in_place(self) -> bool:
-        """Give the writes to streams, unless it turns out that nothing has to be waited for."""
+        """Give the writes to streams, unless it turns out that nothing has to be waited for.
+
+        What failed to make a block keeps being its error, without being read: a memory's error goes
+        only where all of its content does.
+        """
         base, memories = self.base, self._memories_of(self.base)
         if self._may_inline(self.touched.written) and not any(
             memory.busy() or memory.error is not None for memory in dict.fromkeys(memories)
@@ -136,13 +136,12 @@ class _Rewrite:
         replaced, blocks = self._replaced(memories), self._old()
         for write in self.writes:
             mine = list(dict.fromkeys(memories[n] for n in self._blocks_of(write.domain)))
-            fresh = tuple(memory for memory in mine if memory in replaced)
-            kept = [memory for memory in mine if memory not in replaced]
+            fresh = [memory for memory in mine if memory in replaced]
             self.runtime.submit(
                 self.runtime.domains[write.domain].copy,
                 self.name,
                 functools.partial(_run_in_place, write, blocks, fresh),
-                tuple(dict.fromkeys((*kept, *(claim.memory for claim in write.reads)))),
+                tuple(dict.fromkeys(claim.memory for claim in write.reads)),
                 mine,
             )
         return False

@@ -445,9 +445,34 @@ def test_without_room_nothing_has_changed(how: str) -> None:
         with pytest.raises(gs.errors.OutOfMemoryError):
             x[1:] = 2
         assert np.array_equal(np.asarray(x), OLD)
-        del other, children
+        shards = [shard.data for shard in x.addressable_shards]
+        assert all(a is b for a, b in zip(shards, children, strict=True))
+        del other, children, shards
         x[1:] = 2
         assert (np.asarray(x)[1:] == 2).all()
+
+
+@pytest.mark.parametrize("how", SETTINGS)
+def test_replicas_that_a_user_made_one_by_one_all_change(how: str) -> None:
+    with testing.runtime(**SETTINGS[how]):
+        sharding = gs.NamedSharding(gs.make_mesh((8,), ("x",)), P())
+        parts = [gs.device_put(OLD, device) for device in gs.devices()]
+        x = gs.make_array_from_single_device_arrays(SHAPE, sharding, parts)
+        del parts
+        x[3] = 1
+        for shard in x.addressable_shards:
+            assert np.asarray(shard.data)[3].tolist() == [1] * 8
+
+
+def test_an_interrupt_before_anything_is_written_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with testing.runtime():
+        x = rows()
+        monkeypatch.setattr("gpushard.array.assignment.owns_alone", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            x[...] = 0
+        assert np.array_equal(np.asarray(x), OLD)
 
 
 def interrupted(*_: Any) -> None:
