@@ -50,7 +50,7 @@ def as_part(value: Any, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
     _check_kind(array.dtype, dtype)
     lead = max(array.ndim - len(shape), 0)
     try:
-        if set(array.shape[:lead]) > {1}:
+        if set(array.shape[:lead]) - {1}:
             raise ValueError
         np.broadcast_to(np.empty(array.shape[lead:], np.bool_), shape)
     except ValueError:
