@@ -84,11 +84,18 @@ def _assign(x: Array, index: Any, value: Any) -> None:
             data = as_part(value, touched.piece.shape, x.dtype)
             check_transfer(HOST_TO_DEVICE, _NAME, explicit=False)
             _assign_host(x, touched, data)
-        elif not _try_in_place(
-            x, touched, lambda base: fill_now(base, touched, element), at_once=True
-        ):
-            _replace(x, overlay_of_element(x._live(), touched, element))
+        else:
+            _assign_number(x, touched, element)
     x._weak_type = False
+
+
+def _assign_number(x: Array, touched: Touched, element: np.generic) -> None:
+    """Fill a part: a small one that is idle without more ado."""
+    if touched.written <= x._held().runtime.settings.inline_bytes and _try_in_place(
+        x, touched, lambda base: fill_now(base, touched, element), at_once=True
+    ):
+        return
+    _replace(x, overlay_of_element(x._live(), touched, element))
 
 
 def _touched(data: Data, index: Any) -> Touched:
@@ -170,7 +177,15 @@ def _replace(x: Array, overlay: Overlay) -> None:
         x._live().wait()
     if not _try_in_place(x, overlay.touched, lambda b: rewrite(b, overlay, _NAME, in_place=True)):
         data = x._held()
-        x._data = Data(rewrite(data.buffer, overlay, _NAME), data.runtime)
+        buffer = rewrite(data.buffer, overlay, _NAME)
+        if data.runtime.settings.enable_checks:
+            buffer.check()
+        x._data = Data(buffer, data.runtime, _exported(data))
+
+
+def _exported(data: Data) -> tuple[ShardedBuffer, ...]:
+    """Return the buffers that have to live as long as an array that gets another one."""
+    return data.exported if data.buffer.lent is None else (*data.exported, data.buffer)
 
 
 def _try_in_place(
@@ -196,7 +211,8 @@ def _try_in_place(
             raise
         if alone:
             write(detached.data.buffer)
-        x._data = detached.data
+        if x._data is detached:  # nobody has deleted the array meanwhile
+            x._data = detached.data
     return alone
 
 

@@ -26,12 +26,16 @@ class Data(Holder):
     Args:
       buffer: the data.
       runtime: of its devices.
+      exported: data that the array had before, and whose address others have who only keep it.
     """
 
-    __slots__ = ("host", "runtime", "shards")
+    __slots__ = ("exported", "host", "runtime", "shards")
 
-    def __init__(self, buffer: ShardedBuffer, runtime: Runtime) -> None:
+    def __init__(
+        self, buffer: ShardedBuffer, runtime: Runtime, exported: tuple[ShardedBuffer, ...] = ()
+    ) -> None:
         super().__init__(buffer)
+        self.exported = exported
         self.runtime = runtime
         self.host: HostArray | HostRead | StagedRead | None = None
         """The value on the host, or on its way there."""

@@ -32,6 +32,24 @@ def test_a_number_is_one_launch_and_takes_no_memory() -> None:
         assert np.array_equal(np.asarray(x), expected)
 
 
+def test_memory_whose_address_others_have_keeps_the_old_value_as_long_as_the_array() -> None:
+    with cuda() as (runtime, _):
+        x = gs.device_put(VALUE, gs.devices()[0]).block_until_ready()
+        start = x.__cuda_array_interface__["data"][0]
+        for n in range(3):
+            x[n] = n
+        assert x.unsafe_buffer_pointer() != start
+        taken = {gs.device_put(VALUE, gs.devices()[0]).unsafe_buffer_pointer() for _ in range(4)}
+        runtime.empty_cache()
+        assert start not in taken
+        claimed = runtime.claimed_bytes()
+        assert claimed == 2 * VALUE.nbytes
+        where = x.unsafe_buffer_pointer()
+        x[5] = 1  # what it has now nobody else has
+        assert x.unsafe_buffer_pointer() == where
+        assert np.asarray(x)[:6, 0].tolist() == [0, 1, 2, *VALUE[3:5, 0], 1]
+
+
 @pytest.mark.parametrize("dtype", ["?", "i1", "u2", "f4", "i8", "c16"])
 def test_values_of_every_kind(dtype: str) -> None:
     with cuda(gpus=2, partitions=2):
