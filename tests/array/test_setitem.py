@@ -320,6 +320,31 @@ def test_what_was_only_read_or_is_shared_no_more_is_written_in_place(make: Any, 
 
 
 @pytest.mark.parametrize("how", SETTINGS)
+def test_many_devices(how: str) -> None:
+    with testing.runtime(host_devices=24, **SETTINGS[how]):
+        old = numbers((48, 2), "int32")
+        x = gs.device_put(old, rows_of(24))
+        where = addresses(x)
+        x[5:9] = 0
+        assert addresses(x) == where
+        kept = x.addressable_data(3)
+        x[6:8] = 1
+        assert not np.asarray(kept).any() and (np.asarray(x)[6:8] == 1).all()
+
+
+@pytest.mark.parametrize("shape", [(), (2, 8)])
+def test_values_that_are_pending_are_waited_for(shape: tuple[int, ...]) -> None:
+    with testing.runtime(host_domains=2):
+        x = rows()
+        y, gate = gated(gs.device_put(np.full(shape, 7.0), gs.devices()[7]))
+        x[2:4] = y
+        del y
+        assert not x.is_ready()
+        gate.open()
+        assert (np.asarray(x)[2:4] == 7).all() and np.array_equal(np.asarray(x)[4:], OLD[4:])
+
+
+@pytest.mark.parametrize("how", SETTINGS)
 def test_a_value_may_be_a_part_of_the_array(how: str) -> None:
     with testing.runtime(host_domains=2, **SETTINGS[how]):
         for make in (one, rows, replicas):
@@ -512,19 +537,23 @@ def test_readers_in_other_threads_wait_until_the_array_is_whole(
 ) -> None:
     with testing.runtime(host_domains=2) as runtime:
         x, fills = rows(), runtime.backend.fill_boxes
-        begun, go_on, read = threading.Event(), threading.Event(), []
+        begun, waiting, read = threading.Event(), threading.Event(), []
+        wait = Detached.wait
 
         def fill_boxes(*arguments: Any) -> None:
             begun.set()
-            assert go_on.wait(60)
+            assert waiting.wait(10)
             fills(*arguments)
+
+        def waits(detached: Detached) -> None:
+            waiting.set()
+            wait(detached)
 
         def reader() -> None:
             assert begun.wait(60)
-            assert isinstance(x._data, Detached)
-            go_on.set()
             read.append(np.asarray(x).copy())
 
+        monkeypatch.setattr(Detached, "wait", waits)
         monkeypatch.setattr(runtime.backend, "fill_boxes", fill_boxes)
         thread = threading.Thread(target=reader)
         thread.start()
