@@ -48,24 +48,32 @@ def as_part(value: Any, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
     if array.dtype.kind == "O" and all(type(entry) is int for entry in array.flat):
         array = np.empty(array.shape, dtype)  # integers of any size, for the shape
     _check_kind(array.dtype, dtype)
-    lead = max(array.ndim - len(shape), 0)
-    try:
-        if set(array.shape[:lead]) - {1}:
-            raise ValueError
-        np.broadcast_to(np.empty(array.shape[lead:], np.bool_), shape)
-    except ValueError:
-        raise ArgumentError(
-            f"value has shape {array.shape} and the part of the array {shape}: it cannot be "
-            "broadcast; give a value of the part's shape",
-            argument="value",
-            shape=array.shape,
-            expected=shape,
-        ) from None
     if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
         converted = array.astype(dtype, copy=False)
     else:
         converted = _converted(value, dtype, array.shape)
-    return np.broadcast_to(converted.reshape(array.shape[lead:]), shape)
+    return converted if array.shape == shape else _broadcast(converted, shape)
+
+
+def _broadcast(array: HostArray, shape: Shape) -> HostArray:
+    """Return an array of a part's shape; leading dims of length 1 may be too many.
+
+    Raises:
+      ArgumentError: it cannot be broadcast to the shape.
+    """
+    lead = max(array.ndim - len(shape), 0)
+    if not set(array.shape[:lead]) - {1}:
+        try:
+            return np.broadcast_to(array.reshape(array.shape[lead:]), shape)
+        except ValueError:
+            pass
+    raise ArgumentError(
+        f"value has shape {array.shape} and the part of the array {shape}: it cannot be "
+        "broadcast; give a value of the part's shape",
+        argument="value",
+        shape=array.shape,
+        expected=shape,
+    )
 
 
 def _as_array(value: Any) -> HostArray:

@@ -103,11 +103,9 @@ def touch(base: Tiling, piece: Piece, itemsize: int) -> Touched:
       piece: where the part lies in the array: as an index of the array gives it.
       itemsize: bytes of an element.
     """
-    count = len(base.devices)
-    found = {} if 0 in piece.shape else {p: _part_box(base, p, piece) for p in range(count)}
-    boxes = {position: box for position, box in found.items() if box is not None}
+    boxes = {} if 0 in piece.shape else _part_boxes(base, piece)
     if not boxes:
-        return Touched(piece, (), (), (), (KEPT,) * count, 0)
+        return Touched(piece, (), (), (), (KEPT,) * len(base.devices), 0)
     slices = {position: tuple(slice(*pair) for pair in box) for position, box in boxes.items()}
     held = holdings(base.assignment)
     sharers: dict[int, list[int]] = {}  # by pair, the touched ones
@@ -145,16 +143,22 @@ def touch(base: Tiling, piece: Piece, itemsize: int) -> Touched:
     )
 
 
-def _part_box(base: Tiling, position: int, piece: Piece) -> list[tuple[int, int]] | None:
-    """Return the box of the part that falls into the block of a device, or None."""
+def _part_boxes(base: Tiling, piece: Piece) -> dict[int, list[tuple[int, int]]]:
+    """Return the box of the part that falls into the block of each device that has some of it."""
+    rows = zip(base.starts.T.tolist(), base.stops.T.tolist(), strict=True)
+    found = ((position, _part_box(low, high, piece)) for position, (low, high) in enumerate(rows))
+    return {position: box for position, box in found if box is not None}
+
+
+def _part_box(low: list[int], high: list[int], piece: Piece) -> list[tuple[int, int]] | None:
+    """Return the box of the part that falls into a block, or None."""
     box = []
     for m in piece.maps:
         start, stop = 0, 1
         if m.source is not None:
-            low, high = int(base.starts[m.source, position]), int(base.stops[m.source, position])
-            start, stop = _interval(m, low, high)
-        if start >= stop:
-            return None
+            start, stop = _interval(m, low[m.source], high[m.source])
+            if start >= stop:
+                return None
         if m.destination is not None:
             box.append((start, stop))
     return box
