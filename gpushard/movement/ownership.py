@@ -71,6 +71,8 @@ def owns_alone(holder: Holder, touched: Touched) -> bool:
     if not COUNTS_ARE_EXACT or sys.getrefcount(holder.buffer) != ALONE:
         return False
     buffer = holder.buffer
+    if sys.getrefcount(buffer.claims) != ALONE:  # two buffers may have one list
+        return False
     claims = buffer.claims
     own = _references(claims) if len(claims) > _FEW else None
     checked = 0

@@ -20,6 +20,7 @@ from gpushard.array.data import Detached
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.deferred import deferred
 from gpushard.testing.gate import gated
+from gpushard.testing.updated import updated
 from tests.movement.strategies import (
     DEVICES,
     DTYPES,
@@ -249,10 +250,15 @@ def by_assignment(x: gs.Array) -> Callable[[], Any]:
     return lambda: np.concatenate([OLD[:1], np.asarray(y)[1:]])
 
 
+def by_empty_update(x: gs.Array) -> Callable[[], Any]:
+    other = updated(x, slice(3, 3), gs.device_put(np.zeros((0, 8))))
+    return lambda: np.asarray(other)
+
+
 ONE_SHARD = [by_dlpack, by_capsule]
 ANY = [
     by_copy, by_shard, by_parts, by_view, by_reshard, by_value, by_part_of_value, by_buffer,
-    by_data, by_read, by_assignment,
+    by_data, by_read, by_assignment, by_empty_update,
 ]  # fmt: skip
 
 
