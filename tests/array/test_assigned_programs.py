@@ -11,8 +11,9 @@ import pytest
 from gpushard.placement.device_put import device_put
 from gpushard.testing import actor, programs
 from gpushard.testing.actor import Actor
+from tests.stress.threads import SETTINGS, run_threads
 
-PROGRAMS = 400
+PROGRAMS = 160
 
 
 def assign(self: Actor) -> None:
@@ -47,3 +48,11 @@ def test_programs_that_assign_are_right_whatever_the_schedule(
     monkeypatch.setattr(actor, "ACTIONS", (*actor.ACTIONS, *[assign] * 12))
     for seed in range(start, start + PROGRAMS // 8):
         programs.run(seed, steps=14)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_threads_that_assign_read_what_numpy_has_and_leak_nothing(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actor, "ACTIONS", (*actor.ACTIONS, *[assign] * 12))
+    assert run_threads(settings, 500, seed=1) >= 500
