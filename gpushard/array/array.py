@@ -12,7 +12,7 @@ from gpushard.array.assignment import Assignable
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.checks import place_tiling
 from gpushard.array.conversions import Conversions
-from gpushard.array.data import Data, Detached, data_of
+from gpushard.array.data import Data, Detached, data_of, is_gone
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.indexing import index_piece, index_sharding, parse_index
 from gpushard.array.pickling import rebuild
@@ -238,8 +238,8 @@ class Array(Shards, Conversions, Protocols, Assignable):
             data.shards.popitem()[1].delete()
 
     def is_deleted(self) -> bool:
-        """Whether the array was deleted or donated."""
-        return self._data is None
+        """Whether the array was deleted or donated, or an assignment to it cut short."""
+        return is_gone(self._data)
 
     def to_device(self, device: Device | Sharding, /, *, stream: None = None) -> Array:
         """Return the array on another device or in another sharding.
@@ -325,7 +325,7 @@ class Array(Shards, Conversions, Protocols, Assignable):
         return host
 
     def __repr__(self) -> str:
-        if self._data is None:
+        if is_gone(self._data):
             return f"Array(deleted, shape={self._shape}, dtype={self._dtype.name})"
         check_transfer(DEVICE_TO_HOST, "repr(x)", explicit=False)
         return describe(self._live(), self.weak_type)

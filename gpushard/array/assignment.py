@@ -210,7 +210,11 @@ def _try_in_place(
             x._data = detached.data
             raise
         if alone:
-            write(detached.data.buffer)
+            try:
+                write(detached.data.buffer)
+            except BaseException:
+                detached.torn = True
+                raise
         if x._data is detached:  # nobody has deleted the array meanwhile
             x._data = detached.data
     return alone

@@ -54,18 +54,25 @@ class Detached:
       data: what it stands for.
     """
 
-    __slots__ = ("data", "lock", "thread")
+    __slots__ = ("data", "lock", "thread", "torn")
 
     def __init__(self, lock: Any, data: Data) -> None:
         self.lock = lock
         self.data = data
         self.thread = threading.get_ident()
+        self.torn = False
+        """Whether the thread is known not to have got through."""
 
     def wait(self) -> None:
         """Wait for the writer, unless that is this thread: a signal handler or a finalizer."""
         if self.thread != threading.get_ident():
             with self.lock:
                 pass
+
+
+def is_gone(data: Data | Detached | None) -> bool:
+    """Whether an array has no value, and never will."""
+    return data is None or (isinstance(data, Detached) and data.torn)
 
 
 def data_of(x: Array) -> Data:

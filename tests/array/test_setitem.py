@@ -527,8 +527,9 @@ def test_an_interrupt_between_two_domains_leaves_no_torn_value(
             x[...] = 0
         with pytest.raises(gs.errors.DeletedArrayError, match="interrupted"):
             np.asarray(x)
+        assert x.is_deleted() and "deleted" in repr(x)
         x.delete()
-        assert x.is_deleted()
+        assert runtime.claimed_bytes() == 0
         kept = rows()
         other = copy.copy(kept)
         calls.clear()
