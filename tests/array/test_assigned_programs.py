@@ -13,7 +13,7 @@ from gpushard.testing import actor, programs
 from gpushard.testing.actor import Actor
 from tests.stress.threads import SETTINGS, run_threads
 
-PROGRAMS = 160
+PROGRAMS = 120
 
 
 def assign(self: Actor) -> None:
@@ -41,12 +41,12 @@ def assign(self: Actor) -> None:
         value[...] = -1
 
 
-@pytest.mark.parametrize("start", range(0, PROGRAMS, PROGRAMS // 8))
+@pytest.mark.parametrize("start", range(0, PROGRAMS, PROGRAMS // 4))
 def test_programs_that_assign_are_right_whatever_the_schedule(
     start: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(actor, "ACTIONS", (*actor.ACTIONS, *[assign] * 12))
-    for seed in range(start, start + PROGRAMS // 8):
+    for seed in range(start, start + PROGRAMS // 4):
         programs.run(seed, steps=14)
 
 
