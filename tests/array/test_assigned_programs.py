@@ -13,7 +13,7 @@ from gpushard.testing import actor, programs
 from gpushard.testing.actor import Actor
 from tests.stress.threads import SETTINGS, run_threads
 
-PROGRAMS = 120
+PROGRAMS = 80
 
 
 def assign(self: Actor) -> None:

@@ -64,7 +64,7 @@ VALUES = ["number", "host", "array", "single"]
 @pytest.mark.parametrize("domains", [1, 2, 12])
 @pytest.mark.parametrize("how", SETTINGS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_assignments_are_as_numpy_has_them_and_write_the_part_alone(
     how: str, domains: int, data: st.DataObject
 ) -> None:
