@@ -37,7 +37,7 @@ class Eager:
         for arg in args:
             kind = type(arg)
             if kind is Array:
-                buffer = arg._buffer or arg._live()
+                buffer = arg._live()
                 buffers.append(buffer)
                 key += (buffer.tiling, arg._dtype, arg._committed, arg._weak_type)
             elif kind in KINDS and row.reduction is None:

@@ -27,7 +27,7 @@ from gpushard.movement.rearrange_steps import Task
 from gpushard.movement.rearrangement import Rearrangement
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
-from gpushard.typing import HostArray, LocalArray
+from gpushard.typing import LocalArray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ def rearrange(
             for n, source in enumerate(sources)
         ]
         job = _job_for(sources, numbers, how, destination)
-    value = np.asarray(fill, sources[0].dtype) if how.filled else None
+    value: np.generic | None = sources[0].dtype.type(fill) if how.filled else None
     return _Run(sources[0].runtime, job, sources, value, name).result()
 
 
@@ -161,7 +161,7 @@ class _Run:
     runtime: Runtime
     job: _Job
     sources: Sequence[ShardedBuffer]
-    fill: HostArray | None
+    fill: np.generic | None
     name: str
 
     def result(self) -> ShardedBuffer:
@@ -225,7 +225,7 @@ class _Run:
 
 
 def run_task(
-    runtime: Runtime, task: Task, operands: Sequence[LocalArray], fill: HostArray | None
+    runtime: Runtime, task: Task, operands: Sequence[LocalArray], fill: np.generic | None
 ) -> None:
     """Fill and copy all that is written in one domain.
 
@@ -236,7 +236,7 @@ def run_task(
       fill: the constant, if there is any.
     """
     if fill is not None and task.fills:
-        boxes = [(operands[to], view) for to, view in task.fills]
+        boxes = [view.of(operands[to]) for to, view in task.fills]
         runtime.backend.fill_boxes(boxes, fill, task.domain)
     for phase in task.phases:
         runtime.backend.copy_phase(phase, operands, task.domain)

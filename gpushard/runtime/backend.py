@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+
 from gpushard.config import Settings
 from gpushard.runtime.memory import Memory, Store
 from gpushard.runtime.stream import Event, Stream, Tick
@@ -338,23 +340,21 @@ class Backend(Store, Protocol):
           domain: `HOST_DOMAIN` for any memory of the host, which items can't write.
         """
 
+    def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+        """Set all elements of boxes: within an item in its stream's order, else at once.
+
+        Args:
+          targets: the boxes, in memory of `domain`.
+          value: an element, of their dtype.
+          domain: the memory domain that is written.
+        """
+
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
         """Copy the boxes of a phase, as `copy_boxes` does.
 
         Args:
           phase: which boxes; with other operands of the same shapes and type it may come again.
           operands: dense arrays in row-major order.
-          domain: the memory domain that is written.
-        """
-
-    def fill_boxes(
-        self, boxes: Sequence[tuple[LocalArray, View]], value: HostArray, domain: int
-    ) -> None:
-        """Give all elements of boxes one value: when and where `copy_boxes` would copy.
-
-        Args:
-          boxes: (dense array, the part of it that gets the value).
-          value: an array without dims, of the type of the elements.
           domain: the memory domain that is written.
         """
 

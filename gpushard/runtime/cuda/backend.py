@@ -250,9 +250,8 @@ class CudaBackend:
         with self._driver.scope(queue.handle):
             local = self._driver.from_dlpack(producer)
         start, shape, strides = self.address(local), local.shape, local.strides
-        nbytes = reach_of(local)
         gpu, owner = self._ordinals[queue.chip], self._loans.borrow(local)
-        return self._driver.array(gpu, start, nbytes, shape, local.dtype, owner, strides)
+        return self._driver.array(gpu, start, reach_of(local), shape, local.dtype, owner, strides)
 
     def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
         """Make a consumer's stream, or the host, wait for ticks."""
@@ -276,8 +275,7 @@ class CudaBackend:
 
     def _launched(self) -> list[Tick]:
         """Return the last item that each stream was given, unless it is over."""
-        queues = list(self._queues.items())
-        return [(s, queue.launched) for s, queue in queues if queue.launched > s.done]
+        return [(s, q.launched) for s, q in list(self._queues.items()) if q.launched > s.done]
 
     def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
         """Make the CUDA stream behind a stream; none for memory that no stream can reach."""
@@ -358,6 +356,15 @@ class CudaBackend:
             return
         with self._health.watch():
             self._copier.copy_now(copies, domain)
+
+    def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+        """Fill boxes: on the stream of the item that calls, or now, and then wait for them."""
+        queue: _Queue | None = getattr(self._inside, "queue", None)
+        if queue is not None:
+            self._launches.launch_fills(targets, value, queue.handle)
+            return
+        with self._health.watch():
+            self._copier.fill_now(targets, value, domain)
 
     @property
     def traffic(self) -> dict[tuple[int, int], int]:

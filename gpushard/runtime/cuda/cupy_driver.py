@@ -18,6 +18,7 @@ from cupy.cuda import memory, runtime
 
 from gpushard.runtime.cuda.batches import THREADS, Batch
 from gpushard.runtime.cuda.driver import Gpu, Share, Table
+from gpushard.runtime.cuda.fills import Fills
 from gpushard.runtime.cuda.green_driver import GreenDriver
 from gpushard.runtime.cuda.pieces import Pieces
 from gpushard.runtime.cuda.sources import kernel_source
@@ -94,6 +95,13 @@ class _Address:
         return 0, self._ptr
 
 
+_KERNELS = {
+    "box_copy": ("copy_boxes_inline", "copy_boxes_table"),
+    "fill": ("fill_boxes_inline",),
+}
+"""The functions that are used of each source."""
+
+
 class CupyDriver:
     """`gpushard.runtime.cuda.driver.Driver` on CuPy."""
 
@@ -134,9 +142,10 @@ class CupyDriver:
     def prepare(self, gpu: int) -> None:
         """Compile the kernels, or find them in CuPy's cache, and load them."""
         with _on(gpu):
-            module = cupy.RawModule(code=kernel_source("box_copy"), options=("-std=c++17",))
-            for name in ("copy_boxes_inline", "copy_boxes_table"):
-                self._functions[gpu, name] = module.get_function(name).kernel
+            for source, names in _KERNELS.items():
+                module = cupy.RawModule(code=kernel_source(source), options=("-std=c++17",))
+                for name in names:
+                    self._functions[gpu, name] = module.get_function(name).kernel
 
     def malloc(self, gpu: int, nbytes: int) -> int:
         """Return the address of new memory, aligned to 256 bytes.
@@ -284,6 +293,10 @@ class CupyDriver:
         count = np.uint32(len(batch.table))
         places = (np.uint64(place) for place in (table.pieces, table.first, table.ends))
         self._launch("copy_boxes_table", batch, (*places, count, bases), stream)
+
+    def launch_fills(self, fills: Fills, stream: _Stream) -> None:
+        """Fill boxes by a kernel that takes them as its argument."""
+        self._launch("fill_boxes_inline", fills, (fills.inline(),), stream)
 
     def _launch(self, name: str, batch: Batch, arguments: tuple[Any, ...], stream: _Stream) -> None:
         function = self._functions[stream.gpu, name]

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from gpushard.runtime.cuda.batches import Batch
+from gpushard.runtime.cuda.fills import Fills
 from gpushard.runtime.cuda.pieces import Pieces
 from gpushard.typing import HostArray, LocalArray, Shape
 
@@ -179,6 +180,9 @@ class Driver(Protocol):
           bases: the addresses of the operands, of type `pieces.BASES`.
           stream: where it runs.
         """
+
+    def launch_fills(self, fills: Fills, stream: StreamHandle) -> None:
+        """Fill boxes by a kernel that takes them as its argument."""
 
     def empty_cache(self) -> None:
         """Give back what libraries keep for temporary memory and nothing uses."""

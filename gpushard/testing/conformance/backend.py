@@ -183,6 +183,18 @@ class BackendConformance(Conformance):
                 rt.backend.copy_boxes(boxes, 0)
                 assert np.array_equal(download(rt, other), data)
 
+    def test_fills_of_views(self) -> None:
+        """Boxes of any layout are filled, at once and within items, and nothing beside them."""
+        with self.runtime() as rt:
+            for dtype in _DTYPES:
+                data = np.arange(48).reshape(6, 8).astype(dtype)
+                for index in ((slice(1, 5, 2),), (slice(None), slice(6, 0, -3)), (2, 3, ...)):
+                    value, expected = data[0, 1], data.copy()
+                    expected[index] = value
+                    local = upload(rt, data)
+                    rt.backend.fill_boxes([local[index], local[:0]], value, 0)
+                    assert np.array_equal(download(rt, local), expected), (dtype, index)
+
     def test_traffic_is_counted(self) -> None:
         """Every byte is counted for its source and destination."""
         with self.runtime(host_devices=2, host_domains=2) as rt:
