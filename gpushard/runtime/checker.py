@@ -21,36 +21,12 @@ import numpy as np
 
 from gpushard.errors import RaceError
 from gpushard.runtime.backend import Backend, BoxCopy, DeviceInfo, Item, Phase
+from gpushard.runtime.checked_event import CheckedEvent
 from gpushard.runtime.memory import Memory
 from gpushard.runtime.shadow import Access, Shadow, caller_place, raise_to
 from gpushard.runtime.stream import Clock, Event, Stream, Tick
 from gpushard.runtime.view import View
 from gpushard.typing import HostArray, LocalArray, Shape
-
-
-class _CheckedEvent:
-    """An event whose answers the checker hears."""
-
-    __slots__ = ("_checker", "_event", "_stream", "tick")
-
-    def __init__(self, checker: Checker, event: Event, stream: Stream) -> None:
-        self._checker = checker
-        self._event = event
-        self._stream = stream
-        self.tick = event.tick
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._event, name)
-
-    def query(self) -> bool:
-        over = self._event.query()
-        if over:
-            self._checker.learn(self._stream, self.tick)
-        return over
-
-    def synchronize(self) -> None:
-        self._event.synchronize()
-        self._checker.learn(self._stream, self.tick)
 
 
 class Checker:
@@ -223,7 +199,7 @@ class Checker:
 
     def record(self, stream: Stream, tick: int) -> Event:
         """Make an event whose answers are heard."""
-        return _CheckedEvent(self, self.backend.record(stream, tick), stream)
+        return CheckedEvent(self.learn, self.backend.record(stream, tick), stream)
 
     def learn(self, stream: Stream, tick: int) -> None:
         """Remember that the host has seen `tick` of `stream` finished."""

@@ -20,9 +20,8 @@ from gpushard.movement.reshapes import reshape
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.deferred import deferred
 from tests.movement.rearranged import OPERATIONS, Drawn
-from tests.movement.rearrangement_oracle import Box, boxes_of, least
+from tests.movement.rearrangement_oracle import Box, least
 from tests.movement.strategies import (
-    DEVICES,
     DTYPES,
     Layout,
     Runtimes,

@@ -22,12 +22,13 @@ from gpushard.errors import DeviceLostError
 from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy, DeviceInfo, Item, Phase
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.copier import Copier
-from gpushard.runtime.cuda.driver import Driver, EventHandle, Share, StreamHandle
+from gpushard.runtime.cuda.driver import Driver, EventHandle, Share
 from gpushard.runtime.cuda.events import CudaEvent, LostEvent
 from gpushard.runtime.cuda.health import Health
 from gpushard.runtime.cuda.launches import Launches
 from gpushard.runtime.cuda.loans import Loans
 from gpushard.runtime.cuda.prefetch import Prefetcher
+from gpushard.runtime.cuda.queue import Queue
 from gpushard.runtime.cuda.selection import select
 from gpushard.runtime.cuda.slabs import Slabs
 from gpushard.runtime.cuda.stores import GpuStore, PageableStore, PinnedStore, address_of, reach_of
@@ -35,6 +36,7 @@ from gpushard.runtime.cuda.topology import make_topology
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
 from gpushard.runtime.stream import Event, Stream, Tick
+from gpushard.runtime.view import View
 from gpushard.typing import HostArray, LocalArray, Shape
 
 _DLPACK_CUDA = 2
@@ -42,21 +44,6 @@ _DLPACK_CUDA = 2
 _HEAD_NS = 250_000
 """Nanoseconds after which a stream that goes on gets an event, so that who asks for an old result
 need not wait for a new one."""
-
-
-class _Queue:
-    """The CUDA stream behind a stream."""
-
-    __slots__ = ("chip", "domain", "handle", "launched", "recorded_at")
-
-    def __init__(self, chip: int, domain: int, handle: StreamHandle) -> None:
-        self.chip = chip
-        self.domain = domain
-        self.handle = handle
-        self.launched = 0
-        """The last item that was given to CUDA."""
-        self.recorded_at = 0
-        """When an event was recorded last."""
 
 
 class CudaBackend:
@@ -84,7 +71,7 @@ class CudaBackend:
         self._settings = settings
         self._inside = threading.local()
         self._closed = False
-        self._queues: dict[Stream, _Queue] = {}
+        self._queues: dict[Stream, Queue] = {}
         self._find_gpus()
         self._pinned = PinnedStore(driver)
         self._pageable = PageableStore()
@@ -283,7 +270,7 @@ class CudaBackend:
         if device is not None and self._shares[chip]:
             share = self._shares[chip][self._topology.devices[device].partition]
         handle = self._driver.stream(self._ordinals[chip], share)
-        self._queues[stream] = _Queue(chip, domain, handle)
+        self._queues[stream] = Queue(chip, domain, handle)
 
     def enqueue(self, item: Item) -> None:
         """Launch an item; never waits.
@@ -303,7 +290,7 @@ class CudaBackend:
             item.fail(self._health.note(error))
         queue.launched = item.tick
 
-    def _execute(self, queue: _Queue, item: Item) -> None:
+    def _execute(self, queue: Queue, item: Item) -> None:
         self._inside.queue = queue
         try:
             raised = item.execute()
@@ -314,7 +301,7 @@ class CudaBackend:
         if isinstance(raised, KeyboardInterrupt):
             raise raised
 
-    def _record_head(self, stream: Stream, queue: _Queue) -> None:
+    def _record_head(self, stream: Stream, queue: Queue) -> None:
         now = time.monotonic_ns()
         if queue.launched > stream.done and now - queue.recorded_at > _HEAD_NS:
             stream.event(queue.launched)
@@ -339,7 +326,7 @@ class CudaBackend:
 
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
         """Copy the boxes of a phase: in one launch, and a call per box for copy engines."""
-        queue: _Queue | None = getattr(self._inside, "queue", None)
+        queue: Queue | None = getattr(self._inside, "queue", None)
         if queue is None:
             self.copy_boxes(phase.copies(operands), domain)
         else:
@@ -347,12 +334,23 @@ class CudaBackend:
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
         """Copy boxes: on the stream of the item that calls, or now, and then wait for them."""
-        queue: _Queue | None = getattr(self._inside, "queue", None)
+        queue: Queue | None = getattr(self._inside, "queue", None)
         if queue is not None:
             self._copier.copy_boxes(copies, domain, queue.handle)
             return
         with self._health.watch():
             self._copier.copy_now(copies, domain)
+
+    def fill_boxes(
+        self, boxes: Sequence[tuple[LocalArray, View]], value: HostArray, domain: int
+    ) -> None:
+        """Fill boxes: on the stream of the item that calls, or now, those of the host's memory."""
+        queue: Queue | None = getattr(self._inside, "queue", None)
+        if queue is not None:
+            self._launches.launch_fills(boxes, value, queue.handle)
+            return
+        for array, view in boxes:
+            view.of(array)[...] = value
 
     @property
     def traffic(self) -> dict[tuple[int, int], int]:

@@ -1,4 +1,4 @@
-"""Launches of the box copy kernels: descriptors by value, or from tables that are kept on GPUs."""
+"""Launches of the box copy and fill kernels: descriptors by value, or from tables that are kept on GPUs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from gpushard.runtime.backend import Phase
 from gpushard.runtime.cuda.driver import Driver, EventHandle, StreamHandle, Table
+from gpushard.runtime.cuda.fills import INLINE_FILLS, Filling, Fills, make_fills
 from gpushard.runtime.cuda.pieces import (
     BASES,
     ENDS,
@@ -24,6 +25,7 @@ from gpushard.runtime.cuda.pieces import (
 from gpushard.runtime.cuda.slabs import Block
 from gpushard.runtime.cuda.stores import GpuStore, address_of, extent_of
 from gpushard.runtime.cuda.templates import Choice, Template, make_template
+from gpushard.runtime.view import View
 from gpushard.typing import HostArray, LocalArray
 
 
@@ -114,6 +116,17 @@ class Launches:
         """Copy boxes from (target, source) arrays."""
         self._launch(make_pieces(self._box(to, of) for to, of in copies), stream)
 
+    def launch_fills(
+        self, boxes: Sequence[tuple[LocalArray, View]], value: HostArray, stream: StreamHandle
+    ) -> None:
+        """Fill parts of dense arrays with a value: there are few, so they travel as arguments."""
+        element = value.tobytes()
+        fills = make_fills(self._filling(array, view, element) for array, view in boxes)
+        for start in range(0, len(fills.table), INLINE_FILLS):
+            stop = min(start + INLINE_FILLS, len(fills.table))
+            first = fills.first[start : stop + 1] - fills.first[start]
+            self._driver.launch_fills(Fills(fills.table[start:stop], first), stream)
+
     def collect(self, *, wait: bool = False) -> None:
         """Take back the memory of tables that no launch reads any more.
 
@@ -157,6 +170,11 @@ class Launches:
             kept = _Kept(chip, block, Table(*places[:3]), stream, parts)
             ready.tables[id(stream)] = kept
         return kept.table
+
+    def _filling(self, array: LocalArray, view: View, value: bytes) -> Filling:
+        start = address_of(self._driver, array)
+        memory = Allocation(start, array.nbytes)
+        return Filling(start + view.offset, view.strides, memory, view.shape, value)
 
     def _box(self, target: LocalArray, source: LocalArray) -> Box:
         return Box(
