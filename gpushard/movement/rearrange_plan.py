@@ -137,6 +137,8 @@ def make_rearrange(
     numbered = [(first[number], copies) for number, copies in tables]
     shapes = destination.shard_shapes
     sizes = volume[new] * itemsize
+    operands = [shape for tiling in sources for shape in tiling.shard_shapes]
+    operands += [shapes[home] for home in homes.tolist()]
     everywhere = np.unique(wanted.domain).tolist()
     received = [_per_domain(wanted, copies) for _, copies in tables]
     return RearrangePlan(
@@ -148,7 +150,7 @@ def make_rearrange(
             for home, size in zip(homes.tolist(), sizes.tolist(), strict=True)
         ),
         domains=tuple(np.unique(domain).tolist()),
-        tasks=make_tasks(numbered, fills, new, domain, first[-1:], itemsize),
+        tasks=make_tasks(numbered, fills, new, domain, operands, itemsize),
         written={m: int(sizes[domain == m].sum()) for m in everywhere},
         received={m: sum(r.get(m, 0) for r in received) * itemsize for m in everywhere},
         links=tuple(

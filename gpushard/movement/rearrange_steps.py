@@ -6,7 +6,6 @@ Operands are numbered in one row: the shards of all sources, then the blocks tha
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -15,9 +14,9 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.rearrangement import Bounds
 from gpushard.movement.space_boxes import strides_of
 from gpushard.movement.space_copies import SpaceCopies
-from gpushard.runtime.backend import StridedPhase, ViewMove, strided_phase
+from gpushard.runtime.backend import StridedPhase, ViewMove
 from gpushard.runtime.view import View
-from gpushard.typing import IntArray
+from gpushard.typing import IntArray, Shape
 
 Fill = tuple[int, View]
 """(operand, the part of it that gets the constant)."""
@@ -48,7 +47,7 @@ def make_tasks(
     fills: Sequence[tuple[int, View]],
     blocks: IntArray,
     domain: IntArray,
-    first: Sequence[int],
+    shapes: Sequence[Shape],
     itemsize: int,
 ) -> tuple[Task, ...]:
     """Return a task for each domain that writes something.
@@ -58,10 +57,11 @@ def make_tasks(
       fills: (wanted pair, part of its block), likewise.
       blocks: the wanted pairs that are made, ascending.
       domain: their domains, ascending.
-      first: the operand that is the first new block.
+      shapes: of all operands, the new blocks last.
       itemsize: bytes of an element.
     """
-    numbers = {pair: first[0] + number for number, pair in enumerate(blocks.tolist())}
+    first = len(shapes) - len(blocks)
+    numbers = {pair: first + number for number, pair in enumerate(blocks.tolist())}
     moves: dict[int, tuple[list[ViewMove], list[ViewMove]]] = {}
     writes: dict[int, list[int]] = {}
     filled: dict[int, list[Fill]] = {}
@@ -76,8 +76,8 @@ def make_tasks(
     tasks = []
     for number, mine in writes.items():
         groups = [group for group in moves.get(number, ()) if group]
-        reads = {of for group in groups for _, _, of, _, _ in group if of < first[0]}
-        phases = tuple(strided_phase(group, itemsize) for group in groups)
+        reads = {of for group in groups for _, _, of, _, _ in group if of < first}
+        phases = tuple(StridedPhase((), None, tuple(group), itemsize, shapes) for group in groups)
         tasks.append(
             Task(number, tuple(filled.get(number, ())), phases, tuple(sorted(reads)), tuple(mine))
         )
@@ -157,8 +157,3 @@ def find_fills(
             shape, step, _ = merged(lengths, steps, steps, itemsize)
             found.append((int(blocks[at]), View(int(offsets[at]) * itemsize, shape, step)))
     return found
-
-
-def bytes_of(fills: Sequence[Fill], itemsize: int) -> int:
-    """Return how many bytes get a constant."""
-    return sum(math.prod(view.shape) for _, view in fills) * itemsize

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +29,37 @@ class View:
                 return False
             step *= size
         return True
+
+    def index_in(self, shape: Shape, itemsize: int) -> tuple[Any, ...] | None:
+        """Return the index of the same part of a dense array, if there is one.
+
+        Args:
+          shape: of the array.
+          itemsize: bytes of an element.
+
+        >>> View(20, (2, 2), (16, 8)).index_in((3, 4), 4)
+        (slice(1, 3, 1), slice(1, 4, 2), Ellipsis)
+        """
+        rest, step = self.offset, math.prod(shape) * itemsize
+        steps, at = [], []
+        for size in shape:
+            step //= size
+            steps.append(step)
+            at.append(rest // step)
+            rest %= step
+        index: list[Any] = [*at]
+        first = 0
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            for dim in range(first, len(shape)):
+                by = stride // steps[dim]
+                last = at[dim] + (extent - 1) * by
+                if by and by * steps[dim] == stride and last < shape[dim]:
+                    index[dim] = slice(at[dim], last + 1, by)
+                    first = dim + 1
+                    break
+            else:
+                return None
+        return (*index, ...)
 
     def of(self, operand: LocalArray) -> LocalArray:
         """Return the part of an operand, which is dense.

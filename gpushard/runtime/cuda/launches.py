@@ -1,4 +1,4 @@
-"""Launches of the box copy and fill kernels: descriptors by value, or from tables that are kept on GPUs."""
+"""Launches of the copy and fill kernels: descriptors by value, or from tables kept on GPUs."""
 
 from __future__ import annotations
 
