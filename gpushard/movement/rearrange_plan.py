@@ -16,6 +16,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.holdings import Holdings, holdings
 from gpushard.movement.kept_blocks import Kept, find_kept
 from gpushard.movement.overlap import volumes
+from gpushard.movement.progressions import joined
 from gpushard.movement.rearrange_steps import Task, find_fills, make_tasks
 from gpushard.movement.rearrangement import Part, Rearrangement, Side
 from gpushard.movement.space_copies import SpaceCopies, copy_space
@@ -128,7 +129,7 @@ def make_rearrange(
     kept = find_kept(sources, tables, volume, itemsize, root_nbytes)
     new = np.flatnonzero((volume > 0) & (kept.source < 0))
     tables = [
-        (number, copies.take(np.flatnonzero(kept.source[copies.block] < 0)))
+        (number, joined(copies.take(np.flatnonzero(kept.source[copies.block] < 0))))
         for number, copies in tables
     ]
     first = np.cumsum([0, *(len(tiling.devices) for tiling in sources)]).tolist()

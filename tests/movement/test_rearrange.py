@@ -19,6 +19,7 @@ from gpushard.movement.rearrange import rearrange, rearrange_plan_for
 from gpushard.movement.reshapes import reshape
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.deferred import deferred
+from gpushard.testing.gate import gated
 from tests.movement.rearranged import OPERATIONS, Drawn
 from tests.movement.rearrangement_oracle import Box, least
 from tests.movement.strategies import (
@@ -185,5 +186,142 @@ def test_any_schedule(seed: int) -> None:
         ]
         for how, expected in cases[seed % 2 :: 2]:
             sharding = gs.NamedSharding(mesh, P(("x", "y")[seed % 2]))
+            result = rearrange([x], how, sharding.tiling(how.shape))
+            assert np.array_equal(np.asarray(gs.Array(result, sharding)), expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), choice=choices, rows=st.integers(20, 60), columns=st.sampled_from((5, 7, 9)))
+def test_many_short_runs_are_few_copies(
+    runtimes: Runtimes, choice: tuple[int, bool], rows: int, columns: int, data: st.DataObject
+) -> None:
+    shape, new = (rows, columns), (columns, rows)
+    if data.draw(st.booleans()):
+        shape, new = new, shape
+    drawn = Drawn(reshape(shape, new), lambda xs, fill: xs[0].reshape(new))
+    check(runtimes[choice], drawn, [data.draw(sides(2))], "float32", data.draw(sides(2)))
+
+
+def spread(*spec: Any, devices: Any = None) -> gs.NamedSharding:
+    found = np.array(gs.devices() if devices is None else devices).reshape(2, -1)
+    return gs.NamedSharding(gs.Mesh(found, ("x", "y")), P(*spec))
+
+
+def test_runs_in_equal_steps_are_joined() -> None:
+    with testing.runtime(host_domains=8):
+        x = gs.device_put(numbers((10000, 7), "int32"), spread("x", "y"))._live()
+        how = reshape((10000, 7), (7, 10000))
+        assert rearrange_plan_for([x], how, spread("x", "y").tiling((7, 10000))).copies < 300
+
+
+def test_what_several_shards_view_is_useful_once() -> None:
+    with testing.runtime(host_domains=4, small_bytes=0) as runtime:
+        x = gs.device_put(numbers((16,), "float32"), gs.devices()[0])._live()
+        how = rearrangements.stack(((16,), (16,)), 0)
+        order = [runtime.devices[i] for i in (0, 2, 3, 4, 1, 5, 6, 7)]  # 0 and 1 share memory
+        result = rearrange([x, x], how, spread("x", "y", devices=order).tiling((2, 16)))
+        assert not any(np.shares_memory(value, x.values[0]) for value in result.values)
+
+
+def test_plans_are_kept_whatever_the_constant() -> None:
+    with testing.runtime() as runtime:
+        data, sharding = numbers((5, 3), "int16"), spread("x")
+        x = gs.device_put(data, sharding)._live()
+        how = rearrangements.pad((5, 3), ((2, 0), (1, 1)))
+        tiling, plans = sharding.tiling(how.shape), set()
+        for fill in (3, -4):
+            result = gs.Array(rearrange([x], how, tiling, fill=fill), sharding)
+            expected = np.pad(data, ((2, 0), (1, 1)), constant_values=fill)
+            assert np.array_equal(np.asarray(result), expected)
+            plans.add(rearrange_plan_for([x], how, tiling))
+        assert len(plans) == 1 and runtime.plans.nbytes >= plans.pop().nbytes
+
+
+@pytest.fixture
+def rt() -> Iterator[Runtime]:
+    with testing.runtime(host_domains=4, small_bytes=0, inline_bytes=0) as runtime:
+        yield runtime
+
+
+@pytest.mark.usefixtures("rt")
+def test_what_is_pending_is_waited_for() -> None:
+    data, how = numbers((8, 6), "int32"), rearrangements.concatenate(((8, 6), (4, 6)), 0)
+    x, gate = gated(gs.device_put(data, spread("y")))
+    y, other = gated(gs.device_put(data[:4], spread(None, "x")))
+    sharding = spread("x", "y")
+    result = rearrange([x._live(), y._live()], how, sharding.tiling(how.shape))
+    x.delete()
+    y.delete()
+    other.open()
+    assert not result.is_ready()
+    gate.open()
+    assert np.array_equal(np.asarray(gs.Array(result, sharding)), np.concatenate((data, data[:4])))
+
+
+@pytest.mark.usefixtures("rt")
+def test_a_failure_reaches_the_domains_that_read_it_and_no_other() -> None:
+    x = gs.device_put(numbers((8, 6), "int32"), spread(("x", "y")))
+    error = ValueError("planned")
+    failed = deferred(gs.device_put(numbers((8, 6), "int32"), gs.devices()[7]), abs, error=error)
+    how = rearrangements.concatenate(((8, 6), (8, 6)), 0)
+    sharding = spread(("x", "y"))
+    result = gs.Array(
+        rearrange([x._live(), failed._live()], how, sharding.tiling(how.shape)), sharding
+    )
+    assert np.array_equal(np.asarray(result.addressable_shards[0].data), np.asarray(x)[:2])
+    with pytest.raises(gs.errors.ExecutionError) as caught:
+        np.asarray(result.addressable_shards[7].data)
+    assert caught.value.__cause__ is error
+
+
+def test_without_room_nothing_has_changed() -> None:
+    with testing.runtime(host_domains=8, small_bytes=0, memory_limit=100) as runtime:
+        x = gs.device_put(numbers((8, 8), "float64"), spread(("x", "y")))._live()  # 64 bytes each
+        how = rearrangements.roll((8, 8), (1,), (0,))
+        before = [device.memory_stats()["bytes_in_use"] for device in runtime.devices]
+        with pytest.raises(gs.errors.OutOfMemoryError):
+            rearrange([x], how, x.tiling)
+        assert [device.memory_stats()["bytes_in_use"] for device in runtime.devices] == before
+
+
+def test_devices_of_one_runtime() -> None:
+    with testing.runtime():
+        x = gs.device_put(numbers((8,), "int8"), spread("x"))._live()
+    with testing.runtime(), pytest.raises(gs.errors.ShardingError, match="different runtimes"):
+        rearrange([x], rearrangements.repeat((8,), 2, 0), spread("x").tiling((16,)))
+
+
+@pytest.mark.parametrize("domains", [1, 8])
+def test_large_ones_are_shared_by_threads(domains: int) -> None:
+    with testing.runtime(host_domains=domains):
+        data, sharding = numbers((1 << 10, 1 << 8), "float64"), spread("x", "y")
+        x = gs.device_put(data, sharding)._live()
+        for how, expected in (
+            (rearrangements.tile((1 << 10, 1 << 8), (3, 1, 2)), np.tile(data, (3, 1, 2))),
+            (rearrangements.pad(data.shape, ((9, 999), (1, 0))), None),
+        ):
+            if expected is None:
+                expected = np.pad(data, ((9, 999), (1, 0)))
+            result = gs.Array(rearrange([x], how, sharding.tiling(how.shape)), sharding)
+            assert np.array_equal(np.asarray(result), expected)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_sources_out_of_reach_go_nearby_first(seed: int) -> None:
+    with testing.simulated(
+        seed, host_readable=False, host_devices=4, host_domains=4, small_bytes=0
+    ) as runtime:
+        runtime.sim.failing = 0
+        runtime.sim._strangers = 0.5
+        runtime.sim._reach.clear()
+        data, old, new = numbers((6, 5), "int16"), spread("x", "y"), spread("y", None)
+        x = gs.device_put(data, old)._live()
+        for how, expected in (
+            (reshape((6, 5), (5, 6)), data.reshape(5, 6)),
+            (rearrangements.diagonal((6, 5), 1, 0, 1), np.diagonal(data, 1)),
+            (rearrangements.roll((6, 5), (1, 1), (0, 1)), np.roll(data, (1, 1), (0, 1))),
+            (rearrangements.repeat((6, 5), 2, 1), np.repeat(data, 2, 1)),
+        ):
+            sharding = gs.NamedSharding(new.mesh, P(*new.spec[: len(how.shape)]))
             result = rearrange([x], how, sharding.tiling(how.shape))
             assert np.array_equal(np.asarray(gs.Array(result, sharding)), expected)
