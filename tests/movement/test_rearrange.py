@@ -17,6 +17,7 @@ from gpushard.movement import rearrangements
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.rearrange import rearrange, rearrange_plan_for
 from gpushard.movement.reshapes import reshape
+from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.deferred import deferred
 from gpushard.testing.gate import gated
@@ -325,3 +326,5 @@ def test_sources_out_of_reach_go_nearby_first(seed: int) -> None:
             sharding = gs.NamedSharding(new.mesh, P(*new.spec[: len(how.shape)]))
             result = rearrange([x], how, sharding.tiling(how.shape))
             assert np.array_equal(np.asarray(gs.Array(result, sharding)), expected)
+        links = [(of, to) for of, to in runtime.backend.traffic if HOST_DOMAIN not in (of, to)]
+        assert all(runtime.sim.reaches(to, of) for of, to in links)
