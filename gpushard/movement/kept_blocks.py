@@ -31,6 +31,9 @@ class Kept:
     offset: IntArray
     """Its first element within that shard."""
 
+    by_roots: bool
+    """Whether that depends on how much memory the shards keep alive."""
+
 
 def find_kept(
     sources: Sequence[Tiling],
@@ -57,11 +60,13 @@ def find_kept(
         root[mine] = np.maximum(shard[mine], root_nbytes[number] // itemsize)
     whole = volume[at] == shard
     view = ~whole & (offset[at] * itemsize % ALIGNMENT == 0)
-    if view.any():
+    by_roots = bool(view.any())
+    if by_roots:
         view &= 2 * _useful(source[at], device[at], offset[at], (view | whole) * volume[at]) >= root
     written = at[~(whole | view)]
     found[written] = False
-    return Kept(*(np.where(found, values, -1) for values in (source, device, offset)))
+    source, device, offset = (np.where(found, values, -1) for values in (source, device, offset))
+    return Kept(source, device, offset, by_roots)
 
 
 def _candidates(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.cache import BoundedCache
 from gpushard.errors import ShardingError
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
@@ -25,6 +26,7 @@ from gpushard.movement.rearrange_plan import (
 )
 from gpushard.movement.rearrange_steps import Task
 from gpushard.movement.rearrangement import Rearrangement
+from gpushard.runtime.memory import Claim
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.typing import HostArray, LocalArray
@@ -113,25 +115,42 @@ def _job_for(
     how: Rearrangement,
     destination: Tiling,
 ) -> _Job:
-    runtime, itemsize = sources[0].runtime, sources[0].dtype.itemsize
-    roots = tuple([source.root_nbytes for source in sources])
+    plans: BoundedCache[_Job] = sources[0].runtime.plans
     tilings = tuple([source.tiling for source in sources])
-    key = (how, destination, tilings, numbers, itemsize, roots)
-    job: _Job | None = runtime.plans.get(key)
-    if job is None:
-        for tiling in (destination, *tilings):
-            _check_runtime(runtime, tiling)
-        plan = make_rearrange(how, tilings, numbers, destination, itemsize, roots)
-        nearby = {
-            n: nearby_tiling(tiling.shape, _parts_of(how, numbers, n), destination)
-            for n, tiling in enumerate(tilings)
-            if _is_far(runtime, plan, n)
-        }
-        by_host = devices_of(destination)[0].domain.kind == "unpinned_host"
-        streams = tuple(runtime.domains[domain].copy for domain in plan.domains)
-        job = _Job(plan, nearby, by_host, () if by_host else streams)
-        runtime.plans.put(key, job, job.nbytes)
-    return job
+    key = (how, destination, tilings, numbers, sources[0].dtype.itemsize)
+    job = plans.get(key)
+    if job is not None and not job.plan.by_roots:
+        return job
+    roots = tuple([source.root_nbytes for source in sources])
+    exact = plans.get((*key, roots))
+    if exact is None:
+        exact = _make_job(sources, numbers, how, destination, roots)
+        if exact.plan.by_roots:
+            plans.put((*key, roots), exact, exact.nbytes)
+        if job is None:
+            plans.put(key, exact, exact.nbytes)
+    return exact
+
+
+def _make_job(
+    sources: Sequence[ShardedBuffer],
+    numbers: tuple[int, ...],
+    how: Rearrangement,
+    destination: Tiling,
+    roots: tuple[int, ...],
+) -> _Job:
+    runtime, tilings = sources[0].runtime, [source.tiling for source in sources]
+    for tiling in (destination, *tilings):
+        _check_runtime(runtime, tiling)
+    plan = make_rearrange(how, tilings, numbers, destination, sources[0].dtype.itemsize, roots)
+    nearby = {
+        n: nearby_tiling(tiling.shape, _parts_of(how, numbers, n), destination)
+        for n, tiling in enumerate(tilings)
+        if _is_far(runtime, plan, n)
+    }
+    by_host = devices_of(destination)[0].domain.kind == "unpinned_host"
+    streams = tuple(runtime.domains[domain].copy for domain in plan.domains)
+    return _Job(plan, nearby, by_host, () if by_host else streams)
 
 
 def _check_runtime(runtime: Runtime, tiling: Tiling) -> None:
@@ -204,8 +223,10 @@ class _Run:
     def _assembled(self, operands: list[LocalArray], targets: Targets) -> ShardedBuffer:
         """Return the result: new, kept and empty blocks by device."""
         plan, dtype, settled = self.job.plan, self.sources[0].dtype, targets.inline
-        values, claims, nothing = [], [], None
-        old = [claim for source in self.sources for claim in source.claims]
+        values: list[LocalArray] = []
+        claims: list[Claim] = []
+        nothing: Claim | None = None
+        old: list[Claim] = []
         for kind, of, offset, shape in plan.slots:
             if kind == NEW:
                 values.append(targets.values[of])
@@ -219,6 +240,7 @@ class _Run:
                 if kind != WHOLE:
                     value = value.reshape(-1)[offset : offset + math.prod(shape)]
                 values.append(value if value.shape == shape else value.reshape(shape))
+                old = old or [claim for source in self.sources for claim in source.claims]
                 claims.append(old[of])
         settled = settled and all([source.settled for source in self.sources])
         return ShardedBuffer(plan.destination, dtype, values, claims, settled)

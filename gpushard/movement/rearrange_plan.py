@@ -64,6 +64,9 @@ class RearrangePlan:
     copies: int
     """How many box copies there are."""
 
+    by_roots: bool
+    """Whether the plan depends on the root allocations of the sources."""
+
     @functools.cached_property
     def total(self) -> int:
         """Bytes of the new blocks."""
@@ -164,6 +167,7 @@ def make_rearrange(
             for source in range(len(sources))
         ),
         copies=sum(len(copies.block) for _, copies in tables) + len(fills),
+        by_roots=kept.by_roots,
     )
 
 

@@ -224,6 +224,17 @@ def test_what_several_shards_view_is_useful_once() -> None:
         assert not any(np.shares_memory(value, x.values[0]) for value in result.values)
 
 
+def test_views_keep_at_least_half_of_what_they_keep_alive() -> None:
+    with testing.runtime(host_devices=2, host_domains=2, small_bytes=0) as runtime:
+        x = gs.device_put(numbers((64,), "float32"), runtime.devices[0])
+        fresh, how = gs.device_put(numbers((32,), "float32"), x.sharding), reshape((32,), (4, 8))
+        tiling = gs.NamedSharding(gs.make_mesh((2,), ("x",)), P("x")).tiling((4, 8))
+        for y, shared in ((fresh, True), (x[:32], False)) * 2:
+            result = rearrange([y._live()], how, tiling)
+            assert np.shares_memory(result.values[0], y._live().values[0]) == shared
+            assert np.array_equal(result.values[0].ravel(), np.arange(1, 17))
+
+
 def test_plans_are_kept_whatever_the_constant() -> None:
     with testing.runtime() as runtime:
         data, sharding = numbers((5, 3), "int16"), spread("x")
