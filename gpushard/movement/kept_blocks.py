@@ -14,7 +14,7 @@ import numpy as np
 
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.reuse import ALIGNMENT
-from gpushard.movement.space_copies import SpaceCopies
+from gpushard.movement.strided_copies import StridedCopies
 from gpushard.typing import IntArray
 
 
@@ -37,7 +37,7 @@ class Kept:
 
 def find_kept(
     sources: Sequence[Tiling],
-    tables: Sequence[tuple[int, SpaceCopies]],
+    tables: Sequence[tuple[int, StridedCopies]],
     volume: IntArray,
     itemsize: int,
     root_nbytes: Sequence[int],
@@ -70,7 +70,7 @@ def find_kept(
 
 
 def _candidates(
-    tables: Sequence[tuple[int, SpaceCopies]], volume: IntArray
+    tables: Sequence[tuple[int, StridedCopies]], volume: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return source, device and offset of pairs, and whether these lie there in one piece."""
     block = np.concatenate([copies.block for _, copies in tables] or [volume[:0]])

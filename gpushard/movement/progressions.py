@@ -10,14 +10,14 @@ import dataclasses
 
 import numpy as np
 
-from gpushard.movement.space_copies import SpaceCopies
+from gpushard.movement.strided_copies import StridedCopies
 from gpushard.typing import IntArray
 
 FEW = 64
 """So many copies are not worth the search."""
 
 
-def joined(copies: SpaceCopies) -> SpaceCopies:
+def joined(copies: StridedCopies) -> StridedCopies:
     """Join copies of equal boxes that follow each other in equal steps, if there are many.
 
     Args:

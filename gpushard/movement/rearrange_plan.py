@@ -19,7 +19,8 @@ from gpushard.movement.overlap import volumes
 from gpushard.movement.progressions import joined
 from gpushard.movement.rearrange_steps import Task, find_fills, make_tasks
 from gpushard.movement.rearrangement import Part, Rearrangement, Side
-from gpushard.movement.space_copies import SpaceCopies, copy_space
+from gpushard.movement.space_copies import copy_space
+from gpushard.movement.strided_copies import StridedCopies
 from gpushard.typing import IntArray, Shape
 
 NEW, EMPTY, WHOLE, VIEW = range(4)
@@ -177,7 +178,7 @@ def _tables(
     numbers: Sequence[int],
     destination: Tiling,
     pairs: IntArray,
-) -> list[tuple[int, SpaceCopies]]:
+) -> list[tuple[int, StridedCopies]]:
     """Return (source, copies) for each space in which sources are read."""
     spaces: dict[tuple[int, Side], list[Part]] = {}
     for part in parts:
@@ -188,14 +189,14 @@ def _tables(
     ]
 
 
-def _per_domain(wanted: Holdings, copies: SpaceCopies) -> dict[int, int]:
+def _per_domain(wanted: Holdings, copies: StridedCopies) -> dict[int, int]:
     """Return the elements that each domain receives."""
     domain = wanted.domain[copies.block[copies.remote]]
     volume = copies.volume[copies.remote]
     return {m: int(volume[domain == m].sum()) for m in np.unique(domain).tolist()}
 
 
-def _links(wanted: Holdings, copies: SpaceCopies) -> set[tuple[int, int]]:
+def _links(wanted: Holdings, copies: StridedCopies) -> set[tuple[int, int]]:
     of, to = copies.source_domain[copies.remote], wanted.domain[copies.block[copies.remote]]
     return set(zip(of.tolist(), to.tolist(), strict=True))
 

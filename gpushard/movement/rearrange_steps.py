@@ -13,7 +13,7 @@ import numpy as np
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.rearrangement import Bounds
 from gpushard.movement.space_boxes import strides_of
-from gpushard.movement.space_copies import SpaceCopies
+from gpushard.movement.strided_copies import StridedCopies
 from gpushard.runtime.backend import StridedPhase, ViewMove
 from gpushard.runtime.view import View
 from gpushard.typing import IntArray, Shape
@@ -43,7 +43,7 @@ class Task:
 
 
 def make_tasks(
-    tables: Sequence[tuple[int, SpaceCopies]],
+    tables: Sequence[tuple[int, StridedCopies]],
     fills: Sequence[tuple[int, View]],
     blocks: IntArray,
     domain: IntArray,
@@ -85,7 +85,7 @@ def make_tasks(
 
 
 def _moves(
-    copies: SpaceCopies, shards: int, numbers: dict[int, int], itemsize: int
+    copies: StridedCopies, shards: int, numbers: dict[int, int], itemsize: int
 ) -> Iterator[tuple[int, bool, ViewMove]]:
     """Yield (wanted pair, whether a new block is read, copy)."""
     rows = zip(
