@@ -14,7 +14,7 @@ from gpushard.typing import IntArray
 class StridedCopies:
     """Copies into new blocks, of shards or of other new blocks; places are counted in elements.
 
-    What is copied and repeated has axes for the repetitions, in which nothing moves in what is read.
+    Axes of repetitions come last; in these nothing moves in what is read.
     """
 
     block: IntArray

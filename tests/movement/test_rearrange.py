@@ -15,7 +15,8 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.movement import rearrangements
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.rearrange import rearrange, rearrange_plan_for
+from gpushard.movement.rearrange import rearrange
+from gpushard.movement.rearrange_jobs import rearrange_plan_for
 from gpushard.movement.reshapes import reshape
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.runtime import Runtime
