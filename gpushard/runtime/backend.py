@@ -87,12 +87,14 @@ class StridedPhase(Phase):
         found, others = [], []
         for move in self.views:
             to, target, of, source, _ = move
-            index = target.index_in(self.shapes[to], self.itemsize)
-            of_index = source.index_in(self.shapes[of], self.itemsize)
-            if index is None or of_index is None:
-                others.append(move)
+            for sides in ((target, source), target.joined(source)):
+                index = sides[0].index_in(self.shapes[to], self.itemsize)
+                of_index = sides[1].index_in(self.shapes[of], self.itemsize)
+                if index is not None and of_index is not None:
+                    found.append((to, index, of, of_index))
+                    break
             else:
-                found.append((to, index, of, of_index))
+                others.append(move)
         return found, others
 
     def copies(self, operands: Sequence[LocalArray]) -> list[BoxCopy]:

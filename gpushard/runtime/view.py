@@ -61,6 +61,24 @@ class View:
                 return None
         return (*index, ...)
 
+    def joined(self, other: View) -> tuple[View, View]:
+        """Return this part and one of the same shape with as few dims as describe both.
+
+        >>> dense, other = View(0, (2, 3, 4), (48, 16, 4)), View(0, (2, 3, 4), (96, 16, 4))
+        >>> [view.shape for view in dense.joined(other)]
+        [(2, 12), (2, 12)]
+        """
+        dims: list[tuple[int, int, int]] = []
+        for extent, step, of in zip(self.shape, self.strides, other.strides, strict=True):
+            if dims and dims[-1][1:] == (extent * step, extent * of):
+                extent *= dims.pop()[0]
+            dims.append((extent, step, of))
+        shape = tuple([extent for extent, _, _ in dims])
+        return (
+            View(self.offset, shape, tuple([step for _, step, _ in dims])),
+            View(other.offset, shape, tuple([of for _, _, of in dims])),
+        )
+
     def of(self, operand: LocalArray) -> LocalArray:
         """Return the part of an operand, which is dense.
 
