@@ -17,11 +17,12 @@ FEW = 64
 """So many copies are not worth the search."""
 
 
-def joined(copies: StridedCopies) -> StridedCopies:
+def joined(copies: StridedCopies, axis: int) -> StridedCopies:
     """Join copies of equal boxes that follow each other in equal steps, if there are many.
 
     Args:
       copies: of one space.
+      axis: of the space, in which they follow each other.
 
     Returns:
       The copies with one axis more.
@@ -29,10 +30,11 @@ def joined(copies: StridedCopies) -> StridedCopies:
     if len(copies.block) <= FEW:
         return copies
     fields = (copies.block, copies.device, copies.made, copies.source_domain, copies.remote)
+    beside = np.delete(copies.point, axis, axis=0)
     alike = np.concatenate(
-        (np.stack(fields), copies.length, copies.target_stride, copies.source_stride)
+        (np.stack(fields), beside, copies.length, copies.target_stride, copies.source_stride)
     )
-    order = np.lexsort((copies.target_offset, *alike))
+    order = np.lexsort((copies.point[axis], *alike))
     copies, alike = copies.take(order), alike[:, order]
     same = (alike[:, 1:] == alike[:, :-1]).all(axis=0)
     steps = np.stack((np.diff(copies.target_offset), np.diff(copies.source_offset)))

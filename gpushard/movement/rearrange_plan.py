@@ -16,7 +16,6 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.holdings import Holdings, holdings
 from gpushard.movement.kept_blocks import Kept, find_kept
 from gpushard.movement.overlap import volumes
-from gpushard.movement.progressions import joined
 from gpushard.movement.rearrange_steps import Fill, Task, find_fills, make_tasks
 from gpushard.movement.rearrangement import Part, Rearrangement, Side
 from gpushard.movement.space_copies import copy_space
@@ -136,7 +135,7 @@ def make_rearrange(
     kept = find_kept(sources, tables, volume, itemsize, root_nbytes)
     new = _New(destination, wanted, np.flatnonzero((volume > 0) & (kept.source < 0)), itemsize)
     tables = [
-        (number, joined(copies.take(np.flatnonzero(kept.source[copies.block] < 0))))
+        (number, copies.take(np.flatnonzero(kept.source[copies.block] < 0)))
         for number, copies in tables
     ]
     fills = find_fills(how.filled, destination, wanted.home, new.pairs, itemsize)

@@ -19,6 +19,7 @@ from gpushard.movement.copies import Copies, expand
 from gpushard.movement.dim_map import identity
 from gpushard.movement.holdings import Holdings, holdings, within
 from gpushard.movement.overlap import overlap
+from gpushard.movement.progressions import joined
 from gpushard.movement.rearrangement import Part, Side
 from gpushard.movement.space_boxes import SpaceBoxes, cut_blocks, strides_of
 from gpushard.movement.strided_copies import StridedCopies, concatenated
@@ -54,7 +55,11 @@ def copy_space(
     ndim, repeats = len(read.space), regions.length[len(read.space) :, picked.region]
     more = range(ndim, len(rows.length))
     domain = copies.domain[picked.copy]
-    return concatenated([rows, *(_spread(rows, axis, ndim, repeats, domain) for axis in more)])
+    rows = concatenated([rows, *(_spread(rows, axis, ndim, repeats, domain) for axis in more)])
+    for axis, digits in enumerate(read.axes):
+        if len(digits) > 1:
+            rows = joined(rows, axis)
+    return rows
 
 
 def _regions(
@@ -186,6 +191,7 @@ def _rows(
         remote=picked.received,
         target_offset=regions.offset[region] + to_offset.sum(axis=0),
         source_offset=start + (of_offset * stride[:ndim]).sum(axis=0),
+        point=regions.begin[:ndim, region] + copies.destination_offset[:, copy],
         length=length,
         target_stride=regions.stride[:, region],
         source_stride=stride,
@@ -218,6 +224,7 @@ def _spread(
         remote=np.zeros_like(some.remote),
         target_offset=some.target_offset + some.target_stride[axis],
         source_offset=some.target_offset,
+        point=some.point,
         length=length,
         target_stride=some.target_stride,
         source_stride=stride,

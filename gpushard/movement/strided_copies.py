@@ -39,8 +39,11 @@ class StridedCopies:
     source_offset: IntArray
     """First element within what is read."""
 
+    point: IntArray
+    """The first point of the space, shape (axes of the space, copies)."""
+
     length: IntArray
-    """Elements in each axis, shape (axes, copies)."""
+    """Elements in each axis, those of repetitions as well, shape (axes, copies)."""
 
     target_stride: IntArray
     """Elements between neighbours in the new block, likewise."""
