@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,10 +18,13 @@ from gpushard.movement import rearrangements
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.rearrange import rearrange
 from gpushard.movement.rearrange_jobs import rearrange_plan_for
+from gpushard.movement.rearrangement import Side
 from gpushard.movement.reshapes import reshape
+from gpushard.movement.space_boxes import cut_blocks
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.deferred import deferred
+from gpushard.testing.faults import InjectedError, faults
 from gpushard.testing.gate import gated
 from tests.movement.rearranged import OPERATIONS, Drawn
 from tests.movement.rearrangement_oracle import Box, least
@@ -340,3 +344,67 @@ def test_sources_out_of_reach_go_nearby_first(seed: int) -> None:
             assert np.array_equal(np.asarray(gs.Array(result, sharding)), expected)
         links = [(of, to) for of, to in runtime.backend.traffic if HOST_DOMAIN not in (of, to)]
         assert all(runtime.sim.reaches(to, of) for of, to in links)
+
+
+@pytest.mark.parametrize("how_run", ["inline", "streams"])
+def test_whatever_fails_the_source_is_whole_and_no_memory_is_lost(how_run: str) -> None:
+    chosen: dict[str, Any] = {"inline": {}, "streams": {"small_bytes": 0, "inline_bytes": 0}}
+    data, how = numbers((6, 5), "int32"), rearrangements.pad((6, 5), ((1, 1), (0, 3)))
+    kinds = set()
+    with testing.runtime(host_domains=4, **chosen[how_run]) as runtime:
+        x, tiling = gs.device_put(data, spread("x", "y")), spread("y").tiling(how.shape)
+        x.block_until_ready()
+        before = [device.memory_stats()["bytes_in_use"] for device in runtime.devices]
+        for fail_at in range(1, 100):
+            with faults(runtime, fail_at=fail_at, lasting=True) as found:
+                try:
+                    rearrange([x._live()], how, tiling).wait()
+                except (InjectedError, gs.errors.GpushardError):
+                    assert found.failed is not None
+            if found.failed is None:
+                break
+            kinds.add(found.failed.kind)
+            found.errors.clear()  # their frames have the new blocks
+            gc.collect()
+            assert np.array_equal(np.asarray(x), data)
+            after = [device.memory_stats()["bytes_in_use"] for device in runtime.devices]
+            assert after == before
+    assert kinds == ({"room", "copy"} if how_run == "inline" else {"room", "memory", "item"})
+
+
+def spaces(shape: tuple[int, ...], side: Side) -> np.ndarray:
+    """The number of the point of every element, by the definition of a side."""
+    found = np.full(shape, -1)
+    for values in np.ndindex(side.sizes):
+        at = []
+        for start, digits in side.dims:
+            flat = 0
+            for digit in digits:
+                flat = flat * side.sizes[digit] + values[digit]
+            at.append(start + flat)
+        point = 0
+        for digit in (digit for axis in side.axes for digit in axis):
+            point = point * side.sizes[digit] + values[digit]
+        found[tuple(at)] = point
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), operation=st.sampled_from(list(OPERATIONS)))
+def test_boxes_of_a_space_are_where_their_elements_are(operation: str, data: st.DataObject) -> None:
+    how = data.draw(OPERATIONS[operation]()).how
+    for part in how.parts:
+        starts = [data.draw(st.integers(0, n)) for n in how.shape]
+        stops = [data.draw(st.integers(a, n)) for a, n in zip(starts, how.shape, strict=True)]
+        block = tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))
+        expected = spaces(how.shape, part.write)[(*block, ...)].ravel()
+        corners = (np.array(ends, np.int64).reshape(-1, 1) for ends in (starts, stops))
+        boxes = cut_blocks(part.write, *corners)
+        found = np.full(expected.size, -1)
+        for n in range(len(boxes.block)):
+            for at in np.ndindex(*boxes.length[:, n].tolist()):
+                place = boxes.offset[n] + sum(at * boxes.stride[:, n])
+                assert found[place] == -1
+                point = tuple((boxes.begin[:, n] + at).tolist())
+                found[place] = np.ravel_multi_index(point, part.write.space) if point else 0
+        assert np.array_equal(found, expected)

@@ -99,9 +99,15 @@ class HostBackend(NumpyStore):
     def fill_boxes(
         self, boxes: Sequence[tuple[HostArray, View]], value: HostArray, domain: int
     ) -> None:
-        """Give all elements of boxes one value."""
-        for array, view in boxes:
-            view.of(array)[...] = value
+        """Give all elements of boxes one value, on several threads if there are many."""
+        targets = [view.of(array) for array, view in boxes]
+        if sum(target.nbytes for target in targets) >= SHARED_BYTES:
+            pieces = [cut((target, target, domain), PART_BYTES) for target in targets]
+            parts = [part for piece in pieces for part, _, _ in piece]
+            self.workers.share([functools.partial(np.copyto, part, value) for part in parts])
+            return
+        for target in targets:
+            target[...] = value
 
     def close(self) -> None:
         """End the worker threads."""
