@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -148,7 +149,7 @@ def make_rearrange(
         tasks=_tasks(sources, tables, fills, new),
         written=new.written(),
         received=new.received(tables),
-        links=tuple(new.links(tables, source) for source in range(len(sources))),
+        links=new.links(tables, len(sources)),
         copies=sum(len(copies.block) for _, copies in tables) + len(fills),
         by_roots=kept.by_roots,
     )
@@ -195,15 +196,16 @@ class _New:
                 received[m] += int(volume[m])
         return received
 
-    def links(self, tables: Sequence[Table], source: int) -> frozenset[tuple[int, int]]:
-        """Return the (domain read, domain written) of copies of a source between domains."""
-        found: set[tuple[int, int]] = set()
+    def links(
+        self, tables: Sequence[Table], sources: int
+    ) -> tuple[frozenset[tuple[int, int]], ...]:
+        """Return for each source the (domain read, domain written) of copies between domains."""
+        found: list[set[tuple[int, int]]] = [set() for _ in range(sources)]
         for number, copies in tables:
-            if number == source:
-                to = self.wanted.domain[copies.block]
-                pairs = np.stack((copies.source_domain, to))[:, copies.remote]
-                found.update(map(tuple, np.unique(pairs, axis=1).T.tolist()))
-        return frozenset(found)
+            to = self.wanted.domain[copies.block]
+            pairs = np.stack((copies.source_domain, to))[:, copies.remote]
+            found[number].update(map(tuple, np.unique(pairs, axis=1).T.tolist()))
+        return tuple(map(frozenset, found))
 
 
 def _tasks(
@@ -219,8 +221,8 @@ def _tasks(
 
 def _first_operands(sources: Sequence[Tiling]) -> list[int]:
     """Return the operand that is the first shard of each source."""
-    counts = [len(tiling.devices) for tiling in sources]
-    return [sum(counts[:number]) for number in range(len(sources))]
+    counts = (len(tiling.devices) for tiling in sources)
+    return list(itertools.accumulate(counts, initial=0))[:-1]
 
 
 def _tables(
