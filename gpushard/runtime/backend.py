@@ -64,19 +64,40 @@ class StridedPhase(Phase):
     views: tuple[ViewMove, ...]
     """The copies; `moves` is empty."""
 
-    links: dict[int, int]
-    """Bytes read from each memory domain."""
+    itemsize: int
+    """Bytes of an element."""
 
-    nbytes: int
-    """All of them."""
+    shapes: Sequence[Shape]
+    """Of the operands."""
 
     @functools.cached_property
-    def rows(self) -> list[tuple[Any, ...]]:
-        """The copies as (written, read, shape, offset and strides there, and where it is read)."""
-        return [
-            (to, of, target.shape, target.offset, target.strides, source.offset, source.strides)
-            for to, target, of, source, _ in self.views
-        ]
+    def links(self) -> dict[int, int]:
+        """Bytes read from each memory domain."""
+        links: dict[int, int] = {}
+        for _, target, _, _, domain in self.views:
+            links[domain] = links.get(domain, 0) + math.prod(target.shape) * self.itemsize
+        return links
+
+    @functools.cached_property
+    def nbytes(self) -> int:
+        """All of them."""
+        return sum(self.links.values())
+
+    @functools.cached_property
+    def indexed(self) -> tuple[list[tuple[int, BoxIndex, int, BoxIndex]], list[ViewMove]]:
+        """The copies that are between (operand, index) and (operand, index), and the others."""
+        found, others = [], []
+        for move in self.views:
+            to, target, of, source, _ = move
+            for sides in ((target, source), target.joined(source)):
+                index = sides[0].index_in(self.shapes[to], self.itemsize)
+                of_index = sides[1].index_in(self.shapes[of], self.itemsize)
+                if index is not None and of_index is not None:
+                    found.append((to, index, of, of_index))
+                    break
+            else:
+                others.append(move)
+        return found, others
 
     def copies(self, operands: Sequence[LocalArray]) -> list[BoxCopy]:
         """Return the copies of particular operands."""
@@ -84,19 +105,6 @@ class StridedPhase(Phase):
             (target.of(operands[to]), source.of(operands[of]), source_domain)
             for to, target, of, source, source_domain in self.views
         ]
-
-
-def strided_phase(views: Sequence[ViewMove], itemsize: int) -> StridedPhase:
-    """Return the phase that makes copies between strided parts.
-
-    Args:
-      views: the copies.
-      itemsize: bytes of an element.
-    """
-    links: dict[int, int] = {}
-    for _, target, _, _, domain in views:
-        links[domain] = links.get(domain, 0) + math.prod(target.shape) * itemsize
-    return StridedPhase((), None, tuple(views), links, sum(links.values()))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Events whose answers the checker hears."""
+"""Events that tell who asks them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from gpushard.runtime.stream import Event, Stream
 
 
 class CheckedEvent:
-    """An event that tells what the host has learnt from it.
+    """An event whose answers somebody hears.
 
     Args:
-      learn: hears that a tick of a stream is known to be finished.
-      event: the event.
-      stream: whose it is.
+      learn: told the stream and the tick that the host has seen finished.
+      event: gives the answers.
+      stream: whose tick it is.
     """
 
     __slots__ = ("_event", "_learn", "_stream", "tick")
@@ -36,6 +36,6 @@ class CheckedEvent:
         return over
 
     def synchronize(self) -> None:
-        """Wait for it."""
+        """Wait until it has."""
         self._event.synchronize()
         self._learn(self._stream, self.tick)

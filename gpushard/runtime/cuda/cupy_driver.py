@@ -31,6 +31,12 @@ _PEER_IS_ENABLED = 704
 _PORTABLE_AND_MAPPED = 1 | 2
 _NO_TIMING = 2
 
+_KERNELS = {
+    "box_copy": ("copy_boxes_inline", "copy_boxes_table"),
+    "fill": ("fill_boxes_inline",),
+}
+"""The functions that are used of each file of kernels."""
+
 _FATAL = frozenset(
     {4, 46, 201, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720, 721, 999}
 )
@@ -95,13 +101,6 @@ class _Address:
         return 0, self._ptr
 
 
-_KERNELS = {
-    "box_copy": ("copy_boxes_inline", "copy_boxes_table"),
-    "fill": ("fill_boxes_inline",),
-}
-"""The functions that are used of each source."""
-
-
 class CupyDriver:
     """`gpushard.runtime.cuda.driver.Driver` on CuPy."""
 
@@ -142,8 +141,8 @@ class CupyDriver:
     def prepare(self, gpu: int) -> None:
         """Compile the kernels, or find them in CuPy's cache, and load them."""
         with _on(gpu):
-            for source, names in _KERNELS.items():
-                module = cupy.RawModule(code=kernel_source(source), options=("-std=c++17",))
+            for file, names in _KERNELS.items():
+                module = cupy.RawModule(code=kernel_source(file), options=("-std=c++17",))
                 for name in names:
                     self._functions[gpu, name] = module.get_function(name).kernel
 
@@ -288,15 +287,15 @@ class CupyDriver:
         """Copy boxes by a kernel that takes them as its argument."""
         self._launch("copy_boxes_inline", pieces, (pieces.inline(),), stream)
 
+    def launch_fills(self, fills: Fills, stream: _Stream) -> None:
+        """Fill boxes by a kernel that takes them as its argument."""
+        self._launch("fill_boxes_inline", fills, (fills.inline(),), stream)
+
     def launch_table(self, table: Table, batch: Batch, bases: HostArray, stream: _Stream) -> None:
         """Copy boxes by a kernel that reads them from a table."""
         count = np.uint32(len(batch.table))
         places = (np.uint64(place) for place in (table.pieces, table.first, table.ends))
         self._launch("copy_boxes_table", batch, (*places, count, bases), stream)
-
-    def launch_fills(self, fills: Fills, stream: _Stream) -> None:
-        """Fill boxes by a kernel that takes them as its argument."""
-        self._launch("fill_boxes_inline", fills, (fills.inline(),), stream)
 
     def _launch(self, name: str, batch: Batch, arguments: tuple[Any, ...], stream: _Stream) -> None:
         function = self._functions[stream.gpu, name]

@@ -169,6 +169,9 @@ class Driver(Protocol):
     def launch_pieces(self, pieces: Pieces, stream: StreamHandle) -> None:
         """Copy boxes by a kernel that takes them as its argument."""
 
+    def launch_fills(self, fills: Fills, stream: StreamHandle) -> None:
+        """Fill boxes by a kernel that takes them as its argument."""
+
     def launch_table(
         self, table: Table, batch: Batch, bases: HostArray, stream: StreamHandle
     ) -> None:
@@ -180,9 +183,6 @@ class Driver(Protocol):
           bases: the addresses of the operands, of type `pieces.BASES`.
           stream: where it runs.
         """
-
-    def launch_fills(self, fills: Fills, stream: StreamHandle) -> None:
-        """Fill boxes by a kernel that takes them as its argument."""
 
     def empty_cache(self) -> None:
         """Give back what libraries keep for temporary memory and nothing uses."""

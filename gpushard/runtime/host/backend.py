@@ -97,11 +97,11 @@ class HostBackend(NumpyStore):
         if not isinstance(phase, StridedPhase) or phase.nbytes >= SHARED_BYTES:
             self.copy_boxes(phase.copies(operands), domain)
             return
-        array, dtype = np.ndarray, operands[0].dtype  # many are small: nothing but the copies
-        for to, of, shape, target, target_steps, source, source_steps in phase.rows:
-            array(shape, dtype, operands[to], target, target_steps)[...] = array(
-                shape, dtype, operands[of], source, source_steps
-            )
+        indexed, others = phase.indexed  # many are small: nothing but the copies
+        for to, index, of, of_index in indexed:
+            operands[to][index] = operands[of][of_index]
+        for to, target, of, source, _ in others:
+            target.of(operands[to])[...] = source.of(operands[of])
         self._count({(of, domain): nbytes for of, nbytes in phase.links.items()})
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.runtime.cuda.driver import Gpu, Share
-from gpushard.runtime.cuda.fills import INLINE_FILLS, Fills
+from gpushard.runtime.cuda.fills import FILL_BATCH, INLINE_FILLS, Fills
 from gpushard.runtime.cuda.green import Group, equal_groups
 from gpushard.runtime.cuda.pieces import BATCH, INLINE_PIECES, Pieces
 from gpushard.runtime.host.store import allocate
@@ -401,6 +401,25 @@ class FakeDriver:
             table = batch["pieces"][: int(batch["count"])].copy()
             self._give(stream, lambda: self._copy_pieces(table))
 
+    def launch_fills(self, fills: Fills, stream: FakeStream) -> None:
+        with self._mutex:
+            self._call("launch")
+            assert 0 < len(fills.table) <= INLINE_FILLS
+            batch = fills.inline()
+            assert batch.dtype == FILL_BATCH
+            table = batch["fills"][: int(batch["count"])].copy()
+            self._give(stream, lambda: self._fill(table))
+
+    def _fill(self, table: Any) -> None:
+        for fill in table:
+            unit, extent = int(fill["unit"]), tuple(int(n) for n in fill["extent"])
+            start, strides = int(fill["target"]), tuple(int(n) for n in fill["stride"])
+            reach = sum((n - 1) * step for n, step in zip(extent, strides, strict=True))
+            self._check(start, start + reach + unit)
+            pattern = fill["pattern"].tobytes()[:unit]
+            target = array_at(start, extent, np.dtype((np.void, unit)), strides)
+            target[...] = np.frombuffer(pattern, np.dtype((np.void, unit)))[0]
+
     def launch_table(self, table: Any, batch: Any, bases: Any, stream: FakeStream) -> None:
         with self._mutex:
             self._call("launch")
@@ -429,24 +448,6 @@ class FakeDriver:
                 self._check(low, start + sum(max(0, n) for n in reach) + unit)
                 ends.append(array_at(start, extent, np.dtype((np.void, unit)), strides))
             np.copyto(*ends)
-
-    def launch_fills(self, fills: Fills, stream: FakeStream) -> None:
-        with self._mutex:
-            self._call("launch")
-            assert 0 < len(fills.table) <= INLINE_FILLS
-            batch = fills.inline()  # what a kernel would get, and all of it
-            table = batch["fills"][: int(batch["count"])].copy()
-            self._give(stream, lambda: self._fill(table))
-
-    def _fill(self, table: Any) -> None:
-        for fill in table:
-            unit, extent = int(fill["unit"]), tuple(int(n) for n in fill["extent"])
-            strides = tuple(int(n) for n in fill["stride"])
-            start = int(fill["target"])
-            reach = sum((n - 1) * step for n, step in zip(extent, strides, strict=True))
-            self._check(start, start + reach + unit)
-            boxes = array_at(start, extent, np.dtype((np.void, unit)), strides)
-            boxes[...] = np.frombuffer(fill["pattern"].tobytes()[:unit], boxes.dtype)[0]
 
     def empty_cache(self) -> None:
         pass
