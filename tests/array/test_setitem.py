@@ -653,3 +653,19 @@ def test_arrays_are_converted_and_broadcast_like_numpys(dtype: str, domains: int
             expected[::2] = value
             np.testing.assert_array_equal(np.asarray(x), expected)
             assert x.sharding == sharding and x.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "power", "min", "max"])
+def test_parts_are_combined_as_numpys_ufuncs_do(name: str) -> None:
+    ufunc = getattr(np, {"min": "minimum", "max": "maximum"}.get(name, name))
+    sharding = gs.NamedSharding(gs.make_mesh((4, 2), ("x", "y")), gs.P("x", "y"))
+    for old, value in ((np.arange(35.0).reshape(5, 7) + 1, 2.5), (np.arange(9).reshape(3, 3), 2)):
+        x = gs.device_put(old, sharding)
+        made = getattr(x.at[1:, ::2], name)(value)
+        expected = old.copy()
+        expected[1:, ::2] = ufunc(old[1:, ::2], value)
+        np.testing.assert_array_equal(np.asarray(made), expected)
+        np.testing.assert_array_equal(np.asarray(x), old)
+        assert made.dtype == old.dtype and made.sharding == sharding
+    made = x.at[0].apply(lambda part: -part)
+    np.testing.assert_array_equal(np.asarray(made), np.vstack([-old[:1], old[1:]]))

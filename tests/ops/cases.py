@@ -207,13 +207,13 @@ class Case:
         made = bind(self.row, (*placed, *self.form.scalars), self.params)
         return made if isinstance(made, tuple) else (made,)
 
-    def check(self, mesh: gs.Mesh) -> None:
+    def check(self, mesh: gs.Mesh, close: float = 1e-12) -> None:
         """Compare the two: movement and integers bit for bit, other numbers closely."""
         for want, got in zip(self.expected(), self.run(mesh), strict=True):
             value = np.asarray(got)
             assert value.shape == want.shape and value.dtype == want.dtype, (value, want)
             if want.dtype.kind in "fc" and self.row.moves is None:
-                np.testing.assert_allclose(value, want, rtol=1e-12, atol=1e-12)
+                np.testing.assert_allclose(value, want, rtol=close, atol=close)
             else:
                 np.testing.assert_array_equal(value, want)
             for shard in got.addressable_shards:
