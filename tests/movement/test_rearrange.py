@@ -146,7 +146,7 @@ def check(
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data(), choice=choices)
 def test_results_are_numpys_and_no_byte_moves_in_vain(
     runtimes: Runtimes, operation: str, choice: tuple[int, bool], data: st.DataObject
@@ -158,7 +158,7 @@ def test_results_are_numpys_and_no_byte_moves_in_vain(
     check(runtimes[choice], drawn, layouts, dtype, destination, same)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data(), choice=choices, operation=st.sampled_from(list(OPERATIONS)))
 def test_boxes_of_users_shardings(
     runtimes: Runtimes, operation: str, choice: tuple[int, bool], data: st.DataObject
@@ -173,7 +173,7 @@ def test_boxes_of_users_shardings(
     check(runtimes[choice], drawn, layouts, "float32", destination)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_any_schedule(seed: int) -> None:
     with testing.simulated(
         seed, host_devices=4, host_domains=(1, 2, 4)[seed % 3], inline_bytes=0, small_bytes=0
@@ -325,7 +325,7 @@ def test_large_ones_are_shared_by_threads(domains: int) -> None:
             assert np.array_equal(np.asarray(result), expected)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(15))
 def test_sources_out_of_reach_go_nearby_first(seed: int) -> None:
     with testing.simulated(
         seed, host_readable=False, host_devices=4, host_domains=4, small_bytes=0
