@@ -14,7 +14,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.aval import Aval
-from gpushard.ops.dispatch import Movement, Program, program_for
+from gpushard.ops.dispatch import Program, program_for
 from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
 from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
@@ -52,7 +52,7 @@ class Eager:
                 key += (data.shape, data.dtype)
         cached = tuple(key)
         runtime = _runtime(row, buffers)
-        program: Program | Movement | None = runtime.plans.get(cached)
+        program: Program | None = runtime.plans.get(cached)
         if program is None:
             operands = [_operand(row, arg) for arg in args]
             program = program_for(row, cached, operands, params, runtime, out_sharding)

@@ -1,116 +1,23 @@
 """Reductions whose factors are split: every block's own state, merged in mesh order.
 
-Within a memory domain the states of its devices are merged directly. Between domains, each merges
-its own first; then every one of them merges a part of the block, for which it takes that part of
-the others' states, and the parts go to whoever wants the block. So a block of s bytes that d
-domains have parts of and n domains want moves (d - 1) + (n - 1) times s bytes. Where every domain
-wants a part of its own, that is the part it merges, and (d - 1) times s bytes move.
+Within a memory domain the states of its devices are merged directly; for what lies in several
+domains see `between`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-
-from gpushard.geometry.free_boxes import tiling_from_indices
-from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import plan_for, run_plan
 from gpushard.movement.holdings import holdings
-from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.between import Block, Wanted, between
+from gpushard.ops.fold import Fold, finished
 from gpushard.ops.jobs import jobs_of
-from gpushard.ops.row import Params, Row, State
-from gpushard.ops.rule import Rule
-from gpushard.ops.stage import Job, Parts, Stage
-from gpushard.runtime.runtime import Runtime
-from gpushard.typing import Device, Index, LocalArray, Shape
-
-
-class Fold(Stage):
-    """Calls that each take several parts of a state.
-
-    Args:
-      inputs: for each call the numbers of its parts.
-      regions: for each call the index of what it takes of them; None for all.
-      *stage: as for `Stage`.
-    """
-
-    def __init__(
-        self, inputs: Sequence[Sequence[int]], regions: Sequence[Index | None], *stage: Any
-    ) -> None:
-        super().__init__(*stage)
-        self._inputs = dict(zip(self.jobs, inputs, strict=True))
-        self._regions = dict(zip(self.jobs, regions, strict=True))
-
-    def fold(self, state: Sequence[Parts]) -> list[Parts]:
-        """Make the calls; `state` has every part of each array of a state."""
-        if self._small and all(parts.settled for parts in state):
-            return self.call_rows([self._take(state, job) for job in self.jobs])
-        return self.launch(
-            functools.partial(self._take, state),
-            lambda job: [p.claims[n].memory for n in self._inputs[job] for p in state],
-        )
-
-    def _take(self, state: Sequence[Parts], job: Job) -> list[LocalArray]:
-        taken = [parts.values[n] for n in self._inputs[job] for parts in state]
-        region = self._regions[job]
-        return taken if region is None else [array[region] for array in taken]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Reduced:
-    """A reduction over split factors that is to be compiled."""
-
-    row: Row
-    """The operation."""
-
-    rule: Rule
-    """Its factors."""
-
-    avals: Sequence[Aval]
-    """Its operands."""
-
-    params: Params
-    """Its parameters."""
-
-    runtime: Runtime
-    """The runtime of the devices."""
-
-    operands: Sequence[Tiling]
-    """Boxes of the operands when the kernel runs."""
-
-    natural: Tiling
-    """Boxes of the result as the operands' splits give them: what the parts are parts of."""
-
-    result: Tiling
-    """Boxes of the result, each within the natural one of its device."""
-
-    dtype: Dtype
-    """Type of the result."""
-
-    @functools.cached_property
-    def dtypes(self) -> tuple[Dtype, ...]:
-        """Types of the arrays of a state."""
-        assert self.row.reduction is not None
-        return self.row.reduction.states(self.avals, self.params)
-
-    def make(self, part: str) -> Any:
-        """Make a function of the row's reduction: "local", "merge" or "finish"."""
-        maker = getattr(self.row.reduction, part)
-        return maker(self.runtime.backend.namespace, self.avals, self.params)
-
-    def region(self, home: int) -> Index | None:
-        """Return where in its natural box the box of a device lies; None if it is all of it."""
-        shape = self.result.shard_shapes[home]
-        if shape == self.natural.shard_shapes[home]:
-            return None
-        starts = (self.result.starts[:, home] - self.natural.starts[:, home]).tolist()
-        return tuple(slice(a, a + n) for a, n in zip(starts, shape, strict=True))
+from gpushard.ops.reduced import Reduced
+from gpushard.ops.stage import Job, Stage
 
 
 class Merge:
@@ -122,14 +29,14 @@ class Merge:
 
     def __init__(self, reduced: Reduced) -> None:
         row, dtypes, runtime = reduced.row, reduced.dtypes, reduced.runtime
-        counts = _counts(reduced.rule, reduced.operands)
+        counts = reduced.counts
         tilings = [reduced.natural] * len(dtypes)
         jobs, of_device = jobs_of(row, reduced.operands, tilings, [n > 0 for n in counts])
         kernel = reduced.make("local")
         self._local = Stage(runtime, row.name, kernel, jobs, of_device, tilings, dtypes)
         found = _find(reduced, jobs, of_device)
         own = [counts[job.home] for job in jobs]
-        self._across = [_between(reduced, block, jobs, own) for block in found.across]
+        self._across = [between(reduced, block, jobs, own) for block in found.across]
         self._last = _last(reduced, found, own, [a.scatters for a in self._across])
 
     def run(
@@ -148,26 +55,6 @@ class Merge:
                 parts.settled = parts.settled and more.settled
         (made,) = self._last.fold(state)
         return [self._last.assemble(0, made)]
-
-
-Wanted: TypeAlias = tuple[int, int]
-"""(memory domain, box of the result)."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Block:
-    """A natural block whose parts lie in several domains, or not where they are wanted."""
-
-    members: tuple[tuple[int, ...], ...]
-    """The calls whose parts each domain merges, in mesh order."""
-
-    wanting: dict[Wanted, int]
-    """What is wanted of it where, with the device that pays."""
-
-    @property
-    def calls(self) -> list[int]:
-        """All of these calls."""
-        return [call for calls in self.members for call in calls]
 
 
 @dataclasses.dataclass(eq=False)
@@ -239,189 +126,7 @@ def _last(reduced: Reduced, found: _Found, own: Sequence[int], scatters: Sequenc
     of_key = {key: n for n, key in enumerate(keys)}
     of_device = [of_key.get(key, -1) for key in found.of_device]
     kernel = functools.partial(
-        _finished, len(reduced.dtypes), reduced.make("merge"), reduced.make("finish")
+        finished, len(reduced.dtypes), reduced.make("merge"), reduced.make("finish")
     )
     stage = reduced.runtime, reduced.row.name, kernel, jobs, of_device
     return Fold(inputs, regions, *stage, [reduced.result], [reduced.dtype])
-
-
-def _counts(rule: Rule, operands: Sequence[Tiling]) -> list[int]:
-    """Return how many elements each device reduces to one."""
-    counts = np.ones(len(operands[0].devices), np.int64)
-    seen: set[int] = set()
-    for dims, tiling in zip(rule.operands, operands, strict=False):
-        for dim, factor in enumerate(dims):
-            if factor in rule.reduced and factor not in seen:
-                seen.add(factor)
-                counts *= tiling.stops[dim] - tiling.starts[dim]
-    result: list[int] = counts.tolist()
-    return result
-
-
-def _merged(width: int, merge: Any, counts: Sequence[int], arrays: Sequence[Any]) -> State:
-    """Merge states one after the other."""
-    state, count = tuple(arrays[:width]), counts[0]
-    for n, more in enumerate(counts[1:], 1):
-        state = merge(state, tuple(arrays[n * width : (n + 1) * width]), count, more)
-        count += more
-    return state
-
-
-def _finished(
-    width: int, merge: Any, finish: Any, counts: Sequence[int], *arrays: Any, out: Any = None
-) -> Any:
-    """Merge states and finish the last one: the kernel of a block of the result."""
-    result = finish(_merged(width, merge, counts, arrays), sum(counts))
-    if out is not None:
-        out[...] = result
-    return result
-
-
-def _as_state(width: int, merge: Any, counts: Sequence[int], *arrays: Any, out: Any = None) -> Any:
-    """Merge states: the kernel of what one domain contributes to a block."""
-    return _given(_merged(width, merge, counts, arrays), out)
-
-
-def _merged_rows(merge: Any, counts: Sequence[int], *matrices: Any, out: Any = None) -> Any:
-    """Merge the rows of matrices: the kernel of one part of a block between domains."""
-    arrays = [matrix[row] for row in range(len(counts)) for matrix in matrices]
-    return _given(_merged(len(matrices), merge, counts, arrays), out)
-
-
-def _given(state: State, out: Any) -> Any:
-    targets = (out,) if out is not None and not isinstance(out, tuple) else out
-    for target, array in zip(targets or (), state, strict=True) if targets else ():
-        target[...] = array
-    return state if len(state) > 1 else state[0]
-
-
-def _between(
-    reduced: Reduced, block: Block, jobs: Sequence[Job], own: Sequence[int]
-) -> Everywhere | Scattered:
-    """Return what merges a block between domains."""
-    boxes = [box for _, box in block.wanting]
-    wanted = sum(int(reduced.result.volumes[home]) for home in block.wanting.values())
-    size = int(reduced.natural.volumes[jobs[block.calls[0]].home])
-    once = len(set(boxes)) == len(boxes) and wanted == size
-    return (Scattered if once and len(boxes) > 1 else Everywhere)(reduced, block, jobs, own)
-
-
-class _Between:
-    """The merging of one block between domains.
-
-    Args:
-      reduced: the reduction.
-      block: whose parts lie where.
-      jobs: the calls that made the parts.
-      own: how many elements each of them reduced.
-    """
-
-    def __init__(
-        self, reduced: Reduced, block: Block, jobs: Sequence[Job], own: Sequence[int]
-    ) -> None:
-        homes = [jobs[calls[0]].home for calls in block.members]
-        self._name = reduced.row.name
-        self._dtypes = reduced.dtypes
-        self._devices = [reduced.natural.devices[home] for home in homes]
-        self._shape: Shape = reduced.natural.shard_shapes[homes[0]]
-        self._wanting = [reduced.result.devices[home] for home in block.wanting.values()]
-        width, merge = len(self._dtypes), reduced.make("merge")
-        self._own = Fold(
-            block.members,
-            [None] * len(homes),
-            reduced.runtime,
-            self._name,
-            functools.partial(_as_state, width, merge),
-            [
-                Job(home, (self._shape,) * width, (tuple(own[call] for call in calls),))
-                for home, calls in zip(homes, block.members, strict=True)
-            ],
-            [-1] * len(reduced.natural.devices),
-            [reduced.natural] * width,
-            self._dtypes,
-        )
-        self._sums = tuple(sum(own[call] for call in calls) for calls in block.members)
-        self._rows_kernel = functools.partial(_merged_rows, merge)
-
-    def _pieces(self, reduced: Reduced, tiling: Tiling) -> Stage:
-        """Return the calls that merge the rows of matrices, a piece each."""
-        width = len(self._dtypes)
-        there = [n for n in range(len(tiling.devices)) if tiling.volumes[n]]
-        return Stage(
-            reduced.runtime,
-            self._name,
-            self._rows_kernel,
-            [Job(n, (tiling.shard_shapes[n],) * width, (self._sums,)) for n in there],
-            [there.index(n) if n in there else -1 for n in range(len(tiling.devices))],
-            [tiling] * width,
-            self._dtypes,
-        )
-
-    def _matrices(
-        self, state: Sequence[Parts], shape: Shape, rows: Tiling, to: Tiling
-    ) -> list[ShardedBuffer]:
-        """Return each array of a state with a row of `shape` from each domain, cut as `to` says."""
-        matrices = []
-        for parts, dtype in zip(self._own.fold(state), self._dtypes, strict=True):
-            values = [value.reshape((1, *shape)) for value in parts.values]
-            matrix = ShardedBuffer(rows, dtype, values, parts.claims, parts.settled)
-            matrices.append(run_plan(matrix, plan_for(matrix, to), self._name))
-        return matrices
-
-
-class Everywhere(_Between):
-    """Every domain merges an equal piece, and who wants the block gets all pieces."""
-
-    scatters = False
-
-    def __init__(self, reduced: Reduced, *block: Any) -> None:
-        super().__init__(reduced, *block)
-        members, size = len(self._devices), math.prod(self._shape)
-        self._rows = _tiling(self._devices, (members, size), 0)
-        self._columns = _tiling(self._devices, (members, size), 1)
-        self._merged = self._pieces(reduced, _tiling(self._devices, (size,), 0))
-        self._everywhere = _tiling(self._wanting, (size,), None)
-
-    def run(self, state: Sequence[Parts]) -> list[Parts]:
-        """Return for each array of a state that of the whole block, for each that wants some."""
-        size = math.prod(self._shape)
-        matrices = self._matrices(state, (size,), self._rows, self._columns)
-        merged = []
-        for vector in self._merged.run(matrices):
-            whole = run_plan(vector, plan_for(vector, self._everywhere), self._name)
-            values = [value.reshape(self._shape) for value in whole.values]
-            merged.append(Parts(values, whole.claims, whole.settled))
-        return merged
-
-
-class Scattered(_Between):
-    """Every domain merges just what it wants, which no other one does."""
-
-    scatters = True
-
-    def __init__(self, reduced: Reduced, block: Block, *jobs: Any) -> None:
-        super().__init__(reduced, block, *jobs)
-        members = len(self._devices)
-        whole = tuple(slice(0, n) for n in self._shape)
-        regions = [reduced.region(home) or whole for home in block.wanting.values()]
-        boxes = dict(zip(self._wanting, regions, strict=True))
-        rows = {device: (slice(0, members), *box) for device, box in boxes.items()}
-        self._rows = _tiling(self._devices, (members, *self._shape), 0)
-        self._cut = tiling_from_indices((members, *self._shape), rows)
-        self._merged = self._pieces(reduced, tiling_from_indices(self._shape, boxes))
-
-    def run(self, state: Sequence[Parts]) -> list[Parts]:
-        """Return for each array of a state that of each box that is wanted."""
-        matrices = self._matrices(state, self._shape, self._rows, self._cut)
-        made = self._merged.run(matrices)
-        return [Parts(buffer.values, buffer.claims, buffer.settled) for buffer in made]
-
-
-def _tiling(devices: Sequence[Device], shape: Shape, split: int | None) -> Tiling:
-    """Return the tiling that splits one dim, or none, over devices."""
-    blocks = np.zeros((len(shape), len(devices)), np.int64)
-    counts = [1] * len(shape)
-    if split is not None:
-        blocks[split] = np.arange(len(devices))
-        counts[split] = len(devices)
-    return Tiling.regular(shape, Assignment(tuple(devices), tuple(counts), blocks))

@@ -465,7 +465,7 @@ def test_at_gives_new_arrays() -> None:
         assert np.array_equal(np.asarray(y), expected) and np.array_equal(np.asarray(x), OLD)
         assert np.array_equal(np.asarray(y.at[3].get()), expected[3])
         assert addresses(x)[2:] == addresses(y)[2:]  # what is not touched is shared
-        assert "set(value)" in repr(x.at) and "get()" in repr(x.at[1])
+        assert "set(value)" in repr(x.at) and "add(value)" in repr(x.at[1])
 
 
 @pytest.mark.parametrize("how", SETTINGS)
