@@ -24,6 +24,7 @@ from gpushard.movement.move import move
 from gpushard.movement.rearrange import rearrange
 from gpushard.ops.aval import Aval
 from gpushard.ops.choose import Choice, choose, sharding_of
+from gpushard.ops.gather_guard import check_gather, watched
 from gpushard.ops.jobs import jobs_of
 from gpushard.ops.merge import Merge
 from gpushard.ops.operand import Frame, Hosted, Operand, Scalar, Sharded, frame_of, given, no_mesh
@@ -93,6 +94,12 @@ class Program:
             if isinstance(x, Hosted) or (isinstance(x, Sharded) and lies[1] is not x.tiling):
                 self.moves.append((placed, lies[1]))
             placed += 1
+        self.watched: str | None = None
+        """What a gather guard would say of these moves."""
+        if self.moves and layout.choice is not None:
+            wanted = [None if lies is None else lies[1] for lies in layout.operands]
+            limit = runtime.settings.large_move_bytes
+            self.watched = watched(row.name, operands, wanted, layout.choice.nbytes, limit)
         tilings = [lies[1] for lies in layout.operands if lies is not None]
         results = [result.tiling for result in layout.results]
         if layout.choice is not None and any(layout.choice.splits[f] for f in rule.reduced):
@@ -126,6 +133,8 @@ class Program:
             for (position, convert), number in zip(self.scalars, numbers, strict=True)
         ]
         if self.moves:
+            if self.watched:
+                check_gather(self.watched)
             operands = list(operands)
             for at, tiling in self.moves:
                 operands[at] = self._moved(operands[at], tiling)

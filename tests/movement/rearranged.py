@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -113,7 +114,7 @@ def factorings(draw: st.DrawFn, factors: list[int]) -> Shape:
     """The products of consecutive factors, and ones in between."""
     cuts = sorted(draw(st.lists(st.integers(0, len(factors)), max_size=3)))
     edges = [0, *cuts, len(factors)]
-    return tuple(math.prod(factors[a:b]) for a, b in zip(edges, edges[1:], strict=False))
+    return tuple(math.prod(factors[a:b]) for a, b in itertools.pairwise(edges))
 
 
 @st.composite
