@@ -80,9 +80,10 @@ def operands(name: str, *xs: Any) -> list[Any]:
     if any(map(is_value, xs)):
         return [x if is_value(x) or is_number(x) else host_data(x, name) for x in xs]
     placed = [x if is_number(x) else as_value(x, name) for x in xs]
-    if any(map(is_value, placed)):
-        return placed
-    return [as_value(x, name) for x in xs]
+    if placed and not any(map(is_value, placed)):  # Python's numbers have less say in the type
+        first = next((n for n, x in enumerate(placed) if isinstance(x, np.generic)), 0)
+        placed[first] = as_value(placed[first], name)
+    return placed
 
 
 def settle(result: Any, out_sharding: Any) -> Any:

@@ -88,7 +88,7 @@ def array_ufunc(
         value = kwargs.pop(keyword, allowed[0])
         if not any(value is one or (isinstance(one, str) and value == one) for one in allowed):
             raise _no_keyword(name, keyword)
-    if method == "__call__" and ufunc.signature is None:
+    if method == "__call__" and ufunc.signature is None and not _of_objects(ufunc):
         known = _taken(kwargs, "dtype", "casting")
         _check_rest(name, kwargs)
         return ufuncs.call(ufunc, inputs, **known)
@@ -107,6 +107,12 @@ def array_ufunc(
         return _REDUCTIONS[ufunc](operand, **known)
     what = name if method == "__call__" else f"{name}.{method}"
     raise _unknown(f"numpy.{what}")
+
+
+@functools.cache
+def _of_objects(ufunc: np.ufunc) -> bool:
+    """Whether it is a Python function on objects, which is no operation on arrays of numbers."""
+    return all("O" in types for types in ufunc.types)
 
 
 def _is_foreign(x: Any) -> bool:

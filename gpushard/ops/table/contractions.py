@@ -195,7 +195,7 @@ def _as_matmul(xp: Any, a: str, b: str, right: str, avals: Sequence[Aval]) -> Ke
         other = y.reshape(*lead, depth, math.prod(wide))
         target = None if out is None else out.reshape(*lead, math.prod(tall), math.prod(wide))
         result = xp.matmul(left, other, out=target)
-        return result.reshape(*lead, *tall, *wide) if out is None else out
+        return result.reshape((*lead, *tall, *wide)) if out is None else out
 
     return kernel
 
