@@ -109,7 +109,6 @@ def array_ufunc(
     raise _unknown(f"numpy.{what}")
 
 
-@functools.cache
 def _of_objects(ufunc: np.ufunc) -> bool:
     """Whether it is a Python function on objects, which is no operation on arrays of numbers."""
     return all("O" in types for types in ufunc.types)
