@@ -25,6 +25,7 @@ class Arrays:
         self.columns = gs.device_put(np.ones((32, 32)), self.named(None, "x"))
         self.few_rows = gs.device_put(np.ones((4, 4)), self.named("x"))
         self.few_columns = gs.device_put(np.ones((4, 4)), self.named(None, "x"))
+        self.tall = gs.device_put(np.ones((256, 4)), self.named("x"))
         self.square = gs.device_put(np.ones((4, 4)), self.named("x", "y"))
 
 
@@ -53,7 +54,7 @@ FREE: dict[str, Callable[[Arrays], Any]] = {
     "operands that agree": lambda a: a.rows + a.rows,
     "a small move": lambda a: a.few_rows + a.few_columns,
     "a sum": lambda a: a.rows.sum(),
-    "a product whose parts are added": lambda a: a.rows.T @ a.rows,
+    "a product whose parts are added": lambda a: a.tall.T @ a.tall,
     "data of the host": lambda a: a.rows + np.ones((32, 32)),
     "an array on one device": lambda a: a.few_rows + gs.device_put(np.ones((4, 4))),
     "a number": lambda a: a.rows + gs.device_put(1.0),
