@@ -149,8 +149,8 @@ def use_mesh(mesh: Mesh, spec: PartitionSpec | str = _REPLICATED) -> Iterator[Me
 
     >>> import gpushard as gs
     >>> with use_mesh(gs.make_mesh((4,), "x"), "auto"):
-    ...     gs.device_put([[1, 2], [3, 4]])[0].sharding.is_fully_replicated
-    True
+    ...     gs.numpy.zeros((3, 8)).sharding.spec
+    PartitionSpec(None, 'x')
     """
     if not isinstance(mesh, Mesh):
         raise ArgumentTypeError(
