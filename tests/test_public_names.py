@@ -63,6 +63,7 @@ NAMES = [
 
 
 NUMPY = (
+    "__array_namespace_info__ "
     "abs absolute acos acosh add all allclose amax amin angle any arange arccos arccosh arcsin "
     "arcsinh arctan arctan2 arctanh argmax argmin around array array_equal array_equiv asarray "
     "asin asinh astype atan atan2 atanh atleast_1d atleast_2d bitwise_and bitwise_invert "

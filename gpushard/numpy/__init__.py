@@ -187,6 +187,7 @@ from gpushard.numpy.elementwise import (
     trunc,
     where,
 )
+from gpushard.numpy.info import __array_namespace_info__
 from gpushard.numpy.linear_algebra import (
     dot,
     einsum,
@@ -260,6 +261,7 @@ provide("__array_ufunc__", protocol.array_ufunc)
 provide("__array_function__", protocol.array_function(globals()))
 
 __all__ = [
+    "__array_namespace_info__",
     "abs",
     "absolute",
     "acos",

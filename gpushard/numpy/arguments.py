@@ -97,8 +97,9 @@ def refuse_out(name: str, out: Any) -> None:
     Raises:
       ArgumentError: one is.
     """
-    given = out if isinstance(out, tuple) else (out,)
-    if any(one is not None for one in given):
+    if out is None:
+        return
+    if not isinstance(out, tuple) or any(one is not None for one in out):
         raise ArgumentError(
             f"{name}: out= is not supported, results are values; write x = {name}(...), and "
             "numpy.asarray(x) for the host",

@@ -83,11 +83,9 @@ def array_ufunc(
     if any(map(_is_foreign, inputs)):
         return NotImplemented
     name = ufunc.__name__
-    refuse_out(name, kwargs.pop("out", None))
-    for keyword, allowed in _DEFAULTS.items():
-        value = kwargs.pop(keyword, allowed[0])
-        if not any(value is one or (isinstance(one, str) and value == one) for one in allowed):
-            raise _no_keyword(name, keyword)
+    if kwargs:
+        refuse_out(name, kwargs.pop("out", None))
+        _drop_defaults(name, kwargs)
     if method == "__call__" and ufunc.signature is None and not _of_objects(ufunc):
         known = _taken(kwargs, "dtype", "casting")
         _check_rest(name, kwargs)
@@ -109,6 +107,20 @@ def array_ufunc(
     raise _unknown(f"numpy.{what}")
 
 
+def _drop_defaults(name: str, kwargs: dict[str, Any]) -> None:
+    """Take out keywords that say what holds anyway.
+
+    Raises:
+      ArgumentTypeError: they say something else.
+    """
+    for keyword in _DEFAULTS.keys() & kwargs.keys():
+        value = kwargs.pop(keyword)
+        allowed = _DEFAULTS[keyword]
+        if not any(value is one or (isinstance(one, str) and value == one) for one in allowed):
+            raise _no_keyword(name, keyword)
+
+
+@functools.lru_cache(maxsize=256)
 def _of_objects(ufunc: np.ufunc) -> bool:
     """Whether it is a Python function on objects, which is no operation on arrays of numbers."""
     return all("O" in types for types in ufunc.types)

@@ -79,6 +79,7 @@ KEYWORDS: dict[str, set[str]] = {
 
 FUNCTIONS = sorted(n for n in gnp.__all__ if inspect.isfunction(getattr(gnp, n)))
 MAKE_NO_ARRAY = {
+    "__array_namespace_info__",
     "allclose",
     "array_equal",
     "array_equiv",
@@ -113,6 +114,7 @@ def test_keywords_are_those_of_the_standard(name: str) -> None:
 def test_all_is_whole() -> None:
     modules = {n for n, v in vars(gnp).items() if inspect.ismodule(v)}
     public = {n for n in vars(gnp) if not n.startswith("_")} - modules
+    public |= {"__array_namespace_info__"}
     assert public - {"Any", "provide", "annotations"} == set(gnp.__all__)
 
 
@@ -179,3 +181,18 @@ def test_comparisons(equal_nan: bool) -> None:
     assert gnp.array_equiv(x[:1], np.broadcast_to(np.asarray(x)[:1], x.shape))
     assert not gnp.array_equal(x, x[:2])
     assert (gnp.shape(x), gnp.ndim(x), gnp.size(x), gnp.size(x, 0)) == ((5, 3), 2, 15, 5)
+
+
+def test_what_programs_may_ask() -> None:
+    info = gnp.__array_namespace_info__()
+    assert info.default_device() == gs.devices()[0] and info.devices() == gs.devices()
+    sizes = (8, 16, 32, 64)
+    integers = {f"{kind}{n}" for kind in ("int", "uint") for n in sizes}
+    assert set(info.dtypes(kind="integral")) == integers
+    assert set(info.dtypes()) == set(ARRAY_API["dtypes"].split())
+    assert set(info.dtypes(kind=("bool", "real floating"))) == {"bool", "float32", "float64"}
+    assert info.default_dtypes()["real floating"] == gnp.zeros(1).dtype
+    assert info.default_dtypes()["integral"] == gnp.arange(1).dtype
+    assert info.capabilities()["boolean indexing"] is False
+    with pytest.raises(ArgumentError, match="kind='text' is unknown"):
+        info.dtypes(kind="text")
