@@ -39,18 +39,22 @@ def isclose(
     return settle(found, out_sharding)
 
 
-def _on_host(*xs: Any) -> bool:
-    """Whether arrays are compared on the host: one is there, or is not in device memory.
+def _on_host(x1: Any, x2: Any) -> bool:
+    """Whether arrays are compared on the host: unless both are in memory of the same devices.
 
-    Either way one of them crosses; where all are on devices nothing does.
+    One of them would have to cross anyway.
     """
-    return not all(isinstance(x, Array) and x.sharding.memory_kind == "device" for x in xs)
+    if not (isinstance(x1, Array) and isinstance(x2, Array)):
+        return True
+    one, two = x1.sharding, x2.sharding
+    there = one.memory_kind == two.memory_kind == "device"
+    return not there or one.device_set != two.device_set
 
 
 def array_equal(x1: Any, x2: Any, /, equal_nan: bool = False) -> bool:
     """Return whether arrays have the same shape and equal elements.
 
-    Arrays on devices are compared there; with data on the host they are compared on the host.
+    Arrays on the same devices are compared there, others on the host.
 
     Args:
       x1: an array.
@@ -88,7 +92,7 @@ def allclose(
 ) -> bool:
     """Return whether all elements differ by at most `atol + rtol * abs(x2)`.
 
-    Arrays on devices are compared there; with data on the host they are compared on the host.
+    Arrays on the same devices are compared there, others on the host.
 
     Args:
       x1: an array.

@@ -231,3 +231,26 @@ def test_wrong_arguments() -> None:
         gnp.full(3, 1j, dtype="d")
     with pytest.raises(ArgumentTypeError, match=r"k=1\.5 must be an integer"):
         gnp.eye(3, k=1.5)
+
+
+class Halves(gs.Sharding):
+    """A user's own sharding: the first device has some rows, the second all from another on."""
+
+    def __init__(self) -> None:
+        self.devices = gs.devices()[:2]
+
+    @property
+    def device_set(self) -> set[Any]:
+        return set(self.devices)
+
+    def devices_indices_map(self, global_shape: tuple[int, ...]) -> dict[Any, Any]:
+        whole = slice(None)
+        return dict(zip(self.devices, [(slice(0, 5), whole), (slice(3, None), whole)], strict=True))
+
+
+def test_shardings_of_users() -> None:
+    there = Halves()
+    found = gnp.eye(7, 3, out_sharding=there)
+    bits(found, np.eye(7, 3))
+    assert [s.data.shape for s in found.addressable_shards] == [(5, 3), (4, 3)]
+    assert gnp.ones_like(found).sharding is there

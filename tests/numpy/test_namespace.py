@@ -180,6 +180,10 @@ def test_comparisons(equal_nan: bool) -> None:
     assert gnp.array_equiv(x, x) and not gnp.array_equiv(x, x[:2])
     assert gnp.array_equiv(x[:1], np.broadcast_to(np.asarray(x)[:1], x.shape))
     assert not gnp.array_equal(x, x[:2])
+    there = gs.device_put(x, gs.devices()[3])
+    assert gnp.array_equal(x, there) and gnp.allclose(there, x)
+    pinned = gs.device_put(x, x.sharding.with_memory_kind("pinned_host"))
+    assert gnp.array_equal(x, pinned)
     assert (gnp.shape(x), gnp.ndim(x), gnp.size(x), gnp.size(x, 0)) == ((5, 3), 2, 15, 5)
 
 

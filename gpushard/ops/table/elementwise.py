@@ -81,7 +81,7 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
         return tuple(Aval(shape, t, weak and t.kind in "iufc") for t in found)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        function = ufunc if xp is np else getattr(xp, ufunc.__name__)
+        function = ufunc if xp is np else _of_namespace(xp, ufunc)
         types = loop(avals)
         if any(a.weak and a.dtype != t for a, t in zip(avals, types, strict=False)):
             return _in_types(function, types[:count])
@@ -95,6 +95,22 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
         loop=loop,
         compares=ufunc in _COMPARISONS,
     )
+
+
+def _of_namespace(xp: Any, ufunc: np.ufunc) -> Any:
+    """Return the function of another namespace that does what a ufunc does.
+
+    Raises:
+      ArgumentTypeError: it has none.
+    """
+    function = getattr(xp, ufunc.__name__, None)
+    if function is None:
+        raise ArgumentTypeError(
+            f"{ufunc.__name__} is not in {xp.__name__}, and so not available on these devices; "
+            "move the data to the host with numpy.asarray(x)",
+            argument="x",
+        )
+    return function
 
 
 def _in_types(function: Any, types: Sequence[Dtype]) -> Kernel:
