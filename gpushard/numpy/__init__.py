@@ -1,8 +1,9 @@
 """Layer 7: `gpushard.numpy`, functions of sharded arrays under NumPy's and the Array API's names.
 
 A file for each section of the standard (https://data-apis.org/array-api/2025.12): `elementwise`,
-`statistical`, `linear_algebra`, `creation`, `manipulation` and `padding`, `data_type`, `constants`;
-and `comparison`, which is NumPy's. `protocol` lets NumPy's own functions take arrays.
+`statistical`, `linear_algebra`, `creation` with `ranges` and `grids`, `manipulation` with `joining`
+and `padding`, `data_type`, `constants`, `info`; and `comparison`, which is NumPy's. `protocol` lets
+NumPy's own functions take arrays.
 
 Functions take arrays, and what `asarray` takes. They run where their operands lie.
 
@@ -37,21 +38,14 @@ from gpushard.numpy.constants import (
     pi,
 )
 from gpushard.numpy.creation import (
-    arange,
     array,
     asarray,
     empty,
     empty_like,
-    eye,
     full,
     full_like,
-    identity,
-    linspace,
-    meshgrid,
     ones,
     ones_like,
-    tril,
-    triu,
     zeros,
     zeros_like,
 )
@@ -187,7 +181,24 @@ from gpushard.numpy.elementwise import (
     trunc,
     where,
 )
+from gpushard.numpy.grids import (
+    eye,
+    identity,
+    meshgrid,
+    tril,
+    triu,
+)
 from gpushard.numpy.info import __array_namespace_info__
+from gpushard.numpy.joining import (
+    column_stack,
+    concat,
+    concatenate,
+    dstack,
+    hstack,
+    stack,
+    unstack,
+    vstack,
+)
 from gpushard.numpy.linear_algebra import (
     dot,
     einsum,
@@ -207,16 +218,11 @@ from gpushard.numpy.manipulation import (
     broadcast_arrays,
     broadcast_shapes,
     broadcast_to,
-    column_stack,
-    concat,
-    concatenate,
     diagonal,
-    dstack,
     expand_dims,
     flip,
     fliplr,
     flipud,
-    hstack,
     moveaxis,
     permute_dims,
     ravel,
@@ -224,15 +230,16 @@ from gpushard.numpy.manipulation import (
     reshape,
     roll,
     squeeze,
-    stack,
     swapaxes,
     tile,
     transpose,
-    unstack,
-    vstack,
 )
 from gpushard.numpy.padding import (
     pad,
+)
+from gpushard.numpy.ranges import (
+    arange,
+    linspace,
 )
 from gpushard.numpy.statistical import (
     all,

@@ -9,7 +9,8 @@ import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, number_of, settle
-from gpushard.numpy.manipulation import concat, repeat
+from gpushard.numpy.joining import concat
+from gpushard.numpy.manipulation import repeat
 from gpushard.ops.bind import bind
 from gpushard.ops.table.movement import PAD
 
