@@ -7,7 +7,9 @@ layer  package                           what it knows
 ====== ================================= ===================================================
 9      `cli`, `testing`                  the command line; tools for tests
 8      `interop`                         other array libraries: DLPack, CUDA arrays, PyTorch
+7      `numpy`                           functions, as NumPy and the Array API name them
 5      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
+4      `ops`                             operations: rows, how they are split, their execution
 3      `movement`                        copies between shards: plans and their execution
 2      `runtime`                         devices, streams, memory, events; the host backend
 1      `geometry`                        meshes, specs and shardings, as integers and names
@@ -18,6 +20,7 @@ layer  package                           what it knows
 from __future__ import annotations
 
 from gpushard import errors, tree
+from gpushard import numpy as numpy  # not in __all__, which would hide NumPy
 from gpushard.array import Array, ShapeDtypeStruct, Shard, transfer_guard
 from gpushard.array.guards import (
     transfer_guard_device_to_device,
@@ -32,6 +35,7 @@ from gpushard.geometry.partition_spec import P, PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.interop import from_dlpack, map_shards
 from gpushard.movement.plan import Plan
+from gpushard.ops.gather_guard import gather_guard
 from gpushard.placement.defaults import (
     default_backend,
     default_device,
@@ -42,6 +46,7 @@ from gpushard.placement.defaults import (
     make_mesh,
     process_count,
     process_index,
+    use_mesh,
 )
 from gpushard.placement.device_put import (
     block_until_ready,
@@ -90,6 +95,7 @@ __all__ = [
     "empty_cache",
     "errors",
     "from_dlpack",
+    "gather_guard",
     "live_arrays",
     "load",
     "local_device_count",
@@ -111,4 +117,5 @@ __all__ = [
     "transfer_guard_device_to_host",
     "transfer_guard_host_to_device",
     "tree",
+    "use_mesh",
 ]

@@ -34,6 +34,7 @@ _LEAST = {
     "pinned_bytes": 64,
     "plan_cache_bytes": 0,
     "relay_bytes": 0,
+    "large_move_bytes": 0,
     "slab_bytes": 1 << 20,
 }
 _MAY_BE_NONE = ("host_workers", "memory_limit")
@@ -100,6 +101,10 @@ class Settings:
     relay_bytes: int = 2 << 20
     """Bytes that a domain could receive in the time that one more item of work takes; relays are
     planned by it. 0 relays whatever that spreads the load better."""
+
+    large_move_bytes: int = 64 << 20
+    """An operation that moves more bytes than this because the shardings of its operands disagree
+    is what `gather_guard` watches for."""
 
     check: bool = False
     """Watch every use of memory and raise `RaceError` where two are not ordered; slow."""
@@ -305,6 +310,7 @@ _VARIABLES: dict[str, tuple[str, Any]] = {
     "GPUSHARD_MEMORY_LIMIT": ("memory_limit", parse_bytes),
     "GPUSHARD_ENGINE_BYTES": ("engine_bytes", parse_bytes),
     "GPUSHARD_RELAY_BYTES": ("relay_bytes", parse_bytes),
+    "GPUSHARD_LARGE_MOVE_BYTES": ("large_move_bytes", parse_bytes),
     "GPUSHARD_CHECK": ("check", _parse_flag),
     "GPUSHARD_ENABLE_CHECKS": ("enable_checks", _parse_flag),
 }

@@ -1873,6 +1873,304 @@ INTEROP: dict[str, Case] = {
     ),
 }
 
+
+def wrong(
+    call: Callable[[World], Any],
+    *words: str,
+    error: type[Exception] = ArgumentError,
+    argument: str | None = "x",
+    **facts: Any,
+) -> Case:
+    """Return the case of a wrong operation; the builtin follows from the error."""
+    builtin = next(base for base in error.__mro__ if base.__module__ == "builtins")
+    known = {} if argument is None else {"argument": argument}
+    return Case(call, error, builtin, words, known | facts)
+
+
+def in_place(operate: Callable[[Any, Any], Any], value: Any, other: Any) -> Callable[[World], Any]:
+    """Return a call of `x += y` or the like on a sharded array."""
+    return lambda w: operate(gs.device_put(value, w.named()), other)
+
+
+GNP = gs.numpy
+FLAGS = np.zeros((8, 6), bool)
+INTEGERS = np.ones((8, 6), np.int64)
+
+OPERATIONS: dict[str, Case] = {
+    "shapes that do not broadcast": wrong(
+        lambda w: w.x + np.zeros((8, 5)),
+        "add",
+        "(8, 6), (8, 5)",
+        "equal or 1",
+        shapes=((8, 6), (8, 5)),
+    ),
+    "shapes of where": wrong(
+        lambda w: GNP.where(w.x > 0, w.x, np.zeros(5)), "where", "(5,)", "do not broadcast"
+    ),
+    "axis out of range": wrong(
+        lambda w: GNP.sum(w.x, axis=2),
+        "sum: axis=2",
+        "2 dims",
+        "-2 to 1",
+        argument="axis",
+        axis=2,
+        ndim=2,
+    ),
+    "axis given twice": wrong(
+        lambda w: GNP.mean(w.x, axis=(0, -2)), "mean", "(0, -2)", "once", argument="axis", ndim=2
+    ),
+    "axis that is no integer": wrong(
+        lambda w: GNP.max(w.x, axis=0.5),
+        "max: axis=0.5",
+        "an integer",
+        error=ArgumentTypeError,
+        argument="axis",
+    ),
+    "several axes of argmax": wrong(
+        lambda w: GNP.argmax(w.x, axis=(0, 1)),
+        "argmax: axis=(0, 1)",
+        "an integer",
+        error=ArgumentTypeError,
+        argument="axis",
+    ),
+    "bits of floats": wrong(
+        lambda w: GNP.bitwise_and(w.x, 1),
+        "bitwise_and is not defined for float32, int",
+        "astype",
+        error=ArgumentTypeError,
+    ),
+    "negative of booleans": wrong(
+        lambda w: -gs.device_put(FLAGS, w.named("x")),
+        "negative is not defined for bool",
+        "astype",
+        error=ArgumentTypeError,
+    ),
+    "difference of booleans": wrong(
+        lambda w: gs.device_put(FLAGS, w.named("x")) - FLAGS,
+        "subtract is not defined for bool, bool",
+        error=ArgumentTypeError,
+    ),
+    "order of complex numbers": wrong(
+        lambda w: GNP.argmin(w.x + 1j),
+        "argmin",
+        "no order",
+        "real part",
+        error=ArgumentTypeError,
+    ),
+    "committed arrays on different devices": wrong(
+        lambda w: w.x + w.one,
+        "add",
+        "CpuDevice(id=3)",
+        "8 in all",
+        "reshard one",
+        error=ShardingError,
+    ),
+    "concatenated arrays on different devices": wrong(
+        lambda w: GNP.concat([w.x, w.one]), "CpuDevice(id=3)", "reshard one", error=ShardingError
+    ),
+    "least of nothing": wrong(
+        lambda w: GNP.min(w.x[:0], axis=0),
+        "min",
+        "(0, 6)",
+        "no elements",
+        "check its size",
+        shape=(0, 6),
+    ),
+    "in place with floats on integers": wrong(
+        in_place(operator.iadd, INTEGERS, 1.5),
+        "x += y gives float64",
+        "int64",
+        "x = x + y",
+        error=ArgumentTypeError,
+        argument="y",
+    ),
+    "in place to another shape": wrong(
+        in_place(operator.imul, INTEGERS[0], INTEGERS),
+        "x *= y gives shape (8, 6)",
+        "x has (6,)",
+        argument="y",
+    ),
+    "number that does not fit": wrong(
+        lambda w: gs.device_put(INTEGERS.astype(np.int8), w.named("x")) + 300,
+        "add",
+        "300 does not fit int8",
+        error=ArgumentRangeError,
+        number=300,
+    ),
+    "fill that does not fit": wrong(
+        lambda w: GNP.full((8, 6), -1, dtype=np.uint8, out_sharding=w.named("x")),
+        "full: fill_value=-1",
+        "uint8",
+        error=ArgumentRangeError,
+        argument="fill_value",
+    ),
+    "matrix product of wrong lengths": wrong(
+        lambda w: w.x @ w.x,
+        "matmul",
+        "(8, 6), (8, 6)",
+        "6",
+        "8",
+        shapes=((8, 6), (8, 6)),
+    ),
+    "matrix product of a number": wrong(
+        lambda w: GNP.matmul(w.x, w.scalar), "matmul", "(8, 6) and ()", "x * y"
+    ),
+    "tensordot over too many dims": wrong(
+        lambda w: GNP.tensordot(w.x, w.x, 3), "axes=3", "0 to 2", argument="axes", axes=3
+    ),
+    "tensordot over different numbers of dims": wrong(
+        lambda w: GNP.tensordot(w.x, w.x, ((0, 1), (0,))), "2 dims", "1 of", argument="axes"
+    ),
+    "einsum with too few operands": wrong(
+        lambda w: GNP.einsum("ij,jk->ik", w.x),
+        "'ij,jk->ik'",
+        "names 2 operands, there are 1",
+        argument="subscripts",
+        subscripts="ij,jk->ik",
+    ),
+    "einsum with too few letters": wrong(
+        lambda w: GNP.einsum("i->i", w.x), "1 letters", "(8, 6)", argument="subscripts"
+    ),
+    "einsum with an unknown result": wrong(
+        lambda w: GNP.einsum("ij->ik", w.x), "'k' in the result", argument="subscripts"
+    ),
+    "einsum with a strange letter": wrong(
+        lambda w: GNP.einsum("i!->i", w.x), "has '!'", "use letters", argument="subscripts"
+    ),
+    "einsum over no diagonal": wrong(
+        lambda w: GNP.einsum("ii->i", w.x), "'i'", "8 and 6", "equal", argument="subscripts"
+    ),
+    "reshape to another size": wrong(
+        lambda w: GNP.reshape(w.x, (7, 7)),
+        "(8, 6) of 48 elements",
+        "(7, 7)",
+        "-1",
+        argument="shape",
+        shape=(8, 6),
+    ),
+    "reshape with two unknown sizes": wrong(
+        lambda w: GNP.reshape(w.x, (-1, -1)), "(-1, -1)", "one of them", argument="shape"
+    ),
+    "concatenation of other sizes": wrong(
+        lambda w: GNP.concat([w.x, w.x[:, :5]], axis=0),
+        "(8, 6) and (8, 5)",
+        "axis=0",
+        "equal in all other dims",
+        argument="arrays",
+        shapes=((8, 6), (8, 5)),
+    ),
+    "concatenation of nothing": wrong(
+        lambda w: GNP.concat([]), "concat got no arrays", "at least one", argument="arrays"
+    ),
+    "stack of other shapes": wrong(
+        lambda w: GNP.stack([w.x, w.x[:4]]), "(8, 6) and (4, 6)", argument="arrays"
+    ),
+    "broadcast to a smaller shape": wrong(
+        lambda w: GNP.broadcast_to(w.x, (8, 3)), "(8, 6), (8, 3)", argument="shape"
+    ),
+    "transpose that leaves out a dim": wrong(
+        lambda w: GNP.permute_dims(w.x, (0,)), "axes=(0,)", "2 dims", argument="axes"
+    ),
+    "squeeze of a long dim": wrong(
+        lambda w: GNP.squeeze(w.x, axis=0), "dim 0", "length 8", argument="axis"
+    ),
+    "negative pad": wrong(
+        lambda w: GNP.pad(w.x, (-1, 0)), "pad_width=(-1, 0)", "negative", argument="pad_width"
+    ),
+    "unknown mode of pad": wrong(
+        lambda w: GNP.pad(w.x, 1, "mean"), "mode='mean'", "reflect", argument="mode"
+    ),
+    "pad of nothing by its edge": wrong(
+        lambda w: GNP.pad(w.x[:0], 1, "edge"), "dim 0", "(0, 6)", '"constant"', argument="mode"
+    ),
+    "roll by too many shifts": wrong(
+        lambda w: GNP.roll(w.x, (1, 2, 3), (0, 1)), "3 numbers for the 2 dims", argument="shift"
+    ),
+    "negative repeats": wrong(
+        lambda w: GNP.repeat(w.x, -1, axis=0), "repeats=-1", "negative", argument="repeats"
+    ),
+    "repeats for each element": wrong(
+        lambda w: GNP.repeat(w.x, [1, 2], axis=0),
+        "repeats=[1, 2]",
+        "an integer",
+        error=ArgumentTypeError,
+        argument="repeats",
+    ),
+    "out": wrong(lambda w: GNP.add(w.x, 1, out=w.x), "add: out= is not", "values", argument="out"),
+    "out of NumPy": wrong(
+        lambda w: np.add(w.value, w.x, out=w.value.copy()),
+        "out= is not",
+        "numpy.asarray(x)",
+        argument="out",
+    ),
+    "part of a ufunc": wrong(
+        lambda w: np.add(w.x, 1, where=FLAGS),
+        "where= is not supported",
+        error=ArgumentTypeError,
+        argument="where",
+    ),
+    "function that is not there": wrong(
+        lambda w: np.linalg.svd(w.x),
+        "numpy.linalg.svd",
+        "numpy.asarray(x)",
+        error=ArgumentTypeError,
+        argument="func",
+    ),
+    "order other than row-major": wrong(
+        lambda w: GNP.ravel(w.x, order="F"), "order='F'", '"C"', argument="order"
+    ),
+    "range without end": wrong(
+        lambda w: GNP.arange(0, 1, 0), "steps of 0", "other than 0", argument="step", step=0
+    ),
+    "negative shape": wrong(
+        lambda w: GNP.zeros((8, -1)), "shape=(8, -1)", "start at 0", argument="shape"
+    ),
+    "two places": wrong(
+        lambda w: GNP.zeros(8, device=w.devices[0], out_sharding=w.named("x")),
+        "device= and out_sharding=",
+        "give one",
+        argument="out_sharding",
+    ),
+    "operand that is text": wrong(
+        lambda w: GNP.add(w.x, "1"), "holds a str", error=ArgumentTypeError
+    ),
+    "rounding to no integer": wrong(
+        lambda w: GNP.tril(w.x, 0.5), "tril: k=0.5", error=ArgumentTypeError, argument="k"
+    ),
+    "triangle of a vector": wrong(
+        lambda w: GNP.triu(w.x[0]), "triu needs at least two dims", "(6,)", shape=(6,)
+    ),
+    "result split over more dims than there are": wrong(
+        lambda w: GNP.sum(w.x, axis=0, out_sharding=gs.P("x", "y")),
+        "2 entries",
+        "1 dims",
+        error=ShardingError,
+        argument="spec",
+    ),
+    "operation without room": wrong(
+        lambda w: GNP.zeros((8 * QUOTA, 6), out_sharding=w.named("x")),
+        "quota",
+        error=OutOfMemoryError,
+        argument=None,
+    ),
+    "gather that a guard forbids": wrong(
+        lambda w: inside(gs.gather_guard("disallow"), lambda: GNP.einsum("ii->i", w.x[:6, :])),
+        "einsum gathers its operand of shape (6, 6)",
+        "gather_guard('disallow')",
+        error=TransferGuardError,
+        argument=None,
+        level="disallow",
+    ),
+    "data of the host under a guard": wrong(
+        lambda w: inside(gs.transfer_guard("disallow"), lambda: w.x + w.value),
+        "an operand of add on the host",
+        error=TransferGuardError,
+        argument=None,
+        level="disallow",
+    ),
+}
+
+
 USES: dict[str, Callable[[World, gs.Array], Any]] = {
     "asarray": lambda w, x: np.asarray(x),
     "device_get": lambda w, x: gs.device_get({"a": x}),
@@ -1886,6 +2184,10 @@ USES: dict[str, Callable[[World, gs.Array], Any]] = {
     "index": lambda w, x: x[0],
     "iteration": lambda w, x: list(x),
     "T": lambda w, x: x.T,
+    "operand": lambda w, x: w.x + x,
+    "function": lambda w, x: gs.numpy.sin(x),
+    "function of NumPy": lambda w, x: np.concatenate([w.x, x]),
+    "reduction": lambda w, x: gs.numpy.sum(x, axis=0),
     "mT": lambda w, x: x.mT,
     "addressable_shards": lambda w, x: x.addressable_shards,
     "global_shards": lambda w, x: x.global_shards,
@@ -1947,6 +2249,7 @@ TABLE: dict[str, Case] = {
         "file": FILES,
         "setting": SETTINGS,
         "interop": INTEROP,
+        "operation": OPERATIONS,
         "deleted": GONE,
         "donated": DONATED,
     }.items()

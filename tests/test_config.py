@@ -38,6 +38,7 @@ def test_defaults() -> None:
         "queue_limit": 1024,
         "plan_cache_bytes": 64 << 20,
         "relay_bytes": 2 << 20,
+        "large_move_bytes": 64 << 20,
         "check": False,
         "enable_checks": False,
     }
@@ -61,6 +62,7 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
     ("GPUSHARD_HOST_WORKERS", "host_workers", "3", 3),
     ("GPUSHARD_MEMORY_LIMIT", "memory_limit", "2G", 2 << 30),
     ("GPUSHARD_RELAY_BYTES", "relay_bytes", "4M", 4 << 20),
+    ("GPUSHARD_LARGE_MOVE_BYTES", "large_move_bytes", "1G", 1 << 30),
     ("GPUSHARD_ENABLE_CHECKS", "enable_checks", "yes", True),
 ]
 

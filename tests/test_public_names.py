@@ -36,6 +36,7 @@ NAMES = [
     "empty_cache",
     "errors",
     "from_dlpack",
+    "gather_guard",
     "live_arrays",
     "load",
     "local_device_count",
@@ -57,7 +58,33 @@ NAMES = [
     "transfer_guard_device_to_host",
     "transfer_guard_host_to_device",
     "tree",
+    "use_mesh",
 ]
+
+
+NUMPY = (
+    "__array_namespace_info__ "
+    "abs absolute acos acosh add all allclose amax amin angle any arange arccos arccosh arcsin "
+    "arcsinh arctan arctan2 arctanh argmax argmin around array array_equal array_equiv asarray "
+    "asin asinh astype atan atan2 atanh atleast_1d atleast_2d bitwise_and bitwise_invert "
+    "bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor bool bool_ "
+    "broadcast_arrays broadcast_shapes broadcast_to can_cast cbrt ceil clip column_stack "
+    "complex128 complex64 concat concatenate conj conjugate copy copysign cos cosh "
+    "count_nonzero deg2rad degrees diagonal divide divmod dot dstack e einsum empty empty_like "
+    "equal exp exp2 expand_dims expm1 eye fabs finfo flip fliplr flipud float16 float32 float64 "
+    "float_power floor floor_divide fmax fmin fmod frexp full full_like gcd greater "
+    "greater_equal heaviside hstack hypot identity iinfo imag inf inner int16 int32 int64 int8 "
+    "invert isclose isdtype isfinite isinf isnan lcm ldexp left_shift less less_equal linspace "
+    "log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor "
+    "matmul matrix_transpose matvec max maximum mean meshgrid min minimum mod modf moveaxis "
+    "multiply nan ndim negative newaxis nextafter not_equal ones ones_like outer pad "
+    "permute_dims pi positive pow power prod rad2deg radians ravel real reciprocal remainder "
+    "repeat reshape result_type right_shift rint roll round shape sign signbit sin sinh size "
+    "spacing sqrt square squeeze stack std subtract sum swapaxes tan tanh tensordot tile "
+    "transpose tril triu true_divide trunc uint16 uint32 uint64 uint8 unstack var vdot vecdot "
+    "vecmat vstack where zeros zeros_like"
+)
+"""The names of `gpushard.numpy`."""
 
 
 def sections(value: Any) -> set[str]:
@@ -83,6 +110,10 @@ def test_the_names_are_exactly_these() -> None:
     assert sorted(gs.__all__) == NAMES
     for name in NAMES:
         assert hasattr(gs, name), name
+
+
+def test_the_names_of_the_namespace_are_exactly_these() -> None:
+    assert sorted(gs.numpy.__all__) == NUMPY.split()
 
 
 def test_nothing_public_is_left_out() -> None:

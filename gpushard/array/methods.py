@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.checks import as_dtype, as_shape
+from gpushard.array.operators import shape_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
@@ -282,7 +283,7 @@ class Methods(Reductions):
 
 def dot(x: Any, y: Any) -> Any:
     """Return the product of two operands, as `numpy.dot` does."""
-    one, two = len(np.shape(x)), len(np.shape(y))
+    one, two = len(shape_of(x)), len(shape_of(y))
     if not one or not two:
         return bind(ufunc_row(np.multiply), (x, y))
     letters = contractions.LETTERS

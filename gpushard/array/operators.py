@@ -254,10 +254,16 @@ class Operators(abc.ABC):
         return bind(_INVERT, (self,))
 
 
+def shape_of(x: Any) -> Shape:
+    """Return the shape of an operand: an array, or what NumPy makes one of."""
+    shape: Shape = x.shape if hasattr(x, "shape") else np.shape(x)
+    return shape
+
+
 def matmul(x: Any, y: Any) -> Any:
     """Return the matrix product of two operands, as `numpy.matmul` does.
 
     Raises:
       ArgumentError: an operand has no dims, or lengths do not fit.
     """
-    return bind(MATMUL, (x, y), (matmul_subscripts(np.shape(x), np.shape(y)),))
+    return bind(MATMUL, (x, y), (matmul_subscripts(shape_of(x), shape_of(y)),))

@@ -27,6 +27,46 @@ class Protocols:
 
     __slots__ = ()
 
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """Return `gpushard.numpy`, which has the functions of the Array API.
+
+        Args:
+          api_version: which version of the standard; None for the latest.
+
+        Raises:
+          ArgumentError: there is no such version.
+        """
+        return _providers["__array_namespace__"](self, api_version=api_version)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Do what a NumPy ufunc does, where the arrays lie.
+
+        Args:
+          ufunc: which one.
+          method: how it is called: itself, or its `reduce`.
+          *inputs: its operands.
+          **kwargs: what else it was given.
+
+        Raises:
+          ArgumentTypeError: that cannot be done without gathering arrays.
+          ArgumentError: a place for the result is given.
+        """
+        return _providers["__array_ufunc__"](self, ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Do what a function of NumPy does, where the arrays lie.
+
+        Args:
+          func: which one.
+          types: of the arguments that are arrays of some kind.
+          args: its arguments.
+          kwargs: its keyword arguments.
+
+        Raises:
+          ArgumentTypeError: `gpushard.numpy` has no such function.
+        """
+        return _providers["__array_function__"](self, func, types, args, kwargs)
+
     def __dlpack__(
         self,
         *,

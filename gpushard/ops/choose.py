@@ -109,8 +109,8 @@ def assignments(rule: Rule, mesh: Mesh, operands: Sequence[Given]) -> list[Split
 def _count(axes: int, factors: int) -> int:
     """Return how many ways there are to put axes, in order, on factors or nowhere.
 
-    >>> [_count(2, 1), _count(2, 2)]
-    [5, 11]
+    >>> [_count(2, 1), _count(2, 2), _count(2, 0)]
+    [5, 11, 1]
     """
     return 1 + sum(
         math.comb(axes, k) * math.comb(k + factors - 1, k) * math.factorial(k)

@@ -11,6 +11,7 @@ from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.execute import plan_for
 from gpushard.movement.move import move
 from gpushard.ops.aval import Aval
+from gpushard.ops.gather_guard import check_gather, watched
 from gpushard.ops.jobs import jobs_of
 from gpushard.ops.layout import Layout, in_sharding, lay_out, refines
 from gpushard.ops.merge import Merge
@@ -64,6 +65,11 @@ class Computation:
             if isinstance(x, Scalar)
         ]
         self._moves = _moves(operands, layout)
+        self._watched: str | None = None  # what a gather guard would say of these moves
+        if self._moves and layout.choice is not None:
+            wanted = [None if lies is None else lies[1] for lies in layout.operands]
+            limit = runtime.settings.large_move_bytes
+            self._watched = watched(row.name, operands, wanted, layout.choice.nbytes, limit)
         self._ends = [
             end.tiling if end.tiling is not result.tiling else None
             for end, result in zip(self.results, layout.results, strict=True)
@@ -122,6 +128,8 @@ class Computation:
             for (position, convert), number in zip(self._scalars, numbers, strict=True)
         ]
         if self._moves:
+            if self._watched is not None:
+                check_gather(self._watched)
             operands = list(operands)
             for at, tiling in self._moves:
                 operands[at] = self._moved(operands[at], tiling)

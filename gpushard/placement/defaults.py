@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,12 +12,30 @@ from typing import Any
 from gpushard.array.checks import as_shape
 from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError
 from gpushard.geometry.mesh import Mesh, create_device_mesh
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard.placement.spread import cut_spec, spread
 from gpushard.runtime import current
 from gpushard.runtime.device import Device
+from gpushard.typing import Shape
 
-_default_device: contextvars.ContextVar[Device | None] = contextvars.ContextVar(
-    "default_device", default=None
+
+@dataclasses.dataclass(frozen=True)
+class OverMesh:
+    """New data goes to a mesh."""
+
+    mesh: Mesh
+    """Which one."""
+
+    spec: PartitionSpec | None
+    """How data is split; None for whatever suits its shape."""
+
+
+_default: contextvars.ContextVar[Device | OverMesh | None] = contextvars.ContextVar(
+    "default_placement", default=None
 )
+_REPLICATED = PartitionSpec()
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -102,16 +121,78 @@ def default_device(device: Device) -> Iterator[None]:
         raise ArgumentTypeError(
             f"device={device!r} must be one of gpushard.devices()", argument="device"
         )
-    token = _default_device.set(device)
+    token = _default.set(device)
     try:
         yield
     finally:
-        _default_device.reset(token)
+        _default.reset(token)
+
+
+@contextlib.contextmanager
+def use_mesh(mesh: Mesh, spec: PartitionSpec | str = _REPLICATED) -> Iterator[Mesh]:
+    """Put new data on all devices of `mesh` within a `with` block, where none are given.
+
+    It holds for `device_put`, `gpushard.numpy.asarray` and the functions that create arrays. What
+    they make is uncommitted: it follows committed arrays that it is used with. The innermost of
+    `use_mesh` and `default_device` decides. A bare `PartitionSpec` refers to this mesh too, unless
+    there is a `with mesh:`.
+
+    Args:
+      mesh: the devices.
+      spec: which mesh axes split which dim; entries beyond an array's rank, and those of dims of
+        length 1 or 0, do not count. "auto" cuts the longest dims by the largest axes. Without it
+        every device has a replica.
+
+    Raises:
+      ArgumentTypeError: `mesh` is no mesh of devices, or `spec` is neither.
+      ShardingError: the mesh has no such axis.
+
+    >>> import gpushard as gs
+    >>> with use_mesh(gs.make_mesh((4,), "x"), "auto"):
+    ...     gs.numpy.zeros((3, 8)).sharding.spec
+    PartitionSpec(None, 'x')
+    """
+    if not isinstance(mesh, Mesh):
+        raise ArgumentTypeError(
+            f"mesh={mesh!r} must be a Mesh of devices, such as make_mesh gives", argument="mesh"
+        )
+    if spec != "auto" and not isinstance(spec, PartitionSpec):
+        raise ArgumentTypeError(
+            f'spec={spec!r} must be a PartitionSpec or "auto"', argument="spec", spec=spec
+        )
+    named = spec if isinstance(spec, PartitionSpec) else None
+    NamedSharding(mesh, named or _REPLICATED)  # refuses axes that there are not
+    token = _default.set(OverMesh(mesh, named))
+    try:
+        yield mesh
+    finally:
+        _default.reset(token)
+
+
+def default_mesh() -> Mesh | None:
+    """Return the mesh that new data goes to, or None where it goes to a device."""
+    found = _default.get()
+    return found.mesh if isinstance(found, OverMesh) else None
 
 
 def get_default_device() -> Device:
-    """Return the device that new data goes to."""
-    return _default_device.get() or current.current().devices[0]
+    """Return the device that new data goes to where it goes to one; of a mesh the first."""
+    found = _default.get()
+    if isinstance(found, OverMesh):
+        first: Any = found.mesh.assignment[0]
+        device: Device = first
+        return device
+    return found or current.current().devices[0]
+
+
+def default_sharding(shape: Shape) -> Sharding:
+    """Return how new data of a shape is laid out where no placement is given."""
+    found = _default.get()
+    if isinstance(found, OverMesh):
+        if found.spec is None:
+            return NamedSharding(found.mesh, spread(shape, found.mesh.shape))
+        return NamedSharding(found.mesh, cut_spec(found.spec, shape))
+    return SingleDeviceSharding(get_default_device())
 
 
 def make_mesh(

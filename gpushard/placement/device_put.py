@@ -20,7 +20,7 @@ from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.movement.buffer import devices_of
 from gpushard.movement.host_copies import alias_host, from_host
-from gpushard.placement.defaults import get_default_device
+from gpushard.placement.defaults import default_mesh, default_sharding
 from gpushard.runtime.device import Device, MemorySpace
 from gpushard.typing import HostArray, Index, Shape
 
@@ -51,7 +51,7 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
       device: where to: a device, one of its memories, a `Sharding`, a `Format`, or a
         `PartitionSpec` within `with mesh:`; or a pytree of these that is a prefix of `x`, such as a
         list of devices for a list of arrays. None leaves arrays where they are and puts other data
-        on the default device, uncommitted.
+        where `use_mesh` or `default_device` say, uncommitted: on the first device by default.
       donate: whether gpushard arrays in `x` may be given up; they count as deleted afterwards. A
         bool, or a prefix pytree of bools.
       may_alias: whether the result may share memory with a NumPy source, which then must not be
@@ -192,7 +192,7 @@ def as_sharding(place: Any, ndim: int, argument: str = "device") -> Sharding:
     if isinstance(place, MemorySpace):
         return SingleDeviceSharding(place.device, memory_kind=place.kind)
     if isinstance(place, PartitionSpec):
-        mesh = current_mesh()
+        mesh = current_mesh() or default_mesh()
         if mesh is None:
             raise ArgumentError(
                 f"{argument}={place!r} needs a mesh; place within `with mesh:` or use "
@@ -267,9 +267,7 @@ def _put_leaf(x: Array | HostData, place: Any, may_alias: bool) -> Array:
         return x if place is None else x._moved(as_sharding(place, x.ndim), "device_put(x)")
     data, weak = x
     committed = place is not None
-    sharding = (
-        as_sharding(place, data.ndim) if committed else SingleDeviceSharding(get_default_device())
-    )
+    sharding = as_sharding(place, data.ndim) if committed else default_sharding(data.shape)
     tiling = place_tiling(sharding, data.shape)
     check_transfer(HOST_TO_DEVICE, "device_put(x)", explicit=True)
     runtime, dtype = devices_of(tiling)[0].runtime, check_dtype(data.dtype, "x")

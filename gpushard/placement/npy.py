@@ -15,11 +15,10 @@ from gpushard.array.array import Array
 from gpushard.array.checks import check_dtype
 from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard.errors import ArgumentTypeError, FileFormatError
-from gpushard.geometry.sharding import SingleDeviceSharding
 from gpushard.movement.blocks import blocks_of
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host_copies import fetch
-from gpushard.placement.defaults import get_default_device
+from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import as_sharding
 from gpushard.placement.make_array import make_array_from_callback
 from gpushard.typing import HostArray
@@ -63,8 +62,8 @@ def load(
 
     Args:
       file: its path.
-      sharding: how to lay it out: a sharding, a device, or a spec within `with mesh:`; the default
-        device if None.
+      sharding: how to lay it out: a sharding, a device, or a spec within `with mesh:`; where new
+        data goes by default if None.
       progress: called with the bytes of each box before it is read.
 
     Returns:
@@ -76,7 +75,7 @@ def load(
     """
     data = open_npy(file)
     if sharding is None:
-        target: Any = SingleDeviceSharding(get_default_device())
+        target: Any = default_sharding(data.shape)
     else:
         target = as_sharding(sharding, data.ndim, "sharding")
 

@@ -1,0 +1,151 @@
+"""What all functions do with their arguments before, and with their results after."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
+from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
+from gpushard.ops.scalars import KINDS
+from gpushard.placement.device_put import as_host_array, device_put, reshard
+
+
+def is_value(x: Any) -> bool:
+    """Whether operations take it as it is: an array, or what an interpreter made."""
+    return isinstance(x, Array) or hasattr(x, "interpreter")
+
+
+def is_number(x: Any) -> bool:
+    """Whether it is a number that needs no place: Python's or NumPy's."""
+    return type(x) in KINDS or isinstance(x, np.generic)
+
+
+def host_data(x: Any, name: str) -> Any:
+    """Return data on the host as a NumPy array.
+
+    Raises:
+      ArgumentTypeError: it is not numeric, or a list with arrays of devices in it.
+    """
+    if isinstance(x, list | tuple):
+        if holds_value(x):
+            raise ArgumentTypeError(
+                f"{name} got a {type(x).__name__} of gpushard arrays; join them with stack",
+                argument="x",
+                type=type(x),
+            )
+        try:
+            x = np.array(x)
+        except ValueError:
+            raise ArgumentError(
+                f"{name} got nested lists of different lengths; make them equally long",
+                argument="x",
+            ) from None
+    return as_host_array(x)[0]
+
+
+def holds_value(x: Any) -> bool:
+    """Whether nested lists have an array of devices in them."""
+    if isinstance(x, list | tuple):
+        return any(map(holds_value, x))
+    return is_value(x)
+
+
+def as_value(x: Any, name: str) -> Any:
+    """Return an array; data on the host is placed where new data goes.
+
+    Args:
+      x: an array, or data on the host.
+      name: of the function, for errors and guards.
+
+    Raises:
+      ArgumentTypeError: it is no numeric data.
+    """
+    if is_value(x):
+        return x
+    data = host_data(x, name)
+    if data.ndim:
+        check_transfer(HOST_TO_DEVICE, f"an operand of {name} on the host", explicit=False)
+    return device_put(data)
+
+
+def operands(name: str, *xs: Any) -> list[Any]:
+    """Return the operands of an operation, one of which at least is an array.
+
+    Numbers stay numbers, and data on the host goes where the arrays are.
+    """
+    if any(map(is_value, xs)):
+        return [x if is_value(x) or is_number(x) else host_data(x, name) for x in xs]
+    placed = [x if is_number(x) else as_value(x, name) for x in xs]
+    if placed and not any(map(is_value, placed)):  # Python's numbers have less say in the type
+        first = next((n for n, x in enumerate(placed) if isinstance(x, np.generic)), 0)
+        placed[first] = as_value(placed[first], name)
+    return placed
+
+
+def settle(result: Any, out_sharding: Any) -> Any:
+    """Return a result, or a tuple of them, as it is, or in the sharding that was asked for."""
+    return result if out_sharding is None else reshard(result, out_sharding)
+
+
+def refuse_out(name: str, out: Any) -> None:
+    """Check that no place for the result is given.
+
+    Raises:
+      ArgumentError: one is.
+    """
+    if out is None:
+        return
+    if not isinstance(out, tuple) or any(one is not None for one in out):
+        raise ArgumentError(
+            f"{name}: out= is not supported, results are values; write x = {name}(...), and "
+            "numpy.asarray(x) for the host",
+            argument="out",
+        )
+
+
+def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any:
+    """Return a number of a dtype, as assigning it to an array of that would make it.
+
+    Raises:
+      ArgumentRangeError: a Python integer does not fit.
+      ArgumentTypeError: it is no number, or is complex where the dtype is not.
+    """
+    try:
+        if dtype.kind in "iu" and type(value) is not int:
+            with np.errstate(invalid="ignore"):
+                return np.asarray(value).astype(dtype)[()]
+        if np.asarray(value).dtype.kind == "c" and dtype.kind not in "cb":
+            raise TypeError
+        return dtype.type(value)
+    except OverflowError:
+        raise ArgumentRangeError(
+            f"{name}: {argument}={value!r} does not fit {dtype}; choose another dtype",
+            argument=argument,
+            number=value,
+            dtype=dtype,
+        ) from None
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"{name}: {argument}={value!r} must be a number that {dtype} can hold",
+            argument=argument,
+            value=value,
+            dtype=dtype,
+        ) from None
+
+
+def integer(value: Any, name: str, argument: str) -> int:
+    """Return an integer.
+
+    Raises:
+      ArgumentTypeError: it is none.
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name}: {argument}={value!r} must be an integer", argument=argument, value=value
+        ) from None

@@ -1,0 +1,281 @@
+"""Functions that make arrays.
+
+Where they go: to `device` or `out_sharding`, which mean the same: a device, a sharding, or a
+`PartitionSpec` within `with mesh:` or `use_mesh`. Otherwise they are uncommitted: beside the array
+that they are like, or where new data goes by default. Every shard is computed where it will live.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.array.checks import as_dtype, as_shape, check_dtype
+from gpushard.array.methods import check_order
+from gpushard.errors import ArgumentError
+from gpushard.numpy.arguments import (
+    holds_value,
+    host_data,
+    is_number,
+    is_value,
+    number_of,
+    settle,
+)
+from gpushard.numpy.joining import stack
+from gpushard.numpy.making import made, made_on, place_of
+from gpushard.numpy.manipulation import broadcast_to
+from gpushard.ops.table import creation as rows
+from gpushard.placement.device_put import device_put
+
+
+def asarray(
+    obj: Any,
+    /,
+    dtype: Any = None,
+    order: Any = None,
+    *,
+    device: Any = None,
+    copy: bool | None = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return data as an array.
+
+    Args:
+      obj: an array, a number, nested lists of numbers or of arrays, or what offers `__array__` or
+        `__dlpack__` on the CPU.
+      dtype: type of the elements; by default what NumPy takes.
+      order: must be "C" or None.
+      device: where it goes; arrays stay where they are by default.
+      copy: True for memory of its own; False for an error where data has to be copied.
+      out_sharding: the same as `device`.
+
+    Raises:
+      ArgumentTypeError: it is not numeric.
+      ArgumentError: it would have to be copied, and `copy` is False.
+
+    >>> asarray([1, 2], dtype="float32")
+    Array([1., 2.], dtype=float32)
+    """
+    check_order(order)
+    place = place_of(device, out_sharding)
+    target = None if dtype is None else as_dtype(dtype)
+    if is_value(obj):
+        x = obj if target is None else obj.astype(target)
+        moved = settle(x, place)
+        if copy is False and moved is not obj:
+            raise _needs_copy()
+        return moved.copy() if copy and moved is obj else moved
+    if copy is False:
+        raise _needs_copy()
+    if isinstance(obj, list | tuple) and holds_value(obj):
+        x = stack([asarray(entry) for entry in obj])
+        return settle(x if target is None else x.astype(target), place)
+    if is_number(obj) and target is not None:
+        return device_put(np.asarray(number_of(obj, target, "asarray", "obj"), target), place)
+    data = host_data(obj, "asarray")
+    return device_put(data if target is None else data.astype(target, copy=False), place)
+
+
+def _needs_copy() -> ArgumentError:
+    return ArgumentError(
+        "copy=False: data has to be copied to its place or to another dtype; leave copy out, or "
+        "share memory with device_put(x, may_alias=True)",
+        argument="copy",
+    )
+
+
+def array(
+    obj: Any,
+    /,
+    dtype: Any = None,
+    *,
+    copy: bool | None = True,
+    order: Any = None,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return data as an array with memory of its own; arguments as for `asarray`.
+
+    Args:
+      obj: the data.
+      dtype: type of the elements; by default what NumPy takes.
+      copy: whether an array is copied.
+      order: must be "C" or None.
+      device: where it goes; arrays stay where they are by default.
+      out_sharding: the same as `device`.
+    """
+    return asarray(obj, dtype, order, device=device, copy=copy or None, out_sharding=out_sharding)
+
+
+def full(
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return an array whose elements are all the same.
+
+    Args:
+      shape: its shape.
+      fill_value: the element; an array is broadcast.
+      dtype: type of the elements; that of `fill_value` by default.
+      device: where it goes.
+      out_sharding: the same.
+
+    Raises:
+      ArgumentError: a size is negative, or an array does not broadcast.
+      ArgumentTypeError: sizes are no integers, or the value no number.
+    """
+    sizes, place = as_shape(shape), place_of(device, out_sharding)
+    if not is_number(fill_value):
+        x = asarray(fill_value, dtype)
+        return settle(broadcast_to(x, sizes), place)
+    target = _type_of(fill_value, dtype)
+    value = number_of(fill_value, target, "full", "fill_value")
+    return made(rows.FULL, sizes, target, (value,), place)
+
+
+def _type_of(value: Any, dtype: Any) -> np.dtype[Any]:
+    return check_dtype(np.asarray(value).dtype, "fill_value") if dtype is None else as_dtype(dtype)
+
+
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """Return an array of zeros.
+
+    Args:
+      shape: its shape.
+      dtype: type of the elements; float64 by default.
+      device: where it goes.
+      out_sharding: the same.
+
+    >>> import gpushard as gs
+    >>> with gs.use_mesh(gs.make_mesh((4,), "x"), gs.P("x")):
+    ...     [shard.data.shape for shard in zeros(6).addressable_shards]
+    [(2,), (2,), (2,), (0,)]
+    """
+    return full(shape, 0, dtype or np.float64, device=device, out_sharding=out_sharding)
+
+
+def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """Return an array of ones.
+
+    Args:
+      shape: its shape.
+      dtype: type of the elements; float64 by default.
+      device: where it goes.
+      out_sharding: the same.
+    """
+    return full(shape, 1, dtype or np.float64, device=device, out_sharding=out_sharding)
+
+
+def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """Return an array whose elements do not matter; they are zeros.
+
+    Args:
+      shape: its shape.
+      dtype: type of the elements; float64 by default.
+      device: where it goes.
+      out_sharding: the same.
+    """
+    return zeros(shape, dtype, device=device, out_sharding=out_sharding)
+
+
+def full_like(
+    x: Any,
+    /,
+    fill_value: Any,
+    dtype: Any = None,
+    *,
+    shape: Any = None,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return an array whose elements are all the same, laid out like another.
+
+    Args:
+      x: the other one.
+      fill_value: the element; an array is broadcast.
+      dtype: type of the elements; that of `x` by default.
+      shape: the shape; that of `x` by default. One of another rank is laid out by default.
+      device: where it goes; by default as `x` lies.
+      out_sharding: the same.
+    """
+    place = place_of(device, out_sharding)
+    own = x.shape if hasattr(x, "shape") else np.shape(x)
+    kind = x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
+    sizes = own if shape is None else as_shape(shape)
+    target = as_dtype(kind if dtype is None else dtype)
+    if place is not None or not isinstance(x, Array) or len(sizes) != len(own):
+        return full(sizes, fill_value, target, out_sharding=place)
+    if not is_number(fill_value):
+        found = full(sizes, fill_value, target)
+        return found if found.sharding == x.sharding else settle(found, x.sharding)
+    value = number_of(fill_value, target, "full_like", "fill_value")
+    return made_on(rows.FULL, sizes, target, (value,), x.sharding, committed=x.committed)
+
+
+def zeros_like(
+    x: Any,
+    /,
+    dtype: Any = None,
+    *,
+    shape: Any = None,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return an array of zeros, laid out like another.
+
+    Args:
+      x: the other one.
+      dtype: type of the elements; that of `x` by default.
+      shape: the shape; that of `x` by default. One of another rank is laid out by default.
+      device: where it goes; by default as `x` lies.
+      out_sharding: the same.
+    """
+    return full_like(x, 0, dtype, shape=shape, device=device, out_sharding=out_sharding)
+
+
+def ones_like(
+    x: Any,
+    /,
+    dtype: Any = None,
+    *,
+    shape: Any = None,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return an array of ones, laid out like another.
+
+    Args:
+      x: the other one.
+      dtype: type of the elements; that of `x` by default.
+      shape: the shape; that of `x` by default. One of another rank is laid out by default.
+      device: where it goes; by default as `x` lies.
+      out_sharding: the same.
+    """
+    return full_like(x, 1, dtype, shape=shape, device=device, out_sharding=out_sharding)
+
+
+def empty_like(
+    x: Any,
+    /,
+    dtype: Any = None,
+    *,
+    shape: Any = None,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return an array whose elements do not matter, laid out like another; they are zeros.
+
+    Args:
+      x: the other one.
+      dtype: type of the elements; that of `x` by default.
+      shape: the shape; that of `x` by default. One of another rank is laid out by default.
+      device: where it goes; by default as `x` lies.
+      out_sharding: the same.
+    """
+    return full_like(x, 0, dtype, shape=shape, device=device, out_sharding=out_sharding)

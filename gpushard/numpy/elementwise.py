@@ -1,0 +1,248 @@
+"""Elementwise functions, under the names of NumPy and of the Array API.
+
+All broadcast their operands and give the types that NumPy 2 gives. They take `out_sharding`: a
+sharding, or a `PartitionSpec` on the mesh of the result, that it is moved to; and `dtype`: the type
+of the result.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpushard.numpy import ufuncs
+from gpushard.numpy.arguments import as_value, operands, refuse_out, settle
+from gpushard.ops.bind import bind
+from gpushard.ops.table import elementwise as rows
+
+_DETAILS = """
+
+Args:
+  {operands}: arrays, or what `asarray` takes.
+  out: must be None; results are values.
+  dtype: type of the result; what NumPy gives by default.
+  out_sharding: where the result goes; by default it stays where it was made.
+"""
+
+
+class Unary(Protocol):
+    """A function of one operand."""
+
+    def __call__(
+        self, x: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
+    ) -> Any:
+        """Do the operation."""
+
+
+class Binary(Protocol):
+    """A function of two operands."""
+
+    def __call__(
+        self, x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
+    ) -> Any:
+        """Do the operation."""
+
+
+def _unary(name: str, ufunc: np.ufunc, text: str) -> Unary:
+    def function(x: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None) -> Any:
+        refuse_out(name, out)
+        return settle(ufuncs.call(ufunc, (x,), dtype), out_sharding)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text + _DETAILS.format(operands="x")
+    return function
+
+
+def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
+    def function(
+        x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
+    ) -> Any:
+        refuse_out(name, out)
+        return settle(ufuncs.call(ufunc, (x1, x2), dtype), out_sharding)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text + _DETAILS.format(operands="x1, x2")
+    return function
+
+
+abs = _unary("abs", np.absolute, "Return the absolute value of each element.")
+absolute = abs
+acos = _unary("acos", np.arccos, "Return the angle in [0, pi] whose cosine is each element.")
+arccos = acos
+acosh = _unary("acosh", np.arccosh, "Return what has each element as hyperbolic cosine.")
+arccosh = acosh
+add = _binary("add", np.add, "Return the sum of the elements of two arrays.")
+asin = _unary("asin", np.arcsin, "Return the angle in [-pi/2, pi/2] whose sine is each element.")
+arcsin = asin
+asinh = _unary("asinh", np.arcsinh, "Return what has each element as hyperbolic sine.")
+arcsinh = asinh
+atan = _unary("atan", np.arctan, "Return the angle whose tangent is each element.")
+arctan = atan
+atan2 = _binary("atan2", np.arctan2, "Return the angle of the point (x2, x1), in [-pi, pi].")
+arctan2 = atan2
+atanh = _unary("atanh", np.arctanh, "Return what has each element as hyperbolic tangent.")
+arctanh = atanh
+bitwise_and = _binary("bitwise_and", np.bitwise_and, "Return the bits that both elements have.")
+bitwise_or = _binary("bitwise_or", np.bitwise_or, "Return the bits that either element has.")
+bitwise_xor = _binary("bitwise_xor", np.bitwise_xor, "Return the bits that one element has.")
+bitwise_invert = _unary("bitwise_invert", np.invert, "Return each element with its bits inverted.")
+bitwise_not = invert = bitwise_invert
+bitwise_left_shift = _binary(
+    "bitwise_left_shift", np.left_shift, "Return the bits of x1 shifted left by x2."
+)
+left_shift = bitwise_left_shift
+bitwise_right_shift = _binary(
+    "bitwise_right_shift", np.right_shift, "Return the bits of x1 shifted right by x2."
+)
+right_shift = bitwise_right_shift
+cbrt = _unary("cbrt", np.cbrt, "Return the cube root of each element.")
+ceil = _unary("ceil", np.ceil, "Return the least integer that is not below each element.")
+conj = _unary("conj", np.conjugate, "Return the complex conjugate of each element.")
+conjugate = conj
+copysign = _binary("copysign", np.copysign, "Return x1 with the sign of x2.")
+cos = _unary("cos", np.cos, "Return the cosine of each element, in radians.")
+cosh = _unary("cosh", np.cosh, "Return the hyperbolic cosine of each element.")
+deg2rad = _unary("deg2rad", np.deg2rad, "Return each angle, given in degrees, in radians.")
+radians = deg2rad
+divide = _binary("divide", np.divide, "Return x1 divided by x2.")
+true_divide = divide
+divmod = _binary("divmod", np.divmod, "Return the quotient, rounded down, and the remainder.")
+equal = _binary("equal", np.equal, "Return whether elements are equal.")
+exp = _unary("exp", np.exp, "Return e to the power of each element.")
+exp2 = _unary("exp2", np.exp2, "Return 2 to the power of each element.")
+expm1 = _unary("expm1", np.expm1, "Return e to the power of each element, less 1.")
+fabs = _unary("fabs", np.fabs, "Return the absolute value of each element as a float.")
+float_power = _binary("float_power", np.float_power, "Return x1 to the power of x2 as a float.")
+floor = _unary("floor", np.floor, "Return the greatest integer that is not above each element.")
+floor_divide = _binary("floor_divide", np.floor_divide, "Return x1 divided by x2, rounded down.")
+fmax = _binary("fmax", np.fmax, "Return the greater element; NaN gives way.")
+fmin = _binary("fmin", np.fmin, "Return the lesser element; NaN gives way.")
+fmod = _binary("fmod", np.fmod, "Return the remainder of x1 / x2 with the sign of x1.")
+frexp = _unary("frexp", np.frexp, "Return the mantissa and the exponent of each element.")
+gcd = _binary("gcd", np.gcd, "Return the greatest common divisor.")
+greater = _binary("greater", np.greater, "Return whether x1 is greater than x2.")
+greater_equal = _binary("greater_equal", np.greater_equal, "Return whether x1 is at least x2.")
+heaviside = _binary("heaviside", np.heaviside, "Return 0, x2 or 1 where x1 is < 0, 0 or > 0.")
+hypot = _binary("hypot", np.hypot, "Return the length of the vector (x1, x2).")
+isfinite = _unary("isfinite", np.isfinite, "Return whether elements are finite numbers.")
+isinf = _unary("isinf", np.isinf, "Return whether elements are infinite.")
+isnan = _unary("isnan", np.isnan, "Return whether elements are NaN.")
+lcm = _binary("lcm", np.lcm, "Return the least common multiple.")
+ldexp = _binary("ldexp", np.ldexp, "Return x1 times 2 to the power of x2.")
+less = _binary("less", np.less, "Return whether x1 is less than x2.")
+less_equal = _binary("less_equal", np.less_equal, "Return whether x1 is at most x2.")
+log = _unary("log", np.log, "Return the natural logarithm of each element.")
+log10 = _unary("log10", np.log10, "Return the logarithm to base 10 of each element.")
+log1p = _unary("log1p", np.log1p, "Return the natural logarithm of 1 and each element.")
+log2 = _unary("log2", np.log2, "Return the logarithm to base 2 of each element.")
+logaddexp = _binary("logaddexp", np.logaddexp, "Return log(exp(x1) + exp(x2)).")
+logaddexp2 = _binary("logaddexp2", np.logaddexp2, "Return log2(2**x1 + 2**x2).")
+logical_and = _binary("logical_and", np.logical_and, "Return whether both elements are true.")
+logical_not = _unary("logical_not", np.logical_not, "Return whether elements are false.")
+logical_or = _binary("logical_or", np.logical_or, "Return whether an element is true.")
+logical_xor = _binary("logical_xor", np.logical_xor, "Return whether one element alone is true.")
+maximum = _binary("maximum", np.maximum, "Return the greater element; NaN if one is.")
+minimum = _binary("minimum", np.minimum, "Return the lesser element; NaN if one is.")
+modf = _unary("modf", np.modf, "Return the fractional and the integral part of each element.")
+multiply = _binary("multiply", np.multiply, "Return the product of the elements of two arrays.")
+negative = _unary("negative", np.negative, "Return each element with the other sign.")
+nextafter = _binary("nextafter", np.nextafter, "Return the next number after x1 towards x2.")
+not_equal = _binary("not_equal", np.not_equal, "Return whether elements differ.")
+positive = _unary("positive", np.positive, "Return each element.")
+pow = _binary("pow", np.power, "Return x1 to the power of x2.")
+power = pow
+rad2deg = _unary("rad2deg", np.rad2deg, "Return each angle, given in radians, in degrees.")
+degrees = rad2deg
+reciprocal = _unary("reciprocal", np.reciprocal, "Return 1 divided by each element.")
+remainder = _binary("remainder", np.remainder, "Return what x1 // x2 leaves; of the sign of x2.")
+mod = remainder
+rint = _unary("rint", np.rint, "Return the nearest integer, the even one if there are two.")
+sign = _unary("sign", np.sign, "Return -1, 0 or 1; of complex numbers x / abs(x).")
+signbit = _unary("signbit", np.signbit, "Return whether the sign bit is set.")
+sin = _unary("sin", np.sin, "Return the sine of each element, in radians.")
+sinh = _unary("sinh", np.sinh, "Return the hyperbolic sine of each element.")
+spacing = _unary("spacing", np.spacing, "Return the distance to the next number.")
+sqrt = _unary("sqrt", np.sqrt, "Return the square root of each element.")
+square = _unary("square", np.square, "Return the square of each element.")
+subtract = _binary("subtract", np.subtract, "Return the difference of the elements of two arrays.")
+tan = _unary("tan", np.tan, "Return the tangent of each element, in radians.")
+tanh = _unary("tanh", np.tanh, "Return the hyperbolic tangent of each element.")
+trunc = _unary("trunc", np.trunc, "Return each element without its fraction.")
+
+
+def where(condition: Any, x: Any, y: Any, /, *, out_sharding: Any = None) -> Any:
+    """Return elements of `x` where a condition holds, else those of `y`.
+
+    Args:
+      condition: booleans; of numbers those that are not 0.
+      x: an array or a number.
+      y: likewise.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return settle(bind(rows.WHERE, operands("where", condition, x, y)), out_sharding)
+
+
+def clip(
+    x: Any, /, min: Any = None, max: Any = None, out: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Return elements that are not below `min` nor above `max`.
+
+    Args:
+      x: an array.
+      min: the bound below, a number or an array; None for none.
+      max: the bound above, likewise.
+      out: must be None; results are values.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("clip", out)
+    return settle(as_value(x, "clip").clip(min, max), out_sharding)
+
+
+def round(x: Any, /, decimals: int = 0, out: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return elements rounded to some decimals, to even where they are halfway.
+
+    Args:
+      x: an array.
+      decimals: how many.
+      out: must be None; results are values.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("round", out)
+    return settle(as_value(x, "round").round(decimals), out_sharding)
+
+
+around = round
+
+
+def real(x: Any, /, *, out_sharding: Any = None) -> Any:
+    """Return the real parts.
+
+    Args:
+      x: an array.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return settle(as_value(x, "real").real, out_sharding)
+
+
+def imag(x: Any, /, *, out_sharding: Any = None) -> Any:
+    """Return the imaginary parts; zeros for real numbers.
+
+    Args:
+      x: an array.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return settle(as_value(x, "imag").imag, out_sharding)
+
+
+def angle(x: Any, /, deg: bool = False, *, out_sharding: Any = None) -> Any:
+    """Return the angles of complex numbers, in (-pi, pi].
+
+    Args:
+      x: an array.
+      deg: whether they are in degrees.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    x = as_value(x, "angle")
+    found = atan2(x.imag, x.real)
+    return settle(found * (180 / np.pi) if deg else found, out_sharding)

@@ -1,0 +1,143 @@
+"""Matrices with ones or zeros beside a diagonal, and coordinates of grids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.array.checks import as_dtype, as_shape
+from gpushard.errors import ArgumentError
+from gpushard.numpy.arguments import as_value, integer, settle
+from gpushard.numpy.making import made, place_of
+from gpushard.numpy.manipulation import broadcast_to, expand_dims
+from gpushard.ops.bind import bind
+from gpushard.ops.row import Row
+from gpushard.ops.table import creation as rows
+
+
+def eye(
+    n_rows: Any,
+    n_cols: Any = None,
+    /,
+    k: Any = 0,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return a matrix with ones on a diagonal and zeros elsewhere.
+
+    Args:
+      n_rows: how many rows.
+      n_cols: how many columns; as many by default.
+      k: which diagonal: 0 for the main one, positive for one above it.
+      dtype: type of the elements; float64 by default.
+      device: where it goes.
+      out_sharding: the same.
+    """
+    place = place_of(device, out_sharding)
+    shape = as_shape((n_rows, n_rows if n_cols is None else n_cols), "n_rows, n_cols")
+    target = as_dtype(dtype or np.float64)
+    # Beyond the matrix all diagonals are alike.
+    diagonal = max(-shape[0], min(integer(k, "eye", "k"), shape[1]))
+    return made(rows.EYE, shape, target, (diagonal,), place)
+
+
+def identity(n: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """Return a square matrix with ones on its diagonal and zeros elsewhere.
+
+    Args:
+      n: how many rows and columns.
+      dtype: type of the elements; float64 by default.
+      device: where it goes.
+      out_sharding: the same.
+    """
+    return eye(n, dtype=dtype, device=device, out_sharding=out_sharding)
+
+
+def tril(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
+    """Return matrices with zeros above a diagonal.
+
+    Args:
+      x: an array of at least two dims.
+      k: which diagonal: 0 for the main one, positive for one above it.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: there are fewer dims.
+    """
+    return settle(_part(rows.TRIL, x, k), out_sharding)
+
+
+def triu(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
+    """Return matrices with zeros below a diagonal.
+
+    Args:
+      x: an array of at least two dims.
+      k: which diagonal: 0 for the main one, positive for one above it.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: there are fewer dims.
+    """
+    return settle(_part(rows.TRIU, x, k), out_sharding)
+
+
+def _part(row: Row, x: Any, k: Any) -> Any:
+    x = as_value(x, row.name)
+    if x.ndim < 2:
+        raise ArgumentError(
+            f"{row.name} needs at least two dims, the shape is {x.shape}",
+            argument="x",
+            shape=x.shape,
+        )
+    diagonal = max(-x.shape[-2], min(integer(k, row.name, "k"), x.shape[-1]))
+    return bind(row, (x,), (diagonal,))
+
+
+def meshgrid(
+    *xs: Any,
+    copy: bool = True,
+    sparse: bool = False,
+    indexing: str = "xy",
+    out_sharding: Any = None,
+) -> Any:
+    """Return the coordinates of a grid: one array for each vector of coordinates.
+
+    Args:
+      *xs: the vectors.
+      copy: arrays are values, so this makes no difference.
+      sparse: whether dims that a coordinate does not depend on have length 1.
+      indexing: "xy" for the first vector along the second dim, "ij" for it along the first.
+      out_sharding: where the results go; by default they stay where they were made.
+
+    Raises:
+      ArgumentError: one of them is no vector, or `indexing` is unknown.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(
+            f'meshgrid: indexing={indexing!r} must be "xy" or "ij"',
+            argument="indexing",
+            value=indexing,
+        )
+    vectors = [as_value(x, "meshgrid") for x in xs]
+    for x in vectors:
+        if x.ndim > 1:
+            raise ArgumentError(
+                f"meshgrid: an operand has shape {x.shape}; give vectors, such as x.ravel()",
+                argument="xs",
+                shape=x.shape,
+            )
+    many = len(vectors)
+    order = list(range(many))
+    if indexing == "xy" and many > 1:
+        order[:2] = 1, 0
+    lines = []
+    for number, x in enumerate(vectors):
+        others = tuple(dim for dim in range(many) if dim != order[number])
+        lines.append(expand_dims(x.ravel(), others))
+    if not sparse:
+        shape = np.broadcast_shapes(*(x.shape for x in lines))
+        lines = [broadcast_to(x, shape) for x in lines]
+    return tuple(settle(x, out_sharding) for x in lines)

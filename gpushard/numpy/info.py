@@ -1,0 +1,85 @@
+"""What the Array API lets programs ask of a namespace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError
+from gpushard.placement.defaults import devices, get_default_device
+from gpushard.runtime.device import Device
+
+_KINDS: dict[str, tuple[str, ...]] = {
+    "bool": ("bool",),
+    "signed integer": ("int8", "int16", "int32", "int64"),
+    "unsigned integer": ("uint8", "uint16", "uint32", "uint64"),
+    "real floating": ("float32", "float64"),
+    "complex floating": ("complex64", "complex128"),
+}
+_KINDS["integral"] = _KINDS["signed integer"] + _KINDS["unsigned integer"]
+_KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["complex floating"]
+
+
+class Info:
+    """What `__array_namespace_info__()` returns.
+
+    >>> Info().default_dtypes()["integral"]
+    dtype('int64')
+    """
+
+    def capabilities(self) -> dict[str, Any]:
+        """Return what can be done: there are no masks as indices, nor results of unknown size."""
+        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
+
+    def default_device(self) -> Device:
+        """Return the device that new arrays go to."""
+        return get_default_device()
+
+    def devices(self) -> list[Device]:
+        """Return the devices."""
+        return devices()
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype[Any]]:
+        """Return the types that functions take by default.
+
+        Args:
+          device: makes no difference.
+        """
+        names = {
+            "real floating": "float64",
+            "complex floating": "complex128",
+            "integral": "int64",
+            "indexing": "int64",
+        }
+        return {kind: np.dtype(name) for kind, name in names.items()}
+
+    def dtypes(
+        self, *, device: Any = None, kind: str | tuple[str, ...] | None = None
+    ) -> dict[str, np.dtype[Any]]:
+        """Return types by name.
+
+        Args:
+          device: makes no difference.
+          kind: which: "bool", "integral", "real floating" and so on, or a tuple of these; all by
+            default.
+
+        Raises:
+          ArgumentError: there is no such kind.
+        """
+        kinds = (
+            ("bool", "numeric") if kind is None else kind if isinstance(kind, tuple) else (kind,)
+        )
+        for one in kinds:
+            if one not in _KINDS:
+                raise ArgumentError(
+                    f"kind={one!r} is unknown; use one of {', '.join(_KINDS)}",
+                    argument="kind",
+                    value=one,
+                )
+        return {name: np.dtype(name) for one in kinds for name in _KINDS[one]}
+
+
+def __array_namespace_info__() -> Info:
+    """Return what the namespace offers, as the Array API says it."""
+    return Info()

@@ -1,0 +1,272 @@
+"""Products of matrices and vectors.
+
+Each is an Einstein sum; how it is split over devices is chosen by the bytes that would move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpushard.array import methods, operators
+from gpushard.array.checks import as_dtype
+from gpushard.array.operators import shape_of
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.numpy.arguments import as_value, integer, operands, refuse_out, settle
+from gpushard.numpy.subscripts import from_lists, parse
+from gpushard.ops.axes import from_end, one_from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.table.contractions import EINSUM, LETTERS, OUTER, TENSORDOT, VECDOT
+from gpushard.typing import Shape
+
+
+def matmul(
+    x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
+) -> Any:
+    """Return the matrix product; dims before the last two broadcast.
+
+    Args:
+      x1: an array; one dim stands for a row.
+      x2: an array; one dim stands for a column.
+      out: must be None; results are values.
+      dtype: type of the result, which operands are converted to.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("matmul", out)
+    x1, x2 = _typed(operands("matmul", x1, x2), dtype)
+    return settle(operators.matmul(x1, x2), out_sharding)
+
+
+def dot(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return the product over the last dim of `x1` and the last but one of `x2`.
+
+    Args:
+      x1: an array.
+      x2: an array; with one dim its only one counts.
+      out: must be None; results are values.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("dot", out)
+    return settle(methods.dot(*operands("dot", x1, x2)), out_sharding)
+
+
+def inner(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
+    """Return the product over the last dims of both.
+
+    Args:
+      x1: an array.
+      x2: an array.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    x1, x2 = operands("inner", x1, x2)
+    if not shape_of(x1) or not shape_of(x2):
+        return settle(methods.dot(x1, x2), out_sharding)
+    return tensordot(x1, x2, axes=((-1,), (-1,)), out_sharding=out_sharding)
+
+
+def outer(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return all products of an element of `x1` and one of `x2`, both taken as vectors.
+
+    Args:
+      x1: an array.
+      x2: an array.
+      out: must be None; results are values.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("outer", out)
+    x1, x2 = (as_value(x, "outer").ravel() for x in (x1, x2))
+    return settle(bind(OUTER, (x1, x2), ("a,b->ab",)), out_sharding)
+
+
+def vdot(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
+    """Return the product of two arrays taken as vectors; `x1` is conjugated.
+
+    Args:
+      x1: an array.
+      x2: an array.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    x1, x2 = (as_value(x, "vdot").ravel() for x in (x1, x2))
+    return settle(methods.dot(x1.conj(), x2), out_sharding)
+
+
+def vecdot(
+    x1: Any,
+    x2: Any,
+    /,
+    out: Any = None,
+    *,
+    axis: int = -1,
+    dtype: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the products of vectors along a dim; others broadcast, `x1` is conjugated.
+
+    Args:
+      x1: an array.
+      x2: an array.
+      out: must be None; results are values.
+      axis: the dim of the vectors in both, negative if their numbers of dims differ.
+      dtype: type of the result, which operands are converted to.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: an operand has no such dim, or lengths differ.
+    """
+    refuse_out("vecdot", out)
+    x1, x2 = _typed([as_value(x, "vecdot") for x in (x1, x2)], dtype)
+    names = []
+    for x in (x1, x2):
+        at = one_from_end(axis, x.ndim, "vecdot")
+        letters = list(reversed(LETTERS[1 : x.ndim]))  # equal ones are as far from the last dim
+        letters.insert(x.ndim + at, LETTERS[0])
+        names.append("".join(letters))
+    result = max(names, key=len).replace(LETTERS[0], "")
+    return settle(bind(VECDOT, (x1.conj(), x2), (f"{','.join(names)}->{result}",)), out_sharding)
+
+
+def matvec(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return the products of matrices and vectors; dims before these broadcast.
+
+    Args:
+      x1: an array of matrices.
+      x2: an array of vectors.
+      out: must be None; results are values.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("matvec", out)
+    return einsum("...ij,...j->...i", x1, x2, out_sharding=out_sharding)
+
+
+def vecmat(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return the products of vectors, conjugated, and matrices; dims before these broadcast.
+
+    Args:
+      x1: an array of vectors.
+      x2: an array of matrices.
+      out: must be None; results are values.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("vecmat", out)
+    x1 = as_value(x1, "vecmat").conj()
+    return einsum("...i,...ij->...j", x1, x2, out_sharding=out_sharding)
+
+
+def tensordot(x1: Any, x2: Any, /, axes: Any = 2, *, out_sharding: Any = None) -> Any:
+    """Return the product over several dims.
+
+    Args:
+      x1: an array.
+      x2: an array.
+      axes: how many of the last dims of `x1` and the first of `x2`; or the dims of both, as two
+        integers or two sequences of them.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: there are no such dims, or lengths differ.
+    """
+    x1, x2 = operands("tensordot", x1, x2)
+    shapes = shape_of(x1), shape_of(x2)
+    first, second = _summed(axes, shapes)
+    letters = iter(LETTERS)
+    one = [next(letters) for _ in shapes[0]]
+    two = [next(letters) for _ in shapes[1]]
+    for mine, theirs in zip(first, second, strict=True):
+        two[theirs] = one[mine]
+    shared = {one[dim] for dim in first}
+    result = [x for x in one + two if x not in shared]
+    text = f"{''.join(one)},{''.join(two)}->{''.join(result)}"
+    return settle(bind(TENSORDOT, (x1, x2), (text,)), out_sharding)
+
+
+def _summed(axes: Any, shapes: tuple[Shape, Shape]) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the dims of both operands that are summed over, counted from the end."""
+    one, two = (len(shape) for shape in shapes)
+    if not isinstance(axes, tuple | list):
+        count = integer(axes, "tensordot", "axes")
+        if not 0 <= count <= min(one, two):
+            raise ArgumentError(
+                f"tensordot: axes={count} is out of range for operands of shapes {shapes[0]} and "
+                f"{shapes[1]}; use 0 to {min(one, two)}",
+                argument="axes",
+                axes=count,
+                shapes=shapes,
+            )
+        return range(-count, 0), range(-two, count - two)
+    if len(axes) != 2:
+        raise ArgumentError(
+            f"tensordot: axes={axes!r} must be an integer or a pair, the dims of both operands",
+            argument="axes",
+            axes=axes,
+        )
+    first, second = (
+        from_end(tuple(own) if isinstance(own, list) else own, ndim, "tensordot", "axes")
+        for own, ndim in zip(axes, (one, two), strict=True)
+    )
+    if len(first) != len(second):
+        raise ArgumentError(
+            f"tensordot: axes={axes!r} names {len(first)} dims of one operand and {len(second)} of "
+            "the other; name as many",
+            argument="axes",
+            axes=axes,
+        )
+    return first, second
+
+
+def einsum(
+    subscripts: Any,
+    /,
+    *xs: Any,
+    out: Any = None,
+    optimize: Any = None,
+    dtype: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return an Einstein sum.
+
+    Args:
+      subscripts: a string such as "ij,jk->ik"; or the first operand, if lists of integers follow
+        the operands and, in the end, one stands for the result.
+      *xs: the operands.
+      out: must be None; results are values.
+      optimize: makes no difference; the order of products is chosen.
+      dtype: type of the result, which operands are converted to.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: subscripts are malformed, or do not fit the operands.
+
+    >>> import gpushard as gs
+    >>> x = gs.numpy.arange(6).reshape(2, 3)
+    >>> einsum("ij->i", x), einsum(x, [0, 1], [1])
+    (Array([ 3, 12], dtype=int64), Array([3, 5, 7], dtype=int64))
+    """
+    refuse_out("einsum", out)
+    if not isinstance(subscripts, str):
+        every = (subscripts, *xs)
+        output = every[-1] if len(every) % 2 else None
+        xs = every[: len(every) // 2 * 2 : 2]
+        subscripts = from_lists(every[1 : len(xs) * 2 : 2], output)
+    if not xs:
+        raise ArgumentTypeError("einsum needs operands behind the subscripts", argument="xs")
+    given = _typed(operands("einsum", *xs), dtype)
+    text = parse(subscripts, tuple(tuple(shape_of(x)) for x in given))
+    return settle(bind(EINSUM, given, (text,)), out_sharding)
+
+
+def _typed(xs: Sequence[Any], dtype: Any) -> list[Any]:
+    """Return operands, converted to a type if there is one."""
+    if dtype is None:
+        return list(xs)
+    target = as_dtype(dtype)
+    return [x.astype(target) if hasattr(x, "astype") else target.type(x) for x in xs]
+
+
+def matrix_transpose(x: Any, /, *, out_sharding: Any = None) -> Any:
+    """Return an array with its last two dims exchanged.
+
+    Args:
+      x: an array of at least two dims.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return settle(as_value(x, "matrix_transpose").mT, out_sharding)

@@ -1,0 +1,70 @@
+"""Running rows that make arrays of nothing, where their results go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.array.checks import place_tiling
+from gpushard.errors import ArgumentError
+from gpushard.geometry.sharding import Sharding
+from gpushard.ops.create import create
+from gpushard.ops.row import Row
+from gpushard.placement.defaults import default_sharding
+from gpushard.placement.device_put import as_sharding, device_put
+from gpushard.typing import Shape
+
+
+def place_of(device: Any, out_sharding: Any) -> Any:
+    """Return the one of two names for a place that was given, or None.
+
+    Raises:
+      ArgumentError: both were.
+    """
+    if device is not None and out_sharding is not None:
+        raise ArgumentError(
+            "device= and out_sharding= are both given; they mean the same, give one",
+            argument="out_sharding",
+        )
+    return device if out_sharding is None else out_sharding
+
+
+def made(row: Row, shape: Shape, dtype: np.dtype[Any], numbers: Sequence[Any], place: Any) -> Array:
+    """Run a row without operands where its result goes.
+
+    Args:
+      row: which.
+      shape: of the result.
+      dtype: of the result.
+      numbers: what the row takes.
+      place: a device, a sharding or a spec; None for where new data goes by default.
+
+    Raises:
+      ShardingError: the place does not fit the shape.
+      OutOfMemoryError: a device has no room.
+    """
+    committed = place is not None
+    sharding = as_sharding(place, len(shape)) if committed else default_sharding(shape)
+    return made_on(row, shape, dtype, numbers, sharding, committed=committed)
+
+
+def made_on(
+    row: Row,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    numbers: Sequence[Any],
+    sharding: Sharding,
+    *,
+    committed: bool,
+) -> Array:
+    """Run a row without operands on a sharding; arguments as for `made`."""
+    place_tiling(sharding, shape)
+    if sharding.memory_kind == "device":
+        buffer = create(row, sharding, shape, dtype, numbers)
+        return Array(buffer, sharding, committed=committed)
+    computed = create(row, sharding.with_memory_kind("device"), shape, dtype, numbers)
+    result: Array = device_put(Array(computed, sharding.with_memory_kind("device")), sharding)
+    return result

@@ -1,0 +1,162 @@
+"""Arrays with a border."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.numpy.arguments import as_value, number_of, settle
+from gpushard.numpy.joining import concat
+from gpushard.numpy.manipulation import repeat
+from gpushard.ops.bind import bind
+from gpushard.ops.table.movement import PAD
+
+Widths = tuple[tuple[int, int], ...]
+
+_MODES = ("constant", "edge", "wrap", "reflect", "symmetric")
+
+
+def pad(
+    x: Any,
+    pad_width: Any,
+    mode: str = "constant",
+    *,
+    constant_values: Any = 0,
+    out_sharding: Any = None,
+) -> Any:
+    """Return an array with a border.
+
+    Args:
+      x: an array.
+      pad_width: how many elements go before and behind each dim: (before, after) for each, one
+        such pair for all, or one integer.
+      mode: what they are: "constant"; "edge", the nearest element; "wrap", those of the other end;
+        "reflect" or "symmetric", mirrored without or with the element at the edge.
+      constant_values: the constants, in a form like `pad_width`.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: a width is negative, the mode is unknown, or a dim of length 0 would be
+        continued.
+      ArgumentTypeError: widths are no integers.
+
+    >>> import gpushard as gs
+    >>> pad(gs.numpy.arange(4), (3, 1), "reflect")
+    Array([3, 2, 1, 0, 1, 2, 3, 2], dtype=int64)
+    """
+    x = as_value(x, "pad")
+    widths = _widths(pad_width, x.ndim)
+    if mode not in _MODES:
+        raise ArgumentError(
+            f"pad: mode={mode!r} is not supported; use one of {', '.join(_MODES)}",
+            argument="mode",
+            value=mode,
+        )
+    if mode == "constant":
+        return settle(_with_constants(x, widths, constant_values), out_sharding)
+    for axis, (before, after) in enumerate(widths):
+        if before or after:
+            x = _continued(x, axis, before, after, mode)
+    return settle(x, out_sharding)
+
+
+def _widths(pad_width: Any, ndim: int) -> Widths:
+    given = np.asarray(pad_width)
+    if given.dtype.kind not in "iu":
+        raise ArgumentTypeError(
+            f"pad: pad_width={pad_width!r} must be integers", argument="pad_width", value=pad_width
+        )
+    found = _pairs(given, ndim, "pad_width")
+    if any(n < 0 for pair in found for n in pair):
+        raise ArgumentError(
+            f"pad: pad_width={pad_width!r} must not be negative",
+            argument="pad_width",
+            value=pad_width,
+        )
+    return tuple((int(a), int(b)) for a, b in found)
+
+
+def _pairs(given: Any, ndim: int, argument: str) -> Any:
+    """Return a pair for each dim."""
+    try:
+        return np.broadcast_to(given, (ndim, 2)).tolist()
+    except ValueError:
+        raise ArgumentError(
+            f"pad: {argument} of shape {np.shape(given)} does not fit {ndim} dims; give a pair for "
+            "each dim, one pair for all, or one number",
+            argument=argument,
+            shape=np.shape(given),
+            ndim=ndim,
+        ) from None
+
+
+def _with_constants(x: Any, widths: Widths, values: Any) -> Any:
+    pairs = _pairs(values, x.ndim, "constant_values")
+    numbers = [[number_of(v, x.dtype, "pad", "constant_values") for v in pair] for pair in pairs]
+    different = {v for pair in numbers for v in pair}
+    if len(different) <= 1:
+        return bind(PAD, (x, *different), (widths,)) if different else x
+    for dim, (pair, width) in enumerate(zip(numbers, widths, strict=True)):
+        for side, value in enumerate(pair):  # later dims decide at the corners
+            one = [(0, 0)] * x.ndim
+            one[dim] = (0, width[1]) if side else (width[0], 0)
+            x = bind(PAD, (x, value), (tuple(one),))
+    return x
+
+
+def _continued(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
+    n = x.shape[axis]
+    if not n:
+        raise ArgumentError(
+            f"pad: dim {axis} of shape {x.shape} has no elements that mode={mode!r} could "
+            'continue; use mode="constant"',
+            argument="mode",
+            axis=axis,
+            shape=x.shape,
+        )
+    parts = [
+        *_parts(x, axis, _sources(range(-before, 0), n, mode)),
+        x,
+        *_parts(x, axis, _sources(range(n, n + after), n, mode)),
+    ]
+    return concat(parts, axis)
+
+
+def _sources(positions: Sequence[int], n: int, mode: str) -> list[int]:
+    """Return which elements of a dim of length n continue it.
+
+    >>> _sources(range(-3, 0), 3, "symmetric"), _sources(range(3, 6), 3, "wrap")
+    ([2, 1, 0], [0, 1, 2])
+    """
+    at = np.arange(positions[0], positions[-1] + 1) if len(positions) else np.arange(0)
+    if mode == "edge":
+        return [int(i) for i in np.clip(at, 0, n - 1)]
+    if mode == "wrap":
+        return [int(i) for i in at % n]
+    if mode == "symmetric":
+        at = at % (2 * n)
+        return [int(i) for i in np.minimum(at, 2 * n - 1 - at)]
+    period = max(2 * (n - 1), 1)
+    at = at % period
+    return [int(i) for i in np.minimum(at, period - at if n > 1 else at)]
+
+
+def _parts(x: Any, axis: int, sources: list[int]) -> Iterator[Any]:
+    """Yield the pieces of an array that hold some elements of a dim in their order."""
+    lead = (slice(None),) * axis
+    start = 0
+    while start < len(sources):
+        stop = start + 1
+        step = sources[stop] - sources[start] if stop < len(sources) else 1
+        while stop < len(sources) and sources[stop] - sources[stop - 1] == step:
+            stop += 1
+        first, many = sources[start], stop - start
+        if step == 0:
+            yield repeat(x[(*lead, slice(first, first + 1))], many, axis)
+        else:
+            end = first + step * many
+            yield x[(*lead, slice(first, None if end < 0 else end, step))]
+        start = stop

@@ -1,0 +1,214 @@
+"""What NumPy's own functions do with arrays (NEP 13, NEP 18), and the door of the Array API."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.numpy import linear_algebra, statistical, ufuncs
+from gpushard.numpy.arguments import is_number, is_value, refuse_out
+
+VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+"""Versions of the Array API."""
+
+_REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
+    np.add: statistical.sum,
+    np.multiply: statistical.prod,
+    np.minimum: statistical.min,
+    np.maximum: statistical.max,
+    np.logical_and: statistical.all,
+    np.logical_or: statistical.any,
+}
+
+_WITH_CORE_DIMS: dict[str, Callable[..., Any]] = {
+    "matmul": linear_algebra.matmul,
+    "vecdot": linear_algebra.vecdot,
+    "matvec": linear_algebra.matvec,
+    "vecmat": linear_algebra.vecmat,
+}
+
+_ON_HOST = (
+    "array2string",
+    "array_repr",
+    "array_str",
+    "copyto",
+    "may_share_memory",
+    "save",
+    "savetxt",
+    "savez",
+    "savez_compressed",
+    "shares_memory",
+)
+"""Functions whose business is the host: they take the value there, like `numpy.asarray`."""
+
+_DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "where": (True,),
+    "order": ("K", "C", "A"),
+    "subok": (True,),
+    "signature": (None,),
+    "initial": (None, np._NoValue),
+}
+"""Keywords of ufuncs that are fine as long as they say what holds anyway."""
+
+_NAMES = {"a_min": "min", "a_max": "max"}
+"""NumPy's names of arguments that have others here."""
+
+
+def namespace_of(module: ModuleType, api_version: str | None) -> ModuleType:
+    """Do the work of `Array.__array_namespace__`.
+
+    Raises:
+      ArgumentError: there is no such version.
+    """
+    if api_version is not None and api_version not in VERSIONS:
+        raise ArgumentError(
+            f"api_version={api_version!r} is unknown; use one of {', '.join(VERSIONS)}, or None",
+            argument="api_version",
+            value=api_version,
+        )
+    return module
+
+
+def array_ufunc(
+    x: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
+    """Do the work of `Array.__array_ufunc__`."""
+    if any(map(_is_foreign, inputs)):
+        return NotImplemented
+    name = ufunc.__name__
+    if kwargs:
+        refuse_out(name, kwargs.pop("out", None))
+        _drop_defaults(name, kwargs)
+    if method == "__call__" and ufunc.signature is None and not _of_objects(ufunc):
+        known = _taken(kwargs, "dtype", "casting")
+        _check_rest(name, kwargs)
+        return ufuncs.call(ufunc, inputs, **known)
+    if method == "__call__" and name in _WITH_CORE_DIMS:
+        known = _taken(kwargs, "dtype", "axis")
+        kwargs.pop("casting", None)
+        _check_rest(name, kwargs)
+        return _WITH_CORE_DIMS[name](*inputs, **known)
+    if method == "reduce" and ufunc in _REDUCTIONS:
+        (operand,) = inputs
+        known = {"axis": 0} | _taken(kwargs, "axis", "keepdims")
+        dtype = kwargs.pop("dtype", None)
+        if dtype is not None:
+            known |= {"dtype": dtype} if ufunc in (np.add, np.multiply) else {}
+        _check_rest(name, kwargs)
+        return _REDUCTIONS[ufunc](operand, **known)
+    what = name if method == "__call__" else f"{name}.{method}"
+    raise _unknown(f"numpy.{what}")
+
+
+def _drop_defaults(name: str, kwargs: dict[str, Any]) -> None:
+    """Take out keywords that say what holds anyway.
+
+    Raises:
+      ArgumentTypeError: they say something else.
+    """
+    for keyword in _DEFAULTS.keys() & kwargs.keys():
+        value = kwargs.pop(keyword)
+        allowed = _DEFAULTS[keyword]
+        if not any(value is one or (isinstance(one, str) and value == one) for one in allowed):
+            raise _no_keyword(name, keyword)
+
+
+@functools.lru_cache(maxsize=256)
+def _of_objects(ufunc: np.ufunc) -> bool:
+    """Whether it is a Python function on objects, which is no operation on arrays of numbers."""
+    return all("O" in types for types in ufunc.types)
+
+
+def _is_foreign(x: Any) -> bool:
+    """Whether another library says what ufuncs do with it."""
+    if is_value(x) or is_number(x) or isinstance(x, np.ndarray):
+        return False
+    return hasattr(x, "__array_ufunc__")
+
+
+def _taken(kwargs: dict[str, Any], *keywords: str) -> dict[str, Any]:
+    """Take some keywords out of others."""
+    return {k: kwargs.pop(k) for k in keywords if k in kwargs}
+
+
+def _check_rest(name: str, kwargs: Mapping[str, Any]) -> None:
+    for keyword in kwargs:
+        raise _no_keyword(name, keyword)
+
+
+def _no_keyword(name: str, keyword: str) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"{name}: {keyword}= is not supported for gpushard arrays; leave it out, or take "
+        "numpy.asarray(x) for the host",
+        argument=keyword,
+    )
+
+
+def _unknown(name: str) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"{name} is not supported for gpushard arrays; use a function of gpushard.numpy, or gather "
+        "the value yourself with numpy.asarray(x)",
+        argument="func",
+        name=name,
+    )
+
+
+def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return what does the work of `Array.__array_function__`.
+
+    Args:
+      namespace: the functions by name; read at the first call.
+    """
+    table = functools.cache(lambda: _table(namespace))
+
+    def call(
+        x: Any, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        if not all(issubclass(kind, Array | np.ndarray) for kind in types):
+            return NotImplemented
+        found = table().get(func)
+        if found is None:
+            raise _unknown(f"{func.__module__}.{func.__name__}")
+        ours, signature = found
+        given = {_NAMES.get(k, k): v for k, v in kwargs.items() if v is not np._NoValue}
+        if "a" in given:
+            args = (given.pop("a"), *args)
+        try:
+            if signature is not None:
+                signature.bind(*args, **given)
+        except TypeError as error:
+            raise ArgumentTypeError(
+                f"numpy.{func.__name__} of gpushard arrays: {error}; see "
+                f"gpushard.numpy.{func.__name__}, or take numpy.asarray(x) for the host",
+                argument="kwargs",
+            ) from None
+        return ours(*args, **given)
+
+    return call
+
+
+def _table(namespace: Mapping[str, Any]) -> dict[Any, tuple[Any, inspect.Signature | None]]:
+    """Return our function, and what it takes, by NumPy's."""
+    found: dict[Any, tuple[Any, inspect.Signature | None]] = {}
+    for name, ours in namespace.items():
+        theirs = getattr(np, name, None)
+        if inspect.isfunction(ours) and callable(theirs) and not isinstance(theirs, type):
+            found[theirs] = ours, inspect.signature(ours)
+    for name in _ON_HOST:
+        found[getattr(np, name)] = functools.partial(_on_host, getattr(np, name)), None
+    return found
+
+
+def _on_host(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of NumPy on the values of arrays."""
+    return function(
+        *(np.asarray(x) if isinstance(x, Array) else x for x in args),
+        **{k: np.asarray(x) if isinstance(x, Array) else x for k, x in kwargs.items()},
+    )

@@ -1,0 +1,315 @@
+"""Reductions: sums, means, extremes and their positions, tests.
+
+`axis` is an integer, a tuple of them or None for all dims. What is merged over devices moves one
+partial result per block, never the data. Arguments are in NumPy's order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpushard.array.checks import as_dtype
+from gpushard.errors import ArgumentTypeError
+from gpushard.numpy.arguments import as_value, refuse_out, settle
+from gpushard.ops.axes import from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.table.reductions import COUNT_NONZERO
+
+
+def sum(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the sum over dims; small integers are summed in 64 bits.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      dtype: type that is summed in, and of the result.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("sum", out)
+    return settle(as_value(x, "sum").sum(axis, dtype, keepdims=keepdims), out_sharding)
+
+
+def prod(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the product over dims; small integers are multiplied in 64 bits.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      dtype: type that is multiplied in, and of the result.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("prod", out)
+    return settle(as_value(x, "prod").prod(axis, dtype, keepdims=keepdims), out_sharding)
+
+
+def mean(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the mean over dims.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      dtype: type that it is worked out in, and of the result.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("mean", out)
+    return settle(as_value(x, "mean").mean(axis, dtype, keepdims=keepdims), out_sharding)
+
+
+def var(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    correction: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the variance over dims.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      dtype: type that it is worked out in; the array is converted to it first.
+      out: must be None; results are values.
+      ddof: what is taken from the number of elements that squares are divided by.
+      keepdims: whether dims stay, with length 1.
+      correction: `ddof`, as the Array API calls it.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("var", out)
+    x = _typed(x, dtype, "var")
+    taken = _correction(ddof, correction, "var")
+    return settle(x.var(axis, ddof=taken, keepdims=keepdims), out_sharding)
+
+
+def std(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    correction: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the square root of the variance over dims.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      dtype: type that it is worked out in; the array is converted to it first.
+      out: must be None; results are values.
+      ddof: what is taken from the number of elements that squares are divided by.
+      keepdims: whether dims stay, with length 1.
+      correction: `ddof`, as the Array API calls it.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("std", out)
+    x = _typed(x, dtype, "std")
+    taken = _correction(ddof, correction, "std")
+    return settle(x.std(axis, ddof=taken, keepdims=keepdims), out_sharding)
+
+
+def _typed(x: Any, dtype: Any, name: str) -> Any:
+    x = as_value(x, name)
+    return x if dtype is None else x.astype(as_dtype(dtype))
+
+
+def _correction(ddof: Any, correction: Any, name: str) -> Any:
+    taken = ddof if correction is None else correction
+    try:
+        return taken if isinstance(taken, int) else float(taken)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"{name}: correction={taken!r} must be a number", argument="correction", value=taken
+        ) from None
+
+
+def min(
+    x: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the least element over dims; NaN if there is one.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("min", out)
+    return settle(as_value(x, "min").min(axis, keepdims=keepdims), out_sharding)
+
+
+def max(
+    x: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the greatest element over dims; NaN if there is one.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("max", out)
+    return settle(as_value(x, "max").max(axis, keepdims=keepdims), out_sharding)
+
+
+def any(
+    x: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return whether some element is true.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("any", out)
+    return settle(as_value(x, "any").any(axis, keepdims=keepdims), out_sharding)
+
+
+def all(
+    x: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return whether all elements are true.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("all", out)
+    return settle(as_value(x, "all").all(axis, keepdims=keepdims), out_sharding)
+
+
+def argmin(
+    x: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    *,
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> Any:
+    """Return where the least element is first: along a dim, or in row-major order for None.
+
+    Args:
+      x: an array.
+      axis: which dim.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("argmin", out)
+    return settle(as_value(x, "argmin").argmin(axis, keepdims=keepdims), out_sharding)
+
+
+def argmax(
+    x: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    *,
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> Any:
+    """Return where the greatest element is first: along a dim, or in row-major order for None.
+
+    Args:
+      x: an array.
+      axis: which dim.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("argmax", out)
+    return settle(as_value(x, "argmax").argmax(axis, keepdims=keepdims), out_sharding)
+
+
+def count_nonzero(
+    x: Any, /, axis: Any = None, *, keepdims: bool = False, out_sharding: Any = None
+) -> Any:
+    """Return how many elements are not zero.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    x = as_value(x, "count_nonzero")
+    axes = from_end(axis, x.ndim, "count_nonzero")
+    return settle(bind(COUNT_NONZERO, (x,), (axes, bool(keepdims), None)), out_sharding)
+
+
+amin = min
+amax = max

@@ -1,0 +1,72 @@
+"""Calls of NumPy's ufuncs on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.array.checks import as_dtype
+from gpushard.errors import ArgumentTypeError
+from gpushard.numpy.arguments import number_of, operands
+from gpushard.ops.bind import bind
+from gpushard.ops.table.elementwise import ufunc_row
+
+_PYTHON = {"i": int, "f": float, "c": complex}
+
+
+def call(ufunc: np.ufunc, xs: Sequence[Any], dtype: Any = None, casting: str = "same_kind") -> Any:
+    """Do an elementwise operation.
+
+    Args:
+      ufunc: one without core dims.
+      xs: operands.
+      dtype: the type of the result, for which operands are converted first.
+      casting: which conversions are fine.
+
+    Raises:
+      ArgumentTypeError: it is not defined for these types.
+      ArgumentError: shapes do not broadcast.
+    """
+    given = operands(ufunc.__name__, *xs)
+    if dtype is not None:
+        types = _types(ufunc, given, as_dtype(dtype), casting)
+        given = [_converted(x, t) for x, t in zip(given, types, strict=True)]
+    return bind(ufunc_row(ufunc), given)
+
+
+def _types(
+    ufunc: np.ufunc, xs: Sequence[Any], dtype: np.dtype[Any], casting: str
+) -> Sequence[np.dtype[Any]]:
+    """Return the types that operands are converted to for a result of some type."""
+    signature = (*[None] * ufunc.nin, *[dtype] * ufunc.nout)
+    own = [_type_of(x) for x in xs]
+    try:
+        found = ufunc.resolve_dtypes(
+            (*own, *[None] * ufunc.nout),
+            signature=signature,
+            casting=casting,  # type: ignore[arg-type]
+        )
+    except TypeError:
+        names = ", ".join(getattr(t, "__name__", None) or str(t) for t in own)
+        raise ArgumentTypeError(
+            f"{ufunc.__name__} of {names} with dtype={dtype} is not defined under "
+            f"casting={casting!r}; convert the operands with astype",
+            argument="dtype",
+            dtype=dtype,
+        ) from None
+    return found[: ufunc.nin]
+
+
+def _type_of(x: Any) -> Any:
+    if type(x) in (int, float, complex):
+        return type(x)
+    if isinstance(x, Array) and x.weak_type:
+        return _PYTHON[x.dtype.kind]
+    return x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
+
+
+def _converted(x: Any, dtype: np.dtype[Any]) -> Any:
+    return x.astype(dtype) if hasattr(x, "astype") else number_of(x, dtype, "dtype=", "x")

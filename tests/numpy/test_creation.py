@@ -1,0 +1,256 @@
+"""Arrays from nothing: NumPy's bits, each shard made where it lives."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
+from gpushard.runtime.runtime import Runtime
+from gpushard.testing import runtime
+from tests.numpy.compare import LAYOUTS, agree, put, same, value
+
+gnp = gs.numpy
+
+
+@pytest.fixture(
+    scope="module",
+    params=[{}, {"host_domains": 4, "inline_bytes": 0, "small_bytes": 0}],
+    ids=["in-the-caller", "queued"],
+)
+def anywhere(request: pytest.FixtureRequest) -> Iterator[Runtime]:
+    with runtime(enable_checks=True, **request.param) as made:
+        yield made
+
+
+pytestmark = pytest.mark.usefixtures("anywhere")
+
+
+def named(*entries: Any) -> gs.NamedSharding:
+    return gs.NamedSharding(gs.make_mesh((4, 2), ("x", "y")), gs.P(*entries))
+
+
+def bits(found: gs.Array, expected: np.ndarray) -> None:
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    assert np.asarray(found).tobytes() == expected.tobytes()
+
+
+ARANGES: list[tuple[Any, ...]] = [
+    (7,),
+    (0,),
+    (-3,),
+    (2, 9),
+    (9, 2, -2),
+    (0.0, 1.0, 0.1),
+    (0.1, 5, 0.3),
+    (1, 2, 0.25),
+    (3, -3, -0.7),
+    (5.5,),
+    (True,),
+    (1e300, 2e300, 1e299),
+    (0, 1, 1e308),
+    (1, 1 + 1e-10, 1e-11),
+    (np.float32(0), np.float32(1), np.float32(0.1)),
+    (np.int8(3), np.int8(9)),
+    (np.uint64(2), np.uint64(9)),
+    (2**53, 2**53 + 9),
+    (0, 10, 2.5),
+    (1j, 3 + 2j, 0.5 + 0.25j),
+]
+
+
+@pytest.mark.parametrize("arguments", ARANGES)
+@pytest.mark.parametrize("entries", [(), ("x",), (("x", "y"),)])
+def test_arange(arguments: tuple[Any, ...], entries: tuple[Any, ...]) -> None:
+    bits(gnp.arange(*arguments, out_sharding=named(*entries)), np.arange(*arguments))
+
+
+@pytest.mark.parametrize("dtype", ["b", "H", "l", "L", "e", "f", "d", "F"])
+def test_arange_of_a_type(dtype: str) -> None:
+    for arguments in [(7,), (0, 10, 2), (0, 10, 2.5), (1, 9.5, 0.7), (3, -20, -3)]:
+        if dtype in "HL" and arguments[0] == 3:
+            continue
+        bits(
+            gnp.arange(*arguments, dtype=dtype, device=named("x")),
+            np.arange(*arguments, dtype=dtype),
+        )
+
+
+def test_a_long_arange() -> None:
+    wanted = np.arange(0.3, 30_000, 0.7, dtype=np.float32)
+    bits(gnp.arange(0.3, 30_000, 0.7, dtype=np.float32, out_sharding=named(("y", "x"))), wanted)
+
+
+@pytest.mark.parametrize("num", [0, 1, 2, 5, 50, 51])
+@pytest.mark.parametrize("endpoint", [True, False])
+def test_linspace(num: int, endpoint: bool) -> None:
+    pairs = [(0, 1), (1.5, -3), (0, 0), (-1e308, 1e308), (0, 5e-324), (1, 2 + 1j), (3, 10)]
+    pairs += [(np.float32(0.1), np.float32(2.7))]
+    for (start, stop), dtype in itertools.product(pairs, (None, "f", "l", "D")):
+        no_complex = dtype in ("f", "l") and isinstance(stop, complex)
+        if no_complex or (abs(stop) > 1e30 and dtype == "l"):
+            continue
+        with np.errstate(all="ignore"):
+            wanted = np.linspace(start, stop, num, endpoint, dtype=dtype)
+        bits(gnp.linspace(start, stop, num, endpoint, dtype=dtype, out_sharding=named("y")), wanted)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["?", "b", "l", "e", "d", "D"])
+def test_constants(layout: str, dtype: str) -> None:
+    shape, entries = LAYOUTS[layout]
+    there = named(*entries)
+    for name in ("zeros", "ones"):
+        found = getattr(gnp, name)(shape, dtype=dtype, out_sharding=there)
+        bits(found, getattr(np, name)(shape, dtype=dtype))
+        assert found.sharding == there
+        assert [s.data.shape for s in found.addressable_shards] == there.tiling(shape).shard_shapes
+    bits(gnp.full(shape, 1, dtype=dtype, device=there), np.full(shape, 1, dtype=dtype))
+    assert gnp.empty(shape, dtype=dtype, device=there).dtype == dtype
+
+
+def test_the_type_of_full() -> None:
+    for fill in (1, 2.5, True, 1j, np.float32(3), np.int8(-1)):
+        same(gnp.full((2, 3), fill), np.full((2, 3), fill))
+    same(gnp.full(3, 2.7, dtype="l"), np.full(3, 2.7, dtype="l"))
+    same(gnp.full((2, 3), [1, 2, 3]), np.full((2, 3), [1, 2, 3]))
+    same(gnp.full((2, 3), gs.device_put(np.float32(2))), np.full((2, 3), np.float32(2)))
+
+
+@pytest.mark.parametrize("shape", [(8, 6), (5, 3), (3, 7), (4, 4), (0, 3), (1, 1)])
+def test_matrices(shape: tuple[int, int]) -> None:
+    for k in (0, 1, -2, 100, -100):
+        bits(gnp.eye(*shape, k=k, out_sharding=named("x", "y")), np.eye(*shape, k=k))
+        data = value(shape, "l")
+        for entries in ((), ("x", "y"), (None, "x")):
+            same(gnp.tril(put(data, *entries), k), np.tril(data, k))
+            same(gnp.triu(put(data, *entries), k), np.triu(data, k))
+    bits(gnp.eye(3, dtype="?"), np.eye(3, dtype="?"))
+    bits(gnp.identity(3), np.identity(3))
+    cube = value((3, 4, 5), "F")
+    same(gnp.tril(put(cube, "y", "x")), np.tril(cube))
+
+
+def test_nothing_comes_from_the_host() -> None:
+    there = named("x", "y")
+    with gs.transfer_guard("disallow_explicit"):
+        x = gnp.zeros((8, 6), out_sharding=there)
+        gnp.full((8, 6), 3, dtype="f", out_sharding=there)
+        gnp.arange(0, 1, 0.1, out_sharding=named("x"))
+        gnp.linspace(0, 1, 9, out_sharding=named("x"))
+        gnp.eye(5, out_sharding=there)
+        gnp.tril(gnp.ones_like(x))
+
+
+def test_likes_lie_alike() -> None:
+    data = value((5, 3), "f")
+    x = put(data, "x", "y")
+    for name in ("zeros_like", "ones_like"):
+        found = getattr(gnp, name)(x)
+        same(found, getattr(np, name)(data))
+        assert found.sharding == x.sharding and found.committed
+    found = gnp.full_like(x, 3, dtype="l", shape=(9, 2))
+    same(found, np.full((9, 2), 3))
+    assert found.sharding == x.sharding
+    assert gnp.empty_like(x).sharding == x.sharding
+    assert gnp.zeros_like(x, shape=(4,)).sharding.num_devices == 1
+    assert gnp.zeros_like(x, device=gs.devices()[2]).devices() == {gs.devices()[2]}
+    assert not gnp.zeros_like(gnp.arange(3)).committed
+    same(gnp.full_like(x, [1, 2, 3]), np.full_like(data, [1, 2, 3]))
+    assert gnp.full_like(x, [1, 2, 3]).sharding == x.sharding
+    same(gnp.zeros_like([1, 2]), np.zeros_like([1, 2]))
+
+
+def test_places() -> None:
+    device = gs.devices()[5]
+    for place in (device, gs.SingleDeviceSharding(device)):
+        assert gnp.arange(3, device=place).devices() == {device}
+        assert gnp.asarray([1, 2], device=place).devices() == {device}
+    made = gnp.zeros(3)
+    assert made.devices() == {gs.devices()[0]} and not made.committed
+    with gs.make_mesh((2,), "z"):
+        assert gnp.zeros(4, device=gs.P("z")).sharding.spec == gs.P("z")
+    kind = named("x").with_memory_kind("pinned_host")
+    found = gnp.arange(9, out_sharding=kind)
+    assert found.sharding == kind and np.array_equal(found, np.arange(9))
+    with pytest.raises(ArgumentError, match=r"device= and out_sharding= are both given"):
+        gnp.zeros(3, device=device, out_sharding=named())
+
+
+def test_asarray() -> None:
+    data = value((5, 3), "f")
+    x = put(data, "x")
+    assert gnp.asarray(x) is x
+    same(gnp.asarray(x, dtype="d"), data.astype("d"))
+    assert gnp.asarray(x, dtype="d").sharding == x.sharding
+    assert gnp.asarray(x, device=named("y")).sharding == named("y")
+    same(gnp.asarray(data), data)
+    same(gnp.asarray([[1, 2], [3, 4]], dtype="f"), np.asarray([[1, 2], [3, 4]], dtype="f"))
+    same(gnp.asarray(3), np.asarray(3))
+    same(gnp.asarray([x[0], x[1]]), data[:2])
+    same(gnp.array(x), data)
+    assert gnp.array(x) is not x
+    assert not gnp.asarray(1.5).weak_type
+    same(gnp.asarray((0, 1, 2)), np.arange(3))
+    with pytest.raises(ArgumentError, match="copy=False"):
+        gnp.asarray(data, copy=False)
+    assert gnp.asarray(x, copy=False) is x
+    with pytest.raises(ArgumentRangeError, match="300"):
+        gnp.asarray(300, dtype="b")
+    with pytest.raises(ArgumentTypeError, match="holds a str"):
+        gnp.asarray("text")
+
+
+@pytest.mark.parametrize("indexing", ["xy", "ij"])
+def test_meshgrid(indexing: Any) -> None:
+    a, b, c = np.arange(3), np.arange(4.0), np.arange(2)
+    x, y, z = put(a, "y"), put(b, "x"), put(c)
+    for sparse in (False, True):
+        for ours, theirs in (((x,), (a,)), ((x, y), (a, b)), ((x, y, z), (a, b, c))):
+            same(
+                gnp.meshgrid(*ours, indexing=indexing, sparse=sparse),
+                np.meshgrid(*theirs, indexing=indexing, sparse=sparse),
+            )
+    with pytest.raises(ArgumentError, match="give vectors"):
+        gnp.meshgrid(put(np.zeros((2, 2))))
+
+
+def test_wrong_arguments() -> None:
+    agree(lambda: gnp.linspace(0, 1, -1), lambda: np.linspace(0, 1, -1))
+    for start, stop, step in [(0, np.inf, 1), (0, 1, 0), (np.nan, 1, 1), (0, 1, 0.0)]:
+        with pytest.raises(ArgumentError, match="no finite number"):
+            gnp.arange(start, stop, step)
+    with pytest.raises(ArgumentRangeError, match="does not fit int8"):
+        gnp.arange(300, dtype="b")
+    with pytest.raises(ArgumentTypeError, match="stop='a' must be a number"):
+        gnp.arange("a")
+    with pytest.raises(ArgumentTypeError, match="must be a number that"):
+        gnp.full(3, 1j, dtype="d")
+    with pytest.raises(ArgumentTypeError, match=r"k=1\.5 must be an integer"):
+        gnp.eye(3, k=1.5)
+
+
+class Halves(gs.Sharding):
+    """A user's own sharding: the first device has some rows, the second all from another on."""
+
+    def __init__(self) -> None:
+        self.devices = gs.devices()[:2]
+
+    @property
+    def device_set(self) -> set[Any]:
+        return set(self.devices)
+
+    def devices_indices_map(self, global_shape: tuple[int, ...]) -> dict[Any, Any]:
+        whole = slice(None)
+        return dict(zip(self.devices, [(slice(0, 5), whole), (slice(3, None), whole)], strict=True))
+
+
+def test_shardings_of_users() -> None:
+    there = Halves()
+    found = gnp.eye(7, 3, out_sharding=there)
+    bits(found, np.eye(7, 3))
+    assert [s.data.shape for s in found.addressable_shards] == [(5, 3), (4, 3)]
+    assert gnp.ones_like(found).sharding is there

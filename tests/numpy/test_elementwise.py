@@ -1,0 +1,161 @@
+"""Elementwise functions against NumPy's, for all types, and over shardings."""
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.errors import ArgumentError, GpushardError
+from gpushard.numpy import elementwise
+from tests.numpy.compare import LAYOUTS, agree, placed, put, same, value
+
+gnp = gs.numpy
+DTYPES = ["?", "b", "H", "l", "e", "f", "d", "D"]
+NUMPY_NAMES = {"bitwise_invert": "invert"}
+NO_UFUNCS = ["angle", "clip", "imag", "real", "round", "where"]
+UFUNCS = sorted(
+    {
+        function.__name__
+        for name, function in vars(elementwise).items()
+        if inspect.isfunction(function)
+        and function.__module__ == elementwise.__name__
+        and not name.startswith("_")
+    }
+    - set(NO_UFUNCS)
+)
+pytestmark = pytest.mark.usefixtures("rt")
+
+
+def reference(name: str) -> np.ufunc:
+    ufunc = getattr(np, NUMPY_NAMES.get(name, name))
+    assert isinstance(ufunc, np.ufunc)
+    return ufunc
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+def test_every_type(name: str) -> None:
+    theirs, ours = reference(name), getattr(gnp, name)
+    for dtype in DTYPES:
+        data, x = placed("uneven", dtype)
+        if theirs.nin == 1:
+            agree(lambda: ours(x), lambda: theirs(data), exact=False)  # noqa: B023
+            continue
+        other = value((5, 1), dtype, "other")
+        if np.dtype(dtype).kind in "iu" and name in ("pow", "left_shift", "right_shift"):
+            other = np.abs(other)
+        y = put(other, "y")
+        agree(lambda: ours(x, y), lambda: theirs(data, other), exact=False)  # noqa: B023
+        agree(lambda: ours(x, 2), lambda: theirs(data, 2), exact=False)  # noqa: B023
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["add", "maximum", "hypot", "less", "divmod"])
+def test_every_layout(name: str, layout: str) -> None:
+    data, x = placed(layout)
+    other, y = placed(layout, seed="other")
+    ours, theirs = getattr(gnp, name), reference(name)
+    with np.errstate(all="ignore"):
+        same(ours(x, y), theirs(data, other), exact=False)
+        same(ours(x, other), theirs(data, other), exact=False)
+        same(ours(other, x), theirs(other, data), exact=False)
+    result = ours(x, y)
+    first = result[0] if isinstance(result, tuple) else result
+    if layout != "empty":
+        assert first.sharding == x.sharding
+
+
+def test_names_of_the_array_api_are_those_of_numpy() -> None:
+    pairs = {
+        "acos": "arccos",
+        "acosh": "arccosh",
+        "asin": "arcsin",
+        "asinh": "arcsinh",
+        "atan": "arctan",
+        "atan2": "arctan2",
+        "atanh": "arctanh",
+        "bitwise_left_shift": "left_shift",
+        "bitwise_right_shift": "right_shift",
+        "bitwise_invert": "invert",
+        "pow": "power",
+        "concat": "concatenate",
+        "permute_dims": "transpose",
+        "abs": "absolute",
+        "conj": "conjugate",
+    }
+    for one, other in pairs.items():
+        assert getattr(gnp, one) is getattr(gnp, other)
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+def test_out_is_refused(name: str) -> None:
+    _, x = placed("even")
+    operands = (x,) * reference(name).nin
+    with pytest.raises(ArgumentError, match="out= is not supported, results are values"):
+        getattr(gnp, name)(*operands, out=x)
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "D", "l"])
+def test_a_type_of_the_result(dtype: str) -> None:
+    data, x = placed("uneven", "l")
+    agree(lambda: gnp.add(x, 1, dtype=dtype), lambda: np.add(data, 1, dtype=dtype))
+    agree(lambda: gnp.sqrt(x, dtype=dtype), lambda: np.sqrt(data, dtype=dtype), exact=False)
+    agree(lambda: gnp.less(x, 2, dtype=bool), lambda: np.less(data, 2, dtype=bool))
+
+
+@pytest.mark.parametrize("layout", ["even", "uneven", "empty", "cube"])
+def test_where(layout: str) -> None:
+    data, x = placed(layout)
+    other, y = placed(layout, "f", "other")
+    same(gnp.where(x > 0, x, y), np.where(data > 0, data, other))
+    same(gnp.where(x > 0, y, 0), np.where(data > 0, other, 0))
+    same(gnp.where(x > 0, 1, 2.5), np.where(data > 0, 1, 2.5))
+
+
+@pytest.mark.parametrize("bounds", [(-1, 1), (None, 0.5), (0.5, None), (None, None), (1, -1)])
+def test_clip(bounds: tuple[Any, Any]) -> None:
+    for dtype in ("b", "l", "f"):
+        data, x = placed("uneven", dtype)
+        if dtype == "f":
+            same(gnp.clip(x, *bounds), np.clip(data, *bounds))
+        else:
+            whole = tuple(None if b is None else int(b) for b in bounds)
+            same(gnp.clip(x, *whole), np.clip(data, *whole))
+    low = value((5, 1), "f", "low")
+    data, x = placed("uneven", "f")
+    same(gnp.clip(x, put(low, "y"), 2), np.clip(data, low, 2))
+    same(gnp.clip(x, min=low), np.clip(data, low, None))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_parts_and_rounding(dtype: str) -> None:
+    data, x = placed("uneven", dtype)
+    same(gnp.real(x), np.real(data))
+    same(gnp.imag(x), np.imag(data))
+    same(gnp.conj(x), np.conj(data)) if dtype != "?" else None
+    if dtype != "?":
+        same(gnp.round(x), np.round(data))
+        same(gnp.round(x, 1), np.round(data, 1))
+        same(gnp.angle(x), np.angle(data), exact=False)
+
+
+def test_data_of_the_host_alone() -> None:
+    same(gnp.add([1, 2], [3.5, 4]), np.add([1, 2], [3.5, 4]))
+    same(gnp.add(np.arange(3), 1), np.arange(3) + 1)
+    same(gnp.sqrt(4.0), np.sqrt(4.0))
+    same(gnp.add(1, 2.5), np.add(1, 2.5))
+    same(gnp.add(np.float32(1), 2.5), np.add(np.float32(1), 2.5))
+    same(gnp.multiply(2, np.float32([1, 2])), 2 * np.float32([1, 2]))
+
+
+def test_results_go_where_they_are_asked_to() -> None:
+    data, x = placed("even")
+    found = gnp.add(x, 1, out_sharding=gs.P("y"))
+    same(found, data + 1)
+    assert found.sharding == x.sharding.with_spec(gs.P("y"))
+    there = gs.SingleDeviceSharding(gs.devices()[3])
+    quotient, rest = gnp.divmod(x, 2, out_sharding=there)
+    assert quotient.sharding == rest.sharding == there
+    with pytest.raises(GpushardError, match="at most one entry per dim"):
+        gnp.add(x, 1, out_sharding=gs.P(None, None, "x"))

@@ -1,0 +1,162 @@
+"""Products against NumPy's."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from tests.numpy.compare import agree, put, same, value
+
+gnp = gs.numpy
+pytestmark = pytest.mark.usefixtures("domains")
+
+SPECS: list[tuple[Any, ...]] = [("x", "y"), ("y", "x"), (), (None, ("x", "y"))]
+
+
+def pair(
+    one: tuple[int, ...], two: tuple[int, ...], dtype: Any = np.float64
+) -> tuple[np.ndarray, np.ndarray, gs.Array, gs.Array]:
+    a, b = value(one, dtype, "a"), value(two, dtype, "b")
+    return a, b, put(a, *("x", "y")[: len(one)]), put(b, *("y", "x")[: len(two)])
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ((5, 6), (6, 3)),
+        ((6,), (6, 3)),
+        ((5, 6), (6,)),
+        ((6,), (6,)),
+        ((2, 5, 6), (6, 3)),
+        ((2, 1, 5, 6), (3, 6, 2)),
+        ((0, 6), (6, 3)),
+        ((5, 0), (0, 3)),
+        ((5, 6), (5, 3)),
+        ((5, 1), (6, 3)),
+    ],
+)
+@pytest.mark.parametrize("name", ["matmul", "dot", "inner", "tensordot1", "outer"])
+def test_shapes(name: str, one: tuple[int, ...], two: tuple[int, ...]) -> None:
+    a, b, x, y = pair(one, two)
+    if name == "tensordot1":
+        agree(lambda: gnp.tensordot(x, y, 1), lambda: np.tensordot(a, b, 1), exact=False)
+    else:
+        ours, theirs = getattr(gnp, name), getattr(np, name)
+        agree(lambda: ours(x, y), lambda: theirs(a, b), exact=False)
+
+
+@pytest.mark.parametrize("first", SPECS)
+@pytest.mark.parametrize("second", SPECS)
+def test_specs(first: tuple[Any, ...], second: tuple[Any, ...]) -> None:
+    a, b = value((7, 5), "d", "a"), value((5, 6), "d", "b")
+    same(gnp.matmul(put(a, *first), put(b, *second)), a @ b, exact=False)
+
+
+@pytest.mark.parametrize("dtype", ["?", "b", "l", "e", "f", "D"])
+def test_types(dtype: str) -> None:
+    a, b, x, y = pair((5, 6), (6, 3), dtype)
+    tolerance = {"rtol": 5e-3, "atol": 5e-3} if dtype == "e" else {"rtol": 1e-5, "atol": 1e-5}
+    for name in ("matmul", "dot", "vecdot"):
+        if name == "vecdot":
+            b, y = a[::-1], x[::-1]
+        found, wanted = getattr(gnp, name)(x, y), getattr(np, name)(a, b)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(np.asarray(found), wanted, **tolerance)
+    same(gnp.vdot(x, x), np.vdot(a, a), exact=False) if dtype != "e" else None
+
+
+@pytest.mark.parametrize("axes", [0, 1, 2, ((0, 1), (1, 0)), ([1], [0]), (1, 0), 3, ((0,), (0, 1))])
+def test_tensordot(axes: Any) -> None:
+    a, b = value((4, 6), "d", "a"), value((6, 4), "d", "b")
+    x, y = put(a, "x", "y"), put(b, "x")
+    if axes == 2:
+        b, y = b.T, y.T
+    agree(lambda: gnp.tensordot(x, y, axes), lambda: np.tensordot(a, b, axes), exact=False)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "axis"),
+    [((5, 6), (5, 6), -1), ((5, 6), (6,), -1), ((5, 6), (5, 6), 0), ((2, 5, 6), (5, 1), -2)],
+)
+def test_vecdot(one: tuple[int, ...], two: tuple[int, ...], axis: int) -> None:
+    a, b, x, y = pair(one, two, np.complex128)
+    agree(lambda: gnp.vecdot(x, y, axis=axis), lambda: np.vecdot(a, b, axis=axis), exact=False)
+
+
+def test_matrices_and_vectors() -> None:
+    a, b, x, y = pair((2, 5, 6), (6,), np.complex128)
+    same(gnp.matvec(x, y), np.matvec(a, b), exact=False)
+    same(gnp.vecmat(x[0, :, 0], x[0]), np.vecmat(a[0, :, 0], a[0]), exact=False)
+    same(gnp.matrix_transpose(x), np.matrix_transpose(a))
+
+
+EINSUMS: list[tuple[str, list[tuple[int, ...]]]] = [
+    ("ij,jk->ik", [(5, 6), (6, 3)]),
+    ("ij,jk", [(5, 6), (6, 3)]),
+    ("ji", [(5, 6)]),
+    ("ba", [(5, 6)]),
+    ("ij->", [(5, 6)]),
+    ("ii->i", [(5, 5)]),
+    ("ii", [(5, 5)]),
+    ("ii,ij->j", [(5, 5), (5, 3)]),
+    ("...i,...i->...", [(4, 5, 6), (5, 6)]),
+    ("...ij,jk", [(2, 4, 5), (5, 3)]),
+    ("i...,i...", [(4, 5), (4, 5)]),
+    ("i...->...i", [(4, 5, 2)]),
+    ("i,j,k->ijk", [(2,), (3,), (4,)]),
+    ("ij,jk,kl->il", [(5, 6), (6, 3), (3, 4)]),
+    (",ij->ij", [(), (3, 4)]),
+    (" i j , j -> i ", [(5, 6), (6,)]),
+    ("...,...", [(3,), (2, 3)]),
+    ("Aj,jB", [(5, 6), (6, 3)]),
+    ("ij,jk->ik", [(5, 6), (5, 3)]),
+    ("ij->k", [(5, 6)]),
+    ("ij->ii", [(5, 6)]),
+    ("ij,jk->ik", [(5, 6)]),
+    ("i", [(5, 6)]),
+    ("ijk", [(5, 6)]),
+    ("...i->i", [(5, 6)]),
+    ("i-j", [(5, 6)]),
+    ("ii", [(5, 6)]),
+    ("ii", [(1, 5)]),
+    ("i$", [(5, 6)]),
+    ("......i", [(5, 6)]),
+    ("i->i->i", [(5,)]),
+]
+
+
+@pytest.mark.parametrize(("subscripts", "shapes"), EINSUMS)
+def test_einsum(subscripts: str, shapes: list[tuple[int, ...]]) -> None:
+    data = [value(shape, "d", str(n)) for n, shape in enumerate(shapes)]
+    arrays = [put(d, *("x", "y")[: d.ndim]) for d in data]
+    agree(
+        lambda: gnp.einsum(subscripts, *arrays), lambda: np.einsum(subscripts, *data), exact=False
+    )
+
+
+def test_einsum_of_lists() -> None:
+    a, b, x, y = pair((5, 6), (6, 3))
+    same(
+        gnp.einsum(x, [0, 1], y, [1, 2], [0, 2]),
+        np.einsum(a, [0, 1], b, [1, 2], [0, 2]),
+        exact=False,
+    )
+    same(gnp.einsum(x, [1, 0]), np.einsum(a, [1, 0]))
+    same(gnp.einsum(x, [..., 0], [0, ...]), np.einsum(a, [..., 0], [0, ...]))
+    with pytest.raises(ArgumentError, match="subscript 52 is out of range"):
+        gnp.einsum(x, [0, 52])
+    with pytest.raises(ArgumentTypeError, match="must be a list of integers"):
+        gnp.einsum(x, ["a", 0])
+    with pytest.raises(ArgumentTypeError, match="needs operands"):
+        gnp.einsum("ij")
+
+
+def test_einsum_has_types_and_places() -> None:
+    a, _, x, _ = pair((5, 6), (6, 3), "i")
+    same(gnp.einsum("ij->j", x, dtype="f"), a.sum(0, dtype="f"))
+    found = gnp.einsum("ij->ji", x, out_sharding=gs.P("y"))
+    assert found.sharding.spec == gs.P("y")
+    same(gnp.einsum("ij,j", x, np.arange(6)), a @ np.arange(6))
+    same(gnp.einsum("i->", [1, 2, 3]), np.asarray(6))

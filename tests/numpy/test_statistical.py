@@ -1,0 +1,98 @@
+"""Reductions against NumPy's."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.errors import ArgumentError
+from tests.numpy.compare import LAYOUTS, agree, placed, same
+
+gnp = gs.numpy
+NAMES = ["sum", "prod", "mean", "var", "std", "min", "max", "any", "all", "count_nonzero"]
+pytestmark = pytest.mark.usefixtures("domains")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_axes(name: str, layout: str) -> None:
+    data, x = placed(layout)
+    ours, theirs = getattr(gnp, name), getattr(np, name)
+    for axis in (None, 0, -1, (0, 1), ()):
+        for keepdims in (False, True):
+            if name in ("mean", "var", "std") and layout == "empty" and axis in (None, 0, (0, 1)):
+                continue  # NumPy warns of these
+            agree(
+                lambda: ours(x, axis=axis, keepdims=keepdims),  # noqa: B023
+                lambda: theirs(data, axis=axis, keepdims=keepdims),  # noqa: B023
+                exact=False,
+            )
+
+
+@pytest.mark.parametrize("dtype", ["?", "b", "H", "l", "e", "f", "D"])
+@pytest.mark.parametrize("name", [*NAMES, "argmin", "argmax"])
+def test_types(name: str, dtype: str) -> None:
+    data, x = placed("uneven", dtype)
+    if dtype == "D" and name.startswith("arg"):
+        return  # complex numbers have no order here
+    if dtype == "e":  # NumPy sums half precision in half precision
+        found, wanted = getattr(gnp, name)(x, axis=0), getattr(np, name)(data, axis=0)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=4e-3, atol=4e-3)
+        return
+    agree(
+        lambda: getattr(gnp, name)(x, axis=0), lambda: getattr(np, name)(data, axis=0), exact=False
+    )
+
+
+@pytest.mark.parametrize("layout", ["even", "uneven", "joined", "cube"])
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+def test_positions(name: str, layout: str) -> None:
+    data, x = placed(layout, "l")
+    for axis in (None, 0, -1):
+        for keepdims in (False, True):
+            same(
+                getattr(gnp, name)(x, axis=axis, keepdims=keepdims),
+                getattr(np, name)(data, axis=axis, keepdims=keepdims),
+            )
+
+
+def test_a_type_to_work_in() -> None:
+    data, x = placed("uneven", "b")
+    for dtype in ("f", "l", "D"):
+        for name in ("sum", "prod", "mean"):
+            same(
+                getattr(gnp, name)(x, axis=0, dtype=dtype),
+                getattr(np, name)(data, axis=0, dtype=dtype),
+                exact=False,
+            )
+    same(gnp.var(x, dtype="f"), np.var(data, dtype="f"), exact=False)
+
+
+@pytest.mark.parametrize("taken", [0, 1, 1.5])
+def test_corrections(taken: Any) -> None:
+    data, x = placed("uneven")
+    for name in ("var", "std"):
+        wanted = getattr(np, name)(data, axis=1, ddof=taken)
+        same(getattr(gnp, name)(x, axis=1, ddof=taken), wanted, exact=False)
+        same(getattr(gnp, name)(x, axis=1, correction=taken), wanted, exact=False)
+
+
+def test_results_go_where_they_are_asked_to() -> None:
+    data, x = placed("even")
+    found = gnp.sum(x, axis=0, out_sharding=gs.P(("x", "y")))
+    same(found, data.sum(axis=0), exact=False)
+    assert found.sharding.spec == gs.P(("x", "y"))
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "std", "min", "any", "argmax"])
+def test_out_is_refused(name: str) -> None:
+    _, x = placed("even")
+    with pytest.raises(ArgumentError, match="out= is not supported"):
+        getattr(gnp, name)(x, out=np.zeros(()))
+
+
+def test_lists() -> None:
+    same(gnp.sum([[1, 2], [3, 4]], axis=0), np.sum([[1, 2], [3, 4]], axis=0))
+    same(gnp.max(np.arange(4)), np.max(np.arange(4)))
