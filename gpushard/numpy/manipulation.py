@@ -1,4 +1,4 @@
-"""Functions that move elements: shapes, order of dims, joining, repeating.
+"""Functions that move elements: shapes, order of dims, repeating.
 
 Dims that stay keep the mesh axes that split them; what has to move goes from shard to shard.
 """

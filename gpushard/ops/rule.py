@@ -43,8 +43,14 @@ class Rule:
 
     @functools.cached_property
     def splittable(self) -> tuple[int, ...]:
-        """The factors that mesh axes may split: not whole, and of more than one element."""
-        return tuple(f for f, n in enumerate(self.sizes) if n > 1 and f not in self.whole)
+        """The factors that mesh axes may split: not whole, and of more than one element.
+
+        Where nothing at all is reduced, no reduced factor is split: no block would take part.
+        """
+        kept = self.whole
+        if any(self.sizes[factor] == 0 for factor in self.reduced):
+            kept = kept.union(self.reduced)
+        return tuple(f for f, n in enumerate(self.sizes) if n > 1 and f not in kept)
 
 
 def elementwise(shapes: Sequence[Shape], shape: Shape, results: int = 1) -> Rule:

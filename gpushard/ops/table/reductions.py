@@ -67,7 +67,7 @@ def _row(
         axes, keepdims, extra = params
         (x,) = avals
         shape = reduced_shape(x.shape, axes, keepdims=keepdims)
-        if not empty and 0 in x.shape and 0 not in shape:
+        if not empty and any(x.shape[axis] == 0 for axis in axes):
             raise ArgumentError(
                 f"{name}: the array of shape {x.shape} has no elements along the axes that are "
                 "reduced, and there is no result for that; check its size first",
