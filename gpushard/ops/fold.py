@@ -43,8 +43,10 @@ class Fold(Stage):
 
 
 def _merged(width: int, merge: Any, counts: Sequence[int], arrays: Sequence[Any]) -> State:
-    """Merge states one after the other."""
+    """Merge states one after the other; what comes back is fresh, also if there is one only."""
     state, count = tuple(arrays[:width]), counts[0]
+    if len(counts) == 1:
+        return tuple(array.copy() for array in state)
     for n, more in enumerate(counts[1:], 1):
         state = merge(state, tuple(arrays[n * width : (n + 1) * width]), count, more)
         count += more
