@@ -154,3 +154,31 @@ def test_results_of_reductions_are_dense_and_share_no_memory(domains: int, inlin
                 for one in made:
                     np.testing.assert_array_equal(np.asarray(one), value.sum(0))
                 del others
+
+
+def test_small_results_are_charged_as_long_as_an_array_has_them() -> None:
+    with testing.runtime(host_devices=8) as runtime:
+        x = gs.device_put(np.arange(64.0).reshape(8, 8), on(P("x", "y")))
+        gc.collect()
+        before = runtime.claimed_bytes()
+        made = [x + x, gs.numpy.divmod(x, 3), x.sum(0), x.argmax()]
+        results = [made[0], *made[1], *made[2:]]
+        held = sum(result.on_device_size_in_bytes() for result in results)
+        one_each = 3 * 64 * 8 + 8 * 8 + 8  # replicas share
+        assert runtime.claimed_bytes() - before == one_each <= held
+        del made, results
+        gc.collect()
+        assert runtime.claimed_bytes() == before
+
+
+def test_sums_that_are_scattered_keep_their_memory() -> None:
+    settings = {"inline_bytes": 0, "small_bytes": 0, "host_domains": 8}
+    with testing.runtime(host_devices=8, **settings):
+        value = np.arange(8 * 64.0).reshape(8, 64)
+        x = gs.device_put(value, on(P(("x", "y"))))
+        for _ in range(4):
+            made = gs.numpy.sum(x, axis=0, out_sharding=on(P(("x", "y")))).block_until_ready()
+            parts = [np.full(64, -1.0), np.full(8, -1.0)]
+            others = [gs.device_put(part, on(P(("x", "y")))) for part in parts * 8]
+            np.testing.assert_array_equal(np.asarray(made), value.sum(0))
+            del others
