@@ -61,7 +61,7 @@ class ArgumentTypeError(GpushardError, TypeError):
 
 
 class ArgumentRangeError(GpushardError, OverflowError):
-    """A number does not fit the dtype that it would get."""
+    """A number is outside of what the dtype holds that it is converted to."""
 
 
 class ArrayIndexError(GpushardError, IndexError):

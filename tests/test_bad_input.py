@@ -65,6 +65,7 @@ class World:
         self.parts = [shard.data for shard in self.x.addressable_shards]
         self.one = gs.device_put(self.value, self.devices[3])
         self.scalar = gs.device_put(2.5)
+        self.small = gs.device_put(np.arange(8, dtype=np.int8), self.named("x"))
         self.gone = gs.device_put(self.value, self.named("x"))
         self.gone.delete()
         self.donated = gs.device_put(self.value, self.named("x"))
@@ -97,6 +98,7 @@ class World:
         for part, shard in zip(self.parts, self.x.addressable_shards, strict=True):
             assert np.array_equal(part, self.value[shard.index])
         assert float(self.scalar) == 2.5
+        assert np.array_equal(self.small, np.arange(8))
         assert np.array_equal(np.load(self.file), self.value)
 
     def check_correct_calls(self) -> None:
@@ -185,6 +187,11 @@ def local(shape: tuple[int, ...], global_shape: Any = (8, 6)) -> Callable[[World
     return lambda w: gs.make_array_from_process_local_data(
         w.named("x"), np.zeros(shape), global_shape
     )
+
+
+def assign(index: Any, value: Any) -> Callable[[World], Any]:
+    """Return a call of `x[index] = value`."""
+    return lambda w: operator.setitem(w.x, index, value)
 
 
 BOX = np.zeros((2, 6), np.float32)
@@ -976,6 +983,161 @@ def guarded(direction: str, level: str, call: Callable[[World], Any], *words: st
         {"direction": direction, "level": level},
     )
 
+
+ASSIGNMENTS: dict[str, Case] = {
+    "assignment out of bounds": Case(
+        assign((8, 0), 1),
+        ArrayIndexError,
+        IndexError,
+        ("index 8", "dim 0 of length 8", "-8 to 7"),
+        {"argument": "index", "position": 8},
+    ),
+    "assignment to a mask": Case(
+        assign(np.ones((8, 6), bool), 1),
+        ArgumentTypeError,
+        TypeError,
+        ("index is not supported", "integers, slices"),
+        {"argument": "index"},
+    ),
+    "assignment of too many values": Case(
+        assign(2, np.zeros(5)),
+        ArgumentError,
+        ValueError,
+        ("(5,)", "part of the array (6,)", "cannot be broadcast"),
+        {"argument": "value", "shape": (5,), "expected": (6,)},
+    ),
+    "assignment of too many dims": Case(
+        assign(2, np.zeros((2, 6))),
+        ArgumentError,
+        ValueError,
+        ("(2, 6)", "part of the array (6,)", "cannot be broadcast"),
+        {"argument": "value", "shape": (2, 6), "expected": (6,)},
+    ),
+    "assignment of values to a part without elements": Case(
+        assign(slice(3, 3), np.zeros((2, 6))),
+        ArgumentError,
+        ValueError,
+        ("(2, 6)", "(0, 6)"),
+        {"argument": "value"},
+    ),
+    "assignment of a complex number": Case(
+        assign(2, 1j),
+        ArgumentTypeError,
+        TypeError,
+        ("complex128", "float32", "imaginary", "value.real"),
+        {"argument": "value", "expected": np.dtype(np.float32)},
+    ),
+    "assignment of complex numbers": Case(
+        assign(2, np.ones(6, np.complex64)),
+        ArgumentTypeError,
+        TypeError,
+        ("complex64", "float32", "imaginary"),
+        {"argument": "value", "dtype": np.dtype(np.complex64)},
+    ),
+    "assignment of a number that is too large": Case(
+        lambda w: w.small.__setitem__(0, 300),
+        ArgumentRangeError,
+        OverflowError,
+        ("300", "int8", "convert it"),
+        {"argument": "value", "dtype": np.dtype(np.int8)},
+    ),
+    "assignment of numbers that are too large": Case(
+        lambda w: w.small.__setitem__(slice(2), [1, -(2**80)]),
+        ArgumentRangeError,
+        OverflowError,
+        ("int8", "does not fit"),
+        {"argument": "value"},
+    ),
+    "assignment of infinity": Case(
+        lambda w: w.small.__setitem__(0, float("inf")),
+        ArgumentRangeError,
+        OverflowError,
+        ("infinity", "int8"),
+        {"argument": "value"},
+    ),
+    "assignment of NaN": Case(
+        lambda w: w.small.__setitem__(0, float("nan")),
+        ArgumentError,
+        ValueError,
+        ("NaN", "int8"),
+        {"argument": "value"},
+    ),
+    "assignment of text": Case(
+        assign(0, "text"),
+        ArgumentTypeError,
+        TypeError,
+        ("value has dtype <U4", "numbers"),
+        {"argument": "value"},
+    ),
+    "assignment of nothing": Case(
+        assign(0, None),
+        ArgumentTypeError,
+        TypeError,
+        ("value has dtype object", "numbers"),
+        {"argument": "value"},
+    ),
+    "assignment of lists of several lengths": Case(
+        assign(0, [[1], [1, 2]]),
+        ArgumentError,
+        ValueError,
+        ("value is no array", "one length"),
+        {"argument": "value"},
+    ),
+    "assignment of a masked array": Case(
+        assign(0, np.ma.masked_array(np.zeros(6), True)),
+        ArgumentTypeError,
+        TypeError,
+        ("masked", "filled"),
+        {"argument": "value"},
+    ),
+    "assignment of a complex array": Case(
+        lambda w: w.x.__setitem__(0, gs.device_put(np.ones(6, np.complex64))),
+        ArgumentTypeError,
+        TypeError,
+        ("complex64", "float32", "imaginary"),
+        {"argument": "value", "dtype": np.dtype(np.complex64)},
+    ),
+    "assignment of an array that is too short": Case(
+        lambda w: w.x.__setitem__(slice(2), w.one[0, :5]),
+        ArgumentError,
+        ValueError,
+        ("(5,)", "(2, 6)", "cannot be broadcast"),
+        {"argument": "value", "shape": (5,), "expected": (2, 6)},
+    ),
+    "assignment of an array of another shape": Case(
+        lambda w: w.x.__setitem__(0, w.one),
+        ArgumentError,
+        ValueError,
+        ("(8, 6)", "(6,)", "cannot be broadcast"),
+        {"argument": "value"},
+    ),
+    "assignment to a deleted array": Case(
+        lambda w: w.gone.__setitem__(0, 1),
+        DeletedArrayError,
+        RuntimeError,
+        ("(8, 6)", "deleted or donated"),
+    ),
+    "assignment of a deleted array": Case(
+        lambda w: w.x.__setitem__(0, w.gone),
+        DeletedArrayError,
+        RuntimeError,
+        ("(8, 6)", "deleted or donated"),
+    ),
+    "set of too many values": Case(
+        lambda w: w.x.at[2].set(np.zeros(5)),
+        ArgumentError,
+        ValueError,
+        ("(5,)", "(6,)"),
+        {"argument": "value"},
+    ),
+    "assignment that is not allowed": Case(
+        lambda w: inside(gs.transfer_guard("disallow"), lambda: assign(2, np.zeros(6))(w)),
+        TransferGuardError,
+        RuntimeError,
+        ("x[index] = value", "implicit", "host_to_device"),
+        {"direction": "host_to_device"},
+    ),
+}
 
 GUARDS: dict[str, Case] = {
     "implicit read": guarded(
@@ -2094,6 +2256,7 @@ TABLE: dict[str, Case] = {
         "placement": PLACEMENTS,
         "making": MAKING,
         "array": ARRAYS,
+        "assignment": ASSIGNMENTS,
         "guard": GUARDS,
         "file": FILES,
         "setting": SETTINGS,

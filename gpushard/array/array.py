@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array.assignment import Assignable
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.checks import place_tiling
 from gpushard.array.conversions import Conversions
+from gpushard.array.data import Data, Detached, data_of, is_gone
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
 from gpushard.array.operators import Operators
@@ -18,7 +20,7 @@ from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
-from gpushard.errors import ArgumentError, DeletedArrayError
+from gpushard.errors import ArgumentError
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -35,10 +37,11 @@ from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape
 
 
-class Array(Shards, Conversions, Protocols, Operators, Methods):
+class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable):
     """An array spread over devices as its sharding says.
 
-    Arrays are values: nothing changes one once it is made. Make them with `device_put`,
+    Arrays are values: what other arrays hold never changes. `x[index] = value` gives `x` a new
+    value, and writes memory only where nothing else holds it. Make them with `device_put`,
     `make_array_from_callback` and the like, not with this class.
 
     Args:
@@ -52,12 +55,10 @@ class Array(Shards, Conversions, Protocols, Operators, Methods):
 
     __slots__ = (
         "__weakref__",
-        "_buffer",
         "_committed",
+        "_data",
         "_dtype",
-        "_host",
         "_shape",
-        "_shard_data",
         "_sharding",
         "_weak_type",
     )
@@ -70,17 +71,16 @@ class Array(Shards, Conversions, Protocols, Operators, Methods):
         committed: bool = True,
         weak_type: bool = False,
     ) -> None:
-        self._buffer: ShardedBuffer | None = buffer
+        runtime = buffer.runtime
+        self._data: Data | Detached | None = Data(buffer, runtime)
         self._shape = buffer.tiling.shape
         self._dtype = buffer.dtype
         self._sharding = sharding
-        self._host: HostArray | HostRead | StagedRead | None = None
-        self._shard_data: dict[int, Array] = {}
         self._committed = committed
         self._weak_type = weak_type
-        if buffer.runtime.settings.enable_checks:
+        if runtime.settings.enable_checks:
             buffer.check()
-        buffer.runtime.register(self)
+        runtime.register(self)
 
     @property
     def shape(self) -> Shape:
@@ -208,21 +208,20 @@ class Array(Shards, Conversions, Protocols, Operators, Methods):
 
     def copy_to_host_async(self) -> None:
         """Start fetching the value, so that a later read finds it; never waits."""
-        buffer = self._live()
-        if self._host is None:
+        data = self._held()
+        if data.host is None:
             check_transfer(DEVICE_TO_HOST, "copy_to_host_async()", explicit=True)
-            self._host = start_read(buffer)
+            data.host = start_read(data.buffer)
 
     def delete(self) -> None:
         """Give up the array's memory, except what other arrays share; doing it twice is fine."""
-        self._buffer = self._host = None
-        shards, self._shard_data = self._shard_data, {}
-        while shards:
-            shards.popitem()[1].delete()
+        data, self._data = self._data, None
+        while isinstance(data, Data) and data.shards:
+            data.shards.popitem()[1].delete()
 
     def is_deleted(self) -> bool:
-        """Whether the array was deleted or donated."""
-        return self._buffer is None
+        """Whether the array was deleted or donated, or an assignment to it cut short."""
+        return is_gone(self._data)
 
     def to_device(self, device: Device | Sharding, /, *, stream: None = None) -> Array:
         """Return the array on another device or in another sharding.
@@ -291,20 +290,20 @@ class Array(Shards, Conversions, Protocols, Operators, Methods):
           ExecutionError: the work that should have made the value failed.
           TransferGuardError: a guard forbids the transfer.
         """
-        buffer = self._live()
-        host = self._host  # read once: another thread may be here too
+        data = self._held()
+        host = data.host  # read once: another thread may be here too
         if host is None:
             check_transfer(DEVICE_TO_HOST, what, explicit=explicit)
-            host = self._host = read_host(buffer)
+            host = data.host = read_host(data.buffer)
         elif isinstance(host, HostRead | StagedRead):
-            host = self._host = host.wait()
+            host = data.host = host.wait()
         return host
 
     def __repr__(self) -> str:
-        if self._buffer is None:
+        if is_gone(self._data):
             return f"Array(deleted, shape={self._shape}, dtype={self._dtype.name})"
         check_transfer(DEVICE_TO_HOST, "repr(x)", explicit=False)
-        return describe(self._buffer, self.weak_type)
+        return describe(self._live(), self.weak_type)
 
     def __copy__(self) -> Array:
         """Return another handle on the same memory; arrays are values."""
@@ -331,20 +330,17 @@ class Array(Shards, Conversions, Protocols, Operators, Methods):
         raise AttributeError("device_buffers is gone; use [s.data for s in x.addressable_shards]")
 
     def _live(self) -> ShardedBuffer:
-        if self._buffer is None:
-            raise DeletedArrayError(
-                f"the array of shape {self._shape}, dtype {self._dtype} and sharding "
-                f"{self._sharding} was deleted or donated; keep a copy, or do not donate it",
-                shape=self._shape,
-                dtype=self._dtype,
-                sharding=self._sharding,
-            )
-        return self._buffer
+        return self._held().buffer
+
+    def _held(self) -> Data:
+        data = self._data
+        return data if type(data) is Data else data_of(self)
 
     def _data_of(self, position: int) -> Array:
-        data = self._shard_data.get(position)
-        if data is None:
-            buffer = self._live()
+        data = self._held()
+        shard = data.shards.get(position)
+        if shard is None:
+            buffer = data.buffer
             place = devices_of(buffer.tiling)[position]
             kind = self._sharding.memory_kind
             sharding = SingleDeviceSharding(place.device, memory_kind=kind)
@@ -353,5 +349,5 @@ class Array(Shards, Conversions, Protocols, Operators, Methods):
                 tiling, buffer.dtype, [buffer.values[position]], [buffer.claims[position]]
             )
             made = Array(part, sharding, committed=self.committed, weak_type=self.weak_type)
-            data = self._shard_data.setdefault(position, made)  # another thread may be here too
-        return data
+            shard = data.shards.setdefault(position, made)  # another thread may be here too
+        return shard

@@ -11,9 +11,10 @@ from gpushard.array.array import Array
 from gpushard.array.checks import check_dtype
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError
+from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.aval import Aval
-from gpushard.ops.dispatch import Movement, Program, program_for
+from gpushard.ops.dispatch import Program, program_for
 from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
 from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
@@ -26,15 +27,17 @@ class Eager:
 
     level = 0
 
-    def bind(self, row: Row, args: Sequence[Any], params: Params) -> Any:
+    def bind(
+        self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
+    ) -> Any:
         """Run an operation and return its result, or a tuple of several."""
-        key: list[Any] = [row, params]
+        key: list[Any] = [row, params, out_sharding]
         buffers: list[Any] = []
         numbers: list[Any] = []
         for arg in args:
             kind = type(arg)
             if kind is Array:
-                buffer = arg._buffer or arg._live()
+                buffer = arg._live()
                 buffers.append(buffer)
                 key += (buffer.tiling, arg._dtype, arg._committed, arg._weak_type)
             elif kind in KINDS and row.reduction is None:
@@ -49,10 +52,10 @@ class Eager:
                 key += (data.shape, data.dtype)
         cached = tuple(key)
         runtime = _runtime(row, buffers)
-        program: Program | Movement | None = runtime.plans.get(cached)
+        program: Program | None = runtime.plans.get(cached)
         if program is None:
             operands = [_operand(row, arg) for arg in args]
-            program = program_for(row, cached, operands, params, runtime)
+            program = program_for(row, cached, operands, params, runtime, out_sharding)
         made = program.run(buffers, numbers)
         results = [
             Array(buffer, result.sharding, committed=program.committed, weak_type=result.aval.weak)

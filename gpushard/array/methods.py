@@ -12,6 +12,7 @@ import numpy as np
 from gpushard.array.checks import as_dtype, as_shape
 from gpushard.array.operators import shape_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import Entry
@@ -27,7 +28,10 @@ def _kind(dtype: Any) -> Any:
 
 
 class Reductions(abc.ABC):
-    """Reductions over dims; `axis` is an integer, a tuple or None for all, `dtype` as NumPy's."""
+    """Reductions over dims; `axis` is an integer, a tuple or None for all, `dtype` as NumPy's.
+
+    With `out_sharding` the result is merged where it is wanted; by default it lies as it comes.
+    """
 
     __slots__ = ()
 
@@ -36,40 +40,77 @@ class Reductions(abc.ABC):
     def ndim(self) -> int:
         """Number of dims."""
 
-    def _reduced(self, row: Any, axis: Any, keepdims: Any, extra: Any = None) -> Any:
+    def _reduced(
+        self, row: Any, axis: Any, keepdims: Any, extra: Any = None, out: Sharding | None = None
+    ) -> Any:
         axes = from_end(axis, self.ndim, row.name)
-        return bind(row, (self,), (axes, bool(keepdims), extra))
+        return bind(row, (self,), (axes, bool(keepdims), extra), out)
 
-    def sum(self, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    def sum(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        keepdims: bool = False,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
         """Return the sum over dims; small integers are summed in 64 bits."""
-        return self._reduced(reductions.SUM, axis, keepdims, _kind(dtype))
+        return self._reduced(reductions.SUM, axis, keepdims, _kind(dtype), out_sharding)
 
-    def prod(self, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    def prod(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        keepdims: bool = False,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
         """Return the product over dims; small integers are multiplied in 64 bits."""
-        return self._reduced(reductions.PROD, axis, keepdims, _kind(dtype))
+        return self._reduced(reductions.PROD, axis, keepdims, _kind(dtype), out_sharding)
 
-    def min(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def min(
+        self, axis: Any = None, *, keepdims: bool = False, out_sharding: Sharding | None = None
+    ) -> Any:
         """Return the least element over dims; NaN if there is one."""
-        return self._reduced(reductions.MIN, axis, keepdims)
+        return self._reduced(reductions.MIN, axis, keepdims, None, out_sharding)
 
-    def max(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def max(
+        self, axis: Any = None, *, keepdims: bool = False, out_sharding: Sharding | None = None
+    ) -> Any:
         """Return the greatest element over dims; NaN if there is one."""
-        return self._reduced(reductions.MAX, axis, keepdims)
+        return self._reduced(reductions.MAX, axis, keepdims, None, out_sharding)
 
-    def any(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def any(
+        self, axis: Any = None, *, keepdims: bool = False, out_sharding: Sharding | None = None
+    ) -> Any:
         """Return whether some element is true."""
-        return self._reduced(reductions.ANY, axis, keepdims)
+        return self._reduced(reductions.ANY, axis, keepdims, None, out_sharding)
 
-    def all(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def all(
+        self, axis: Any = None, *, keepdims: bool = False, out_sharding: Sharding | None = None
+    ) -> Any:
         """Return whether all elements are true."""
-        return self._reduced(reductions.ALL, axis, keepdims)
+        return self._reduced(reductions.ALL, axis, keepdims, None, out_sharding)
 
-    def mean(self, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    def mean(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        keepdims: bool = False,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
         """Return the mean over dims."""
-        return self._reduced(reductions.MEAN, axis, keepdims, _kind(dtype))
+        return self._reduced(reductions.MEAN, axis, keepdims, _kind(dtype), out_sharding)
 
     def var(
-        self, axis: Any = None, *, ddof: float = 0, correction: Any = None, keepdims: bool = False
+        self,
+        axis: Any = None,
+        *,
+        ddof: float = 0,
+        correction: Any = None,
+        keepdims: bool = False,
+        out_sharding: Sharding | None = None,
     ) -> Any:
         """Return the variance over dims.
 
@@ -78,29 +119,40 @@ class Reductions(abc.ABC):
           ddof: what is taken from the number of elements that squares are divided by.
           correction: the same, as the Array API calls it.
           keepdims: whether dims stay, with length 1.
+          out_sharding: how the result is laid out; by default as it comes.
         """
         taken = ddof if correction is None else correction
-        return self._reduced(reductions.VAR, axis, keepdims, taken)
+        return self._reduced(reductions.VAR, axis, keepdims, taken, out_sharding)
 
     def std(
-        self, axis: Any = None, *, ddof: float = 0, correction: Any = None, keepdims: bool = False
+        self,
+        axis: Any = None,
+        *,
+        ddof: float = 0,
+        correction: Any = None,
+        keepdims: bool = False,
+        out_sharding: Sharding | None = None,
     ) -> Any:
         """Return the square root of the variance over dims; arguments as for `var`."""
         taken = ddof if correction is None else correction
-        return self._reduced(reductions.STD, axis, keepdims, taken)
+        return self._reduced(reductions.STD, axis, keepdims, taken, out_sharding)
 
-    def argmin(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def argmin(
+        self, axis: Any = None, *, keepdims: bool = False, out_sharding: Sharding | None = None
+    ) -> Any:
         """Return where the least element is: along one dim, or in row-major order for None."""
-        return self._position(reductions.ARGMIN, axis, keepdims)
+        return self._position(reductions.ARGMIN, axis, keepdims, out_sharding)
 
-    def argmax(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def argmax(
+        self, axis: Any = None, *, keepdims: bool = False, out_sharding: Sharding | None = None
+    ) -> Any:
         """Return where the greatest element is: along one dim, or in row-major order for None."""
-        return self._position(reductions.ARGMAX, axis, keepdims)
+        return self._position(reductions.ARGMAX, axis, keepdims, out_sharding)
 
-    def _position(self, row: Any, axis: Any, keepdims: bool) -> Any:
+    def _position(self, row: Any, axis: Any, keepdims: bool, out: Sharding | None) -> Any:
         if axis is not None:
             axis = one_from_end(axis, self.ndim, row.name)
-        return self._reduced(row, axis, keepdims)
+        return self._reduced(row, axis, keepdims, None, out)
 
 
 class Methods(Reductions):
@@ -281,17 +333,18 @@ class Methods(Reductions):
         return bind(movement.DIAGONAL, (self,), (operator.index(offset), *axes))
 
 
-def dot(x: Any, y: Any) -> Any:
+def dot(x: Any, y: Any, out_sharding: Sharding | None = None) -> Any:
     """Return the product of two operands, as `numpy.dot` does."""
     one, two = len(shape_of(x)), len(shape_of(y))
     if not one or not two:
-        return bind(ufunc_row(np.multiply), (x, y))
+        return bind(ufunc_row(np.multiply), (x, y), (), out_sharding)
     letters = contractions.LETTERS
     shared = letters[0]
     rows = letters[1:one]
     columns = letters[one : one + two - 1]
     second = columns[:-1] + shared + columns[-1:] if two > 1 else shared
-    return bind(contractions.DOT, (x, y), (f"{rows}{shared},{second}->{rows}{columns}",))
+    text = f"{rows}{shared},{second}->{rows}{columns}"
+    return bind(contractions.DOT, (x, y), (text,), out_sharding)
 
 
 def count(number: Any, name: str, argument: str) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
 from gpushard.ops.scalars import KINDS
 from gpushard.ops.table.contractions import MATMUL, matmul_subscripts
@@ -260,10 +261,16 @@ def shape_of(x: Any) -> Shape:
     return shape
 
 
-def matmul(x: Any, y: Any) -> Any:
+def matmul(x: Any, y: Any, out_sharding: Sharding | None = None) -> Any:
     """Return the matrix product of two operands, as `numpy.matmul` does.
+
+    Args:
+      x: the left operand.
+      y: the right one.
+      out_sharding: how the result is laid out; None for as it comes.
 
     Raises:
       ArgumentError: an operand has no dims, or lengths do not fit.
     """
-    return bind(MATMUL, (x, y), (matmul_subscripts(shape_of(x), shape_of(y)),))
+    subscripts = matmul_subscripts(shape_of(x), shape_of(y))
+    return bind(MATMUL, (x, y), (subscripts,), out_sharding)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 
@@ -97,6 +98,8 @@ class Tiling:
         self.shape = shape
         self.assignment = assignment
         self.edges = edges
+        self.places: Any = None
+        """The devices again, once those who use them have checked that they hold data."""
 
     @classmethod
     def regular(cls, shape: Shape, assignment: Assignment) -> Tiling:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from typing import Any, cast
 
 import numpy as np
@@ -40,13 +39,18 @@ class ShardedBuffer:
     settled: bool = False
     """Whether everything is known to be there; a shortcut for `is_ready`."""
 
+    root: int = -1
+    """What `root_nbytes` gave, or -1: it does not change, as shards do not."""
+
     lent: Any = None
     """The array of another library whose address was handed out, and which keeps the memory."""
 
     @property
     def runtime(self) -> Runtime:
         """The runtime of the devices."""
-        return devices_of(self.tiling)[0].runtime
+        place: Any = self.tiling.assignment.devices[0]
+        runtime: Runtime = place.runtime
+        return runtime
 
     @property
     def memories(self) -> list[Memory]:
@@ -56,7 +60,9 @@ class ShardedBuffer:
     @property
     def root_nbytes(self) -> int:
         """Bytes of the largest root allocation that is more than a shard; 0 if there is none."""
-        return max(map(_larger_root, self.values, self.claims))
+        if self.root < 0:
+            self.root = max(map(_larger_root, self.values, self.claims))
+        return self.root
 
     def is_ready(self) -> bool:
         """Whether a read would not wait; True also for what failed."""
@@ -125,9 +131,6 @@ def _larger_root(value: LocalArray, claim: Claim) -> int:
     return root if root > value.nbytes else 0
 
 
-_devices: weakref.WeakKeyDictionary[Tiling, tuple[Place, ...]] = weakref.WeakKeyDictionary()
-
-
 def devices_of(tiling: Tiling) -> tuple[Place, ...]:
     """Return the devices of a tiling, or the memories beside them, where its shards lie.
 
@@ -135,9 +138,9 @@ def devices_of(tiling: Tiling) -> tuple[Place, ...]:
       ArgumentTypeError: some device is not one of `gpushard.devices()`.
       ShardingError: the devices belong to different runtimes.
     """
-    found = _devices.get(tiling)
+    found: tuple[Place, ...] | None = tiling.places
     if found is None:
-        found = _devices[tiling] = _checked_devices(tiling)
+        found = tiling.places = _checked_devices(tiling)
     return found
 
 

@@ -54,28 +54,27 @@ def cut_intervals(low: IntArray, high: IntArray, sizes: Shape) -> DigitBoxes:
     middle = np.flatnonzero(last > whole)
     head = np.flatnonzero(same | (start > 0))
     tail = np.flatnonzero(~same & (stop > 0))
-    at = np.concatenate((head, tail))
+    ends = np.concatenate((head, tail))
     rest = cut_intervals(
         np.concatenate((start[head], np.zeros_like(tail))),
         np.concatenate((np.where(same, stop, turn)[head], stop[tail])),
         sizes[1:],
     )
     value = np.concatenate((first[head], last[tail]))[rest.owner]
-    full = np.array(sizes[1:], np.int64)[:, None].repeat(len(middle), axis=1)
-    begin = np.concatenate(
-        (
-            np.concatenate((whole[middle][None], np.zeros_like(full))),
-            np.concatenate((value[None], rest.begin)),
-        ),
-        axis=1,
+    turns = np.array(sizes[1:], np.int64)[:, None].repeat(len(middle), axis=1)
+    return _sorted(
+        np.concatenate((owner[middle], owner[ends[rest.owner]])),
+        _joined(whole[middle], np.zeros_like(turns), value, rest.begin),
+        _joined(last[middle], turns, value + 1, rest.end),
     )
-    end = np.concatenate(
-        (
-            np.concatenate((last[middle][None], full)),
-            np.concatenate((value[None] + 1, rest.end)),
-        ),
-        axis=1,
-    )
-    owner = owner[np.concatenate((middle, at[rest.owner]))]
+
+
+def _joined(first: IntArray, rest: IntArray, value: IntArray, within: IntArray) -> IntArray:
+    """Return the bounds of middles and of ends: those of the first digit above those of others."""
+    middles, ends = np.concatenate((first[None], rest)), np.concatenate((value[None], within))
+    return np.concatenate((middles, ends), axis=1)
+
+
+def _sorted(owner: IntArray, begin: IntArray, end: IntArray) -> DigitBoxes:
     order = np.argsort(owner, kind="stable")
     return DigitBoxes(owner[order], begin[:, order], end[:, order])

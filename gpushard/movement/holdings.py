@@ -115,9 +115,11 @@ class FreeHoldings(Holdings):
     def _groups(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         keys, pairs = self._table
         cells = math.prod(self.counts)
-        domains, column = np.unique(keys // cells, return_inverse=True)
-        holder = np.full((cells, len(domains)), -1, np.int64)
-        holder[keys % cells, column] = pairs
+        cell = keys % cells
+        order = np.argsort(cell, kind="stable")
+        domains = np.bincount(cell, minlength=cells)
+        holder = np.full((cells, domains.max()), -1, np.int64)  # as wide as the most that hold one
+        holder[cell[order], within(domains)] = pairs[order]
         groups, group = np.unique(holder, axis=0, return_inverse=True)
         counts = (groups >= 0).sum(axis=1)
         return group.ravel(), groups[groups >= 0], np.cumsum(counts) - counts, counts

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.reuse import ALIGNMENT
-from gpushard.movement.space_copies import SpaceCopies
+from gpushard.movement.strided_copies import StridedCopies
 from gpushard.typing import IntArray
 
 
@@ -31,10 +31,13 @@ class Kept:
     offset: IntArray
     """Its first element within that shard."""
 
+    by_roots: bool
+    """Whether that depends on how much memory the shards keep alive."""
+
 
 def find_kept(
     sources: Sequence[Tiling],
-    tables: Sequence[tuple[int, SpaceCopies]],
+    tables: Sequence[tuple[int, StridedCopies]],
     volume: IntArray,
     itemsize: int,
     root_nbytes: Sequence[int],
@@ -57,15 +60,17 @@ def find_kept(
         root[mine] = np.maximum(shard[mine], root_nbytes[number] // itemsize)
     whole = volume[at] == shard
     view = ~whole & (offset[at] * itemsize % ALIGNMENT == 0)
-    if view.any():
+    by_roots = bool(view.any())
+    if by_roots:
         view &= 2 * _useful(source[at], device[at], offset[at], (view | whole) * volume[at]) >= root
     written = at[~(whole | view)]
     found[written] = False
-    return Kept(*(np.where(found, values, -1) for values in (source, device, offset)))
+    source, device, offset = (np.where(found, values, -1) for values in (source, device, offset))
+    return Kept(source, device, offset, by_roots)
 
 
 def _candidates(
-    tables: Sequence[tuple[int, SpaceCopies]], volume: IntArray
+    tables: Sequence[tuple[int, StridedCopies]], volume: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return source, device and offset of pairs, and whether these lie there in one piece."""
     block = np.concatenate([copies.block for _, copies in tables] or [volume[:0]])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,14 +17,18 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.holdings import Holdings, holdings
 from gpushard.movement.kept_blocks import Kept, find_kept
 from gpushard.movement.overlap import volumes
-from gpushard.movement.rearrange_steps import Task, find_fills, make_tasks
+from gpushard.movement.rearrange_steps import Fill, Task, find_fills, make_tasks
 from gpushard.movement.rearrangement import Part, Rearrangement, Side
-from gpushard.movement.space_copies import SpaceCopies, copy_space
+from gpushard.movement.space_copies import copy_space
+from gpushard.movement.strided_copies import StridedCopies
 from gpushard.typing import IntArray, Shape
 
 NEW, EMPTY, WHOLE, VIEW = range(4)
 """What a device of the result gets: a new block, nothing, a shard of a source as it lies in another
 shape, or a part of one."""
+
+Table = tuple[int, StridedCopies]
+"""(source, copies of it)."""
 
 Slot = tuple[int, int, int, Shape]
 """(what, operand or number of the new block, first element of a part, shape)."""
@@ -62,6 +67,9 @@ class RearrangePlan:
 
     copies: int
     """How many box copies there are."""
+
+    by_roots: bool
+    """Whether the plan depends on the root allocations of the sources."""
 
     @functools.cached_property
     def total(self) -> int:
@@ -126,42 +134,95 @@ def make_rearrange(
     volume = volumes(wanted, destination)
     tables = _tables(how.parts, sources, numbers, destination, np.flatnonzero(volume))
     kept = find_kept(sources, tables, volume, itemsize, root_nbytes)
-    new = np.flatnonzero((volume > 0) & (kept.source < 0))
+    new = _New(destination, wanted, np.flatnonzero((volume > 0) & (kept.source < 0)), itemsize)
     tables = [
         (number, copies.take(np.flatnonzero(kept.source[copies.block] < 0)))
         for number, copies in tables
     ]
-    first = np.cumsum([0, *(len(tiling.devices) for tiling in sources)]).tolist()
-    domain, homes = wanted.domain[new], wanted.home[new]
-    fills = find_fills(how.filled, destination, wanted.home, new, itemsize)
-    numbered = [(first[number], copies) for number, copies in tables]
-    shapes = destination.shard_shapes
-    sizes = volume[new] * itemsize
-    everywhere = np.unique(wanted.domain).tolist()
-    received = [_per_domain(wanted, copies) for _, copies in tables]
+    fills = find_fills(how.filled, destination, wanted.home, new.pairs, itemsize)
     return RearrangePlan(
         sources=tuple(sources),
         destination=destination,
-        slots=tuple(_slots(sources, destination, wanted, volume, kept, new, first)),
-        allocations=tuple(
-            (home, shapes[home], size)
-            for home, size in zip(homes.tolist(), sizes.tolist(), strict=True)
-        ),
-        domains=tuple(np.unique(domain).tolist()),
-        tasks=make_tasks(numbered, fills, new, domain, first[-1:], itemsize),
-        written={m: int(sizes[domain == m].sum()) for m in everywhere},
-        received={m: sum(r.get(m, 0) for r in received) * itemsize for m in everywhere},
-        links=tuple(
-            frozenset(
-                pair
-                for number, copies in tables
-                if number == source
-                for pair in _links(wanted, copies)
-            )
-            for source in range(len(sources))
-        ),
+        slots=tuple(_slots(sources, destination, wanted, volume, kept, new.pairs)),
+        allocations=new.allocations(),
+        domains=tuple(np.unique(new.domain).tolist()),
+        tasks=_tasks(sources, tables, fills, new),
+        written=new.written(),
+        received=new.received(tables),
+        links=new.links(tables, len(sources)),
         copies=sum(len(copies.block) for _, copies in tables) + len(fills),
+        by_roots=kept.by_roots,
     )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _New:
+    """The blocks that are made."""
+
+    destination: Tiling
+    wanted: Holdings
+    pairs: IntArray
+    """The wanted pairs that they are, ascending."""
+    itemsize: int
+
+    @functools.cached_property
+    def domain(self) -> IntArray:
+        """Where each lies; ascending."""
+        return self.wanted.domain[self.pairs]
+
+    @functools.cached_property
+    def nbytes(self) -> IntArray:
+        """Bytes of each."""
+        return volumes(self.wanted, self.destination)[self.pairs] * self.itemsize
+
+    def allocations(self) -> tuple[tuple[int, Shape, int], ...]:
+        """Return (position of the home device, shape, bytes) of each."""
+        shapes = self.destination.shard_shapes
+        homes = zip(self.wanted.home[self.pairs].tolist(), self.nbytes.tolist(), strict=True)
+        return tuple((home, shapes[home], nbytes) for home, nbytes in homes)
+
+    def written(self) -> dict[int, int]:
+        """Return the bytes that each domain writes."""
+        domains = np.unique(self.wanted.domain).tolist()
+        return {m: int(self.nbytes[self.domain == m].sum()) for m in domains}
+
+    def received(self, tables: Sequence[Table]) -> dict[int, int]:
+        """Return the bytes that each domain receives."""
+        received = dict.fromkeys(np.unique(self.wanted.domain).tolist(), 0)
+        for _, copies in tables:
+            domain = self.wanted.domain[copies.block]
+            volume = np.bincount(domain, copies.volume * copies.remote * self.itemsize)
+            for m in np.flatnonzero(volume).tolist():
+                received[m] += int(volume[m])
+        return received
+
+    def links(
+        self, tables: Sequence[Table], sources: int
+    ) -> tuple[frozenset[tuple[int, int]], ...]:
+        """Return for each source the (domain read, domain written) of copies between domains."""
+        found: list[set[tuple[int, int]]] = [set() for _ in range(sources)]
+        for number, copies in tables:
+            to = self.wanted.domain[copies.block]
+            pairs = np.stack((copies.source_domain, to))[:, copies.remote]
+            found[number].update(map(tuple, np.unique(pairs, axis=1).T.tolist()))
+        return tuple(map(frozenset, found))
+
+
+def _tasks(
+    sources: Sequence[Tiling], tables: Sequence[Table], fills: Sequence[Fill], new: _New
+) -> tuple[Task, ...]:
+    """Return what is done in each domain."""
+    first = _first_operands(sources)
+    shapes = [shape for tiling in sources for shape in tiling.shard_shapes]
+    shapes += [shape for _, shape, _ in new.allocations()]
+    numbered = [(first[number], copies) for number, copies in tables]
+    return make_tasks(numbered, fills, new.pairs, new.domain, shapes, new.itemsize)
+
+
+def _first_operands(sources: Sequence[Tiling]) -> list[int]:
+    """Return the operand that is the first shard of each source."""
+    counts = (len(tiling.devices) for tiling in sources)
+    return list(itertools.accumulate(counts, initial=0))[:-1]
 
 
 def _tables(
@@ -170,7 +231,7 @@ def _tables(
     numbers: Sequence[int],
     destination: Tiling,
     pairs: IntArray,
-) -> list[tuple[int, SpaceCopies]]:
+) -> list[Table]:
     """Return (source, copies) for each space in which sources are read."""
     spaces: dict[tuple[int, Side], list[Part]] = {}
     for part in parts:
@@ -181,18 +242,6 @@ def _tables(
     ]
 
 
-def _per_domain(wanted: Holdings, copies: SpaceCopies) -> dict[int, int]:
-    """Return the elements that each domain receives."""
-    domain = wanted.domain[copies.block[copies.remote]]
-    volume = copies.volume[copies.remote]
-    return {m: int(volume[domain == m].sum()) for m in np.unique(domain).tolist()}
-
-
-def _links(wanted: Holdings, copies: SpaceCopies) -> set[tuple[int, int]]:
-    of, to = copies.source_domain[copies.remote], wanted.domain[copies.block[copies.remote]]
-    return set(zip(of.tolist(), to.tolist(), strict=True))
-
-
 def _slots(
     sources: Sequence[Tiling],
     destination: Tiling,
@@ -200,9 +249,9 @@ def _slots(
     volume: IntArray,
     kept: Kept,
     new: IntArray,
-    first: Sequence[int],
 ) -> list[Slot]:
     """Return what each device of the result gets."""
+    first = _first_operands(sources)
     number = {pair: position for position, pair in enumerate(new.tolist())}
     own = [{device: i for i, device in enumerate(tiling.devices)} for tiling in sources]
     slots: list[Slot] = []

@@ -6,7 +6,6 @@ Operands are numbered in one row: the shards of all sources, then the blocks tha
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -14,10 +13,10 @@ import numpy as np
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.rearrangement import Bounds
 from gpushard.movement.space_boxes import strides_of
-from gpushard.movement.space_copies import SpaceCopies
-from gpushard.runtime.backend import StridedPhase, ViewMove, strided_phase
+from gpushard.movement.strided_copies import StridedCopies
+from gpushard.runtime.backend import StridedPhase, ViewMove
 from gpushard.runtime.view import View
-from gpushard.typing import IntArray
+from gpushard.typing import IntArray, Shape
 
 Fill = tuple[int, View]
 """(operand, the part of it that gets the constant)."""
@@ -44,11 +43,11 @@ class Task:
 
 
 def make_tasks(
-    tables: Sequence[tuple[int, SpaceCopies]],
+    tables: Sequence[tuple[int, StridedCopies]],
     fills: Sequence[tuple[int, View]],
     blocks: IntArray,
     domain: IntArray,
-    first: Sequence[int],
+    shapes: Sequence[Shape],
     itemsize: int,
 ) -> tuple[Task, ...]:
     """Return a task for each domain that writes something.
@@ -58,10 +57,11 @@ def make_tasks(
       fills: (wanted pair, part of its block), likewise.
       blocks: the wanted pairs that are made, ascending.
       domain: their domains, ascending.
-      first: the operand that is the first new block.
+      shapes: of all operands, the new blocks last.
       itemsize: bytes of an element.
     """
-    numbers = {pair: first[0] + number for number, pair in enumerate(blocks.tolist())}
+    first = len(shapes) - len(blocks)
+    numbers = {pair: first + number for number, pair in enumerate(blocks.tolist())}
     moves: dict[int, tuple[list[ViewMove], list[ViewMove]]] = {}
     writes: dict[int, list[int]] = {}
     filled: dict[int, list[Fill]] = {}
@@ -76,8 +76,8 @@ def make_tasks(
     tasks = []
     for number, mine in writes.items():
         groups = [group for group in moves.get(number, ()) if group]
-        reads = {of for group in groups for _, _, of, _, _ in group if of < first[0]}
-        phases = tuple(strided_phase(group, itemsize) for group in groups)
+        reads = {of for group in groups for _, _, of, _, _ in group if of < first}
+        phases = tuple(StridedPhase((), None, tuple(group), itemsize, shapes) for group in groups)
         tasks.append(
             Task(number, tuple(filled.get(number, ())), phases, tuple(sorted(reads)), tuple(mine))
         )
@@ -85,7 +85,7 @@ def make_tasks(
 
 
 def _moves(
-    copies: SpaceCopies, shards: int, numbers: dict[int, int], itemsize: int
+    copies: StridedCopies, shards: int, numbers: dict[int, int], itemsize: int
 ) -> Iterator[tuple[int, bool, ViewMove]]:
     """Yield (wanted pair, whether a new block is read, copy)."""
     rows = zip(
@@ -102,34 +102,34 @@ def _moves(
     )
     for block, device, made, source_domain, to, of, length, to_steps, of_steps in rows:
         again = made >= 0
-        shape, to_strides, of_strides = merged(length, to_steps, of_steps, itemsize)
-        target = View(to * itemsize, shape, to_strides)
-        source = View(of * itemsize, shape, of_strides)
+        target, source = views(length, (to, to_steps), (of, of_steps), itemsize)
         operand = numbers[made] if again else shards + device
         yield block, again, (numbers[block], target, operand, source, source_domain)
 
 
-def merged(
-    length: Sequence[int], target: Sequence[int], source: Sequence[int], itemsize: int
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return as few dims as describe a copy: lengths, and strides in bytes on both sides.
+def views(
+    length: Sequence[int],
+    target: tuple[int, Sequence[int]],
+    source: tuple[int, Sequence[int]],
+    itemsize: int,
+) -> tuple[View, View]:
+    """Return both sides of a copy, its dims in the order of the target.
 
-    >>> merged((2, 1, 3, 4), (12, 12, 4, 1), (24, 5, 4, 1), 8)
-    ((2, 12), (96, 8), (192, 8))
+    Args:
+      length: elements in each axis.
+      target: offset and strides in elements.
+      source: likewise.
+      itemsize: bytes of an element.
+
+    >>> views((2, 1, 3), (4, (1, 9, 8)), (0, (2, 9, 0)), 2)
+    (View(offset=8, shape=(3, 2), strides=(16, 2)), View(offset=0, shape=(3, 2), strides=(0, 4)))
     """
-    dims = sorted(
-        (dim for dim in zip(length, target, source, strict=True) if dim[0] > 1),
-        key=lambda dim: -dim[1],
-    )
-    result: list[tuple[int, int, int]] = []
-    for extent, to, of in dims:
-        if result and result[-1][1:] == (extent * to, extent * of):
-            extent *= result.pop()[0]
-        result.append((extent, to, of))
+    dims = [dim for dim in zip(length, target[1], source[1], strict=True) if dim[0] > 1]
+    dims.sort(key=lambda dim: -dim[1])
+    shape = tuple([extent for extent, _, _ in dims])
     return (
-        tuple(extent for extent, _, _ in result),
-        tuple(to * itemsize for _, to, _ in result),
-        tuple(of * itemsize for _, _, of in result),
+        View(target[0] * itemsize, shape, tuple([to * itemsize for _, to, _ in dims])),
+        View(source[0] * itemsize, shape, tuple([of * itemsize for _, _, of in dims])),
     )
 
 
@@ -148,17 +148,12 @@ def find_fills(
     starts, stops = destination.starts[:, homes[blocks]], destination.stops[:, homes[blocks]]
     strides = strides_of(stops - starts)
     found = []
-    for box in filled:
-        low, high = np.array(box, np.int64).T[:, :, None]
+    for bounds in filled:
+        low, high = np.array(bounds, np.int64).T[:, :, None]
         begin, end = np.maximum(starts, low), np.minimum(stops, high)
         offsets = ((begin - starts) * strides).sum(axis=0)
         for at in np.flatnonzero((end > begin).all(axis=0)).tolist():
-            lengths, steps = (end - begin)[:, at].tolist(), strides[:, at].tolist()
-            shape, step, _ = merged(lengths, steps, steps, itemsize)
-            found.append((int(blocks[at]), View(int(offsets[at]) * itemsize, shape, step)))
+            box = int(offsets[at]), strides[:, at].tolist()
+            view, _ = views((end - begin)[:, at].tolist(), box, box, itemsize)
+            found.append((int(blocks[at]), view))
     return found
-
-
-def bytes_of(fills: Sequence[Fill], itemsize: int) -> int:
-    """Return how many bytes get a constant."""
-    return sum(math.prod(view.shape) for _, view in fills) * itemsize

@@ -69,8 +69,27 @@ def shared_factors(shape: Shape, new_shape: Shape) -> Iterator[tuple[Factors, Fa
             else:
                 theirs.append(next(new))
                 b *= theirs[-1][1]
-        yield tuple(ours), tuple(theirs)
+        yield from _less_tail(ours, theirs)
         a = b = 1
+
+
+def _less_tail(
+    old: list[tuple[int, int]], new: list[tuple[int, int]]
+) -> Iterator[tuple[Factors, Factors]]:
+    """Take off what factors without anything in common in front have in common at the end.
+
+    >>> list(_less_tail([(0, 2), (1, 9)], [(0, 3), (1, 6)]))
+    [(((0, 2), (1, 3)), ((0, 3), (1, 2))), (((1, 3),), ((1, 3),))]
+    """
+    tail: list[tuple[Factors, Factors]] = []
+    while (common := math.gcd(old[-1][1], new[-1][1])) > 1:
+        tail.append((((old[-1][0], common),), ((new[-1][0], common),)))
+        for side in (old, new):
+            dim, size = side.pop()
+            if size > common:
+                side.append((dim, size // common))
+    yield tuple(old), tuple(new)
+    yield from reversed(tail)
 
 
 def _side(ndim: int, axes: list[Factors]) -> Side:

@@ -19,56 +19,11 @@ from gpushard.movement.copies import Copies, expand
 from gpushard.movement.dim_map import identity
 from gpushard.movement.holdings import Holdings, holdings, within
 from gpushard.movement.overlap import overlap
+from gpushard.movement.progressions import joined
 from gpushard.movement.rearrangement import Part, Side
 from gpushard.movement.space_boxes import SpaceBoxes, cut_blocks, strides_of
+from gpushard.movement.strided_copies import StridedCopies, concatenated
 from gpushard.typing import IntArray, Shape
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class SpaceCopies:
-    """Strided copies into new blocks; places are counted in elements."""
-
-    block: IntArray
-    """The wanted pair whose new block is written."""
-
-    device: IntArray
-    """The source's device whose shard is read; -1 where a new block is."""
-
-    made: IntArray
-    """The wanted pair of the same domain whose new block is read, after what is copied from shards
-    was written; -1 where a shard is."""
-
-    source_domain: IntArray
-    """Domain that is read."""
-
-    remote: IntArray
-    """Whether that is another one than the block's."""
-
-    target_offset: IntArray
-    """First element within the new block."""
-
-    source_offset: IntArray
-    """First element within what is read."""
-
-    length: IntArray
-    """Elements in each axis, shape (axes, copies)."""
-
-    target_stride: IntArray
-    """Elements between neighbours in the new block, likewise."""
-
-    source_stride: IntArray
-    """And in what is read; 0 in axes of repetitions."""
-
-    @property
-    def volume(self) -> IntArray:
-        """Elements of each copy."""
-        return np.asarray(self.length.prod(axis=0))
-
-    def take(self, at: IntArray) -> SpaceCopies:
-        """Return some of the copies."""
-        return SpaceCopies(
-            **{field.name: getattr(self, field.name)[..., at] for field in dataclasses.fields(self)}
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +35,7 @@ class _Holder:
 
 def copy_space(
     source: Tiling, parts: Sequence[Part], destination: Tiling, pairs: IntArray
-) -> SpaceCopies:
+) -> StridedCopies:
     """Plan the copies of all parts that read one source through the same space.
 
     Args:
@@ -95,8 +50,16 @@ def copy_space(
     wanted_in = _tiling(read.space, wanted.domain[regions.block], regions)
     cut = overlap(held_in, wanted_in, identity(read.space))
     copies = expand(cut, np.flatnonzero(cut.volume > 0))
-    boxes = cut.held.home[copies.held]
-    return _rows(copies, held, boxes, regions, cut.wanted.of_device)
+    picked = _picked(copies, cut.wanted.of_device)
+    rows = _rows(copies, held, regions, cut.held.home[copies.held], picked)
+    ndim, repeats = len(read.space), regions.length[len(read.space) :, picked.region]
+    more = range(ndim, len(rows.length))
+    domain = copies.domain[picked.copy]
+    rows = concatenated([rows, *(_spread(rows, axis, ndim, repeats, domain) for axis in more)])
+    for axis, digits in enumerate(read.axes):
+        if len(digits) > 1:
+            rows = joined(rows, axis)
+    return rows
 
 
 def _regions(
@@ -148,17 +111,35 @@ def _tiling(space: Shape, domain: IntArray, boxes: SpaceBoxes) -> Tiling:
     return tiling_of_boxes(space, devices, begin, begin + boxes.length[:ndim])
 
 
-def _rows(
-    copies: Copies, held: SpaceBoxes, boxes: IntArray, regions: SpaceBoxes, pair_of: IntArray
-) -> SpaceCopies:
-    """Turn box copies into strided ones, for every region that a box stands for.
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Picked:
+    """Copies once for every region that what they write stands for."""
+
+    copy: IntArray
+    """The box copy."""
+
+    region: IntArray
+    """The region that is written."""
+
+    received: IntArray
+    """Whether it comes from another domain; then it is the first region with what is received."""
+
+    again: IntArray
+    """Whether it is read where it was received."""
+
+    of: IntArray
+    """Then, the region that is read."""
+
+    of_offset: IntArray
+    """And the first point within that in each axis."""
+
+
+def _picked(copies: Copies, pair_of: IntArray) -> _Picked:
+    """List what has to be written, and what of it is read in a new block.
 
     Args:
       copies: between boxes of the space.
-      held: the boxes of shards.
-      boxes: which of them each copy reads.
-      regions: the wanted boxes.
-      pair_of: which of the distinct ones among these each is.
+      pair_of: which of the distinct wanted boxes each region is.
     """
     order = np.argsort(pair_of, kind="stable")
     counts = np.bincount(pair_of)
@@ -166,72 +147,85 @@ def _rows(
     times = counts[copies.pair]
     copy = np.arange(len(copies)).repeat(times)
     number = within(times)
-    region = order[first[copies.pair[copy]] + number]
     made = np.full(len(copies), -1) if copies.made is None else copies.made
-    received = (made < 0) & (copies.source_domain != copies.domain)
-    again = (made >= 0)[copy] | (received[copy] & (number > 0))
-    begun = np.where(made < 0, copies.pair, made)[copy]  # the pair whose first region is read
-    of = order[first[begun]]
-    ndim = len(copies.length)
-    length = regions.length[:, region]
-    length[:ndim] = copies.length[:, copy]
-    length[ndim:, received[copy] & ~again] = 1
-    offset = copies.destination_offset[:, copy]
-    of_offset = np.where(made[copy] < 0, offset, copies.source_offset[:, copy])
-    source_stride = np.zeros_like(length)
-    source_stride[:ndim] = np.where(again, regions.stride[:ndim, of], held.stride[:, boxes[copy]])
-    shard_offset = held.offset[boxes] + (held.stride[:, boxes] * copies.source_offset).sum(axis=0)
-    block_offset = regions.offset[of] + (regions.stride[:ndim, of] * of_offset).sum(axis=0)
-    rows = SpaceCopies(
-        block=regions.block[region],
-        device=np.where(again, -1, held.block[boxes[copy]]),
-        made=np.where(again, regions.block[of], -1),
-        source_domain=np.where(again, copies.domain[copy], copies.source_domain[copy]),
-        remote=received[copy] & ~again,
-        target_offset=regions.offset[region] + (regions.stride[:ndim, region] * offset).sum(axis=0),
-        source_offset=np.where(again, block_offset, shard_offset[copy]),
-        length=length,
-        target_stride=regions.stride[:, region],
-        source_stride=source_stride,
+    made, pair = made[copy], copies.pair[copy]
+    remote = (made < 0) & (copies.source_domain != copies.domain)[copy]
+    offset = np.where(made < 0, copies.destination_offset[:, copy], copies.source_offset[:, copy])
+    return _Picked(
+        copy=copy,
+        region=order[first[pair] + number],
+        received=remote & (number == 0),
+        again=(made >= 0) | (remote & (number > 0)),
+        of=order[first[np.where(made < 0, pair, made)]],
+        of_offset=offset,
     )
-    return _spread(rows, regions.length[ndim:, region], copies.domain[copy])
 
 
-def _spread(rows: SpaceCopies, repeats: IntArray, domain: IntArray) -> SpaceCopies:
-    """Add copies that repeat what was received, of which the first repetition has come.
+def _rows(
+    copies: Copies, held: SpaceBoxes, regions: SpaceBoxes, boxes: IntArray, picked: _Picked
+) -> StridedCopies:
+    """Turn box copies into strided ones.
 
     Args:
-      rows: the copies.
-      repeats: how often what each of them writes is repeated, for each axis of repetitions.
+      copies: between boxes of the space.
+      held: the boxes of shards.
+      regions: the wanted boxes.
+      boxes: for each copy the box of a shard.
+      picked: what is written.
+    """
+    ndim, copy, region, of = len(copies.length), picked.copy, picked.region, picked.of
+    again, shard = picked.again, boxes[copy]
+    length = regions.length[:, region]
+    length[:ndim] = copies.length[:, copy]
+    length[ndim:, picked.received] = 1
+    stride = np.zeros_like(length)
+    stride[:ndim] = np.where(again, regions.stride[:ndim, of], held.stride[:, shard])
+    start = np.where(again, regions.offset[of], held.offset[shard])
+    of_offset = np.where(again, picked.of_offset, copies.source_offset[:, copy])
+    to_offset = copies.destination_offset[:, copy] * regions.stride[:ndim, region]
+    return StridedCopies(
+        block=regions.block[region],
+        device=np.where(again, -1, held.block[shard]),
+        made=np.where(again, regions.block[of], -1),
+        source_domain=np.where(again, copies.domain[copy], copies.source_domain[copy]),
+        remote=picked.received,
+        target_offset=regions.offset[region] + to_offset.sum(axis=0),
+        source_offset=start + (of_offset * stride[:ndim]).sum(axis=0),
+        point=regions.begin[:ndim, region] + copies.destination_offset[:, copy],
+        length=length,
+        target_stride=regions.stride[:, region],
+        source_stride=stride,
+    )
+
+
+def _spread(
+    rows: StridedCopies, axis: int, ndim: int, repeats: IntArray, domain: IntArray
+) -> StridedCopies:
+    """Return the copies that repeat what was received, of which the first repetition has come.
+
+    Args:
+      rows: all copies.
+      axis: those repetitions are made that are not the first in this axis, but in those before.
+      ndim: how many axes come before those of repetitions.
+      repeats: how often what each of `rows` writes is repeated, for each axis of repetitions.
       domain: the domain that each is in.
     """
-    tables = [rows]
-    ndim = len(rows.length) - len(repeats)
-    for axis in range(len(repeats)):
-        at = np.flatnonzero(rows.remote & (repeats[axis] > 1))
-        some = rows.take(at)
-        length = some.length.copy()
-        length[ndim + axis] = repeats[axis, at] - 1
-        length[ndim + axis + 1 :] = repeats[axis + 1 :, at]
-        of_stride = some.target_stride.copy()
-        of_stride[ndim:] = 0
-        tables.append(
-            SpaceCopies(
-                block=some.block,
-                device=np.full_like(some.device, -1),
-                made=some.block,
-                source_domain=domain[at],
-                remote=np.zeros_like(some.remote),
-                target_offset=some.target_offset + some.target_stride[ndim + axis],
-                source_offset=some.target_offset,
-                length=length,
-                target_stride=some.target_stride,
-                source_stride=of_stride,
-            )
-        )
-    return SpaceCopies(
-        **{
-            field.name: np.concatenate([getattr(table, field.name) for table in tables], axis=-1)
-            for field in dataclasses.fields(rows)
-        }
+    at = np.flatnonzero(rows.remote & (repeats[axis - ndim] > 1))
+    some, length = rows.take(at), rows.length[:, at]
+    length[axis] = repeats[axis - ndim, at] - 1
+    length[axis + 1 :] = repeats[axis - ndim + 1 :, at]
+    stride = some.target_stride.copy()
+    stride[ndim:] = 0
+    return StridedCopies(
+        block=some.block,
+        device=np.full_like(some.device, -1),
+        made=some.block,
+        source_domain=domain[at],
+        remote=np.zeros_like(some.remote),
+        target_offset=some.target_offset + some.target_stride[axis],
+        source_offset=some.target_offset,
+        point=some.point,
+        length=length,
+        target_stride=some.target_stride,
+        source_stride=stride,
     )

@@ -1,9 +1,9 @@
-"""Replacing a part of an array: blocks that the part does not touch are shared with the old one.
+"""Replacing a part of an array by the values of another one, laid out in any way.
 
-A new block is a copy of the old one, into which the new values go straight from where they lie.
-The complement of a part with steps is not made of boxes, so the old block is copied whole, unless
-the part covers it. A domain writes what it has to keep, the part, and at worst the old elements
-under the part once more; it receives exactly the new elements that it does not hold.
+The new values go straight from where they lie to where they belong. Into new blocks a domain writes
+what it has to keep, the part, and at worst the old elements under the part once more: the
+complement of a part with steps is not made of boxes. Into the old blocks it writes just the part.
+Either way it receives exactly the new elements that it does not hold.
 """
 
 from __future__ import annotations
@@ -15,43 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.bridge import strangers
-from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
-from gpushard.movement.dim_map import DimMap, Piece, identity
-from gpushard.movement.execute import Targets, allocate, plan_for
-from gpushard.movement.holdings import holdings
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.dim_map import Piece, identity
+from gpushard.movement.execute import plan_for
 from gpushard.movement.move import move
 from gpushard.movement.plan import Plan, make_plan
-from gpushard.movement.steps import Step, source_index
-from gpushard.runtime.backend import BoxIndex
+from gpushard.movement.rewrite import Overlay, Write, is_by_host, rewrite
+from gpushard.movement.steps import Step
+from gpushard.movement.touched import Touched, touch
+from gpushard.runtime.backend import Backend, BoxIndex
 from gpushard.runtime.runtime import Runtime
-from gpushard.typing import LocalArray, Shape
-
-KEPT, EMPTY = -1, -2
-"""What becomes of a device's block that is not written."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Block:
-    """A block that is written anew."""
-
-    home: int
-    """Position of the device that pays for it, and whose old block it replaces."""
-
-    shape: Shape
-    """Its shape."""
-
-    nbytes: int
-    """Its bytes."""
-
-    domain: int
-    """The memory domain that it lies in."""
-
-    kept: bool
-    """Whether some of the old elements stay."""
-
+from gpushard.typing import LocalArray
 
 Region = tuple[int, BoxIndex]
 """(block, index of the part within it)."""
@@ -61,14 +37,11 @@ Region = tuple[int, BoxIndex]
 class UpdatePlan:
     """How a part of an array is replaced. Make one with `make_update`."""
 
+    touched: Touched
+    """The blocks that the part touches."""
+
     part: Plan | None
     """Movement of the new values to where the part lies; None if the part has no elements."""
-
-    blocks: tuple[Block, ...]
-    """The blocks that are written."""
-
-    of_device: tuple[int, ...]
-    """For each device its new block, or KEPT where the old one stays, or EMPTY."""
 
     regions: tuple[Region, ...]
     """For each block that `part` would allocate, where it lies instead."""
@@ -76,23 +49,21 @@ class UpdatePlan:
     again: tuple[tuple[Region, Region, int], ...]
     """(written, read, domain): copies between blocks of a domain that overlap."""
 
-    added: tuple[Any, ...]
-    """Index that adds the new dims of the part to a region."""
-
-    @functools.cached_property
-    def total(self) -> int:
-        """Bytes of the new blocks."""
-        return sum(block.nbytes for block in self.blocks)
-
     @property
     def written(self) -> dict[int, int]:
-        """Bytes that each domain writes."""
-        written = {} if self.part is None else dict(self.part.written)
-        for block in self.blocks:
+        """Bytes that each domain writes into new blocks."""
+        written = self.written_in_place
+        for block in self.touched.blocks:
             if block.kept:
                 written[block.domain] += block.nbytes
-        for (block_number, index), _, domain in self.again:
-            block = self.blocks[block_number]
+        return written
+
+    @property
+    def written_in_place(self) -> dict[int, int]:
+        """Bytes that each domain writes into its old blocks."""
+        written = {} if self.part is None else dict(self.part.written)
+        for (number, index), _, domain in self.again:
+            block = self.touched.blocks[number]
             written[domain] += np.empty(block.shape, np.bool_)[index].size * (
                 block.nbytes // int(np.prod(block.shape))
             )
@@ -106,7 +77,7 @@ class UpdatePlan:
     @property
     def nbytes(self) -> int:
         """Bytes that this plan takes, about."""
-        own = 2000 + 300 * len(self.of_device)
+        own = self.touched.nbytes + 300 * len(self.regions)
         return own if self.part is None else own + self.part.nbytes
 
 
@@ -122,90 +93,24 @@ def make_update(base: Tiling, value: Tiling, piece: Piece, itemsize: int) -> Upd
     Returns:
       The plan; its result has the tiling `base`.
     """
-    intervals = [_part_box(base, position, piece) for position in range(len(base.devices))]
-    touched = [position for position, box in enumerate(intervals) if box is not None]
-    if not touched or 0 in piece.shape:
-        return UpdatePlan(None, (), (KEPT,) * len(base.devices), (), (), ())
-    boxes = {base.devices[i]: tuple(slice(*pair) for pair in intervals[i] or ()) for i in touched}
-    there = tiling_from_indices(piece.shape, boxes)
-    part = make_plan(value, there, identity(piece.shape), itemsize, reuse=False)
-    held, wanted = holdings(base.assignment), part.overlap.wanted
-    numbers: dict[int, int] = {}
-    blocks: list[Block] = []
+    return _planned(touch(base, piece, itemsize), value, itemsize)
+
+
+def _planned(touched: Touched, value: Tiling, itemsize: int) -> UpdatePlan:
+    if touched.part is None:
+        return UpdatePlan(touched, None, (), ())
+    part = make_plan(value, touched.part, identity(touched.part.shape), itemsize, reuse=False)
+    wanted = part.overlap.wanted.of_device
     regions: dict[int, Region] = {}  # by wanted pair
     again: list[tuple[Region, Region, int]] = []
-    for i, position in enumerate(touched):
-        pair, old = int(wanted.of_device[i]), int(held.of_device[position])
-        if old in numbers:
-            continue
-        numbers[old] = len(blocks)
-        home, domain = int(held.home[old]), int(held.domain[old])
-        shape, elements = base.shard_shapes[home], int(base.volumes[home])
-        kept = elements > int(part.overlap.volume[pair])
-        blocks.append(Block(home, shape, elements * itemsize, domain, kept))
-        region = numbers[old], _region(base, position, piece, intervals[position] or [])
+    for number, block in enumerate(touched.blocks):
+        pair, region = int(wanted[touched.of_part[number]]), (number, block.index)
         if pair in regions:
-            again.append((region, regions[pair], domain))
+            again.append((region, regions[pair], block.domain))
         else:
             regions[pair] = region
-    of_device = [
-        numbers.get(old, KEPT if volume else EMPTY)
-        for old, volume in zip(held.of_device.tolist(), base.volumes.tolist(), strict=True)
-    ]
-    return UpdatePlan(
-        part=part,
-        blocks=tuple(blocks),
-        of_device=tuple(of_device),
-        regions=tuple(regions[pair] for pair in part.copied.tolist()),
-        again=tuple(again),
-        added=(
-            *(
-                None if m.source is None else slice(None)
-                for m in piece.maps
-                if m.destination is not None
-            ),
-            ...,  # else NumPy gives a scalar for no dims
-        ),
-    )
-
-
-def _part_box(base: Tiling, position: int, piece: Piece) -> list[tuple[int, int]] | None:
-    """Return the box of the part that falls into the block of a device, or None."""
-    box = []
-    for m in piece.maps:
-        start, stop = 0, 1
-        if m.source is not None:
-            low, high = int(base.starts[m.source, position]), int(base.stops[m.source, position])
-            start, stop = _interval(m, low, high)
-        if start >= stop:
-            return None
-        if m.destination is not None:
-            box.append((start, stop))
-    return box
-
-
-def _interval(m: DimMap, low: int, high: int) -> tuple[int, int]:
-    """Return which elements of a mapped dim lie in the block [low, high) of its source.
-
-    >>> _interval(DimMap(0, 0, 9, -3, 4), 2, 7)
-    (1, 3)
-    """
-    if m.step > 0:
-        start, stop = -((m.start - low) // m.step), -((m.start - high) // m.step)
-    else:
-        start, stop = (m.start - high) // -m.step + 1, (m.start - low) // -m.step + 1
-    return max(start, 0), min(stop, m.length)
-
-
-def _region(base: Tiling, position: int, piece: Piece, box: list[tuple[int, int]]) -> BoxIndex:
-    """Return the index of a box of the part within the block of a device."""
-    offsets, lengths = [], []
-    for m in piece.maps:
-        start, stop = (0, 1) if m.destination is None else box[m.destination]
-        low = 0 if m.source is None else int(base.starts[m.source, position])
-        offsets.append(m.start + m.step * start - low)
-        lengths.append(stop - start)
-    return source_index(piece, offsets, lengths)
+    copied = tuple(regions[pair] for pair in part.copied.tolist())
+    return UpdatePlan(touched, part, copied, tuple(again))
 
 
 def update(
@@ -221,31 +126,40 @@ def update(
 
     Raises:
       OutOfMemoryError: a device has no room; nothing has changed.
+      ExecutionError: some value is not there; only by the host, who waits for it.
+    """
+    overlay = overlay_of(base, value, piece, name)
+    if is_by_host(base):
+        base.wait()
+    return rewrite(base, overlay, name)
+
+
+def overlay_of(
+    base: ShardedBuffer, value: ShardedBuffer, piece: Piece, name: str = "update"
+) -> Overlay:
+    """Return new values of a part, moved to where the copies of an update can read them.
+
+    Args:
+      base: what they are for; only how it is laid out matters.
+      value: as of `update`.
+      piece: as of `update`.
+      name: what it is, for errors.
+
+    Raises:
+      OutOfMemoryError: a device has no room.
+      ExecutionError: some value is not there; only by the host, who waits for it.
     """
     runtime, plan = base.runtime, update_for(base, value, piece)
     if plan.part is None:
-        return ShardedBuffer(base.tiling, base.dtype, base.values, base.claims, base.settled)
+        return Overlay(plan.touched, ())
     if _is_far(runtime, plan.part):
         value = move(value, plan_for(value, plan.part.destination), name)
         plan = update_for(base, value, piece)
     assert plan.part is not None
-    streams = [runtime.domains[domain].copy for domain in plan.part.recipe.domains]
-    run = _Update(runtime, plan, base, value, name)
-    if run.by_host:
-        base.wait()
+    if is_by_host(base):
         value.wait()
-    targets = runtime.commit(run.submit, streams)
-    if targets.inline or run.by_host:
-        for step in plan.part.recipe.steps:
-            run_update(runtime, plan, step, base.values, value.values, targets.values)
-    values, claims = list(base.values), list(base.claims)
-    nothing = None
-    for device, block in enumerate(plan.of_device):
-        if block == EMPTY:  # what made the old array may have failed there, too
-            claims[device] = nothing = nothing or claim_nothing(devices_of(base.tiling)[0])
-        elif block != KEPT:
-            values[device], claims[device] = targets.values[block], targets.claims[block]
-    return ShardedBuffer(base.tiling, base.dtype, values, claims)
+    writes = [_write(runtime, plan, step, value) for step in plan.part.recipe.steps]
+    return Overlay(plan.touched, writes, value.is_settled())
 
 
 def _is_far(runtime: Runtime, part: Plan) -> bool:
@@ -261,85 +175,51 @@ def update_for(base: ShardedBuffer, value: ShardedBuffer, piece: Piece) -> Updat
     key = ("update", base.tiling, value.tiling, piece, base.dtype.itemsize)
     plan: UpdatePlan | None = base.runtime.plans.get(key)
     if plan is None:
-        plan = make_update(base.tiling, value.tiling, piece, base.dtype.itemsize)
+        plan = _planned(touched_by(base, piece), value.tiling, base.dtype.itemsize)
         base.runtime.plans.put(key, plan, plan.nbytes)
     return plan
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Update:
-    """One update that is about to be submitted."""
+def touched_by(base: ShardedBuffer, piece: Piece) -> Touched:
+    """Return the blocks that a part touches; cached."""
+    key = ("touched", base.tiling, piece, base.dtype.itemsize)
+    found: Touched | None = base.runtime.plans.get(key)
+    if found is None:
+        found = touch(base.tiling, piece, base.dtype.itemsize)
+        base.runtime.plans.put(key, found, found.nbytes)
+    return found
 
-    runtime: Runtime
-    plan: UpdatePlan
-    base: ShardedBuffer
-    value: ShardedBuffer
-    name: str
 
-    @property
-    def by_host(self) -> bool:
-        """Whether the memory is out of the reach of streams."""
-        return devices_of(self.base.tiling)[0].domain.kind == "unpinned_host"
-
-    def submit(self) -> Targets:
-        """Allocate the new blocks; give the copies to streams unless the caller can run them."""
-        base, value, plan = self.base, self.value, self.plan
-        small = plan.total <= self.runtime.settings.inline_bytes
-        readable = self.runtime.backend.host_readable
-        inline = small and readable and base.is_settled() and value.is_settled()
-        inline = inline or self.by_host
-        blocks = [(block.home, block.shape, block.nbytes) for block in plan.blocks]
-        devices = devices_of(base.tiling)
-        largest = max(block.nbytes for block in plan.blocks)
-        targets = allocate(self.runtime, devices, blocks, largest, base.dtype, inline)
-        if not targets.inline and not self.by_host and plan.part is not None:
-            for step in plan.part.recipe.steps:
-                self._submit_step(step, targets)
-        return targets
-
-    def _submit_step(self, step: Step, targets: Targets) -> None:
-        blocks = [(n, b) for n, b in enumerate(self.plan.blocks) if b.domain == step.domain]
-        old = [self.base.claims[block.home].memory for _, block in blocks if block.kept]
-        new = [self.value.claims[of].memory for of in step.reads]
-        values = self.base.values, self.value.values, targets.values  # the item holds no claim
-        self.runtime.submit(
-            self.runtime.domains[step.domain].copy,
-            self.name,
-            functools.partial(run_update, self.runtime, self.plan, step, *values),
-            tuple(dict.fromkeys((*old, *new))),
-            [targets.claims[n].memory for n, _ in blocks],
-        )
+def _write(runtime: Runtime, plan: UpdatePlan, step: Step, value: ShardedBuffer) -> Write:
+    claims = tuple(value.claims[of] for of in step.reads)
+    run = functools.partial(run_update, runtime.backend, plan, step, value.values)
+    return Write(step.domain, run, claims)
 
 
 def run_update(
-    runtime: Runtime,
+    backend: Backend,
     plan: UpdatePlan,
     step: Step,
-    old: Sequence[LocalArray],
     new: Sequence[LocalArray],
     blocks: Sequence[LocalArray],
 ) -> None:
-    """Make the copies of one step: the old blocks, over them the part, then what overlaps.
+    """Make the copies of one step: the part into the blocks, then what overlaps.
 
     Args:
-      runtime: of the devices.
+      backend: of the devices.
       plan: the update.
       step: one of the steps of its `part`.
-      old: the old block of each device.
       new: the shards of the new values.
-      blocks: the new blocks.
+      blocks: the blocks.
     """
-    domain, copy = step.domain, runtime.backend.copy_boxes
-    mine = [(n, block) for n, block in enumerate(plan.blocks) if block.domain == domain]
-    copy([(blocks[n], old[block.home], domain) for n, block in mine if block.kept], domain)
-    regions = [blocks[n][index][plan.added] for n, index in plan.regions]
+    domain, added = step.domain, plan.touched.added
+    regions: list[Any] = [blocks[n][index][added] for n, index in plan.regions]
     for phase in step.phases:
-        copy(phase.copies([*new, *regions]), domain)
-    copy(
-        [
-            (blocks[to][to_index], blocks[of][of_index], domain)
-            for (to, to_index), (of, of_index), there in plan.again
-            if there == domain
-        ],
-        domain,
-    )
+        backend.copy_boxes(phase.copies([*new, *regions]), domain)
+    again = [
+        (blocks[to][to_index], blocks[of][of_index], domain)
+        for (to, to_index), (of, of_index), there in plan.again
+        if there == domain
+    ]
+    if again:
+        backend.copy_boxes(again, domain)

@@ -10,6 +10,9 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.geometry.sharding import Sharding
 from gpushard.ops.scalars import KINDS
 from gpushard.placement.device_put import as_host_array, device_put, reshard
 
@@ -89,6 +92,26 @@ def operands(name: str, *xs: Any) -> list[Any]:
 def settle(result: Any, out_sharding: Any) -> Any:
     """Return a result, or a tuple of them, as it is, or in the sharding that was asked for."""
     return result if out_sharding is None else reshard(result, out_sharding)
+
+
+def wanted(out_sharding: Any, *xs: Any) -> Sharding | None:
+    """Return how a result is wanted, in the form that operations take, so that they choose by it.
+
+    Args:
+      out_sharding: a sharding, a `PartitionSpec` on the mesh of the first operand that has one, or
+        None.
+      *xs: the operands.
+
+    Returns:
+      The sharding; None if nothing is wanted, or if only `settle` can say what is meant.
+    """
+    if isinstance(out_sharding, Sharding):
+        return out_sharding
+    if isinstance(out_sharding, PartitionSpec):
+        own = [x.sharding for x in xs if isinstance(x, Array)]
+        named = [sharding for sharding in own if isinstance(sharding, NamedSharding)]
+        return named[0].with_spec(out_sharding) if named else None
+    return None
 
 
 def refuse_out(name: str, out: Any) -> None:

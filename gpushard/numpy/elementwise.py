@@ -47,7 +47,7 @@ class Binary(Protocol):
 def _unary(name: str, ufunc: np.ufunc, text: str) -> Unary:
     def function(x: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None) -> Any:
         refuse_out(name, out)
-        return settle(ufuncs.call(ufunc, (x,), dtype), out_sharding)
+        return settle(ufuncs.call(ufunc, (x,), dtype, out_sharding=out_sharding), out_sharding)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text + _DETAILS.format(operands="x")
@@ -59,7 +59,8 @@ def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
         x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
     ) -> Any:
         refuse_out(name, out)
-        return settle(ufuncs.call(ufunc, (x1, x2), dtype), out_sharding)
+        made = ufuncs.call(ufunc, (x1, x2), dtype, out_sharding=out_sharding)
+        return settle(made, out_sharding)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text + _DETAILS.format(operands="x1, x2")

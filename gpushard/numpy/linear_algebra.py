@@ -12,7 +12,7 @@ from gpushard.array import methods, operators
 from gpushard.array.checks import as_dtype
 from gpushard.array.operators import shape_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import as_value, integer, operands, refuse_out, settle
+from gpushard.numpy.arguments import as_value, integer, operands, refuse_out, settle, wanted
 from gpushard.numpy.subscripts import from_lists, parse
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
@@ -34,7 +34,7 @@ def matmul(
     """
     refuse_out("matmul", out)
     x1, x2 = _typed(operands("matmul", x1, x2), dtype)
-    return settle(operators.matmul(x1, x2), out_sharding)
+    return settle(operators.matmul(x1, x2, wanted(out_sharding, x1, x2)), out_sharding)
 
 
 def dot(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
@@ -47,7 +47,8 @@ def dot(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> An
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("dot", out)
-    return settle(methods.dot(*operands("dot", x1, x2)), out_sharding)
+    x1, x2 = operands("dot", x1, x2)
+    return settle(methods.dot(x1, x2, wanted(out_sharding, x1, x2)), out_sharding)
 
 
 def inner(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
@@ -75,7 +76,7 @@ def outer(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> 
     """
     refuse_out("outer", out)
     x1, x2 = (as_value(x, "outer").ravel() for x in (x1, x2))
-    return settle(bind(OUTER, (x1, x2), ("a,b->ab",)), out_sharding)
+    return settle(bind(OUTER, (x1, x2), ("a,b->ab",), wanted(out_sharding, x1, x2)), out_sharding)
 
 
 def vdot(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
@@ -122,7 +123,9 @@ def vecdot(
         letters.insert(x.ndim + at, LETTERS[0])
         names.append("".join(letters))
     result = max(names, key=len).replace(LETTERS[0], "")
-    return settle(bind(VECDOT, (x1.conj(), x2), (f"{','.join(names)}->{result}",)), out_sharding)
+    text = f"{','.join(names)}->{result}"
+    to = wanted(out_sharding, x1, x2)
+    return settle(bind(VECDOT, (x1.conj(), x2), (text,), to), out_sharding)
 
 
 def matvec(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
@@ -176,7 +179,7 @@ def tensordot(x1: Any, x2: Any, /, axes: Any = 2, *, out_sharding: Any = None) -
     shared = {one[dim] for dim in first}
     result = [x for x in one + two if x not in shared]
     text = f"{''.join(one)},{''.join(two)}->{''.join(result)}"
-    return settle(bind(TENSORDOT, (x1, x2), (text,)), out_sharding)
+    return settle(bind(TENSORDOT, (x1, x2), (text,), wanted(out_sharding, x1, x2)), out_sharding)
 
 
 def _summed(axes: Any, shapes: tuple[Shape, Shape]) -> tuple[Sequence[int], Sequence[int]]:
@@ -251,7 +254,7 @@ def einsum(
         raise ArgumentTypeError("einsum needs operands behind the subscripts", argument="xs")
     given = _typed(operands("einsum", *xs), dtype)
     text = parse(subscripts, tuple(tuple(shape_of(x)) for x in given))
-    return settle(bind(EINSUM, given, (text,)), out_sharding)
+    return settle(bind(EINSUM, given, (text,), wanted(out_sharding, *given)), out_sharding)
 
 
 def _typed(xs: Sequence[Any], dtype: Any) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentTypeError
-from gpushard.numpy.arguments import as_value, refuse_out, settle
+from gpushard.numpy.arguments import as_value, refuse_out, settle, wanted
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.reductions import COUNT_NONZERO
@@ -37,7 +37,9 @@ def sum(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("sum", out)
-    return settle(as_value(x, "sum").sum(axis, dtype, keepdims=keepdims), out_sharding)
+    x = as_value(x, "sum")
+    to = wanted(out_sharding, x)
+    return settle(x.sum(axis, dtype, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def prod(
@@ -61,7 +63,9 @@ def prod(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("prod", out)
-    return settle(as_value(x, "prod").prod(axis, dtype, keepdims=keepdims), out_sharding)
+    x = as_value(x, "prod")
+    to = wanted(out_sharding, x)
+    return settle(x.prod(axis, dtype, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def mean(
@@ -85,7 +89,9 @@ def mean(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("mean", out)
-    return settle(as_value(x, "mean").mean(axis, dtype, keepdims=keepdims), out_sharding)
+    x = as_value(x, "mean")
+    to = wanted(out_sharding, x)
+    return settle(x.mean(axis, dtype, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def var(
@@ -115,7 +121,8 @@ def var(
     refuse_out("var", out)
     x = _typed(x, dtype, "var")
     taken = _correction(ddof, correction, "var")
-    return settle(x.var(axis, ddof=taken, keepdims=keepdims), out_sharding)
+    to = wanted(out_sharding, x)
+    return settle(x.var(axis, ddof=taken, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def std(
@@ -145,7 +152,8 @@ def std(
     refuse_out("std", out)
     x = _typed(x, dtype, "std")
     taken = _correction(ddof, correction, "std")
-    return settle(x.std(axis, ddof=taken, keepdims=keepdims), out_sharding)
+    to = wanted(out_sharding, x)
+    return settle(x.std(axis, ddof=taken, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def _typed(x: Any, dtype: Any, name: str) -> Any:
@@ -182,7 +190,9 @@ def min(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("min", out)
-    return settle(as_value(x, "min").min(axis, keepdims=keepdims), out_sharding)
+    x = as_value(x, "min")
+    to = wanted(out_sharding, x)
+    return settle(x.min(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def max(
@@ -204,7 +214,9 @@ def max(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("max", out)
-    return settle(as_value(x, "max").max(axis, keepdims=keepdims), out_sharding)
+    x = as_value(x, "max")
+    to = wanted(out_sharding, x)
+    return settle(x.max(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def any(
@@ -226,7 +238,9 @@ def any(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("any", out)
-    return settle(as_value(x, "any").any(axis, keepdims=keepdims), out_sharding)
+    x = as_value(x, "any")
+    to = wanted(out_sharding, x)
+    return settle(x.any(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def all(
@@ -248,7 +262,9 @@ def all(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("all", out)
-    return settle(as_value(x, "all").all(axis, keepdims=keepdims), out_sharding)
+    x = as_value(x, "all")
+    to = wanted(out_sharding, x)
+    return settle(x.all(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def argmin(
@@ -270,7 +286,9 @@ def argmin(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("argmin", out)
-    return settle(as_value(x, "argmin").argmin(axis, keepdims=keepdims), out_sharding)
+    x = as_value(x, "argmin")
+    to = wanted(out_sharding, x)
+    return settle(x.argmin(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def argmax(
@@ -292,7 +310,9 @@ def argmax(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("argmax", out)
-    return settle(as_value(x, "argmax").argmax(axis, keepdims=keepdims), out_sharding)
+    x = as_value(x, "argmax")
+    to = wanted(out_sharding, x)
+    return settle(x.argmax(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def count_nonzero(
@@ -308,7 +328,8 @@ def count_nonzero(
     """
     x = as_value(x, "count_nonzero")
     axes = from_end(axis, x.ndim, "count_nonzero")
-    return settle(bind(COUNT_NONZERO, (x,), (axes, bool(keepdims), None)), out_sharding)
+    params = axes, bool(keepdims), None
+    return settle(bind(COUNT_NONZERO, (x,), params, wanted(out_sharding, x)), out_sharding)
 
 
 amin = min

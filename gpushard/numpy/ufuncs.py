@@ -10,14 +10,20 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentTypeError
-from gpushard.numpy.arguments import number_of, operands
+from gpushard.numpy.arguments import number_of, operands, wanted
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import ufunc_row
 
 _PYTHON = {"i": int, "f": float, "c": complex}
 
 
-def call(ufunc: np.ufunc, xs: Sequence[Any], dtype: Any = None, casting: str = "same_kind") -> Any:
+def call(
+    ufunc: np.ufunc,
+    xs: Sequence[Any],
+    dtype: Any = None,
+    casting: str = "same_kind",
+    out_sharding: Any = None,
+) -> Any:
     """Do an elementwise operation.
 
     Args:
@@ -25,6 +31,7 @@ def call(ufunc: np.ufunc, xs: Sequence[Any], dtype: Any = None, casting: str = "
       xs: operands.
       dtype: the type of the result, for which operands are converted first.
       casting: which conversions are fine.
+      out_sharding: how the result is wanted, as `wanted` takes it.
 
     Raises:
       ArgumentTypeError: it is not defined for these types.
@@ -34,7 +41,7 @@ def call(ufunc: np.ufunc, xs: Sequence[Any], dtype: Any = None, casting: str = "
     if dtype is not None:
         types = _types(ufunc, given, as_dtype(dtype), casting)
         given = [_converted(x, t) for x, t in zip(given, types, strict=True)]
-    return bind(ufunc_row(ufunc), given)
+    return bind(ufunc_row(ufunc), given, (), wanted(out_sharding, *given))
 
 
 def _types(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from gpushard.geometry.sharding import Sharding
 from gpushard.ops.row import Params, Row
 
 
@@ -19,13 +20,16 @@ class Interpreter(Protocol):
     level: int
     """Higher ones take operations first."""
 
-    def bind(self, row: Row, args: Sequence[Any], params: Params) -> Any:
+    def bind(
+        self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None
+    ) -> Any:
         """Do one operation.
 
         Args:
           row: which.
           args: its operands: values, data on the host, Python numbers.
           params: static parameters, as the row says.
+          out_sharding: how the results are laid out; None for as they come.
         """
 
 
@@ -43,13 +47,16 @@ def set_eager(interpreter: Interpreter) -> None:
     _door.eager = interpreter
 
 
-def bind(row: Row, args: Sequence[Any], params: Params = ()) -> Any:
+def bind(
+    row: Row, args: Sequence[Any], params: Params = (), out_sharding: Sharding | None = None
+) -> Any:
     """Do one operation.
 
     Args:
       row: which.
       args: its operands: values, data on the host, Python numbers.
       params: static parameters, as the row says.
+      out_sharding: how the results are laid out; None for as they come.
 
     Returns:
       The result, or a tuple of several.
@@ -59,4 +66,4 @@ def bind(row: Row, args: Sequence[Any], params: Params = ()) -> Any:
         own = getattr(arg, "interpreter", None)
         if own is not None and own.level > chosen.level:
             chosen = own
-    return chosen.bind(row, args, params)
+    return chosen.bind(row, args, params, out_sharding)

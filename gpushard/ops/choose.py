@@ -22,7 +22,7 @@ from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.tiling import Tiling
 from gpushard.ops.row import Splits
 from gpushard.ops.rule import Dims, Rule
-from gpushard.typing import IntArray
+from gpushard.typing import IntArray, Shape
 
 MOST = 4096
 """How many assignments are priced at most."""
@@ -37,6 +37,17 @@ class Given:
 
     axes: tuple[tuple[str, ...], ...] | None
     """The axes of the mesh in question that split each dim; None if it is on another mesh."""
+
+    itemsize: int
+    """Bytes of an element."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """How the caller wants the result laid out."""
+
+    axes: Splits
+    """The axes of the mesh that split each dim."""
 
     itemsize: int
     """Bytes of an element."""
@@ -101,10 +112,10 @@ def _count(axes: int, factors: int) -> int:
     >>> [_count(2, 1), _count(2, 2), _count(2, 0)]
     [5, 11, 1]
     """
-    return sum(
-        math.comb(axes, k) * math.comb(max(k + factors - 1, 0), k) * math.factorial(k)
-        for k in range(axes + 1)
-        if factors or not k
+    return 1 + sum(
+        math.comb(axes, k) * math.comb(k + factors - 1, k) * math.factorial(k)
+        for k in range(1, axes + 1)
+        if factors
     )
 
 
@@ -136,9 +147,18 @@ class Prices:
       mesh: the mesh.
       operands: as they lie.
       state_bytes: bytes of the state of one element of the result, where factors are reduced.
+      target: how the result is wanted; None for as it comes.
     """
 
-    def __init__(self, rule: Rule, mesh: Mesh, operands: Sequence[Given], state_bytes: int) -> None:
+    def __init__(
+        self,
+        rule: Rule,
+        mesh: Mesh,
+        operands: Sequence[Given],
+        state_bytes: int,
+        target: Target | None = None,
+    ) -> None:
+        self._target = target
         self._rule = rule
         self._mesh = mesh
         self._operands = operands
@@ -154,7 +174,7 @@ class Prices:
             self._received(n, tuple(() if f is None else splits[f] for f in dims))
             for n, dims in enumerate(self._rule.operands)
         )
-        return moved + self._merge_bytes(splits)
+        return moved + self._result_bytes(splits)
 
     def changed(self, splits: Splits) -> tuple[bool, ...]:
         """Return for each operand whether its boxes would not be those that it has."""
@@ -198,21 +218,41 @@ class Prices:
         number = number.ravel()
         return edges[number], edges[number + 1]
 
-    def _merge_bytes(self, splits: Splits) -> int:
-        """Return what merging moves: each part once to where it is merged, the whole to the others.
+    def _result_bytes(self, splits: Splits) -> int:
+        """Return what merging moves, and bringing the result where it is wanted.
 
-        That is (g - 1) + (n - 1) times the state of a block that g devices have parts of and n
-        devices want.
+        Merging moves each part once to where it is merged, and the whole to the others that want
+        it: (g - 1) + (n - 1) times the state of a block that g devices have parts of and n devices
+        want. Where each of them wants a part of its own it is merged there, for (g - 1) times.
         """
-        shape = self._mesh.shape
-        groups = math.prod(shape[a] for f in self._rule.reduced for a in splits[f])
-        if groups == 1:
-            return 0
-        results = [dims for dims in self._rule.results][:1]
-        sizes = [1 if f is None else self._rule.sizes[f] for dims in results for f in dims]
-        axes = [a for dims in results for f in dims if f is not None for a in splits[f]]
-        wanting = self._mesh.size // math.prod(shape[a] for a in axes)
-        return (groups + wanting - 2) * math.prod(sizes) * self._state_bytes
+        rule, target = self._rule, self._target
+        groups = self._size(splits[f] for f in rule.reduced)
+        natural = tuple(() if f is None else splits[f] for f in rule.results[0])
+        shape = tuple(1 if f is None else rule.sizes[f] for f in rule.results[0])
+        state = math.prod(shape) * self._state_bytes
+        finer = target is not None and all(
+            wide == fine[: len(wide)] for wide, fine in zip(natural, target.axes, strict=True)
+        )
+        apart = target is not None and self._size(target.axes) == self._mesh.size
+        if groups > 1 and finer and apart:
+            return (groups - 1) * state
+        wanting = self._mesh.size // self._size(natural)
+        merged = 0 if groups == 1 else (groups + wanting - 2) * state
+        if target is None or finer:
+            return merged
+        return merged + self._between(shape, natural, target.axes) * target.itemsize
+
+    def _size(self, axes: Iterable[tuple[str, ...]]) -> int:
+        return math.prod(self._mesh.shape[name] for names in axes for name in names)
+
+    def _between(self, shape: Shape, have: Splits, want: Splits) -> int:
+        """Return the elements that devices receive when a result is laid out anew."""
+        wanted = held = np.ones(self._mesh.size, np.int64)
+        for n, old, new in zip(shape, have, want, strict=True):
+            (low, high), (start, stop) = self._bounds(n, old), self._bounds(n, new)
+            wanted = wanted * (stop - start)
+            held = held * np.maximum(np.minimum(stop, high) - np.maximum(start, low), 0)
+        return int((wanted - held).sum())
 
 
 def _positions(tiling: Tiling | None, mesh: Mesh) -> IntArray:
@@ -238,7 +278,10 @@ class Choice:
 
 
 def choose(
-    rule: Rule, candidates: Sequence[tuple[Mesh, Sequence[Given]]], state_bytes: int = 0
+    rule: Rule,
+    candidates: Sequence[tuple[Mesh, Sequence[Given]]],
+    state_bytes: int = 0,
+    target: Target | None = None,
 ) -> Choice:
     """Return the cheapest assignment over several meshes of the same devices.
 
@@ -249,14 +292,17 @@ def choose(
       rule: of the operation.
       candidates: each mesh with the operands as they lie on it.
       state_bytes: bytes of the state of one element of the result, where factors are reduced.
+      target: how the result is wanted; None for as it comes.
     """
     for mesh, operands in candidates:
         splits = agreed(rule, operands)
         if splits is not None and not any(splits[factor] for factor in rule.reduced):
-            return Choice(mesh, splits, 0)
+            comes = tuple(() if f is None else splits[f] for f in rule.results[0])
+            if target is None or target.axes == comes:
+                return Choice(mesh, splits, 0)
     best: tuple[tuple[int, int, int, tuple[bool, ...]], Choice] | None = None
     for mesh, operands in candidates:
-        prices = Prices(rule, mesh, operands, state_bytes)
+        prices = Prices(rule, mesh, operands, state_bytes, target)
         for splits in assignments(rule, mesh, operands):
             nbytes = prices.bytes_of(splits)
             if best is not None and nbytes > best[0][0]:

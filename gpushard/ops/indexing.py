@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Hashable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -53,6 +54,30 @@ def parse_index(shape: Shape, index: Any) -> tuple[Entry, ...]:
             result.append(_parse_entry(shape, dim, entry))
             dim += 1
     return tuple(result)
+
+
+def index_key(index: Any) -> Hashable | None:
+    """Return what names an index in a cache; None for one that has to be parsed each time.
+
+    Slices have no hash before Python 3.12, and what equals an integer need not be one.
+
+    >>> index_key((1, slice(None, 2))), index_key(True)
+    ((1, (None, 2, None)), None)
+    """
+    if type(index) is not tuple:
+        return _entry_key(index)
+    keys = tuple([_entry_key(entry) for entry in index])
+    return None if None in keys else keys
+
+
+def _entry_key(entry: Any) -> Hashable | None:
+    kind = type(entry)
+    if kind is int:
+        return entry  # type: ignore[no-any-return]
+    if kind is slice:
+        bounds = entry.start, entry.stop, entry.step
+        return bounds if all([b is None or type(b) is int for b in bounds]) else None
+    return "None" if entry is None else "..." if entry is Ellipsis else None
 
 
 def _parse_entry(shape: Shape, dim: int, entry: Any) -> Entry:

@@ -139,8 +139,11 @@ def _names(devices: Iterable[object]) -> str:
 
 
 def given(x: Operand, mesh: Mesh, itemsize: int) -> Given:
-    """Return an operand as it lies on a mesh."""
-    if not isinstance(x, Sharded):
+    """Return an operand as it lies on a mesh; uncommitted ones from elsewhere have no say."""
+    follows = isinstance(x, Sharded) and not (
+        x.committed or set(x.tiling.devices) == set(mesh.assignment)
+    )
+    if follows or not isinstance(x, Sharded):
         return Given(None, ((),) * len(x.aval.shape), itemsize)
     axes = None
     if isinstance(x.sharding, NamedSharding) and x.sharding.mesh is mesh:

@@ -88,13 +88,11 @@ class Stage:
             [math.prod(shape) * t.itemsize for shape, t in zip(job.shapes, dtypes, strict=True)]
             for job in jobs
         ]
-        self._streams = list(dict.fromkeys(self.devices[home].stream for home in self._homes))
-        charges = tuple(
+        self._payers = list(dict.fromkeys(self.devices[home] for home in self._homes))
+        self._charges = tuple(
             (self.devices[job.home].account, sum(size))
             for job, size in zip(jobs, self._sizes, strict=True)
         )
-        pool = self.devices[0].domain.pool
-        self._charge = functools.partial(runtime.claim_charged, pool, charges)
         largest = max((max(size) for size in self._sizes), default=0)
         settings = runtime.settings
         self._small = (
@@ -154,6 +152,10 @@ class Stage:
             arguments, lambda job: [operand.claims[job.home].memory for operand in operands]
         )
 
+    def _claim(self) -> Claim:
+        """Count all results; inside `commit`."""
+        return self.runtime.claim_charged(self.devices[0].domain.pool, self._charges)
+
     def _column(self, operand: ShardedBuffer) -> list[LocalArray]:
         """Return the local array of every job."""
         if self._in_order:
@@ -167,14 +169,14 @@ class Stage:
         Args:
           columns: for each argument of the kernel its value in every job.
         """
-        claim = self.runtime.commit(self._charge)
+        claim = self.runtime.commit(self._claim)
         made = _quiet.copy().run(self._compute, columns)
         claims = [claim] * len(self.jobs)
         return [Parts(values, claims, True) for values in made]
 
     def call_rows(self, rows: Sequence[Sequence[Any]]) -> list[Parts]:
         """Make the calls in the caller; `rows` has the arguments of each."""
-        claim = self.runtime.commit(self._charge)
+        claim = self.runtime.commit(self._claim)
         made = _quiet.copy().run(self._compute_rows, rows)
         claims = [claim] * len(self.jobs)
         return [Parts(values, claims, True) for values in made]
@@ -203,7 +205,7 @@ class Stage:
           reads: the memory of these.
         """
         step = functools.partial(self._submit, arguments, reads)
-        return self.runtime.commit(step, self._streams)
+        return self.runtime.commit(step, [device.stream for device in self._payers])
 
     def _submit(
         self, arguments: Callable[[Job], list[Any]], reads: Callable[[Job], list[Memory]]

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+
 from gpushard.config import Settings
 from gpushard.runtime.memory import Memory, Store
 from gpushard.runtime.stream import Event, Stream, Tick
@@ -62,19 +64,40 @@ class StridedPhase(Phase):
     views: tuple[ViewMove, ...]
     """The copies; `moves` is empty."""
 
-    links: dict[int, int]
-    """Bytes read from each memory domain."""
+    itemsize: int
+    """Bytes of an element."""
 
-    nbytes: int
-    """All of them."""
+    shapes: Sequence[Shape]
+    """Of the operands."""
 
     @functools.cached_property
-    def rows(self) -> list[tuple[Any, ...]]:
-        """The copies as (written, read, shape, offset and strides there, and where it is read)."""
-        return [
-            (to, of, target.shape, target.offset, target.strides, source.offset, source.strides)
-            for to, target, of, source, _ in self.views
-        ]
+    def links(self) -> dict[int, int]:
+        """Bytes read from each memory domain."""
+        links: dict[int, int] = {}
+        for _, target, _, _, domain in self.views:
+            links[domain] = links.get(domain, 0) + math.prod(target.shape) * self.itemsize
+        return links
+
+    @functools.cached_property
+    def nbytes(self) -> int:
+        """All of them."""
+        return sum(self.links.values())
+
+    @functools.cached_property
+    def indexed(self) -> tuple[list[tuple[int, BoxIndex, int, BoxIndex]], list[ViewMove]]:
+        """The copies that are between (operand, index) and (operand, index), and the others."""
+        found, others = [], []
+        for move in self.views:
+            to, target, of, source, _ = move
+            for sides in ((target, source), target.joined(source)):
+                index = sides[0].index_in(self.shapes[to], self.itemsize)
+                of_index = sides[1].index_in(self.shapes[of], self.itemsize)
+                if index is not None and of_index is not None:
+                    found.append((to, index, of, of_index))
+                    break
+            else:
+                others.append(move)
+        return found, others
 
     def copies(self, operands: Sequence[LocalArray]) -> list[BoxCopy]:
         """Return the copies of particular operands."""
@@ -82,19 +105,6 @@ class StridedPhase(Phase):
             (target.of(operands[to]), source.of(operands[of]), source_domain)
             for to, target, of, source, source_domain in self.views
         ]
-
-
-def strided_phase(views: Sequence[ViewMove], itemsize: int) -> StridedPhase:
-    """Return the phase that makes copies between strided parts.
-
-    Args:
-      views: the copies.
-      itemsize: bytes of an element.
-    """
-    links: dict[int, int] = {}
-    for _, target, _, _, domain in views:
-        links[domain] = links.get(domain, 0) + math.prod(target.shape) * itemsize
-    return StridedPhase((), None, tuple(views), links, sum(links.values()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -338,23 +348,21 @@ class Backend(Store, Protocol):
           domain: `HOST_DOMAIN` for any memory of the host, which items can't write.
         """
 
+    def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+        """Set all elements of boxes: within an item in its stream's order, else at once.
+
+        Args:
+          targets: the boxes, in memory of `domain`.
+          value: an element, of their dtype.
+          domain: the memory domain that is written.
+        """
+
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
         """Copy the boxes of a phase, as `copy_boxes` does.
 
         Args:
           phase: which boxes; with other operands of the same shapes and type it may come again.
           operands: dense arrays in row-major order.
-          domain: the memory domain that is written.
-        """
-
-    def fill_boxes(
-        self, boxes: Sequence[tuple[LocalArray, View]], value: HostArray, domain: int
-    ) -> None:
-        """Give all elements of boxes one value: when and where `copy_boxes` would copy.
-
-        Args:
-          boxes: (dense array, the part of it that gets the value).
-          value: an array without dims, of the type of the elements.
           domain: the memory domain that is written.
         """
 

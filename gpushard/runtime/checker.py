@@ -21,36 +21,11 @@ import numpy as np
 
 from gpushard.errors import RaceError
 from gpushard.runtime.backend import Backend, BoxCopy, DeviceInfo, Item, Phase
+from gpushard.runtime.checked_event import CheckedEvent
 from gpushard.runtime.memory import Memory
 from gpushard.runtime.shadow import Access, Shadow, caller_place, raise_to
 from gpushard.runtime.stream import Clock, Event, Stream, Tick
-from gpushard.runtime.view import View
 from gpushard.typing import HostArray, LocalArray, Shape
-
-
-class _CheckedEvent:
-    """An event whose answers the checker hears."""
-
-    __slots__ = ("_checker", "_event", "_stream", "tick")
-
-    def __init__(self, checker: Checker, event: Event, stream: Stream) -> None:
-        self._checker = checker
-        self._event = event
-        self._stream = stream
-        self.tick = event.tick
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._event, name)
-
-    def query(self) -> bool:
-        over = self._event.query()
-        if over:
-            self._checker.learn(self._stream, self.tick)
-        return over
-
-    def synchronize(self) -> None:
-        self._event.synchronize()
-        self._checker.learn(self._stream, self.tick)
 
 
 class Checker:
@@ -223,7 +198,7 @@ class Checker:
 
     def record(self, stream: Stream, tick: int) -> Event:
         """Make an event whose answers are heard."""
-        return _CheckedEvent(self, self.backend.record(stream, tick), stream)
+        return CheckedEvent(self.learn, self.backend.record(stream, tick), stream)
 
     def learn(self, stream: Stream, tick: int) -> None:
         """Remember that the host has seen `tick` of `stream` finished."""
@@ -243,25 +218,22 @@ class Checker:
         self.copy_boxes(phase.copies(operands), domain)
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
-        """Check a copy by the host, or that an item touches nothing but what it declared."""
-        reads, writes = [source for _, source, _ in copies], [target for target, _, _ in copies]
-        self._watch(functools.partial(self.backend.copy_boxes, copies, domain), reads, writes)
+        """Copy boxes, once that is known to be right."""
+        run = functools.partial(self.backend.copy_boxes, copies, domain)
+        self._use([source for _, source, _ in copies], [target for target, _, _ in copies], run)
 
-    def fill_boxes(
-        self, boxes: Sequence[tuple[LocalArray, View]], value: HostArray, domain: int
-    ) -> None:
-        """Check a fill as a copy that reads nothing."""
-        fill = functools.partial(self.backend.fill_boxes, boxes, value, domain)
-        self._watch(fill, [], [array for array, _ in boxes])
+    def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+        """Fill boxes, once that is known to be right."""
+        self._use([], targets, functools.partial(self.backend.fill_boxes, targets, value, domain))
 
-    def _watch(
-        self, run: Callable[[], None], read: Sequence[LocalArray], written: Sequence[LocalArray]
+    def _use(
+        self, sources: Sequence[LocalArray], targets: Sequence[LocalArray], run: Callable[[], None]
     ) -> None:
-        """Check an access of this thread, and whatever else happens while it lasts."""
+        """Check what the host does, or that an item touches nothing but what it declared; run."""
         item: Item | None = getattr(self._inside, "item", None)
         with self._mutex:
-            reads = {id(s): s for array in read if (s := self._find(array)) is not None}
-            writes = {id(s): s for array in written if (s := self._find(array)) is not None}
+            reads = {id(s): s for array in sources if (s := self._find(array)) is not None}
+            writes = {id(s): s for array in targets if (s := self._find(array)) is not None}
             if item is not None:
                 self._check_declared(item, reads, writes)
             else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +29,55 @@ class View:
                 return False
             step *= size
         return True
+
+    def index_in(self, shape: Shape, itemsize: int) -> tuple[Any, ...] | None:
+        """Return the index of the same part of a dense array, if there is one.
+
+        Args:
+          shape: of the array.
+          itemsize: bytes of an element.
+
+        >>> View(20, (2, 2), (16, 8)).index_in((3, 4), 4)
+        (slice(1, 3, 1), slice(1, 4, 2), Ellipsis)
+        """
+        rest, step = self.offset, math.prod(shape) * itemsize
+        steps, at = [], []
+        for size in shape:
+            step //= size
+            steps.append(step)
+            at.append(rest // step)
+            rest %= step
+        index: list[Any] = [*at]
+        first = 0
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            for dim in range(first, len(shape)):
+                by = stride // steps[dim]
+                last = at[dim] + (extent - 1) * by
+                if by and by * steps[dim] == stride and last < shape[dim]:
+                    index[dim] = slice(at[dim], last + 1, by)
+                    first = dim + 1
+                    break
+            else:
+                return None
+        return (*index, ...)
+
+    def joined(self, other: View) -> tuple[View, View]:
+        """Return this part and one of the same shape with as few dims as describe both.
+
+        >>> dense, other = View(0, (2, 3, 4), (48, 16, 4)), View(0, (2, 3, 4), (96, 16, 4))
+        >>> [view.shape for view in dense.joined(other)]
+        [(2, 12), (2, 12)]
+        """
+        dims: list[tuple[int, int, int]] = []
+        for extent, step, of in zip(self.shape, self.strides, other.strides, strict=True):
+            if dims and dims[-1][1:] == (extent * step, extent * of):
+                extent *= dims.pop()[0]
+            dims.append((extent, step, of))
+        shape = tuple([extent for extent, _, _ in dims])
+        return (
+            View(self.offset, shape, tuple([step for _, step, _ in dims])),
+            View(other.offset, shape, tuple([of for _, _, of in dims])),
+        )
 
     def of(self, operand: LocalArray) -> LocalArray:
         """Return the part of an operand, which is dense.

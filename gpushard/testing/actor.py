@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import math
 import random
@@ -16,6 +17,8 @@ from gpushard.errors import ExecutionError, OutOfMemoryError
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import devices_of
+from gpushard.ops.bind import bind
+from gpushard.ops.table import movement
 from gpushard.placement.device_put import device_put, reshard
 from gpushard.placement.make_array import (
     make_array_from_callback,
@@ -26,6 +29,9 @@ from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.testing.deferred import deferred
 from gpushard.testing.updated import updated
 from gpushard.typing import HostArray, Shape
+
+_LARGE = 400
+"""Elements from which arrays do not grow further."""
 
 _SHAPES = ((7, 9), (1, 5), (4, 4), (3, 8))
 
@@ -160,6 +166,84 @@ class Actor:
         error = PlannedError() if fails else None
         array = deferred(known.array, lambda v: v + 1, error=error)
         self._keep(array, known.value + 1, known.fails or fails)
+
+    def _operate(self) -> None:
+        """Do operations on arrays; what one of them fails, all of the result does."""
+        x = self._pick()
+        if not self._may_operate(x) or x.array.sharding.memory_kind != "device":
+            return
+        kind = self._random.randrange(4)
+        if kind == 0 or x.fails:
+            self._keep(x.array * 3 + 1, x.value * 3 + 1, x.fails)
+        elif kind == 1:
+            self._keep(
+                x.array - x.array.max(0, keepdims=True), x.value - x.value.max(0, keepdims=True)
+            )
+        elif kind == 2 and x.value.size < _LARGE:
+            self._keep(x.array @ x.array.T, x.value @ x.value.T)
+        elif y := self._beside(x, x.value.shape):
+            self._keep(x.array + y.array, x.value + y.value)
+
+    def _rearrange(self) -> None:
+        """Put an array together from parts of others."""
+        x = self._pick()
+        if not self._may_operate(x) or x.fails or x.value.size >= _LARGE:
+            return
+        rows, columns = x.value.shape
+        kind, n = self._random.randrange(5), self._random.randrange(-3, 4)
+        if kind == 0:
+            made = bind(movement.ROLL, (x.array,), ((n, 2 * n), (-2, -1)))
+            self._keep(made, np.roll(x.value, (n, 2 * n), (0, 1)))
+        elif kind == 1:
+            self._keep(x.array.reshape(columns, rows), x.value.reshape(columns, rows))
+        elif kind == 2:
+            widths = ((1, 0), (0, 2))
+            made = bind(movement.PAD, (x.array, n), (widths,))
+            self._keep(made, np.pad(x.value, widths, constant_values=n))
+        elif kind == 3:
+            self._keep(x.array.repeat(2, 1), x.value.repeat(2, 1))
+        elif y := self._beside(x, (None, columns)):
+            made = bind(movement.CONCATENATE, (x.array, y.array, x.array), (-2,))
+            self._keep(made, np.concatenate((x.value, y.value, x.value)))
+
+    def _may_operate(self, known: Known) -> bool:
+        """Whether a sharding says how results are laid out."""
+        sharding = known.array.sharding
+        return sharding.num_devices == 1 or isinstance(sharding, NamedSharding)
+
+    def _beside(self, x: Known, shape: tuple[int | None, ...]) -> Known | None:
+        """Return an array in the same memory of the same devices, of a shape with some sizes."""
+        for y in (*self._mine, *self._world.shared):
+            fits = all(n in (None, m) for n, m in zip(shape, y.value.shape, strict=True))
+            if fits and not y.fails and self._may_operate(y) and not y.array.is_deleted():
+                places = [set(one.array.sharding.tiling(one.value.shape).devices) for one in (x, y)]
+                if places[0] == places[1] and y.value.size < _LARGE:
+                    return y
+        return None
+
+    def _assign(self) -> None:
+        """Assign to an array of one's own, which others may share memory with."""
+        own = [known for known in self._mine if not known.fails]
+        if not own or self._random.random() < 0.3:
+            known = self._pick()
+            if known.fails:
+                return
+            known = self._keep(copy.copy(known.array), known.value)
+            if not self._is_mine(known):
+                return
+        else:
+            known = self._random.choice(own)
+        index = tuple(self._index(n) for n in known.value.shape)
+        changed = known.value.copy()
+        part = self._value_of(changed[index].shape)
+        value: Any = self._random.choice((7, part, None))
+        changed[index] = part if value is None else value
+        if value is None:
+            value = device_put(part.copy(), self._sharding())
+        known.array[index] = value
+        known.value = changed  # not before: without room nothing has changed
+        if isinstance(value, np.ndarray):
+            value[...] = -1
 
     def _slice(self) -> None:
         known = self._pick()
@@ -302,6 +386,9 @@ ACTIONS: Sequence[Callable[[Actor], object]] = (
     *[Actor._donate] * 2,
     *[Actor._compute] * 3,
     *[Actor._slice] * 3,
+    *[Actor._operate] * 3,
+    *[Actor._rearrange] * 3,
+    *[Actor._assign] * 3,
     *[Actor._update] * 2,
     *[Actor._read] * 2,
     Actor._start_read,

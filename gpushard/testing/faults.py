@@ -15,10 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
-from gpushard.runtime.backend import BoxCopy, Item
+import numpy as np
+
+from gpushard.runtime.backend import BoxCopy, Item, Phase, StridedPhase
 from gpushard.runtime.memory import Account, Memory, NoRoomError, Pool
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
+from gpushard.typing import LocalArray
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,7 +36,7 @@ ITEM = "item"
 """A stream is given an item; the fault is that the item raises when it runs."""
 
 COPY = "copy"
-"""The caller runs a batch of copies itself; the fault is that it raises."""
+"""The caller runs a batch of copies or fills itself; the fault is that it raises."""
 
 CALLBACK = "callback"
 """The library calls a function of the user; the fault is that it raises."""
@@ -109,6 +112,8 @@ class Faults:
         yield backend, "allocate", self._allocate(backend.allocate)
         yield backend, "enqueue", self._enqueue(backend.enqueue)
         yield backend, "copy_boxes", self._copy_boxes(backend.copy_boxes)
+        yield backend, "copy_phase", self._copy_phase(backend.copy_phase)
+        yield backend, "fill_boxes", self._fill_boxes(backend.fill_boxes)
         rings = [domain.ring for domain in runtime.domains]
         for pool in runtime.pools():
             what = "a ring" if pool in rings else "a pool"
@@ -171,6 +176,23 @@ class Faults:
             if not getattr(self._inside, "item", False):
                 self._pass(COPY, f"{len(copies)} copies to domain {domain}")
             copy(copies, domain)
+
+        return replaced
+
+    def _copy_phase(self, copy: Callable[..., None]) -> Callable[..., None]:
+        def replaced(phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
+            # Others pass by `copy_boxes`.
+            if isinstance(phase, StridedPhase) and not getattr(self._inside, "item", False):
+                self._pass(COPY, f"{len(phase.views)} strided copies to domain {domain}")
+            copy(phase, operands, domain)
+
+        return replaced
+
+    def _fill_boxes(self, fill: Callable[..., None]) -> Callable[..., None]:
+        def replaced(targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+            if not getattr(self._inside, "item", False):
+                self._pass(COPY, f"{len(targets)} fills of domain {domain}")
+            fill(targets, value, domain)
 
         return replaced
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard import testing
 from gpushard.errors import ArgumentError
 from tests.numpy.compare import LAYOUTS, agree, placed, same
 
@@ -96,3 +97,15 @@ def test_out_is_refused(name: str) -> None:
 def test_lists() -> None:
     same(gnp.sum([[1, 2], [3, 4]], axis=0), np.sum([[1, 2], [3, 4]], axis=0))
     same(gnp.max(np.arange(4)), np.max(np.arange(4)))
+
+
+def test_a_sum_that_is_wanted_split_is_merged_where_it_is_wanted() -> None:
+    with testing.runtime(host_devices=8, host_domains=8) as runtime:
+        mesh = gs.make_mesh((8,), "x")
+        value = np.arange(8 * 64, dtype=np.int64).reshape(8, 64)
+        x = gs.device_put(value, gs.NamedSharding(mesh, gs.P("x")))
+        before = sum(n for link, n in runtime.backend.traffic.items() if link[0] != link[1])
+        made = gs.numpy.sum(x, axis=0, out_sharding=gs.P("x"))
+        moved = sum(n for link, n in runtime.backend.traffic.items() if link[0] != link[1]) - before
+        assert moved == 7 * 64 * 8 and made.sharding.spec == gs.P("x")
+        np.testing.assert_array_equal(np.asarray(made), value.sum(0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import gc
 from collections.abc import Callable, Iterator
@@ -124,6 +125,31 @@ def _stats(bench: Bench) -> None:
     assert bench.rt.claimed_bytes()
 
 
+def _assign(bench: Bench, value: Any, *, pending: bool = False, shared: bool = False) -> Any:
+    x = bench.pending() if pending else bench.put()
+    other = copy.copy(x) if shared else None
+    expected = VALUE.copy()
+    expected[2:11] = 5
+    try:
+        x[2:11] = value(bench)
+    except KeyboardInterrupt:
+        with contextlib.suppress(gs.errors.DeletedArrayError):
+            found = np.asarray(x)
+            assert np.array_equal(found, VALUE) or np.array_equal(found, expected), "torn"
+        assert other is None or np.array_equal(np.asarray(other), VALUE)
+        raise
+    assert np.array_equal(np.asarray(x), expected)
+    return x.at[2:11].set(VALUE[2:11])
+
+
+def _five(bench: Bench) -> Any:
+    return 5
+
+
+def _fives(bench: Bench) -> Any:
+    return gs.device_put(np.full((9, 8), 5, np.int32), gs.devices()[1])
+
+
 CASES = [
     Case("device_put of small shards", Bench.put, lambda b: [], VALUE),
     Case("device_put", Bench.put, lambda b: [], VALUE, {"small_bytes": 0}),
@@ -155,6 +181,13 @@ CASES = [
     Case("delete", _delete, donates=True),
     Case("device_put of a tree, donated", _donate_tree, lambda b: [b.put(), b.put()],
          donates=True, settings=STREAMS),
+    Case("assignment", lambda b: _assign(b, _five), expected=VALUE),
+    Case("assignment in place of 4 domains", lambda b: _assign(b, _fives), expected=VALUE,
+         settings={"small_bytes": 0, "host_domains": 4}),
+    Case("assignment on streams", lambda b: _assign(b, _fives, pending=True), expected=VALUE,
+         settings={**STREAMS, "host_domains": 2}),
+    Case("assignment to what is shared", lambda b: _assign(b, _five, shared=True), expected=VALUE,
+         settings=STREAMS),
     Case("statistics", _stats),
     Case("make_array_from_callback", _callback, lambda b: [], VALUE, {"small_bytes": 0}),
     Case("out of memory", _no_room, lambda b: [gs.device_put(VALUE, gs.devices()[0])],

@@ -25,7 +25,7 @@ _parsing = threading.Lock()
 
 PACKAGE = Path(__file__).parents[2] / "gpushard"
 FILES = ("runtime/runtime.py", "runtime/memory.py", "runtime/stream.py", "runtime/device.py")
-FOLDERS = ("movement", "array", "placement")
+FOLDERS = ("movement", "ops", "array", "placement")
 
 WAITS = {"wait", "wait_for", "wait_idle", "synchronize", "_wait"}
 OVER = {

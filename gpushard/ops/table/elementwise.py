@@ -81,7 +81,7 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
         return tuple(Aval(shape, t, weak and t.kind in "iufc") for t in found)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        function = ufunc if xp is np else _of_namespace(xp, ufunc)
+        function = ufunc if xp is np else _elsewhere(xp, ufunc)
         types = loop(avals)
         if any(a.weak and a.dtype != t for a, t in zip(avals, types, strict=False)):
             return _in_types(function, types[:count])
@@ -97,8 +97,8 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
     )
 
 
-def _of_namespace(xp: Any, ufunc: np.ufunc) -> Any:
-    """Return the function of another namespace that does what a ufunc does.
+def _elsewhere(xp: Any, ufunc: np.ufunc) -> Any:
+    """Return CuPy's function of the same name.
 
     Raises:
       ArgumentTypeError: it has none.
@@ -106,8 +106,8 @@ def _of_namespace(xp: Any, ufunc: np.ufunc) -> Any:
     function = getattr(xp, ufunc.__name__, None)
     if function is None:
         raise ArgumentTypeError(
-            f"{ufunc.__name__} is not in {xp.__name__}, and so not available on these devices; "
-            "move the data to the host with numpy.asarray(x)",
+            f"{ufunc.__name__} is not available on GPUs: CuPy has no function of that name; "
+            "compute it from others, or on the host",
             argument="x",
         )
     return function

@@ -22,12 +22,13 @@ from gpushard.errors import DeviceLostError
 from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy, DeviceInfo, Item, Phase
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.copier import Copier
-from gpushard.runtime.cuda.driver import Driver, EventHandle, Share, StreamHandle
+from gpushard.runtime.cuda.driver import Driver, EventHandle, Share
 from gpushard.runtime.cuda.events import CudaEvent, LostEvent
 from gpushard.runtime.cuda.health import Health
 from gpushard.runtime.cuda.launches import Launches
 from gpushard.runtime.cuda.loans import Loans
 from gpushard.runtime.cuda.prefetch import Prefetcher
+from gpushard.runtime.cuda.queue import Queue
 from gpushard.runtime.cuda.selection import select
 from gpushard.runtime.cuda.slabs import Slabs
 from gpushard.runtime.cuda.stores import GpuStore, PageableStore, PinnedStore, address_of, reach_of
@@ -42,21 +43,6 @@ _DLPACK_CUDA = 2
 _HEAD_NS = 250_000
 """Nanoseconds after which a stream that goes on gets an event, so that who asks for an old result
 need not wait for a new one."""
-
-
-class _Queue:
-    """The CUDA stream behind a stream."""
-
-    __slots__ = ("chip", "domain", "handle", "launched", "recorded_at")
-
-    def __init__(self, chip: int, domain: int, handle: StreamHandle) -> None:
-        self.chip = chip
-        self.domain = domain
-        self.handle = handle
-        self.launched = 0
-        """The last item that was given to CUDA."""
-        self.recorded_at = 0
-        """When an event was recorded last."""
 
 
 class CudaBackend:
@@ -84,7 +70,7 @@ class CudaBackend:
         self._settings = settings
         self._inside = threading.local()
         self._closed = False
-        self._queues: dict[Stream, _Queue] = {}
+        self._queues: dict[Stream, Queue] = {}
         self._find_gpus()
         self._pinned = PinnedStore(driver)
         self._pageable = PageableStore()
@@ -250,9 +236,8 @@ class CudaBackend:
         with self._driver.scope(queue.handle):
             local = self._driver.from_dlpack(producer)
         start, shape, strides = self.address(local), local.shape, local.strides
-        nbytes = reach_of(local)
         gpu, owner = self._ordinals[queue.chip], self._loans.borrow(local)
-        return self._driver.array(gpu, start, nbytes, shape, local.dtype, owner, strides)
+        return self._driver.array(gpu, start, reach_of(local), shape, local.dtype, owner, strides)
 
     def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
         """Make a consumer's stream, or the host, wait for ticks."""
@@ -276,8 +261,7 @@ class CudaBackend:
 
     def _launched(self) -> list[Tick]:
         """Return the last item that each stream was given, unless it is over."""
-        queues = list(self._queues.items())
-        return [(s, queue.launched) for s, queue in queues if queue.launched > s.done]
+        return [(s, q.launched) for s, q in list(self._queues.items()) if q.launched > s.done]
 
     def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
         """Make the CUDA stream behind a stream; none for memory that no stream can reach."""
@@ -288,7 +272,7 @@ class CudaBackend:
         if device is not None and self._shares[chip]:
             share = self._shares[chip][self._topology.devices[device].partition]
         handle = self._driver.stream(self._ordinals[chip], share)
-        self._queues[stream] = _Queue(chip, domain, handle)
+        self._queues[stream] = Queue(chip, domain, handle)
 
     def enqueue(self, item: Item) -> None:
         """Launch an item; never waits.
@@ -308,7 +292,7 @@ class CudaBackend:
             item.fail(self._health.note(error))
         queue.launched = item.tick
 
-    def _execute(self, queue: _Queue, item: Item) -> None:
+    def _execute(self, queue: Queue, item: Item) -> None:
         self._inside.queue = queue
         try:
             raised = item.execute()
@@ -319,7 +303,7 @@ class CudaBackend:
         if isinstance(raised, KeyboardInterrupt):
             raise raised
 
-    def _record_head(self, stream: Stream, queue: _Queue) -> None:
+    def _record_head(self, stream: Stream, queue: Queue) -> None:
         now = time.monotonic_ns()
         if queue.launched > stream.done and now - queue.recorded_at > _HEAD_NS:
             stream.event(queue.launched)
@@ -344,7 +328,7 @@ class CudaBackend:
 
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
         """Copy the boxes of a phase: in one launch, and a call per box for copy engines."""
-        queue: _Queue | None = getattr(self._inside, "queue", None)
+        queue: Queue | None = getattr(self._inside, "queue", None)
         if queue is None:
             self.copy_boxes(phase.copies(operands), domain)
         else:
@@ -352,12 +336,21 @@ class CudaBackend:
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
         """Copy boxes: on the stream of the item that calls, or now, and then wait for them."""
-        queue: _Queue | None = getattr(self._inside, "queue", None)
+        queue: Queue | None = getattr(self._inside, "queue", None)
         if queue is not None:
             self._copier.copy_boxes(copies, domain, queue.handle)
             return
         with self._health.watch():
             self._copier.copy_now(copies, domain)
+
+    def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+        """Fill boxes: on the stream of the item that calls, or now, and then wait for them."""
+        queue: Queue | None = getattr(self._inside, "queue", None)
+        if queue is not None:
+            self._launches.launch_fills(targets, value, queue.handle)
+            return
+        with self._health.watch():
+            self._copier.fill_now(targets, value, domain)
 
     @property
     def traffic(self) -> dict[tuple[int, int], int]:

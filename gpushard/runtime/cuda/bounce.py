@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -72,11 +72,19 @@ class Bounce:
         with self._lock:
             self._run([(to, of) for to, of in copies if to.nbytes])
 
+    def fill(self, targets: Sequence[LocalArray], value: np.generic) -> None:
+        """Fill boxes of the GPU that nothing else uses; returns when they are filled."""
+        with self._lock:
+            self._wait_for(
+                functools.partial(self._launches.launch_fills, targets, value, self._stream)
+            )
+
     def _run(self, copies: Sequence[tuple[LocalArray, LocalArray]]) -> None:
-        if not copies:
-            return
+        if copies:
+            self._wait_for(functools.partial(self._launches.launch_boxes, copies, self._stream))
+
+    def _wait_for(self, launch: Callable[[], None]) -> None:
         try:
-            launch = functools.partial(self._launches.launch_boxes, copies, self._stream)
             self._driver.run(self._stream, launch)
             self._wait()
         except BaseException:  # whoever interrupts must not let others have the memory too early

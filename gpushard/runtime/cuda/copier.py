@@ -96,6 +96,14 @@ class Copier:
             self._copy_from(source_domain, boxes, domain)
         self._count_boxes(copies, domain)
 
+    def fill_now(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+        """Fill while the caller waits; nothing else uses what is written."""
+        if self._is_device(domain):
+            self._bounces[self._topology.chips[domain]].fill(targets, value)
+            return
+        for target in targets:
+            target[...] = value
+
     def _copy_from(
         self, source_domain: int, boxes: Sequence[tuple[LocalArray, LocalArray]], domain: int
     ) -> None:

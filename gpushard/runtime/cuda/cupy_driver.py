@@ -18,6 +18,7 @@ from cupy.cuda import memory, runtime
 
 from gpushard.runtime.cuda.batches import THREADS, Batch
 from gpushard.runtime.cuda.driver import Gpu, Share, Table
+from gpushard.runtime.cuda.fills import Fills
 from gpushard.runtime.cuda.green_driver import GreenDriver
 from gpushard.runtime.cuda.pieces import Pieces
 from gpushard.runtime.cuda.sources import kernel_source
@@ -29,6 +30,12 @@ _OUT_OF_MEMORY = 2
 _PEER_IS_ENABLED = 704
 _PORTABLE_AND_MAPPED = 1 | 2
 _NO_TIMING = 2
+
+_KERNELS = {
+    "box_copy": ("copy_boxes_inline", "copy_boxes_table"),
+    "fill": ("fill_boxes_inline",),
+}
+"""The functions that are used of each file of kernels."""
 
 _FATAL = frozenset(
     {4, 46, 201, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720, 721, 999}
@@ -134,9 +141,10 @@ class CupyDriver:
     def prepare(self, gpu: int) -> None:
         """Compile the kernels, or find them in CuPy's cache, and load them."""
         with _on(gpu):
-            module = cupy.RawModule(code=kernel_source("box_copy"), options=("-std=c++17",))
-            for name in ("copy_boxes_inline", "copy_boxes_table"):
-                self._functions[gpu, name] = module.get_function(name).kernel
+            for file, names in _KERNELS.items():
+                module = cupy.RawModule(code=kernel_source(file), options=("-std=c++17",))
+                for name in names:
+                    self._functions[gpu, name] = module.get_function(name).kernel
 
     def malloc(self, gpu: int, nbytes: int) -> int:
         """Return the address of new memory, aligned to 256 bytes.
@@ -278,6 +286,10 @@ class CupyDriver:
     def launch_pieces(self, pieces: Pieces, stream: _Stream) -> None:
         """Copy boxes by a kernel that takes them as its argument."""
         self._launch("copy_boxes_inline", pieces, (pieces.inline(),), stream)
+
+    def launch_fills(self, fills: Fills, stream: _Stream) -> None:
+        """Fill boxes by a kernel that takes them as its argument."""
+        self._launch("fill_boxes_inline", fills, (fills.inline(),), stream)
 
     def launch_table(self, table: Table, batch: Batch, bases: HostArray, stream: _Stream) -> None:
         """Copy boxes by a kernel that reads them from a table."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from gpushard.runtime.cuda.batches import Batch
+from gpushard.runtime.cuda.fills import Fills
 from gpushard.runtime.cuda.pieces import Pieces
 from gpushard.typing import HostArray, LocalArray, Shape
 
@@ -167,6 +168,9 @@ class Driver(Protocol):
 
     def launch_pieces(self, pieces: Pieces, stream: StreamHandle) -> None:
         """Copy boxes by a kernel that takes them as its argument."""
+
+    def launch_fills(self, fills: Fills, stream: StreamHandle) -> None:
+        """Fill boxes by a kernel that takes them as its argument."""
 
     def launch_table(
         self, table: Table, batch: Batch, bases: HostArray, stream: StreamHandle

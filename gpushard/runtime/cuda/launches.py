@@ -1,4 +1,4 @@
-"""Launches of the box copy kernels: descriptors by value, or from tables that are kept on GPUs."""
+"""Launches of the kernels: descriptors by value, or for copies from tables kept on GPUs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from gpushard.runtime.backend import Phase
 from gpushard.runtime.cuda.driver import Driver, EventHandle, StreamHandle, Table
+from gpushard.runtime.cuda.fills import INLINE_FILLS, Filling, Fills, make_fills
 from gpushard.runtime.cuda.pieces import (
     BASES,
     ENDS,
@@ -114,6 +115,16 @@ class Launches:
         """Copy boxes from (target, source) arrays."""
         self._launch(make_pieces(self._box(to, of) for to, of in copies), stream)
 
+    def launch_fills(
+        self, targets: Sequence[LocalArray], value: np.generic, stream: StreamHandle
+    ) -> None:
+        """Set all elements of boxes to a value of their dtype."""
+        fills = make_fills(self._filling(target, value.tobytes()) for target in targets)
+        for start in range(0, len(fills.table), INLINE_FILLS):
+            stop = min(start + INLINE_FILLS, len(fills.table))
+            first = fills.first[start : stop + 1] - fills.first[start]
+            self._driver.launch_fills(Fills(fills.table[start:stop], first), stream)
+
     def collect(self, *, wait: bool = False) -> None:
         """Take back the memory of tables that no launch reads any more.
 
@@ -157,6 +168,11 @@ class Launches:
             kept = _Kept(chip, block, Table(*places[:3]), stream, parts)
             ready.tables[id(stream)] = kept
         return kept.table
+
+    def _filling(self, target: LocalArray, value: bytes) -> Filling:
+        memory = Allocation(*extent_of(self._driver, target))
+        first = address_of(self._driver, target)
+        return Filling(first, target.strides, memory, target.shape, value)
 
     def _box(self, target: LocalArray, source: LocalArray) -> Box:
         return Box(

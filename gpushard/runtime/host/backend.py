@@ -14,7 +14,6 @@ from gpushard.runtime.backend import BoxCopy, Item, Phase, StridedPhase
 from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
 from gpushard.runtime.stream import Event, Stream
-from gpushard.runtime.view import View
 from gpushard.typing import HostArray
 
 SHARED_BYTES = 4 << 20
@@ -84,24 +83,26 @@ class HostBackend(NumpyStore):
         parts = batches(pieces, max(PART_BYTES // 4, total // (8 * self.workers.count)))
         self.workers.share([functools.partial(self._copy, part, domain) for part in parts])
 
+    def fill_boxes(self, targets: Sequence[HostArray], value: np.generic, domain: int) -> None:
+        """Fill boxes, on several threads if there is enough to fill."""
+        total = sum([target.nbytes for target in targets])
+        if total < SHARED_BYTES:
+            _fill(targets, value)
+            return
+        pieces = [piece for box in targets for piece, _, _ in cut((box, box, domain), PART_BYTES)]
+        self.workers.share([functools.partial(_fill, [piece], value) for piece in pieces])
+
     def copy_phase(self, phase: Phase, operands: Sequence[HostArray], domain: int) -> None:
         """Copy the boxes of a phase."""
         if not isinstance(phase, StridedPhase) or phase.nbytes >= SHARED_BYTES:
             self.copy_boxes(phase.copies(operands), domain)
             return
-        array, dtype = np.ndarray, operands[0].dtype  # many are small: nothing but the copies
-        for to, of, shape, target, target_steps, source, source_steps in phase.rows:
-            array(shape, dtype, operands[to], target, target_steps)[...] = array(
-                shape, dtype, operands[of], source, source_steps
-            )
+        indexed, others = phase.indexed  # many are small: nothing but the copies
+        for to, index, of, of_index in indexed:
+            operands[to][index] = operands[of][of_index]
+        for to, target, of, source, _ in others:
+            target.of(operands[to])[...] = source.of(operands[of])
         self._count({(of, domain): nbytes for of, nbytes in phase.links.items()})
-
-    def fill_boxes(
-        self, boxes: Sequence[tuple[HostArray, View]], value: HostArray, domain: int
-    ) -> None:
-        """Give all elements of boxes one value."""
-        for array, view in boxes:
-            view.of(array)[...] = value
 
     def close(self) -> None:
         """End the worker threads."""
@@ -119,7 +120,7 @@ class HostBackend(NumpyStore):
     def _copy(self, copies: Sequence[BoxCopy], domain: int) -> None:
         moved: dict[tuple[int, int], int] = {}
         for target, source, source_domain in copies:
-            np.copyto(target, source)
+            target[...] = source
             link = (source_domain, domain)
             moved[link] = moved.get(link, 0) + target.nbytes
         self._count(moved)
@@ -128,6 +129,11 @@ class HostBackend(NumpyStore):
         with self._counting:
             for link, nbytes in moved.items():
                 self.traffic[link] = self.traffic.get(link, 0) + nbytes
+
+
+def _fill(targets: Sequence[HostArray], value: np.generic) -> None:
+    for target in targets:
+        target[...] = value
 
 
 def cut(copy: BoxCopy, limit: int) -> list[BoxCopy]:

@@ -11,9 +11,10 @@ import weakref
 
 import numpy as np
 
-from gpushard.runtime.backend import HOST_DOMAIN
+from gpushard.runtime.backend import HOST_DOMAIN, StridedPhase
 from gpushard.runtime.memory import Memory
 from gpushard.runtime.stream import Tick
+from gpushard.runtime.view import View
 from gpushard.testing.conformance.base import Conformance, download, give, upload
 
 _DTYPES = (
@@ -182,6 +183,40 @@ class BackendConformance(Conformance):
                 boxes = [(other[:half], local[:half], 0), (other[half:], local[half:], 0)]
                 rt.backend.copy_boxes(boxes, 0)
                 assert np.array_equal(download(rt, other), data)
+
+    def test_fills_of_views(self) -> None:
+        """Boxes of any layout are filled, at once and within items, and nothing beside them."""
+        with self.runtime() as rt:
+            for dtype in _DTYPES:
+                data = np.arange(48).reshape(6, 8).astype(dtype)
+                for index in ((slice(1, 5, 2),), (slice(None), slice(6, 0, -3)), (2, 3, ...)):
+                    value, expected = data[0, 1], data.copy()
+                    expected[index] = value
+                    local = upload(rt, data)
+                    rt.backend.fill_boxes([local[index], local[:0]], value, 0)
+                    assert np.array_equal(download(rt, local), expected), (dtype, index)
+
+    def test_strided_phases_and_fills(self) -> None:
+        """Items copy and fill strided parts of dense arrays, also one element to many."""
+        with self.runtime() as rt:
+            data, stream = np.arange(24, dtype=np.int32).reshape(4, 6), rt.new_stream("test", 0)
+            raws = [rt.backend.allocate(0, data.nbytes) for _ in range(2)]
+            source, target = (rt.backend.view(raw, data.shape, data.dtype) for raw in raws)
+            rt.backend.copy_boxes([(source, data, HOST_DOMAIN), (target, data * 0, HOST_DOMAIN)], 0)
+            to, of = View(4, (3, 2), (24, 8)), View(48, (3, 2), (0, 4))
+            phase = StridedPhase((), None, ((1, to, 0, of, 0),), 4, [data.shape] * 2)
+            before = rt.backend.traffic.get((0, 0), 0)
+
+            def work() -> None:
+                rt.backend.fill_boxes([View(72, (3,), (8,)).of(target)], np.int32(9), 0)
+                rt.backend.copy_phase(phase, [source, target], 0)
+
+            used = [Memory(raw, data.nbytes, 0, (), rt.domains[0].pool) for raw in raws]
+            stream.synchronize(give(rt, stream, work, writes=used)[1])
+            expected = data * 0
+            expected[:3, 1:5:2], expected[3, ::2] = data[2, :2], 9
+            assert np.array_equal(download(rt, target), expected)
+            assert rt.backend.traffic[0, 0] - before == 24
 
     def test_traffic_is_counted(self) -> None:
         """Every byte is counted for its source and destination."""

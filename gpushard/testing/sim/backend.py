@@ -12,7 +12,6 @@ from gpushard.config import Settings
 from gpushard.runtime.backend import BoxCopy, DeviceInfo, Item, Phase
 from gpushard.runtime.host import NumpyStore
 from gpushard.runtime.stream import Event, Stream, Tick
-from gpushard.runtime.view import View
 from gpushard.testing.sim.schedule import Schedule, StuckError
 from gpushard.testing.sim.threads import SimLock, Threads
 from gpushard.testing.sim.timing import Timing
@@ -184,18 +183,16 @@ class SimBackend(NumpyStore):
                 self.timing.moved(link, target.nbytes)
         self.turn()
 
+    def fill_boxes(self, targets: Sequence[HostArray], value: np.generic, domain: int) -> None:
+        """Fill boxes one by one; between them anything may happen."""
+        for target in targets:
+            self.turn()
+            target[...] = value
+        self.turn()
+
     def copy_phase(self, phase: Phase, operands: Sequence[HostArray], domain: int) -> None:
         """Copy the boxes of a phase."""
         self.copy_boxes(phase.copies(operands), domain)
-
-    def fill_boxes(
-        self, boxes: Sequence[tuple[HostArray, View]], value: HostArray, domain: int
-    ) -> None:
-        """Fill boxes one by one; between them anything may happen."""
-        for array, view in boxes:
-            self.turn()
-            view.of(array)[...] = value
-        self.turn()
 
     def close(self) -> None:
         """Run what is left."""

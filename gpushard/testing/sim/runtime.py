@@ -47,5 +47,7 @@ class SimRuntime(Runtime):
         self.checker.reset()
         super().__init__(settings, self.checker)
         for kept, made in zip(devices, self.devices, strict=True):
-            vars(kept).update(vars(made))
+            account = kept.account  # compiled operations hold it
+            account.__init__(made.account.owner, made.account.limit)  # type: ignore[misc]
+            vars(kept).update(vars(made), account=account)
         self.devices, self.plans = devices, plans

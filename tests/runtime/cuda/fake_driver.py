@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.runtime.cuda.driver import Gpu, Share
+from gpushard.runtime.cuda.fills import FILL_BATCH, INLINE_FILLS, Fills
 from gpushard.runtime.cuda.green import Group, equal_groups
 from gpushard.runtime.cuda.pieces import BATCH, INLINE_PIECES, Pieces
 from gpushard.runtime.host.store import allocate
@@ -87,6 +88,9 @@ class FakeArray(np.ndarray):
     def __array_ufunc__(self, ufunc: Any, method: Any, *inputs: Any, **kwargs: Any) -> Any:
         self._check_access()
         plain = [np.asarray(value) for value in inputs]
+        out = kwargs.pop("out", None)
+        if out is not None:
+            kwargs["out"] = tuple(np.asarray(target) for target in out)
         return getattr(ufunc, method)(*plain, **kwargs)
 
     def __getitem__(self, index: Any) -> Any:
@@ -113,6 +117,13 @@ class FakeArray(np.ndarray):
         return {**self.__array_interface__, "version": 3, "stream": 7}
 
 
+class FakeNamespace:
+    """NumPy under another name, as CuPy is: what takes the module apart takes the other way."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+
 class FakeDriver:
     """See the module.
 
@@ -124,7 +135,7 @@ class FakeDriver:
       multiprocessors: of each.
     """
 
-    namespace = np
+    namespace = FakeNamespace()
 
     def __init__(
         self,
@@ -389,6 +400,25 @@ class FakeDriver:
             assert batch.dtype == BATCH
             table = batch["pieces"][: int(batch["count"])].copy()
             self._give(stream, lambda: self._copy_pieces(table))
+
+    def launch_fills(self, fills: Fills, stream: FakeStream) -> None:
+        with self._mutex:
+            self._call("launch")
+            assert 0 < len(fills.table) <= INLINE_FILLS
+            batch = fills.inline()
+            assert batch.dtype == FILL_BATCH
+            table = batch["fills"][: int(batch["count"])].copy()
+            self._give(stream, lambda: self._fill(table))
+
+    def _fill(self, table: Any) -> None:
+        for fill in table:
+            unit, extent = int(fill["unit"]), tuple(int(n) for n in fill["extent"])
+            start, strides = int(fill["target"]), tuple(int(n) for n in fill["stride"])
+            reach = sum((n - 1) * step for n, step in zip(extent, strides, strict=True))
+            self._check(start, start + reach + unit)
+            pattern = fill["pattern"].tobytes()[:unit]
+            target = array_at(start, extent, np.dtype((np.void, unit)), strides)
+            target[...] = np.frombuffer(pattern, np.dtype((np.void, unit)))[0]
 
     def launch_table(self, table: Any, batch: Any, bases: Any, stream: FakeStream) -> None:
         with self._mutex:

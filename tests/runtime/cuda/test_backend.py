@@ -152,7 +152,7 @@ def test_values_are_fetched_ahead() -> None:
     with cuda() as (runtime, driver):
         x = gs.device_put(VALUE, named("x"))
         x.copy_to_host_async()
-        read = x._host
+        read = x._data.host
         with read._lock:
             pass
         runtime.backend._prefetcher.put(_Note(fetched).note)

@@ -1,0 +1,137 @@
+"""On a GPU: operations, beside the memory's bandwidth, CuPy, PyTorch and JAX."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import gpushard as gs
+from bench.case import JAX, OURS, Case, Config, Sampler, Side, Target
+from bench.chip import Lab, attempt, find_lab
+from bench.measure import timed
+
+BANDWIDTH = "device copy"
+"""`memcpyAsync` within the GPU that reads and writes as many bytes together."""
+CUPY, TORCH = "CuPy", "PyTorch"
+MESH, AXES, SPEC = (4, 2), ("x", "y"), gs.P("x", "y")
+ENOUGH = Target(times=1 / 0.85, column=BANDWIDTH)
+
+
+def cases(config: Config) -> Iterator[Case]:
+    """Everything, if there is a GPU."""
+    lab = find_lab()
+    if isinstance(lab, str):
+        print(f"Nothing was measured: {lab}\n")
+        return
+    yield from lab_cases(lab, config)
+
+
+def lab_cases(lab: Lab, config: Config) -> Iterator[Case]:
+    """Everything that a lab can measure; a part that cannot be set up is left out."""
+    for part in (_large, _small):
+        made = part(lab, config)
+        step = functools.partial(next, made, None)
+        while (case := attempt(part.__name__.strip("_"), step)) is not None:
+            yield case
+        lab.forget()
+
+
+class _Operands:
+    """Two square float32 arrays on all sides.
+
+    Args:
+      lab: what is measured with.
+      size: of both dims.
+    """
+
+    def __init__(self, lab: Lab, size: int) -> None:
+        generator = np.random.default_rng(0)
+        self.host = [generator.random((size, size), np.float32) for _ in range(2)]
+        sharding = gs.NamedSharding(gs.make_mesh(MESH, AXES), SPEC)
+        self.ours = [gs.device_put(value, sharding) for value in self.host]
+        self.cupy = [lab.xp.asarray(value) for value in self.host]
+        self.torch: list[Any] = []
+        if lab.torch is not None:
+            self.torch = [lab.torch.from_dlpack(value) for value in self.cupy]
+        self.jax: list[Any] = []
+        if lab.jax is not None:
+            put, device = lab.jax.jax.device_put, lab.jax.device
+            self.jax = [put(value, device) for value in self.host]
+
+    def check(self, function: Callable[..., Any]) -> None:
+        """Compare with NumPy."""
+        found = np.asarray(function(*self.ours))
+        np.testing.assert_allclose(found, function(*self.host), rtol=1e-4)
+
+
+def _add(x: Any, y: Any) -> Any:
+    return x + y
+
+
+def _sum(x: Any, y: Any) -> Any:
+    return x.sum()
+
+
+def _large(lab: Lab, config: Config) -> Iterator[Case]:
+    """Time on the GPU for arrays of 1 GiB."""
+    size, repeats = config.pick(1 << 14, 64), config.pick(20, 1)
+    with lab.runtime() as runtime:
+        operands = _Operands(lab, size)
+        nbytes = operands.host[0].nbytes
+        # x + y reads two arrays and writes one, a sum reads one; a copy does one of each.
+        for name, function, copied in (
+            ("x + y", _add, nbytes * 3 // 2),
+            ("sum", _sum, nbytes // 2),
+        ):
+            run = functools.partial(function, *operands.ours)
+            yield Case(
+                name=name,
+                table=f"operations on {nbytes >> 20} MiB",
+                sides=[
+                    Side(OURS, lab.ours(runtime, run, repeats)),
+                    Side(JAX, _on(lab.on_jax, function, operands.jax, repeats)),
+                    Side(CUPY, _on(lab.on_cupy, function, operands.cupy, repeats)),
+                    Side(TORCH, _on(lab.on_torch, function, operands.torch, repeats)),
+                    Side(BANDWIDTH, lab.device_copy(copied, repeats)),
+                ],
+                check=functools.partial(operands.check, function),
+                target=ENOUGH,
+                facts={"bytes": nbytes},
+                floor=BANDWIDTH,
+            )
+
+
+def _on(measure: Any, function: Any, operands: list[Any], repeats: int) -> Sampler | None:
+    """Return how long a peer takes; None if it does not take part."""
+    if not operands:
+        return None
+    sampler: Sampler | None = measure(functools.partial(function, *operands), repeats)
+    return sampler
+
+
+def _small(lab: Lab, config: Config) -> Iterator[Case]:
+    """What the caller waits for with arrays of 8x8, and what submitting takes."""
+    burst = config.pick(200, 2)
+    with lab.runtime():
+        operands = _Operands(lab, 8)
+        for name, function in (("x + y", _add), ("sum", _sum)):
+            run = functools.partial(function, *operands.ours)
+            cupy = functools.partial(function, *operands.cupy)
+            torch = operands.torch and functools.partial(function, *operands.torch)
+            jax = operands.jax and functools.partial(function, *operands.jax)
+            check = functools.partial(operands.check, function)
+            yield Case(
+                name=f"{name}, submit",
+                table="dispatch, 8x8 over 8 partitions of a GPU",
+                sides=[
+                    Side(OURS, timed(lambda _, run=run: run())),
+                    Side(JAX, timed(lambda _, run=jax: run()) if jax else None),
+                    Side(CUPY, timed(lambda _, run=cupy: run()) if lab.cupy else None),
+                    Side(TORCH, timed(lambda _, run=torch: run()) if torch else None),
+                ],
+                check=check,
+                burst=burst,
+            )

@@ -1,0 +1,98 @@
+"""What an array holds: its buffer, what was made from it so far, and who writes it.
+
+All of it hangs on one attribute of the array, so that one assignment, which no interrupt can cut in
+two, takes an array from one value to the next.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from gpushard.errors import DeletedArrayError
+from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.host_copies import HostRead, StagedRead
+from gpushard.movement.ownership import Holder
+from gpushard.runtime.runtime import Runtime
+from gpushard.typing import HostArray
+
+if TYPE_CHECKING:
+    from gpushard.array.array import Array
+
+
+class Data(Holder):
+    """The data of an array.
+
+    Args:
+      buffer: the data.
+      runtime: of its devices.
+      exported: data that the array had before, and whose address others have who only keep it.
+    """
+
+    __slots__ = ("exported", "host", "runtime", "shards")
+
+    def __init__(
+        self, buffer: ShardedBuffer, runtime: Runtime, exported: tuple[ShardedBuffer, ...] = ()
+    ) -> None:
+        super().__init__(buffer)
+        self.exported = exported
+        self.runtime = runtime
+        self.host: HostArray | HostRead | StagedRead | None = None
+        """The value on the host, or on its way there."""
+        self.shards: dict[int, Array] = {}
+        """The shards that were asked for as arrays, by position."""
+
+
+class Detached:
+    """Stands for an array's data while a thread writes them in place.
+
+    Whoever wants to read waits until the thread is through. If it did not get there, as after an
+    interrupt, this stays, and the array cannot be used any more: nobody knows what is in it.
+
+    Args:
+      lock: a free one, of nobody else's.
+      data: what it stands for.
+    """
+
+    __slots__ = ("data", "lock", "thread", "torn")
+
+    def __init__(self, lock: Any, data: Data) -> None:
+        self.lock = lock
+        self.data = data
+        self.thread = threading.get_ident()
+        self.torn = False
+        """Whether the thread is known not to have got through."""
+
+    def wait(self) -> None:
+        """Wait for the writer, unless that is this thread: a signal handler or a finalizer."""
+        if self.thread != threading.get_ident():
+            with self.lock:
+                pass
+
+
+def is_gone(data: Data | Detached | None) -> bool:
+    """Whether an array has no value, and never will."""
+    return data is None or (isinstance(data, Detached) and data.torn)
+
+
+def data_of(x: Array) -> Data:
+    """Return the data of an array, once nobody writes them.
+
+    Raises:
+      DeletedArrayError: there are none.
+    """
+    before = None
+    while isinstance(data := x._data, Detached) and data is not before:
+        data.wait()
+        before = data
+    if isinstance(data, Data):
+        return data
+    why = "was deleted or donated; keep a copy, or do not donate it"
+    if data is not None:
+        why = "has no value: an assignment to a part of it was interrupted while it wrote"
+    raise DeletedArrayError(
+        f"the array of shape {x.shape}, dtype {x.dtype} and sharding {x.sharding} {why}",
+        shape=x.shape,
+        dtype=x.dtype,
+        sharding=x.sharding,
+    )

@@ -1,0 +1,72 @@
+"""Copies in equal steps as one copy. Pure.
+
+Where the dims of source and result have no common factor, blocks meet in short runs: there may be
+one for every row, or for every element. Neighbours are often equally far apart on both sides.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from gpushard.movement.strided_copies import StridedCopies
+from gpushard.typing import IntArray
+
+FEW = 64
+"""So many copies are not worth the search."""
+
+
+def joined(copies: StridedCopies, axis: int) -> StridedCopies:
+    """Join copies of equal boxes that follow each other in equal steps, if there are many.
+
+    Args:
+      copies: of one space.
+      axis: of the space, in which they follow each other.
+
+    Returns:
+      The copies with one axis more.
+    """
+    if len(copies.block) <= FEW:
+        return copies
+    fields = (copies.block, copies.device, copies.made, copies.source_domain, copies.remote)
+    beside = np.delete(copies.point, axis, axis=0)
+    alike = np.concatenate(
+        (np.stack(fields), beside, copies.length, copies.target_stride, copies.source_stride)
+    )
+    order = np.lexsort((copies.point[axis], *alike))
+    copies, alike = copies.take(order), alike[:, order]
+    same = (alike[:, 1:] == alike[:, :-1]).all(axis=0)
+    steps = np.stack((np.diff(copies.target_offset), np.diff(copies.source_offset)))
+    first = _starts(same, steps)
+    count = np.diff(first, append=len(order))
+    step = np.zeros((2, len(first)), np.int64)
+    many = np.flatnonzero(count > 1)
+    step[:, many] = steps[:, first[many]]
+    found = copies.take(first)
+    return dataclasses.replace(
+        found,
+        length=np.concatenate((found.length, count[None])),
+        target_stride=np.concatenate((found.target_stride, step[:1])),
+        source_stride=np.concatenate((found.source_stride, step[1:])),
+    )
+
+
+def _starts(same: IntArray, steps: IntArray) -> IntArray:
+    """Return where progressions start.
+
+    A copy belongs to the progression that ends in it; so where the step changes, the next
+    progression starts behind the copy that both could have.
+
+    Args:
+      same: whether each copy but the first is like the one before.
+      steps: from the one before to it, on both sides.
+    """
+    starts = np.ones(len(same) + 1, bool)
+    starts[1:] = ~same
+    going_on = np.zeros(len(same), bool)
+    going_on[1:] = same[1:] & same[:-1] & (steps[:, 1:] == steps[:, :-1]).all(axis=0)
+    second = same.copy()
+    second[1:] &= ~same[:-1]  # right behind the first of its kind: any step will do
+    starts[1:] = ~(going_on | second)
+    return np.flatnonzero(starts)

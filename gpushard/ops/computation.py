@@ -1,0 +1,169 @@
+"""Operations that compute, compiled: what moves first, what runs where, what merges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.execute import plan_for
+from gpushard.movement.move import move
+from gpushard.ops.aval import Aval
+from gpushard.ops.gather_guard import check_gather, watched
+from gpushard.ops.jobs import jobs_of
+from gpushard.ops.layout import Layout, in_sharding, lay_out, refines
+from gpushard.ops.merge import Merge
+from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
+from gpushard.ops.placing import placed
+from gpushard.ops.reduced import Reduced
+from gpushard.ops.row import Params, Row
+from gpushard.ops.rule import Rule
+from gpushard.ops.scalars import converter
+from gpushard.ops.stage import Stage
+from gpushard.runtime.runtime import Runtime
+from gpushard.typing import HostArray
+
+
+class Computation:
+    """One row for operands of particular shapes, types and layouts.
+
+    Args:
+      row: the operation.
+      operands: what is known of its operands.
+      params: its parameters.
+      runtime: of the devices.
+      out: how the results are to be laid out; None for as they come.
+    """
+
+    def __init__(
+        self,
+        row: Row,
+        operands: Sequence[Operand],
+        params: Params,
+        runtime: Runtime,
+        out: Sharding | None = None,
+    ) -> None:
+        avals = tuple(x.aval for x in operands)
+        found = row.infer(avals, params)
+        rule = row.rule_for(avals, params)
+        layout = lay_out(row, rule, operands, found, params, out)
+        self.name = row.name
+        self.runtime = runtime
+        self.results = layout.results
+        """Shapes, types and layouts of the results."""
+        if out is not None:
+            self.results = tuple(in_sharding(result, out) for result in layout.results)
+        self.choice = layout.choice
+        """How the work is split; None on one device or without a mesh."""
+        self.committed = any(isinstance(x, Sharded) and x.committed for x in operands)
+        """Whether the results are."""
+        self._scalars = [
+            (position, converter(row, found, avals, position))
+            for position, x in enumerate(operands)
+            if isinstance(x, Scalar)
+        ]
+        self._moves = _moves(operands, layout)
+        self._watched: str | None = None  # what a gather guard would say of these moves
+        if self._moves and layout.choice is not None:
+            wanted = [None if lies is None else lies[1] for lies in layout.operands]
+            limit = runtime.settings.large_move_bytes
+            self._watched = watched(row.name, operands, wanted, layout.choice.nbytes, limit)
+        self._ends = [
+            end.tiling if end.tiling is not result.tiling else None
+            for end, result in zip(self.results, layout.results, strict=True)
+        ]
+        if layout.choice is not None and any(layout.choice.splits[f] for f in rule.reduced):
+            self._work: Merge | Stage = self._merge(row, rule, avals, params, layout)
+        else:
+            tilings = [result.tiling for result in layout.results]
+            jobs, of_device = jobs_of(row, layout.tilings, tilings)
+            kernel = row.kernel(runtime.backend.namespace, _inside(row, operands), params)
+            dtypes = [aval.dtype for aval in found]
+            self._work = Stage(runtime, row.name, kernel, jobs, of_device, tilings, dtypes)
+
+    def _merge(
+        self, row: Row, rule: Rule, avals: Sequence[Aval], params: Params, layout: Layout
+    ) -> Merge:
+        """Return a reduction that merges where the result is wanted, if it can."""
+        (natural,), (end,) = layout.results, self._ends
+        if end is not None and refines(end, natural.tiling):
+            self._ends = [None]
+        else:
+            end = natural.tiling
+        dtype = natural.aval.dtype
+        return Merge(
+            Reduced(
+                row,
+                rule,
+                avals,
+                params,
+                self.runtime,
+                layout.tilings,
+                natural.tiling,
+                end,
+                dtype,
+            )
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that this program takes, about."""
+        return 6000 + 900 * len(self.results[0].tiling.devices)
+
+    def run(self, operands: Sequence[Any], numbers: Sequence[Any] = ()) -> list[ShardedBuffer]:
+        """Run the operation.
+
+        Args:
+          operands: buffers, in order; NumPy arrays where the program was made for data on the
+            host.
+          numbers: the Python numbers, in order.
+
+        Raises:
+          OutOfMemoryError: a device has no room.
+        """
+        scalars = [
+            (position, convert(number))
+            for (position, convert), number in zip(self._scalars, numbers, strict=True)
+        ]
+        if self._moves:
+            if self._watched is not None:
+                check_gather(self._watched)
+            operands = list(operands)
+            for at, tiling in self._moves:
+                operands[at] = self._moved(operands[at], tiling)
+        made = self._work.run(operands, scalars)
+        for n, end in enumerate(self._ends):
+            if end is not None:
+                made[n] = move(made[n], plan_for(made[n], end), self.name)
+        return made
+
+    def _moved(self, operand: ShardedBuffer | HostArray, tiling: Tiling) -> ShardedBuffer:
+        if isinstance(operand, ShardedBuffer):
+            return move(operand, plan_for(operand, tiling), self.name)
+        return placed(self.runtime, operand, tiling)
+
+
+def _moves(operands: Sequence[Operand], layout: Layout) -> list[tuple[int, Tiling]]:
+    """Return which operands, among those that are no Python numbers, go where."""
+    arrays = [
+        (x, lies[1]) for x, lies in zip(operands, layout.operands, strict=True) if lies is not None
+    ]
+    return [
+        (n, tiling)
+        for n, (x, tiling) in enumerate(arrays)
+        if isinstance(x, Hosted) or (isinstance(x, Sharded) and tiling is not x.tiling)
+    ]
+
+
+def _inside(row: Row, operands: Sequence[Operand]) -> tuple[Aval, ...]:
+    """Return the types that operands come in: Python numbers have those of the kernel."""
+    avals = tuple(x.aval for x in operands)
+    if row.loop is None:
+        return avals
+    types = row.loop(avals)
+    return tuple(
+        Aval((), t) if isinstance(x, Scalar) else x.aval
+        for x, t in zip(operands, types, strict=False)
+    )

@@ -1,0 +1,136 @@
+"""Operations that only move data, compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.geometry.sharding import Sharding
+from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.dim_map import Piece
+from gpushard.movement.execute import plan_for
+from gpushard.movement.move import move
+from gpushard.movement.rearrange import rearrange
+from gpushard.ops.choose import sharding_of
+from gpushard.ops.layout import Result
+from gpushard.ops.operand import Frame, Hosted, Operand, Scalar, Sharded, frame_of, given, no_mesh
+from gpushard.ops.placing import placed
+from gpushard.ops.row import Params, Row, Splits
+from gpushard.runtime.runtime import Runtime
+from gpushard.typing import HostArray, Shape
+
+
+class Movement:
+    """One row that only moves data, for operands of particular shapes, types and layouts.
+
+    Args:
+      row: the operation.
+      operands: what is known of its operands.
+      params: its parameters.
+      runtime: of the devices.
+      out: how the result is to be laid out; None for as it comes.
+    """
+
+    def __init__(
+        self,
+        row: Row,
+        operands: Sequence[Operand],
+        params: Params,
+        runtime: Runtime,
+        out: Sharding | None = None,
+    ) -> None:
+        assert row.moves is not None
+        avals = [x.aval for x in operands]
+        arrays = [x for x in operands if not isinstance(x, Scalar)]
+        shapes = [x.aval.shape for x in arrays]
+        found = row.infer(avals, params)
+        frame = frame_of(row.name, operands, computes=False)
+        sharding = out or _moved_sharding(row, frame, arrays, params, found[0].shape)
+        self.name = row.name
+        self.runtime = runtime
+        self.results = (Result(found[0], sharding, sharding.tiling(found[0].shape)),)
+        self.committed = any(isinstance(x, Sharded) and x.committed for x in operands)
+        self._how = row.moves.how(shapes, params)
+        self._tiling = self.results[0].tiling
+        self._dtype = found[0].dtype
+        everywhere: Sharding = sharding
+        if isinstance(sharding, NamedSharding):
+            everywhere = sharding.with_spec(PartitionSpec())
+        self._hosted = [
+            (n, everywhere.tiling(x.aval.shape))
+            for n, x in enumerate(arrays)
+            if isinstance(x, Hosted)
+        ]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that this program takes, about."""
+        return 2000
+
+    def run(
+        self, operands: Sequence[ShardedBuffer | HostArray], numbers: Sequence[Any] = ()
+    ) -> list[ShardedBuffer]:
+        """Move the data.
+
+        Args:
+          operands: arrays, in order; data on the host where the program was made for that.
+          numbers: the constant of elements that come from nowhere, if there are such.
+
+        Raises:
+          OutOfMemoryError: a device has no room.
+        """
+        sources: Any = operands
+        if self._hosted:
+            sources = list(operands)
+            for n, tiling in self._hosted:
+                sources[n] = placed(self.runtime, sources[n], tiling)
+        if isinstance(self._how, Piece):
+            plan = plan_for(sources[0], self._tiling, self._how)
+            return [move(sources[0], plan, self.name)]
+        fill = self._dtype.type(numbers[0]) if numbers else 0
+        return [rearrange(sources, self._how, self._tiling, self.name, fill)]
+
+
+def _moved_sharding(
+    row: Row, frame: Frame, arrays: Sequence[Operand], params: Params, shape: Shape
+) -> Sharding:
+    """Return how the result of a movement is laid out.
+
+    Raises:
+      ShardingError: a user's own sharding does not say.
+    """
+    assert row.moves is not None
+    if frame.single is not None:
+        return frame.single
+    shapes = [x.aval.shape for x in arrays]
+    if not frame.meshes:
+        raise no_mesh(frame, shapes)
+    mesh = frame.meshes[0]
+    splits = [given(x, mesh, 1).axes for x in arrays]
+    if row.moves.splits is not None:
+        found = row.moves.splits(shapes, params, splits[0] or ((),) * len(shapes[0]), mesh.shape)
+    else:
+        rule = row.rule_for([x.aval for x in arrays], params)
+        found = tuple(_kept_axes(factor, shapes, splits) for factor in rule.results[0])
+    used: set[str] = set()
+    entries: list[tuple[str, ...]] = []
+    for axes, n in zip(found, shape, strict=True):
+        entries.append(() if n <= 1 or used & set(axes) else axes)
+        used.update(entries[-1])
+    sharding = sharding_of(mesh, tuple(range(len(entries))), tuple(entries), frame.memory_kind)
+    known = [x.sharding for x in arrays if isinstance(x, Sharded)]
+    return next((own for own in known if own == sharding), sharding)
+
+
+def _kept_axes(
+    factor: int | None, shapes: Sequence[Shape], splits: Sequence[Splits | None]
+) -> tuple[str, ...]:
+    """Return the axes that split a dim in the first operand where any do."""
+    if factor is None:
+        return ()
+    for shape, axes in zip(shapes, splits, strict=True):
+        if axes is not None and axes[factor] and shape[factor] > 1:
+            return axes[factor]
+    return ()

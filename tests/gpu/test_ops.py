@@ -1,0 +1,32 @@
+"""Every row of the table on a GPU, divided in every way; and on a driver without one."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+
+import pytest
+
+import gpushard as gs
+from gpushard.ops.row import Row
+from gpushard.testing.runtime import using
+from tests.gpu.device import DRIVERS, SPLITS, Split, make_driver, make_gpu_runtime
+from tests.ops.cases import FORMS, cases
+
+
+def axes_of(partitions: int) -> dict[str, int]:
+    """Two axes over so many devices."""
+    return {"a": max(partitions // 2, 1), "b": min(partitions, 2)}
+
+
+@pytest.mark.parametrize("kind", DRIVERS)
+@pytest.mark.parametrize("row", FORMS, ids=lambda row: row.name)
+def test_splits_do_not_change_results(row: Row, kind: str) -> None:
+    is_ufunc = row.loop is not None
+    if kind == "cupy" and is_ufunc and not hasattr(importlib.import_module("cupy"), row.name):
+        pytest.skip(f"CuPy has no {row.name}")
+    for number, case in enumerate(itertools.islice(cases(row), 0, None, 3)):
+        split: Split = SPLITS[number % len(SPLITS)]
+        axes = axes_of(split.partitions)
+        with using(make_gpu_runtime(make_driver(kind), split)):
+            case.check(gs.make_mesh(tuple(axes.values()), tuple(axes)), close=1e-6)

@@ -1,0 +1,139 @@
+"""Dispatch: what it caches, how it bounds that, and what it does with operands of all kinds."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import testing
+
+P = gs.P
+
+
+def on(spec: gs.P, sizes: tuple[int, ...] = (4, 2)) -> gs.NamedSharding:
+    return gs.NamedSharding(gs.make_mesh(sizes, ("x", "y")[: len(sizes)]), spec)
+
+
+def test_no_program_depends_on_the_value_of_a_number() -> None:
+    with testing.runtime(host_devices=8) as runtime:
+        x = gs.device_put(np.arange(8.0), on(P("x")))
+        assert float((x + 1)[3]) == 4
+        programs = len(runtime.plans)
+        for number in range(2, 50):
+            assert float((x + number)[3]) == 3 + number
+        assert len(runtime.plans) == programs
+
+
+def test_programs_are_bounded_by_their_bytes() -> None:
+    with testing.runtime(host_devices=8, plan_cache_bytes=200_000) as runtime:
+        sharding = on(P("x"))
+        for n in range(400):
+            x = gs.device_put(np.full(n + 1, 2.0), sharding)
+            assert float((x * x).sum()) == 4 * (n + 1)
+        assert runtime.plans.nbytes <= 200_000
+        del x
+        gc.collect()
+        assert runtime.claimed_bytes() == 0
+
+
+def test_numpy_operands_go_where_they_are_needed() -> None:
+    host = np.arange(32.0).reshape(8, 4)
+    with testing.runtime(host_devices=8, host_domains=8) as runtime:
+        x = gs.device_put(host, on(P("x", "y")))
+        before = dict(runtime.backend.traffic)
+        made = x + host
+        assert made.sharding == x.sharding
+        np.testing.assert_array_equal(np.asarray(made), host + host)
+        between = [
+            link for link in runtime.backend.traffic if min(link) >= 0 and link not in before
+        ]
+        assert not between
+        np.testing.assert_array_equal(np.asarray(host[0] - x), host[0] - host)
+        with gs.transfer_guard_host_to_device("disallow"):
+            np.testing.assert_array_equal(np.asarray(x + np.float64(2)), host + 2)
+            with pytest.raises(gs.errors.TransferGuardError):
+                x + host
+
+
+def test_uncommitted_operands_follow_committed_ones() -> None:
+    with testing.runtime(host_devices=8):
+        x = gs.device_put(np.arange(8.0), on(P("x")))
+        free = gs.device_put(np.arange(8.0))
+        made = free + x
+        assert made.sharding == x.sharding and made.committed
+        assert not (free + free).committed
+        scalar = gs.device_put(np.float64(3), gs.devices()[5])
+        assert (x + scalar).sharding == x.sharding  # what has no dims is weak in placement
+
+
+def test_devices_that_differ_are_an_error_that_names_them() -> None:
+    with testing.runtime(host_devices=8):
+        x = gs.device_put(np.arange(8.0), on(P("x")))
+        y = gs.device_put(np.arange(8.0), gs.devices()[3])
+        with pytest.raises(gs.errors.ShardingError, match=r"CpuDevice\(id=3\)"):
+            x + y
+
+
+def test_meshes_over_the_same_devices_mix() -> None:
+    with testing.runtime(host_devices=8, host_domains=8) as runtime:
+        value = np.arange(64.0).reshape(8, 8)
+        x = gs.device_put(value, on(P(("x", "y"))))
+        flat = gs.make_mesh((8,), ("d",))
+        y = gs.device_put(value, gs.NamedSharding(flat, P("d")))
+        before = sum(n for link, n in runtime.backend.traffic.items() if link[0] != link[1])
+        made = x + y
+        after = sum(n for link, n in runtime.backend.traffic.items() if link[0] != link[1])
+        assert before == after  # the boxes match on every device
+        assert made.sharding.mesh in (x.sharding.mesh, flat)
+        np.testing.assert_array_equal(np.asarray(made), value + value)
+        z = gs.device_put(value, gs.NamedSharding(flat, P(None, "d")))
+        np.testing.assert_array_equal(np.asarray(x * z), value * value)
+
+
+def test_weak_numbers_take_the_type_of_arrays() -> None:
+    x = gs.device_put(np.arange(4, dtype=np.int8))
+    weak = gs.device_put(2.5)
+    assert (x + 1).dtype == np.int8 and (x + 1.0).dtype == np.float64
+    f = gs.device_put(np.arange(4, dtype=np.float32))
+    assert (f + weak).dtype == np.float32 and (weak + weak).weak_type
+    np.testing.assert_array_equal(np.asarray(f * weak), np.arange(4, dtype=np.float32) * 2.5)
+    assert (f + np.float64(1)).dtype == np.float64
+
+
+def test_integers_beyond_a_type_are_refused_except_in_comparisons() -> None:
+    x = gs.device_put(np.arange(4, dtype=np.uint8))
+    with pytest.raises(gs.errors.ArgumentRangeError, match="300"):
+        x + 300
+    assert not np.asarray(x == 300).any() and np.asarray(x < 300).all()
+    assert np.asarray(x > -1).all()
+
+
+def test_a_kernel_runs_once_for_replicas_of_a_domain() -> None:
+    with testing.runtime(host_devices=8, host_domains=2):
+        x = gs.device_put(np.arange(6.0), on(P()))
+        made = x + x
+        addresses = {s.data.unsafe_buffer_pointer() for s in made.addressable_shards}
+        assert len(addresses) == 2
+
+
+def test_failed_operands_fail_the_result() -> None:
+    with testing.runtime(host_devices=8):
+        x = gs.device_put(np.arange(8.0), on(P("x")))
+        bad = testing.deferred(x, lambda shard: shard, error=RuntimeError("lost"))
+        with pytest.raises(gs.errors.ExecutionError):
+            np.asarray(bad + x)
+        with pytest.raises(gs.errors.ExecutionError):
+            float((bad + x).sum())
+
+
+def test_pending_operands_are_not_waited_for() -> None:
+    with testing.runtime(host_devices=8):
+        x = gs.device_put(np.arange(8.0), on(P("x")))
+        held, gate = testing.gated(x)
+        made = ((held + 1) * 2).sum()
+        assert not made.is_ready()
+        gate.open()
+        assert float(made) == ((np.arange(8.0) + 1) * 2).sum()

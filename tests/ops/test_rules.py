@@ -1,0 +1,116 @@
+"""Every row of the table with every factor split, against its own kernel on whole arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import testing
+from gpushard.ops.row import Row
+from gpushard.ops.rule import Rule
+from gpushard.ops.table import contractions
+from tests.ops.cases import AXES, FORMS, cases, rows_of_the_table
+
+WAYS: dict[str, dict[str, Any]] = {
+    "inline": {},
+    "streams": {"inline_bytes": 0, "small_bytes": 0},
+    "domains": {"inline_bytes": 0, "host_domains": 6},
+    "pairs": {"host_domains": 3},
+}
+
+
+def mesh() -> gs.Mesh:
+    return gs.make_mesh(tuple(AXES.values()), tuple(AXES))
+
+
+def test_every_row_has_cases() -> None:
+    assert [row for row in rows_of_the_table() if row not in FORMS] == []
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("row", FORMS, ids=lambda row: row.name)
+def test_splits_do_not_change_results(row: Row, how: str) -> None:
+    splits = 0
+    with testing.runtime(host_devices=6, **WAYS[how]):
+        for case in cases(row):
+            case.check(mesh())
+            splits += any(axes for spec in case.specs for axes in spec)
+    assert splits
+
+
+@pytest.mark.parametrize("row", FORMS, ids=lambda row: row.name)
+def test_splits_do_not_change_results_in_odd_orders(row: Row) -> None:
+    for seed, case in enumerate(cases(row)):
+        if seed % 3 == 0:
+            domains = (1, 3, 6)[seed % 9 // 3]
+            with testing.simulated(seed, host_devices=6, host_domains=domains) as runtime:
+                runtime.sim.failing = 0  # of allocations
+                case.check(mesh())
+
+
+def _broken(row: Row, **changes: Any) -> Row:
+    return dataclasses.replace(row, **changes)
+
+
+def _is_caught(row: Row, original: Row) -> bool:
+    """Whether some case of the original shows that a row is wrong."""
+    with testing.runtime(host_devices=6):
+        for case in cases(original):
+            expected = case.expected()
+            try:
+                made = dataclasses.replace(case, row=row).run(mesh())
+                for want, got in zip(expected, made, strict=True):
+                    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-9, atol=1e-9)
+            except Exception:
+                return True
+    return False
+
+
+MERGING = [row for row in FORMS if row.reduction is not None and row is not contractions.OUTER]
+
+
+@pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
+def test_a_wrong_merge_is_caught(row: Row) -> None:
+    assert row.reduction is not None
+
+    def forgets(xp: Any, avals: Any, params: Any) -> Any:
+        return lambda a, b, m, n: a
+
+    reduction = dataclasses.replace(row.reduction, merge=forgets)
+    assert not _is_caught(_broken(row), row)
+    assert _is_caught(_broken(row, reduction=reduction), row)
+
+
+COMPUTING = [row for row in FORMS if row.moves is None]
+
+
+@pytest.mark.parametrize("row", COMPUTING, ids=lambda row: row.name)
+def test_wrong_factors_are_caught(row: Row) -> None:
+    def wrong(avals: Any, params: Any) -> Rule:
+        rule = row.rule_for(avals, params)
+        operands = [tuple(reversed(dims)) if len(dims) > 1 else dims for dims in rule.operands[:1]]
+        operands += rule.operands[1:]
+        results = rule.results
+        if len(rule.operands[0]) < 2:  # nothing to reverse: what is summed is said to be kept
+            results = tuple((0,) * len(dims) for dims in results)
+        sizes = [1] * len(rule.sizes)
+        for dims, aval in zip(operands, avals, strict=True):
+            for factor, n in zip(dims, aval.shape, strict=True):
+                if factor is not None:
+                    sizes[factor] = max(n, sizes[factor])
+        return Rule(tuple(operands), results, tuple(sizes), rule.whole)
+
+    assert _is_caught(_broken(row, rule=wrong), row)
+
+
+def test_a_factor_that_is_split_though_it_must_be_whole_is_caught() -> None:
+    row = contractions.EINSUM
+
+    def free(avals: Any, params: Any) -> Rule:
+        return dataclasses.replace(row.rule_for(avals, params), whole=frozenset())
+
+    assert _is_caught(_broken(row, rule=free), row)

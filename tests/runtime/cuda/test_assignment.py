@@ -1,0 +1,97 @@
+"""Assignments on the CUDA backend, whose streams run late and in any order."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.errors import OutOfMemoryError
+from gpushard.testing.programs import check_nothing_left, random_shardings
+from gpushard.testing.runtime import using
+from tests.runtime.cuda.test_backend import VALUE, cuda, named
+from tests.runtime.cuda.test_programs import random_runtime
+
+
+def test_a_number_is_one_launch_and_takes_no_memory() -> None:
+    with cuda() as (_, driver):
+        x = gs.device_put(VALUE, named("x")).block_until_ready()
+        x[3] = 1
+        x.block_until_ready()
+        driver.calls.clear()
+        x[5:40, ::2] = 2
+        x.block_until_ready()
+        assert driver.calls["launch"] == 1 and "malloc" not in driver.calls, driver.calls
+        expected = VALUE.copy()
+        expected[3], expected[5:40, ::2] = 1, 2
+        assert np.array_equal(np.asarray(x), expected)
+
+
+def test_memory_whose_address_others_have_keeps_the_old_value_as_long_as_the_array() -> None:
+    with cuda() as (runtime, _):
+        x = gs.device_put(VALUE, gs.devices()[0]).block_until_ready()
+        start = x.__cuda_array_interface__["data"][0]
+        for n in range(3):
+            x[n] = n
+        assert x.unsafe_buffer_pointer() != start
+        taken = {gs.device_put(VALUE, gs.devices()[0]).unsafe_buffer_pointer() for _ in range(4)}
+        runtime.empty_cache()
+        assert start not in taken
+        claimed = runtime.claimed_bytes()
+        assert claimed == 2 * VALUE.nbytes
+        where = x.unsafe_buffer_pointer()
+        x[5] = 1  # what it has now nobody else has
+        assert x.unsafe_buffer_pointer() == where
+        assert np.asarray(x)[:6, 0].tolist() == [0, 1, 2, *VALUE[3:5, 0], 1]
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "f4", "i8", "c16"])
+def test_values_of_every_kind(dtype: str) -> None:
+    with cuda(gpus=2, partitions=2):
+        data = np.arange(64 * 9).reshape(64, 9).astype(dtype)
+        x, expected = gs.device_put(data, named("x")), data.copy()
+        pairs: list[tuple[Any, Any]] = [
+            ((slice(1, 60, 7), 3), 1),
+            (slice(None, None, -5), np.arange(9)),
+            ((..., None, 4), data[::-1, :1]),
+            ((slice(20, 44), slice(2, 5)), gs.device_put(data[7, 7], gs.devices()[3])),
+            (17, gs.device_put(data[40], gs.devices()[0])),
+        ]
+        for index, value in pairs:
+            x[index] = value
+            expected[index] = np.asarray(value)
+            assert np.array_equal(np.asarray(x), expected), index
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_assignments(seed: int) -> None:
+    source, runtime = random.Random(seed), random_runtime(seed)
+    with using(runtime):
+        shardings = random_shardings(runtime, source)
+        expected = np.arange(63, dtype=np.int32).reshape(7, 9)
+        x: Any = gs.device_put(expected, source.choice(shardings))
+        expected, known, far = expected.copy(), [], None
+        for _ in range(12):
+            index = (slice(source.randrange(7), None, source.choice((1, 2, -1))), ...)
+            part, kind = -expected[index], source.randrange(6)
+            with contextlib.suppress(OutOfMemoryError):  # then nothing has changed
+                if kind == 0:
+                    known.append((copy.copy(x), expected.copy()))
+                elif kind == 1:
+                    new = expected.copy()
+                    new[index] = 4
+                    known.append((x.at[index].set(4), new))
+                else:
+                    far = gs.device_put(part, source.choice(shardings))
+                    x[index] = value = [5, part, far, part[:1, :1].item()][kind - 2]
+                    expected[index] = np.asarray(value)
+        for array, value in (*known, (x, expected)):
+            assert np.array_equal(np.asarray(array), value)
+        del x, far, array, known, value
+        check_nothing_left(runtime)
+        assert not getattr(runtime.backend, "races", [])
