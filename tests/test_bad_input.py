@@ -1997,6 +1997,18 @@ OPERATIONS: dict[str, Case] = {
         error=ArgumentRangeError,
         number=300,
     ),
+    "integers to a negative power": wrong(
+        lambda w: gs.device_put(INTEGERS, w.named("x")) ** -1,
+        "power: int64 to the power of -1",
+        "floats first",
+        number=-1,
+    ),
+    "decimals that are no integer": wrong(
+        lambda w: GNP.round(w.x, 0.5), "decimals=0.5", error=ArgumentTypeError, argument="decimals"
+    ),
+    "unknown casting": wrong(
+        lambda w: GNP.concat([w.x], casting="any"), "casting='any'", "safe", argument="casting"
+    ),
     "fill that does not fit": wrong(
         lambda w: GNP.full((8, 6), -1, dtype=np.uint8, out_sharding=w.named("x")),
         "full: fill_value=-1",

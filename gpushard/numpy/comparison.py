@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, operands, settle
+from gpushard.ops.axes import from_end
 
 
 def isclose(
@@ -132,7 +134,8 @@ def size(x: Any, /, axis: Any = None) -> int:
       x: an array.
       axis: along which dims; all by default.
     """
-    return int(np.size(np.broadcast_to(0, shape(x)), axis))
+    sizes = shape(x)
+    return math.prod(sizes[dim] for dim in from_end(axis, len(sizes), "size"))
 
 
 def copy(x: Any, /, *, out_sharding: Any = None) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.checks import as_dtype
-from gpushard.errors import ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, is_number, settle
 
 bool = bool_ = np.bool_
@@ -19,6 +19,7 @@ complex64, complex128 = np.complex64, np.complex128
 
 isdtype = np.isdtype
 
+_CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 _EXAMPLES: dict[str, Any] = {"i": 0, "f": 0.0, "c": 0j}
 
 
@@ -45,7 +46,16 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> Any:
       from_: a type or an array.
       to: a type.
       casting: what counts as such, as NumPy says.
+
+    Raises:
+      ArgumentError: `casting` is none of NumPy's rules.
     """
+    if casting not in _CASTINGS:
+        raise ArgumentError(
+            f"casting={casting!r} is unknown; use one of {', '.join(_CASTINGS)}",
+            argument="casting",
+            value=casting,
+        )
     return np.can_cast(_own(from_), as_dtype(to, "to"), casting)
 
 

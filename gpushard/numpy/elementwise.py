@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpushard.numpy import ufuncs
-from gpushard.numpy.arguments import as_value, operands, refuse_out, settle
+from gpushard.numpy.arguments import as_value, integer, operands, refuse_out, settle
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
 
@@ -210,7 +210,7 @@ def round(x: Any, /, decimals: int = 0, out: Any = None, *, out_sharding: Any = 
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("round", out)
-    return settle(as_value(x, "round").round(decimals), out_sharding)
+    return settle(as_value(x, "round").round(integer(decimals, "round", "decimals")), out_sharding)
 
 
 around = round

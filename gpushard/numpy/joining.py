@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out, settle
-from gpushard.numpy.data_type import result_type
+from gpushard.numpy.data_type import can_cast, result_type
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
@@ -38,8 +39,8 @@ def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind
     if not any(map(is_value, found)):
         found = [as_value(x, name) for x in found]
     common = result_type(*found)
-    target = common if dtype is None else np.dtype(dtype)
-    if not np.can_cast(common, target, casting):  # type: ignore[arg-type]
+    target = common if dtype is None else as_dtype(dtype)
+    if not can_cast(common, target, casting):
         raise ArgumentTypeError(
             f"{name}: arrays of {common} do not become dtype={target} under casting={casting!r}; "
             "convert them with astype",

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.errors import ArgumentRangeError
-from gpushard.ops.aval import Aval
+from gpushard.errors import ArgumentError, ArgumentRangeError
+from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Row
 
 KINDS: dict[type, Aval] = {
@@ -48,4 +48,23 @@ def converter(
                 dtype=dtype,
             ) from None
 
+    if row.name == "power" and position == 1 and dtype.kind == "i":
+        return _exponent(convert, dtype)
     return convert
+
+
+def _exponent(convert: Callable[[Any], Any], dtype: Dtype) -> Callable[[Any], Any]:
+    """Refuse exponents that integers have no power for, before any device sees them."""
+
+    def checked(number: Any) -> Any:
+        if number < 0:
+            raise ArgumentError(
+                f"power: {dtype} to the power of {number} is no integer; convert the array to "
+                "floats first",
+                argument="x",
+                number=number,
+                dtype=dtype,
+            )
+        return convert(number)
+
+    return checked
