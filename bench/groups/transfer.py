@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -157,7 +159,7 @@ def _floor(run: Callable[[], None]) -> Sampler:
 
 
 def _import_case(config: Config) -> Case:
-    """Imports in fresh processes; gpushard's and JAX's contain NumPy's, which is the floor."""
+    """Imports in fresh processes, of compiled modules; all contain NumPy's, which is the floor."""
 
     def check() -> None:
         loaded = _python("import sys, gpushard; print('gpushard' in sys.modules, *sys.modules)")
@@ -184,8 +186,15 @@ def _importer(module: str) -> Sampler:
     return lambda: float(_python(script))
 
 
+@functools.cache
+def _bytecode() -> tempfile.TemporaryDirectory[str]:
+    """A folder for compiled modules, which installers make and imports find."""
+    return tempfile.TemporaryDirectory()
+
+
 def _python(script: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": _bytecode().name}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return done.stdout.strip()
