@@ -1,5 +1,16 @@
-"""Operations: rows of a table, and what runs them where their operands lie.
+"""Layer 4: operations on sharded buffers. It knows neither `Array` nor the public functions.
 
-A row says what an operation means: result types, a factor rule, a local kernel, how partial results
-merge. `bind` is the one door; `dispatch` runs a row on sharded buffers.
+An operation is a row of a table (`table/`, `row`): result types, a factor rule (`rule`), a local
+kernel, how partial results merge, or where elements come from. All go through one door, `bind`.
+Plain arrays come to `dispatch`, which compiles a row once for operands of a kind:
+
+    operand, layout     what operands are; which devices, where they go, where results lie
+    choose              which mesh axes split which factors, by exact bytes
+    computation         a row that computes: moves, then a stage or a merge
+    moving              a row that only moves data
+    jobs, stage         the calls of a kernel, here or in the devices' streams
+    reduced, merge      factors that are summed while they are split: states and what merges them
+    fold, between       merging within a memory domain, and between domains
+    create              rows without operands
+    gather_guard        a guard for moves that nobody asked for
 """
