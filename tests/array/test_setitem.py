@@ -669,3 +669,22 @@ def test_parts_are_combined_as_numpys_ufuncs_do(name: str) -> None:
         assert made.dtype == old.dtype and made.sharding == sharding
     made = x.at[0].apply(lambda part: -part)
     np.testing.assert_array_equal(np.asarray(made), np.vstack([-old[:1], old[1:]]))
+
+
+def test_one_element_is_kept_until_it_is_everywhere() -> None:
+    old = np.arange(64, dtype=np.int32).reshape(16, 4)
+    for seed in range(25):
+        settings = {"inline_bytes": 0, "small_bytes": 0, "host_devices": 8, "host_domains": 4}
+        with testing.simulated(seed, **settings) as runtime:
+            runtime.sim.failing = 0  # of allocations
+            place = gs.NamedSharding(gs.make_mesh((8,), "x"), gs.P("x"))
+            expected, x = old.copy(), gs.device_put(old, place)
+            for number in range(3):
+                one = gs.device_put(np.array([number], np.int32), gs.devices()[number])
+                kept = x[:] if number == 1 else None  # then the part is written into new blocks
+                x[3:13, ::2] = one
+                del one, kept
+                expected[3:13, ::2] = number
+                other = gs.device_put(np.array([-1], np.int32), gs.devices()[5])
+                assert int(gs.reshard(other, place)[0]) == -1
+            np.testing.assert_array_equal(np.asarray(x), expected)
