@@ -72,6 +72,7 @@ def hunt(site: Site, first: int, count: int) -> tuple[int, str] | None:
 def _run(folder: str, *arguments: str) -> subprocess.CompletedProcess[str] | None:
     """Run Python on the package in a folder; None if it takes too long."""
     environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("PYTEST_ADDOPTS", None)  # a test alone needs no more processes
     try:
         return subprocess.run(
             [sys.executable, *arguments],
