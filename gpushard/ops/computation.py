@@ -78,7 +78,9 @@ class Computation:
             self._work: Merge | Stage = self._merge(row, rule, avals, params, layout)
         else:
             tilings = [result.tiling for result in layout.results]
-            jobs, of_device = jobs_of(row, layout.tilings, tilings)
+            sizes = [x.aval.dtype.itemsize for x in operands if not isinstance(x, Scalar)]
+            read = list(zip(layout.tilings, sizes, strict=True))
+            jobs, of_device = jobs_of(row, read, tilings)
             kernel = row.kernel(runtime.backend.namespace, _inside(row, operands), params)
             dtypes = [aval.dtype for aval in found]
             self._work = Stage(runtime, row.name, kernel, jobs, of_device, tilings, dtypes)

@@ -12,7 +12,7 @@ from gpushard.ops.stage import Job
 
 def jobs_of(
     row: Row,
-    operands: Sequence[Tiling],
+    operands: Sequence[tuple[Tiling, int]],
     results: Sequence[Tiling],
     takes_part: Sequence[bool] | None = None,
 ) -> tuple[list[Job], list[int]]:
@@ -23,14 +23,15 @@ def jobs_of(
 
     Args:
       row: the operation.
-      operands: boxes of the operands, over the devices of the results in the same order.
+      operands: boxes of the operands, over the devices of the results in the same order, and the
+        bytes of an element.
       results: boxes of the results.
       takes_part: whether each device has work at all; by default where it has some result.
 
     Returns:
       The calls; and for each device the number of its call, -1 where it has none.
     """
-    tilings = (*operands, *results)
+    tilings = (*(tiling for tiling, _ in operands), *results)
     domain = holdings(results[0].assignment).device_domain.tolist()
     blocks = [tiling.assignment.flat.tolist() for tiling in tilings]
     volumes = [tiling.volumes.tolist() for tiling in results]
@@ -53,9 +54,13 @@ def jobs_of(
     return jobs, of_device
 
 
-def _job(row: Row, operands: Sequence[Tiling], results: Sequence[Tiling], home: int) -> Job:
+def _job(
+    row: Row, operands: Sequence[tuple[Tiling, int]], results: Sequence[Tiling], home: int
+) -> Job:
     shapes = tuple(tiling.shard_shapes[home] for tiling in results)
+    reads = sum(int(tiling.volumes[home]) * itemsize for tiling, itemsize in operands)
     if not row.positional:
-        return Job(home, shapes, ())
-    starts = [tuple(tiling.starts[:, home].tolist()) for tiling in (*operands, results[0])]
-    return Job(home, shapes, (Site(tuple(starts[:-1]), starts[-1], shapes[0]),))
+        return Job(home, shapes, (), reads)
+    tilings = [*(tiling for tiling, _ in operands), results[0]]
+    starts = [tuple(tiling.starts[:, home].tolist()) for tiling in tilings]
+    return Job(home, shapes, (Site(tuple(starts[:-1]), starts[-1], shapes[0]),), reads)

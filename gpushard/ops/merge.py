@@ -31,7 +31,9 @@ class Merge:
         row, dtypes, runtime = reduced.row, reduced.dtypes, reduced.runtime
         counts = reduced.counts
         tilings = [reduced.natural] * len(dtypes)
-        jobs, of_device = jobs_of(row, reduced.operands, tilings, [n > 0 for n in counts])
+        sizes = [aval.dtype.itemsize for aval in reduced.avals]
+        read = list(zip(reduced.operands, sizes, strict=True))
+        jobs, of_device = jobs_of(row, read, tilings, [n > 0 for n in counts])
         kernel = reduced.make("local")
         self._local = Stage(runtime, row.name, kernel, jobs, of_device, tilings, dtypes)
         found = _find(reduced, jobs, of_device)

@@ -36,6 +36,9 @@ class Job:
     site: tuple[Any, ...]
     """What the kernel takes before its operands: nothing, or a `Site`."""
 
+    reads: int = 0
+    """Bytes of its operands, where they may be larger than what it writes."""
+
 
 @dataclasses.dataclass(slots=True)
 class Parts:
@@ -98,7 +101,7 @@ class Stage:
         self._small = (
             runtime.backend.host_readable
             and bool(jobs)
-            and sum(map(sum, self._sizes)) <= settings.inline_bytes
+            and sum(map(sum, self._sizes)) + sum(j.reads for j in jobs) <= settings.inline_bytes
             and largest < settings.small_bytes
         )
         single = len(dtypes) == 1

@@ -181,3 +181,13 @@ def test_sums_that_are_scattered_keep_the_memory_of_their_parts() -> None:
             for _ in range(2):
                 made = gs.numpy.sum(x, axis=0, out_sharding=on(P(("y", "x"))))
                 np.testing.assert_array_equal(np.asarray(made), value.sum(0))
+
+
+def test_what_reads_much_does_not_run_in_the_caller() -> None:
+    with testing.runtime(host_devices=8) as runtime:
+        x = gs.device_put(np.ones((1024, 512)), on(P("x", "y")))
+        x.block_until_ready()
+        before = sum(stream.issued for stream in runtime.streams)
+        total = x.sum()
+        assert sum(stream.issued for stream in runtime.streams) - before >= 8
+        assert float(total) == 1024 * 512
