@@ -52,12 +52,15 @@ class _Alarm:
 
     def __enter__(self) -> _Alarm:
         self._before = signal.signal(signal.SIGALRM, self._strike)
+        # Jobs in the background ignore it, and would wait for interrupts for ever.
+        self._ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)
         self._callbacks, gc.callbacks[:] = gc.callbacks[:], []
         return self
 
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self._before)
+        signal.signal(signal.SIGINT, self._ctrl_c)
         gc.callbacks[:] = self._callbacks
 
     def arm(self) -> None:
