@@ -16,6 +16,7 @@ from gpushard.movement.bridge import PARTS_PER_STEP, Bridge, claim_slots, strang
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.movement.dim_map import Piece, identity
 from gpushard.movement.plan import Plan, make_plan
+from gpushard.movement.recipe import Recipe
 from gpushard.movement.reuse import ALIAS, COPY, EMPTY
 from gpushard.movement.steps import Step
 from gpushard.movement.ways import Way, way_of
@@ -109,11 +110,24 @@ def _submit(runtime: Runtime, plan: Plan, source: ShardedBuffer, name: str) -> T
     small = recipe.total <= runtime.settings.inline_bytes
     inline = small and runtime.backend.host_readable and source.is_settled()
     devices, way = devices_of(plan.destination), way_of(plan)
+    if inline and recipe.largest < runtime.settings.small_bytes:
+        return _allocate_small(runtime, devices, recipe, source.dtype)
     blocks, largest = recipe.allocations, recipe.largest
     targets = allocate(runtime, devices, blocks, largest, source.dtype, inline, way)
     if not targets.inline:
         _submit_steps(runtime, plan, source, targets, name)
     return targets
+
+
+def _allocate_small(
+    runtime: Runtime, places: Sequence[Place], recipe: Recipe, dtype: np.dtype[Any]
+) -> Targets:
+    """Make memory for the small blocks of a plan, as `allocate` does."""
+    if recipe.charges is None:
+        recipe.charges = tuple((places[home].account, n) for home, _, n in recipe.allocations)
+    claim = runtime.claim_charged(places[recipe.allocations[0][0]].domain.pool, recipe.charges)
+    values = [np.empty(shape, dtype) for _, shape, _ in recipe.allocations]
+    return Targets(values, [claim] * len(values), inline=True)
 
 
 def allocate(

@@ -39,6 +39,8 @@ class Recipe:
         """Bytes of all of them."""
         self.domains: list[int] = np.unique(wanted.domain[plan.copied]).tolist()
         """The memory domains that write something."""
+        self.charges: Any = None
+        """(account, bytes) of each block, once that was asked."""
         self.way: Any = None
         """By which streams it runs, once that was asked; see `gpushard.movement.ways`."""
         self.slots: list[tuple[int, int, BoxIndex | None]] = self._slots()

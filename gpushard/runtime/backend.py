@@ -45,13 +45,40 @@ class Phase:
 
     def copies(self, operands: Sequence[LocalArray]) -> list[BoxCopy]:
         """Return the copies of particular operands."""
-        copies = [
-            (operands[to][to_index], operands[of][of_index], source_domain)
-            for to, to_index, of, of_index, source_domain in self.moves
+        rows: list[_Row] | None = self.__dict__.get("_rows")
+        if rows is None:
+            rows = self.__dict__["_rows"] = [_row(move, operands) for move in self.moves]
+        order = self.order
+        if order is None:
+            return [
+                (
+                    operands[to] if index is None else operands[to][index],
+                    operands[of] if of_index is None else operands[of][of_index],
+                    domain,
+                )
+                for to, index, of, of_index, domain in rows
+            ]
+        return [
+            (
+                operands[to] if index is None else operands[to][index],
+                (operands[of] if of_index is None else operands[of][of_index]).transpose(order),
+                domain,
+            )
+            for to, index, of, of_index, domain in rows
         ]
-        if self.order is not None:
-            copies = [(to, of.transpose(self.order), source) for to, of, source in copies]
-        return copies
+
+
+_Row: TypeAlias = tuple[int, BoxIndex | None, int, BoxIndex | None, int]
+"""A `BoxMove` with None for an index that selects all of an operand, which need not be taken."""
+
+
+def _row(move: BoxMove, operands: Sequence[LocalArray]) -> _Row:
+    to, index, of, of_index, domain = move
+    indices = [
+        None if (part := whole[at]).shape == whole.shape and part.strides == whole.strides else at
+        for whole, at in ((operands[to], index), (operands[of], of_index))
+    ]
+    return to, indices[0], of, indices[1], domain
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -75,7 +75,7 @@ class HostBackend(NumpyStore):
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
         """Copy boxes, on several threads if there is enough to copy."""
-        total = sum(target.nbytes for target, _, _ in copies)
+        total = sum([target.nbytes for target, _, _ in copies])
         if total < SHARED_BYTES:
             self._copy(copies, domain)
             return
