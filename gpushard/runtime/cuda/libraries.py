@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import importlib.metadata
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +14,12 @@ def installed_version(package: str) -> str | None:
     >>> installed_version("no such package") is None
     True
     """
+    metadata = importlib.import_module("importlib.metadata")  # takes 20 ms: not before it is asked
     try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
+        version: str = metadata.version(package)
+    except metadata.PackageNotFoundError:
         return None
+    return version
 
 
 @dataclasses.dataclass(frozen=True)
