@@ -15,7 +15,7 @@ from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import parse_index
 from gpushard.ops.row import Row, Site
-from gpushard.ops.table import contractions, elementwise, movement, reductions
+from gpushard.ops.table import contractions, creation, elementwise, movement, reductions
 from gpushard.ops.table.elementwise import ufunc_row
 
 AXES = {"a": 3, "b": 2}
@@ -144,6 +144,8 @@ FORMS: dict[Row, list[Form]] = {
     contractions.VECDOT: [Form(("ij", "ij"), ("ij,ij->i",))],
     contractions.TENSORDOT: [Form(("ijk", "jki"), ("ajk,jkb->ab",))],
     contractions.OUTER: [Form(("i", "j"), ("i,j->ij",), "b")],
+    creation.TRIL: [Form(("ij",), (1,)), Form(("kij",), (-2,), "b")],
+    creation.TRIU: [Form(("ij",), (1,)), Form(("kij",), (-2,), "b")],
     movement.INDEX: [
         Form(("ij",), _index(slice(None, None, -2), None)),
         Form(("ij",), _index(1, slice(1, 4))),
@@ -164,7 +166,17 @@ FORMS: dict[Row, list[Form]] = {
 }
 FORMS |= {ufunc_row(ufunc): [_ufunc_form(ufunc)] for ufunc in UFUNCS}
 
-TABLES: list[ModuleType] = [elementwise, reductions, contractions, movement]
+MADE: dict[Row, list[tuple[str, str, tuple[Any, ...]]]] = {
+    creation.FULL: [("ij", "f", (2.5,)), ("i", "b", (-3,))],
+    creation.ARANGE: [("i", "d", (0.5, 0.75)), ("i", "i", (9, 6))],
+    creation.LINSPACE: [
+        ("i", "d", (*(np.float64(n) for n in (-1, 2, 3, 0.75)), 4, 4)),
+    ],
+    creation.EYE: [("ij", "d", (1,)), ("ij", "?", (-2,))],
+}
+"""Rows without operands: letters of the result's dims, its type, and the numbers they take."""
+
+TABLES: list[ModuleType] = [elementwise, reductions, contractions, movement, creation]
 
 
 def rows_of_the_table() -> list[Row]:
@@ -193,7 +205,8 @@ class Case:
         site = ()
         if self.row.positional:
             zeros = tuple((0,) * a.ndim for a in self.arrays)
-            site = (Site(zeros, (0,), ()),)
+            shape = self.row.infer(avals, self.params)[0].shape
+            site = (Site(zeros, (0,) * len(shape), shape),)
         with np.errstate(all="ignore"):
             made = kernel(*site, *self.arrays, *self.form.scalars)
         return tuple(map(np.asarray, made)) if isinstance(made, tuple) else (np.asarray(made),)

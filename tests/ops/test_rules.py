@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.ops.row import Row
+from gpushard.ops.create import create
+from gpushard.ops.row import Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table import contractions
-from tests.ops.cases import AXES, FORMS, cases, rows_of_the_table
+from tests.ops.cases import AXES, FORMS, MADE, cases, rows_of_the_table
 
 WAYS: dict[str, dict[str, Any]] = {
     "inline": {},
@@ -28,7 +30,7 @@ def mesh() -> gs.Mesh:
 
 
 def test_every_row_has_cases() -> None:
-    assert [row for row in rows_of_the_table() if row not in FORMS] == []
+    assert [row for row in rows_of_the_table() if row not in FORMS and row not in MADE] == []
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -50,6 +52,52 @@ def test_splits_do_not_change_results_in_odd_orders(row: Row) -> None:
             with testing.simulated(seed, host_devices=6, host_domains=domains) as runtime:
                 runtime.sim.failing = 0  # of allocations
                 case.check(mesh())
+
+
+def made_everywhere(row: Row, forms: Any = None) -> None:
+    """Make what a row without operands gives, with every dim split in every way."""
+    for letters, dtype, numbers in forms or MADE[row]:
+        kernel = row.kernel(np, (), (None, np.dtype(dtype)))
+        for dim, length in itertools.product(range(len(letters)), (6, 5, 4)):
+            shape = tuple(length if n == dim else 3 for n in range(len(letters)))
+            want = np.asarray(kernel(Site((), (0,) * len(shape), shape), *numbers))
+            spec = gs.P(*("a" if n == dim else None for n in range(len(letters))))
+            sharding = gs.NamedSharding(mesh(), spec)
+            buffer = create(row, sharding, shape, np.dtype(dtype), numbers)
+            made = gs.Array(buffer, sharding)
+            np.testing.assert_array_equal(np.asarray(made), want)
+            for shard in made.addressable_shards:
+                np.testing.assert_array_equal(np.asarray(shard.data), want[shard.index])
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("row", MADE, ids=lambda row: row.name)
+def test_what_is_made_of_numbers_does_not_depend_on_splits(row: Row, how: str) -> None:
+    with testing.runtime(host_devices=6, **WAYS[how]):
+        made_everywhere(row)
+
+
+@pytest.mark.parametrize("row", MADE, ids=lambda row: row.name)
+def test_what_is_made_of_numbers_does_not_depend_on_the_order(row: Row) -> None:
+    for seed in range(6):
+        domains = (1, 3, 6)[seed % 3]
+        with testing.simulated(seed, host_devices=6, host_domains=domains) as runtime:
+            runtime.sim.failing = 0  # of allocations
+            made_everywhere(row)
+
+
+@pytest.mark.parametrize("row", [r for r in MADE if r.name != "full"], ids=lambda row: row.name)
+def test_a_block_that_does_not_know_where_it_is_is_caught(row: Row) -> None:
+    def lost(xp: Any, avals: Any, params: Any) -> Any:
+        kernel = row.kernel(xp, avals, params)
+
+        def at_the_start(site: Site, *numbers: Any, **out: Any) -> Any:
+            return kernel(dataclasses.replace(site, result=(0,) * len(site.shape)), *numbers, **out)
+
+        return at_the_start
+
+    with testing.runtime(host_devices=6), pytest.raises(AssertionError):
+        made_everywhere(_broken(row, kernel=lost), MADE[row])
 
 
 def _broken(row: Row, **changes: Any) -> Row:
