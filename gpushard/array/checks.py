@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -88,3 +90,61 @@ def place_tiling(sharding: Sharding, shape: Shape) -> Tiling:
     tiling = sharding.tiling(shape)
     devices_of(tiling)
     return tiling
+
+
+def count(number: Any, name: str, argument: str) -> int:
+    """Return a non-negative integer.
+
+    Raises:
+      ArgumentTypeError: it is no integer.
+      ArgumentError: it is negative.
+    """
+    try:
+        found = operator.index(number)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name}: {argument}={number!r} must be an integer", argument=argument, value=number
+        ) from None
+    if found < 0:
+        raise ArgumentError(
+            f"{name}: {argument}={found} must not be negative", argument=argument, value=found
+        )
+    return found
+
+
+def check_order(order: Any) -> None:
+    """Check that elements are asked for in row-major order, the only one there is.
+
+    Raises:
+      ArgumentError: in another one.
+    """
+    if order not in ("C", "A", "K", None):
+        raise ArgumentError(
+            f'order={order!r} is not supported; elements are in row-major order, "C"',
+            argument="order",
+            order=order,
+        )
+
+
+def new_shape_of(shape: Shape, new_shape: Any) -> Shape:
+    """Return a new shape without -1.
+
+    Raises:
+      ArgumentError: it does not hold as many elements.
+    """
+    sizes = new_shape if isinstance(new_shape, tuple | list) else (new_shape,)
+    unknown = [dim for dim, n in enumerate(sizes) if isinstance(n, int | np.integer) and n == -1]
+    known = as_shape([1 if dim in unknown else n for dim, n in enumerate(sizes)], "shape")
+    elements, many = math.prod(shape), math.prod(known)
+    if len(unknown) == 1 and many and elements % many == 0:
+        dim = unknown[0]
+        return (*known[:dim], elements // many, *known[dim + 1 :])
+    if unknown or elements != many:
+        raise ArgumentError(
+            f"reshape: shape {shape} of {elements} elements does not fit {tuple(sizes)}; sizes "
+            "must multiply to the same number, and one of them may be -1",
+            argument="shape",
+            shape=shape,
+            new_shape=tuple(sizes),
+        )
+    return known

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import abc
-import math
 import operator
 from typing import Any
 
 import numpy as np
 
-from gpushard.array.checks import as_dtype, as_shape
+from gpushard.array.checks import as_dtype, check_order, count, new_shape_of
 from gpushard.array.operators import shape_of
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentError
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
@@ -252,7 +251,7 @@ class Methods(Reductions):
         """
         sizes = shape[0] if len(shape) == 1 else shape
         check_order(order)
-        return bind(movement.RESHAPE, (self,), (_new_shape(self.shape, sizes),))
+        return bind(movement.RESHAPE, (self,), (new_shape_of(self.shape, sizes),))
 
     def ravel(self, order: str = "C") -> Any:
         """Return the elements in row-major order as one dim."""
@@ -345,61 +344,3 @@ def dot(x: Any, y: Any, out_sharding: Sharding | None = None) -> Any:
     second = columns[:-1] + shared + columns[-1:] if two > 1 else shared
     text = f"{rows}{shared},{second}->{rows}{columns}"
     return bind(contractions.DOT, (x, y), (text,), out_sharding)
-
-
-def count(number: Any, name: str, argument: str) -> int:
-    """Return a non-negative integer.
-
-    Raises:
-      ArgumentTypeError: it is no integer.
-      ArgumentError: it is negative.
-    """
-    try:
-        found = operator.index(number)
-    except TypeError:
-        raise ArgumentTypeError(
-            f"{name}: {argument}={number!r} must be an integer", argument=argument, value=number
-        ) from None
-    if found < 0:
-        raise ArgumentError(
-            f"{name}: {argument}={found} must not be negative", argument=argument, value=found
-        )
-    return found
-
-
-def check_order(order: Any) -> None:
-    """Check that elements are asked for in row-major order, the only one there is.
-
-    Raises:
-      ArgumentError: in another one.
-    """
-    if order not in ("C", "A", "K", None):
-        raise ArgumentError(
-            f'order={order!r} is not supported; elements are in row-major order, "C"',
-            argument="order",
-            order=order,
-        )
-
-
-def _new_shape(shape: Shape, new_shape: Any) -> Shape:
-    """Return a new shape without -1.
-
-    Raises:
-      ArgumentError: it does not hold as many elements.
-    """
-    sizes = new_shape if isinstance(new_shape, tuple | list) else (new_shape,)
-    unknown = [dim for dim, n in enumerate(sizes) if isinstance(n, int | np.integer) and n == -1]
-    known = as_shape([1 if dim in unknown else n for dim, n in enumerate(sizes)], "shape")
-    elements, many = math.prod(shape), math.prod(known)
-    if len(unknown) == 1 and many and elements % many == 0:
-        dim = unknown[0]
-        return (*known[:dim], elements // many, *known[dim + 1 :])
-    if unknown or elements != many:
-        raise ArgumentError(
-            f"reshape: shape {shape} of {elements} elements does not fit {tuple(sizes)}; sizes "
-            "must multiply to the same number, and one of them may be -1",
-            argument="shape",
-            shape=shape,
-            new_shape=tuple(sizes),
-        )
-    return known

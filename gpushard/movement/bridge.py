@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpushard.movement.staging import boxes_in, chunk_bytes
 from gpushard.movement.steps import Step
-from gpushard.runtime.backend import BoxCopy, BoxMove, Phase
 from gpushard.runtime.chunks import Move, chunks
 from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.phase import BoxCopy, BoxMove, Phase
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.typing import LocalArray

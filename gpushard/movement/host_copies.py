@@ -16,10 +16,11 @@ from gpushard.movement.blocks import blocks_of, box_of
 from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_idle
 from gpushard.movement.reuse import ALIGNMENT
 from gpushard.movement.staging import stage_in, stage_out
-from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy
+from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.chunks import Move
 from gpushard.runtime.device import Domain, Place
 from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.phase import BoxCopy
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray, Index, LocalArray, Shape
 

@@ -14,7 +14,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.rearrangement import Bounds
 from gpushard.movement.space_boxes import strides_of
 from gpushard.movement.strided_copies import StridedCopies
-from gpushard.runtime.backend import StridedPhase, ViewMove
+from gpushard.runtime.phase import StridedPhase, ViewMove
 from gpushard.runtime.view import View
 from gpushard.typing import IntArray, Shape
 

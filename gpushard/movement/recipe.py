@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard.movement.reuse import COPY, EMPTY, VIEW
 from gpushard.movement.steps import Step, make_steps, source_index
-from gpushard.runtime.backend import BoxIndex
+from gpushard.runtime.phase import BoxIndex
 from gpushard.typing import Shape
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpushard.movement.dim_map import Piece
-from gpushard.runtime.backend import BoxIndex, BoxMove, Phase
+from gpushard.runtime.phase import BoxIndex, BoxMove, Phase
 from gpushard.typing import IntArray
 
 if TYPE_CHECKING:

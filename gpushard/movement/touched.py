@@ -11,7 +11,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.dim_map import DimMap, Piece
 from gpushard.movement.holdings import holdings
 from gpushard.movement.steps import source_index
-from gpushard.runtime.backend import BoxIndex
+from gpushard.runtime.phase import BoxIndex
 from gpushard.typing import Device, Index, Shape
 
 KEPT, EMPTY = -1, -2

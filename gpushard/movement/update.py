@@ -25,7 +25,8 @@ from gpushard.movement.plan import Plan, make_plan
 from gpushard.movement.rewrite import Overlay, Write, is_by_host, rewrite
 from gpushard.movement.steps import Step
 from gpushard.movement.touched import Touched, touch
-from gpushard.runtime.backend import Backend, BoxIndex
+from gpushard.runtime.backend import Backend
+from gpushard.runtime.phase import BoxIndex
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import LocalArray
 

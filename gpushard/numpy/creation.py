@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype, as_shape, check_dtype
-from gpushard.array.methods import check_order
+from gpushard.array.checks import as_dtype, as_shape, check_dtype, check_order
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import (
     holds_value,

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.checks import as_shape
-from gpushard.array.methods import count
+from gpushard.array.checks import as_shape, count
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, integer, settle
 from gpushard.ops.axes import from_end, one_from_end

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import RaceError
-from gpushard.runtime.backend import Backend, BoxCopy, DeviceInfo, Item, Phase
+from gpushard.runtime.backend import Backend, DeviceInfo, Item
 from gpushard.runtime.checked_event import CheckedEvent
 from gpushard.runtime.memory import Memory
+from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.shadow import Access, Shadow, caller_place, raise_to
 from gpushard.runtime.stream import Clock, Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape

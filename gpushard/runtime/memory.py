@@ -36,6 +36,11 @@ class Account:
         self.allocations = 0
         self.largest = 0
 
+    def restart(self, limit: int | None) -> None:
+        """Be as if nothing was ever charged."""
+        self.limit = limit
+        self.in_use = self.peak = self.allocations = self.largest = 0
+
     def fits(self, nbytes: int) -> bool:
         """Whether the quota leaves room for `nbytes` more."""
         return self.limit is None or self.in_use + nbytes <= self.limit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpushard.runtime.backend import BoxIndex, Phase, StridedPhase
+from gpushard.runtime.phase import BoxIndex, Phase, StridedPhase
 from gpushard.runtime.view import View
 from gpushard.typing import Shape
 

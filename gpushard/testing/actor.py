@@ -176,9 +176,8 @@ class Actor:
         if kind == 0 or x.fails:
             self._keep(x.array * 3 + 1, x.value * 3 + 1, x.fails)
         elif kind == 1:
-            self._keep(
-                x.array - x.array.max(0, keepdims=True), x.value - x.value.max(0, keepdims=True)
-            )
+            array, value = (a - a.max(0, keepdims=True) for a in (x.array, x.value))
+            self._keep(array, value)
         elif kind == 2 and x.value.size < _LARGE:
             self._keep(x.array @ x.array.T, x.value @ x.value.T)
         elif y := self._beside(x, x.value.shape):
@@ -189,17 +188,16 @@ class Actor:
         x = self._pick()
         if not self._may_operate(x) or x.fails or x.value.size >= _LARGE:
             return
-        rows, columns = x.value.shape
-        kind, n = self._random.randrange(5), self._random.randrange(-3, 4)
+        (rows, columns), kind = x.value.shape, self._random.randrange(5)
+        n = self._random.randrange(-3, 4)
         if kind == 0:
             made = bind(movement.ROLL, (x.array,), ((n, 2 * n), (-2, -1)))
             self._keep(made, np.roll(x.value, (n, 2 * n), (0, 1)))
         elif kind == 1:
             self._keep(x.array.reshape(columns, rows), x.value.reshape(columns, rows))
         elif kind == 2:
-            widths = ((1, 0), (0, 2))
-            made = bind(movement.PAD, (x.array, n), (widths,))
-            self._keep(made, np.pad(x.value, widths, constant_values=n))
+            made = bind(movement.PAD, (x.array, n), (((1, 0), (0, 2)),))
+            self._keep(made, np.pad(x.value, ((1, 0), (0, 2)), constant_values=n))
         elif kind == 3:
             self._keep(x.array.repeat(2, 1), x.value.repeat(2, 1))
         elif y := self._beside(x, (None, columns)):
@@ -226,10 +224,9 @@ class Actor:
         own = [known for known in self._mine if not known.fails]
         if not own or self._random.random() < 0.3:
             known = self._pick()
-            if known.fails:
-                return
-            known = self._keep(copy.copy(known.array), known.value)
-            if not self._is_mine(known):
+            if known.fails or not self._is_mine(
+                known := self._keep(copy.copy(known.array), known.value)
+            ):
                 return
         else:
             known = self._random.choice(own)
@@ -238,8 +235,7 @@ class Actor:
         part = self._value_of(changed[index].shape)
         value: Any = self._random.choice((7, part, None))
         changed[index] = part if value is None else value
-        if value is None:
-            value = device_put(part.copy(), self._sharding())
+        value = device_put(part.copy(), self._sharding()) if value is None else value
         known.array[index] = value
         known.value = changed  # not before: without room nothing has changed
         if isinstance(value, np.ndarray):

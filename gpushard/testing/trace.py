@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from gpushard.runtime.backend import Backend, BoxCopy, Item, Phase
+from gpushard.runtime.backend import Backend, Item
+from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.makespan import Work
 from gpushard.testing.topology import Pair

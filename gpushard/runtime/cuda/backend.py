@@ -19,7 +19,7 @@ import numpy as np
 
 from gpushard.config import Settings
 from gpushard.errors import DeviceLostError
-from gpushard.runtime.backend import HOST_DOMAIN, BoxCopy, DeviceInfo, Item, Phase
+from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.copier import Copier
 from gpushard.runtime.cuda.driver import Driver, EventHandle, Share
@@ -35,6 +35,7 @@ from gpushard.runtime.cuda.stores import GpuStore, PageableStore, PinnedStore, a
 from gpushard.runtime.cuda.topology import make_topology
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
+from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
 

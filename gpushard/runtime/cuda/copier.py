@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpushard.runtime.backend import BoxCopy, Phase
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.driver import Driver, StreamHandle
 from gpushard.runtime.cuda.launches import Launches
 from gpushard.runtime.cuda.stores import address_of
 from gpushard.runtime.cuda.topology import Topology
 from gpushard.runtime.engines import by_engine
+from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.typing import LocalArray
 
 

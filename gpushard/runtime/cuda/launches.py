@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpushard.runtime.backend import Phase
 from gpushard.runtime.cuda.driver import Driver, EventHandle, StreamHandle, Table
 from gpushard.runtime.cuda.fills import INLINE_FILLS, Filling, Fills, make_fills
 from gpushard.runtime.cuda.pieces import (
@@ -25,6 +24,7 @@ from gpushard.runtime.cuda.pieces import (
 from gpushard.runtime.cuda.slabs import Block
 from gpushard.runtime.cuda.stores import GpuStore, address_of, extent_of
 from gpushard.runtime.cuda.templates import Choice, Template, make_template
+from gpushard.runtime.phase import Phase
 from gpushard.typing import HostArray, LocalArray
 
 

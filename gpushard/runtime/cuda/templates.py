@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from gpushard.runtime.backend import Phase
 from gpushard.runtime.cuda.pieces import Allocation, Box, Pieces, make_counted_pieces
+from gpushard.runtime.phase import Phase
 from gpushard.runtime.strided import views_of
 from gpushard.typing import LocalArray
 

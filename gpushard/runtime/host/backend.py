@@ -10,9 +10,10 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import BoxCopy, Item, Phase, StridedPhase
+from gpushard.runtime.backend import Item
 from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
+from gpushard.runtime.phase import BoxCopy, Phase, StridedPhase
 from gpushard.runtime.stream import Event, Stream
 from gpushard.typing import HostArray
 

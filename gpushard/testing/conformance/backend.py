@@ -11,8 +11,9 @@ import weakref
 
 import numpy as np
 
-from gpushard.runtime.backend import HOST_DOMAIN, StridedPhase
+from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.memory import Memory
+from gpushard.runtime.phase import StridedPhase
 from gpushard.runtime.stream import Tick
 from gpushard.runtime.view import View
 from gpushard.testing.conformance.base import Conformance, download, give, upload

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import BoxCopy, DeviceInfo, Item, Phase
+from gpushard.runtime.backend import DeviceInfo, Item
 from gpushard.runtime.host import NumpyStore
+from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.testing.sim.schedule import Schedule, StuckError
 from gpushard.testing.sim.threads import SimLock, Threads

@@ -48,6 +48,6 @@ class SimRuntime(Runtime):
         super().__init__(settings, self.checker)
         for kept, made in zip(devices, self.devices, strict=True):
             account = kept.account  # compiled operations hold it
-            account.__init__(made.account.owner, made.account.limit)  # type: ignore[misc]
+            account.restart(made.account.limit)
             vars(kept).update(vars(made), account=account)
         self.devices, self.plans = devices, plans

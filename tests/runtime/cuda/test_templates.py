@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.backend import Phase
 from gpushard.runtime.cuda.templates import make_template
 from gpushard.runtime.engines import by_engine
 from gpushard.runtime.host.views import address
+from gpushard.runtime.phase import Phase
 from gpushard.runtime.strided import dense_strides, view_of
 from tests.runtime.cuda.fake_driver import FakeDriver
 
