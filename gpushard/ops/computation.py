@@ -55,6 +55,11 @@ class Computation:
         """Shapes, types and layouts of the results."""
         if out is not None:
             self.results = tuple(in_sharding(result, out) for result in layout.results)
+        elif any(layout.ends):
+            self.results = tuple(
+                result if end is None else in_sharding(result, end)
+                for result, end in zip(layout.results, layout.ends, strict=True)
+            )
         self.choice = layout.choice
         """How the work is split; None on one device or without a mesh."""
         self.committed = any(isinstance(x, Sharded) and x.committed for x in operands)

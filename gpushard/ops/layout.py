@@ -13,10 +13,11 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
 from gpushard.ops.aval import Aval
-from gpushard.ops.choose import Choice, Target, choose, sharding_of
+from gpushard.ops.choose import Choice, Given, Target, choose, sharding_of
 from gpushard.ops.operand import Frame, Operand, Scalar, Sharded, frame_of, given, no_mesh
-from gpushard.ops.row import Params, Row
-from gpushard.ops.rule import Rule
+from gpushard.ops.row import Params, Row, Splits
+from gpushard.ops.rule import Dims, Rule
+from gpushard.typing import Shape
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,6 +46,10 @@ class Layout:
 
     choice: Choice | None
     """How the work is split, if over a mesh."""
+
+    ends: tuple[Sharding | None, ...] = ()
+    """Where results go in the end: back to the splits of dims that had to be whole; None where they
+    lie already."""
 
     @property
     def tilings(self) -> list[Tiling]:
@@ -88,7 +93,39 @@ def lay_out(
         if isinstance(x, Sharded) and x.sharding == sharding:
             sharding = x.sharding
         places.append((sharding, sharding.tiling(x.aval.shape)))
-    return Layout(tuple(places), _results(found, rule, make, operands), choice)
+    results = _results(found, rule, make, operands)
+    at = meshes.index(choice.mesh)
+    back = _given_back(rule, candidates[at][1]) if out is None else None
+    ends = [
+        None if back is None else sharding_of(choice.mesh, *_fitting(result.aval.shape, dims, back))
+        for result, dims in zip(results, rule.results, strict=True)
+    ]
+    return Layout(tuple(places), results, choice, tuple(ends))
+
+
+def _given_back(rule: Rule, operands: Sequence[Given]) -> Splits | None:
+    """Return the splits of all factors as operands came; None if no whole one was split.
+
+    Operations that need a dim whole move it so, and give its axes back in the result.
+    """
+    found: dict[int, tuple[str, ...]] = {}
+    for dims, operand in zip(rule.operands, operands, strict=True):
+        for factor, axes in zip(dims, operand.axes or (), strict=False):
+            taken = {axis for names in found.values() for axis in names}
+            if factor is not None and axes and factor not in found and not taken & set(axes):
+                found[factor] = axes
+    if not rule.whole & found.keys():
+        return None
+    return tuple(found.get(factor, ()) for factor in range(len(rule.sizes)))
+
+
+def _fitting(shape: Shape, dims: Dims, splits: Splits) -> tuple[Dims, Splits]:
+    """Return dims and splits without those of dims that cannot be split, or are there twice."""
+    kept = [
+        factor if n > 1 and factor not in dims[:dim] else None
+        for dim, (factor, n) in enumerate(zip(dims, shape, strict=True))
+    ]
+    return tuple(kept), splits
 
 
 def _results(found: Sequence[Aval], rule: Rule, make: Any, operands: Sequence[Operand]) -> Any:

@@ -3,7 +3,8 @@
 Every dim of every operand and result is one *factor*, or none where its length is 1 and it is
 broadcast. A factor in a result is passed through: where mesh axes split it in the operands, they
 split the result in the same way. One in operands only is reduced: the parts are merged over the
-axes that split it. One that is *whole* must not be split.
+axes that split it. One that is *whole* must not be split: operands are moved first. A result dim of
+such a factor may have a length of its own; it gets the axes back that split the operand's.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import TypeAlias
+
+import numpy as np
 
 from gpushard.typing import Shape
 
@@ -92,6 +95,65 @@ def reduction(shape: Shape, axes: Sequence[int], *, keepdims: bool, results: int
     if not keepdims:
         kept = tuple(dim for dim in kept if dim is not None)
     return Rule((dims,), (kept,) * results, shape)
+
+
+def along(shapes: Sequence[Shape], axes: Sequence[int], results: Sequence[int] = (1,)) -> Rule:
+    """Return the rule of an operation that needs some dims whole; the others broadcast.
+
+    Results have the dims that operands broadcast to; along `axes` they may have other lengths.
+
+    Args:
+      shapes: of the operands; those with fewer dims lack the first ones.
+      axes: the dims that must be whole, counted from the end.
+      results: for each result whether it has these dims (1) or lacks them (0).
+
+    >>> along([(4, 3)], [-1]).whole, along([(4, 3)], [-1], [1, 0]).results
+    (frozenset({1}), ((0, 1), (0,)))
+    """
+    ndim = max(map(len, shapes))
+    sizes = [1] * ndim
+    for shape in shapes:
+        for dim, n in enumerate(shape, ndim - len(shape)):
+            sizes[dim] = n if sizes[dim] == 1 else sizes[dim]
+    whole = frozenset(ndim + axis for axis in axes)
+    operands = tuple(
+        tuple(
+            dim if n == sizes[dim] or dim in whole else None
+            for dim, n in enumerate(shape, ndim - len(shape))
+        )
+        for shape in shapes
+    )
+    every: Dims = tuple(range(ndim))
+    lacking: Dims = tuple(dim for dim in every if dim not in whole)
+    kept = tuple(every if has else lacking for has in results)
+    return Rule(operands, kept, tuple(sizes), whole)
+
+
+def cores(shapes: Sequence[Shape], inputs: Sequence[str], outputs: Sequence[str] = ()) -> Rule:
+    """Return the rule of an operation on the last dims of arrays; those before broadcast.
+
+    Args:
+      shapes: of the operands.
+      inputs: a letter for each of the last dims of each operand, which must be whole.
+      outputs: likewise for the results.
+
+    >>> cores([(5, 4, 3)], ["mn"], ["mk", "k"]).results
+    ((0, 1, 3), (0, 3))
+    """
+    loops = [shape[: len(shape) - len(core)] for shape, core in zip(shapes, inputs, strict=True)]
+    lead = np.broadcast_shapes(*loops)
+    letters = list(dict.fromkeys("".join((*inputs, *outputs))))
+    number = {letter: len(lead) + n for n, letter in enumerate(letters)}
+    lengths = dict.fromkeys(letters, 1)
+    for shape, core in zip(shapes, inputs, strict=True):
+        lengths |= dict(zip(core, shape[len(shape) - len(core) :], strict=True))
+    operands = tuple(
+        _aligned(loop, lead) + tuple(number[letter] for letter in core)
+        for loop, core in zip(loops, inputs, strict=True)
+    )
+    loop_dims: Dims = tuple(range(len(lead)))
+    results = tuple(loop_dims + tuple(number[letter] for letter in core) for core in outputs)
+    return Rule(operands, results, (*lead, *lengths.values()), frozenset(number.values()))
 
 
 def parse(text: str, shapes: Sequence[Shape], whole: str = "") -> Rule:
