@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import ArgumentTypeError, ShardingError
+from gpushard.geometry.columns import distinct_columns
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.typing import Device, IntArray, Shape
 
@@ -43,7 +44,7 @@ class FreeAssignment(Assignment):
     def _numbers(self) -> IntArray:
         """Number the distinct boxes, larger ones first."""
         rows: IntArray = np.concatenate((-self._volumes[None], self.blocks, self._spans))
-        return np.asarray(np.unique(rows, axis=1, return_inverse=True)[1], np.int64).ravel()
+        return distinct_columns(rows)[1]
 
     @property
     def boxes(self) -> int:
@@ -117,7 +118,8 @@ def _check_covered(tiling: Tiling) -> None:
     shape, edges, cells = tiling.shape, tiling.edges, tiling.assignment.blocks
     spans = 1 if tiling.assignment.spans is None else tiling.assignment.spans
     covered = np.zeros(tuple(len(edge) - 1 for edge in edges), bool)
-    boxes = np.unique(np.concatenate((cells, cells + spans)), axis=1) if shape else cells[:, :1]
+    boxes = np.concatenate((cells, cells + spans))
+    boxes = boxes[:, distinct_columns(boxes)[0]] if shape else cells[:, :1]
     for box in boxes.T.tolist():
         low, high = box[: len(shape)], box[len(shape) :]
         covered[tuple(slice(a, b) for a, b in zip(low, high, strict=True))] = True

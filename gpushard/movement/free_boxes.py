@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpushard.geometry.columns import distinct_columns
 from gpushard.movement.overlap import Overlap
 from gpushard.typing import IntArray
 
@@ -44,8 +45,8 @@ def received_before(overlap: Overlap, pair: IntArray, run: IntArray, local: IntA
     counts = tuple(len(runs.length) for runs in overlap.runs)
     cell = np.ravel_multi_index(tuple(run[:, remote]), counts)
     keys = np.stack((overlap.wanted.domain[pair[remote]], cell))
-    _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    receiver = first[inverse.ravel()]
+    first, inverse = distinct_columns(keys)
+    receiver = first[inverse]
     again = receiver != np.arange(len(remote))
     made[remote[again]] = pair[remote[receiver[again]]]
     return made

@@ -9,6 +9,7 @@ import weakref
 
 import numpy as np
 
+from gpushard.geometry.columns import distinct_columns
 from gpushard.geometry.tiling import Assignment
 from gpushard.typing import IntArray, Shape
 
@@ -120,9 +121,10 @@ class FreeHoldings(Holdings):
         domains = np.bincount(cell, minlength=cells)
         holder = np.full((cells, domains.max()), -1, np.int64)  # as wide as the most that hold one
         holder[cell[order], within(domains)] = pairs[order]
-        groups, group = np.unique(holder, axis=0, return_inverse=True)
+        first, group = distinct_columns(holder.T)
+        groups = holder[first]
         counts = (groups >= 0).sum(axis=1)
-        return group.ravel(), groups[groups >= 0], np.cumsum(counts) - counts, counts
+        return group, groups[groups >= 0], np.cumsum(counts) - counts, counts
 
 
 def cells_of(first: IntArray, counts: IntArray, total: IntArray) -> IntArray:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpushard.geometry.columns import distinct_columns
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.reuse import ALIGNMENT
 from gpushard.movement.strided_copies import StridedCopies
@@ -104,7 +105,6 @@ def _candidates(
 def _useful(source: IntArray, device: IntArray, offset: IntArray, volume: IntArray) -> IntArray:
     """Return for each pair how many elements of its shard stay useful."""
     rows = np.stack((source, device, offset, volume))
-    _, first = np.unique(rows, axis=1, return_index=True)  # several may be the same part
-    _, shard = np.unique(rows[:2], axis=1, return_inverse=True)
-    shard = shard.ravel()
+    first, _ = distinct_columns(rows)  # several may be the same part
+    _, shard = distinct_columns(rows[:2])
     return np.bincount(shard[first], volume[first])[shard].astype(np.int64)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpushard.geometry.columns import distinct_columns
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.holdings import Holdings, holdings
 from gpushard.movement.kept_blocks import Kept, find_kept
@@ -204,7 +205,7 @@ class _New:
         for number, copies in tables:
             to = self.wanted.domain[copies.block]
             pairs = np.stack((copies.source_domain, to))[:, copies.remote]
-            found[number].update(map(tuple, np.unique(pairs, axis=1).T.tolist()))
+            found[number].update(map(tuple, pairs[:, distinct_columns(pairs)[0]].T.tolist()))
         return tuple(map(frozenset, found))
 
 

@@ -12,6 +12,7 @@ from gpushard.array.array import Array
 from gpushard.array.checks import as_dtype, as_shape, check_dtype, place_tiling
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError, ArrayIndexError, ShardingError
+from gpushard.geometry.columns import distinct_columns
 from gpushard.geometry.format import Format
 from gpushard.geometry.memory_kind import device_of
 from gpushard.geometry.sharding import Sharding
@@ -256,9 +257,9 @@ def local_slices(tiling: Tiling, local_shape: Shape) -> Callable[[Index], Index]
 def _local_intervals(tiling: Tiling, dim: int) -> list[tuple[int, int]]:
     """Return which intervals of a dim this process holds, ascending, each element once."""
     local = list(tiling.addressable)
-    bounds: IntArray = np.stack([tiling.starts[dim, local], tiling.stops[dim, local]], axis=1)
+    bounds: IntArray = np.stack([tiling.starts[dim, local], tiling.stops[dim, local]])
     result: list[tuple[int, int]] = []
-    for start, stop in np.unique(bounds, axis=0).tolist():
+    for start, stop in bounds[:, distinct_columns(bounds)[0]].T.tolist():
         if result and start <= result[-1][1]:
             result[-1] = (result[-1][0], max(stop, result[-1][1]))
         elif start < stop:
