@@ -19,14 +19,17 @@ layer  package                           what it knows
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from gpushard import errors, tree
-from gpushard import numpy as numpy  # not in __all__, which would hide NumPy
 from gpushard.array import Array, ShapeDtypeStruct, Shard, transfer_guard
 from gpushard.array.guards import (
     transfer_guard_device_to_device,
     transfer_guard_device_to_host,
     transfer_guard_host_to_device,
 )
+from gpushard.array.protocols import promise
 from gpushard.config import Settings
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.mesh import AbstractMesh, Mesh, create_device_mesh
@@ -119,3 +122,21 @@ __all__ = [
     "tree",
     "use_mesh",
 ]
+
+if TYPE_CHECKING:
+    from gpushard import numpy as numpy
+
+_ON_DEMAND = ("numpy",)  # not in __all__, where it would hide NumPy
+
+promise("gpushard.numpy", "__array_namespace__", "__array_ufunc__", "__array_function__")
+
+
+def __getattr__(name: str) -> Any:
+    """Import a subpackage when it is first used, so that importing gpushard stays fast."""
+    if name in _ON_DEMAND:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ON_DEMAND})

@@ -56,6 +56,10 @@ class ArgumentError(GpushardError, ValueError):
     """An argument has the right type and an impossible value."""
 
 
+class AxisError(ArgumentError, IndexError):
+    """An axis that an array does not have."""
+
+
 class ArgumentTypeError(GpushardError, TypeError):
     """An argument has a type that cannot be used here."""
 

@@ -1,25 +1,44 @@
 """What arrays offer to other libraries; layers above do the work and register here what does it.
 
 `Array` names the special methods, so that they are ordinary ones. What they do needs layers that
-import `Array`; these call `provide` when they are imported.
+import `Array`; these call `provide` when they are imported, or are promised until then.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
 _providers: dict[str, Callable[..., Any]] = {}
+_promised: dict[str, str] = {}
 
 
 def provide(name: str, function: Callable[..., Any]) -> None:
-    """Say what a special method of arrays does.
+    """Say what a special method of arrays does, or a function that a lower layer names.
 
     Args:
-      name: of the method.
+      name: of the method or function.
       function: takes the array and the method's keyword arguments.
     """
     _providers[name] = function
+
+
+def promise(module: str, *names: str) -> None:
+    """Say which module will provide special methods, once it is imported.
+
+    Args:
+      module: its full name.
+      *names: of the methods.
+    """
+    _promised.update(dict.fromkeys(names, module))
+
+
+def provided(name: str) -> Callable[..., Any]:
+    """Return what does the work of a special method."""
+    if name not in _providers:
+        importlib.import_module(_promised[name])
+    return _providers[name]
 
 
 class Protocols:
@@ -36,7 +55,7 @@ class Protocols:
         Raises:
           ArgumentError: there is no such version.
         """
-        return _providers["__array_namespace__"](self, api_version=api_version)
+        return provided("__array_namespace__")(self, api_version=api_version)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Do what a NumPy ufunc does, where the arrays lie.
@@ -51,7 +70,7 @@ class Protocols:
           ArgumentTypeError: that cannot be done without gathering arrays.
           ArgumentError: a place for the result is given.
         """
-        return _providers["__array_ufunc__"](self, ufunc, method, inputs, kwargs)
+        return provided("__array_ufunc__")(self, ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Do what a function of NumPy does, where the arrays lie.
@@ -65,7 +84,7 @@ class Protocols:
         Raises:
           ArgumentTypeError: `gpushard.numpy` has no such function.
         """
-        return _providers["__array_function__"](self, func, types, args, kwargs)
+        return provided("__array_function__")(self, func, types, args, kwargs)
 
     def __dlpack__(
         self,
@@ -93,7 +112,7 @@ class Protocols:
           ExportError: the array has several shards, or the dtype or `dl_device` cannot be had.
           ExecutionError: the work that should have made the value failed.
         """
-        return _providers["__dlpack__"](
+        return provided("__dlpack__")(
             self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
         )
 
@@ -103,7 +122,7 @@ class Protocols:
         Raises:
           ExportError: the array has several shards.
         """
-        device: tuple[int, int] = _providers["__dlpack_device__"](self)
+        device: tuple[int, int] = provided("__dlpack_device__")(self)
         return device
 
     @property
@@ -113,5 +132,5 @@ class Protocols:
         Raises:
           ProtocolError: the array is on the CPU, or has several shards.
         """
-        interface: dict[str, Any] = _providers["__cuda_array_interface__"](self)
+        interface: dict[str, Any] = provided("__cuda_array_interface__")(self)
         return interface

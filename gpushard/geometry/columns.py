@@ -11,7 +11,7 @@ def distinct_columns(rows: IntArray) -> tuple[IntArray, IntArray]:
     """Find the distinct columns, in lexicographic order.
 
     `numpy.unique` with an axis compares records, and takes an interrupt that strikes meanwhile for
-    records that cannot be compared: it raises `TypeError`. This one also takes a quarter of the time.
+    records that cannot be compared: it raises `TypeError`. This takes a quarter of its time, too.
 
     Args:
       rows: shape (rows, columns).

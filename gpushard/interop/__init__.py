@@ -16,5 +16,6 @@ from gpushard.interop.map_shards import map_shards
 provide("__dlpack__", exports.capsule)
 provide("__dlpack_device__", exports.dlpack_device)
 provide("__cuda_array_interface__", exports.cuda_array_interface)
+provide("from_dlpack", from_dlpack)
 
 __all__ = ["from_dlpack", "map_shards"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy as python_copy
 import functools
 from typing import Any
 
@@ -30,7 +31,8 @@ def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = 
     values. The result keeps the producer's memory; nothing here ever writes or reuses it.
 
     Args:
-      x: an array with `__dlpack__` and `__dlpack_device__`, such as NumPy's, JAX's or PyTorch's.
+      x: an array with `__dlpack__` and `__dlpack_device__`, such as NumPy's, JAX's or PyTorch's;
+        an array of gpushard is taken as it is, sharded or not.
       device: one of `gpushard.devices()`. By default one that can share the memory, and the result
         is uncommitted.
       copy: True for a copy in any case, False for an error instead of a copy.
@@ -56,9 +58,27 @@ def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = 
             argument="device",
             value=device,
         )
+    if isinstance(x, Array):  # sharded ones have no single memory that DLPack could name
+        return _own(x, device, copy)
     return import_array(
         x, None if device is None else SingleDeviceSharding(device), copy, "from_dlpack(x)"
     )
+
+
+def _own(x: Array, device: Device | None, copy: bool | None) -> Array:
+    """Return one of our arrays, on a device if one is named."""
+    moves = device is not None and x.devices() != {device}
+    if moves and copy is False:
+        raise ArgumentError(
+            f"from_dlpack(x): the array is on {sorted(map(repr, x.devices()))}, and on {device!r} "
+            "it would be a copy; leave copy=False away",
+            argument="copy",
+            value=copy,
+        )
+    if moves and device is not None:
+        return x.to_device(device)
+    made: Array = x.copy() if copy else python_copy.copy(x)
+    return made
 
 
 def import_array(x: Any, sharding: Sharding | None, copy: bool | None, what: str) -> Array:

@@ -42,6 +42,7 @@ from gpushard.numpy.creation import (
     asarray,
     empty,
     empty_like,
+    from_dlpack,
     full,
     full_like,
     ones,
@@ -258,6 +259,8 @@ from gpushard.numpy.statistical import (
     var,
 )
 
+__array_api_version__ = protocol.VERSIONS[-1]
+
 
 def _namespace(x: Any, *, api_version: str | None = None) -> Any:
     return protocol.namespace_of(sys.modules[__name__], api_version)
@@ -363,6 +366,7 @@ __all__ = [
     "fmin",
     "fmod",
     "frexp",
+    "from_dlpack",
     "full",
     "full_like",
     "gcd",

@@ -13,6 +13,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.checks import as_dtype, as_shape, check_dtype, check_order
+from gpushard.array.protocols import provided
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import (
     holds_value,
@@ -278,3 +279,18 @@ def empty_like(
       out_sharding: the same.
     """
     return full_like(x, 0, dtype, shape=shape, device=device, out_sharding=out_sharding)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """Return an array over the memory of another library's array.
+
+    Args:
+      x: what has `__dlpack__` and `__dlpack_device__`; an array of gpushard is taken as it is.
+      device: where to; by default where the memory can be shared.
+      copy: True for a copy in any case, False for an error instead of a copy.
+
+    >>> import numpy as np
+    >>> from_dlpack(np.arange(3))
+    Array([0, 1, 2], dtype=int64)
+    """
+    return provided("from_dlpack")(x, device=device, copy=copy)

@@ -36,9 +36,9 @@ class Info:
         """Return the device that new arrays go to."""
         return get_default_device()
 
-    def devices(self) -> list[Device]:
+    def devices(self) -> tuple[Device, ...]:
         """Return the devices."""
-        return devices()
+        return tuple(devices())
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype[Any]]:
         """Return the types that functions take by default.

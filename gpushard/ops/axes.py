@@ -6,7 +6,7 @@ import functools
 import operator
 from typing import Any
 
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError, AxisError
 
 
 def from_end(axis: Any, ndim: int, name: str, argument: str = "axis") -> tuple[int, ...]:
@@ -20,7 +20,8 @@ def from_end(axis: Any, ndim: int, name: str, argument: str = "axis") -> tuple[i
 
     Raises:
       ArgumentTypeError: it is none of these.
-      ArgumentError: an axis is out of range or given twice.
+      AxisError: an axis is out of range.
+      ArgumentError: one is given twice.
 
     >>> from_end((0, -1), 3, "sum"), from_end(None, 2, "sum")
     ((-3, -1), (-2, -1))
@@ -35,7 +36,7 @@ def one_from_end(axis: Any, ndim: int, name: str, argument: str = "axis") -> int
 
     Raises:
       ArgumentTypeError: it is no integer.
-      ArgumentError: it is out of range.
+      AxisError: it is out of range.
 
     >>> one_from_end(0, 3, "flip")
     -3
@@ -73,7 +74,7 @@ def _from_end(
     found = []
     for one in axes:
         if not -ndim <= one < ndim:
-            raise ArgumentError(
+            raise AxisError(
                 f"{name}: {argument}={one} is out of range for an array of {ndim} dims; use "
                 + (f"{-ndim} to {ndim - 1}" if ndim else "axis=None or ()"),
                 argument=argument,

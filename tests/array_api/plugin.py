@@ -1,0 +1,84 @@
+"""A pytest plugin for the public conformance suite: a default mesh, and what became of arrays.
+
+`suite` loads it in every process; it writes what it has seen to a file of its own.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import pathlib
+import uuid
+from typing import Any
+
+import numpy as np
+
+import gpushard as gs
+from gpushard.array import array as array_module
+from gpushard.ops import computation
+from tests.array_api.runs import RUNS
+
+_seen: collections.Counter[str] = collections.Counter()
+_whole: collections.Counter[str] = collections.Counter()
+_outcomes: dict[str, str] = {}
+_stack = contextlib.ExitStack()
+
+
+def pytest_configure(config: Any) -> None:
+    mesh = RUNS[os.environ["SUITE_RUN"]]
+    if mesh:
+        _stack.enter_context(gs.use_mesh(gs.make_mesh(*mesh), "auto"))
+    _count_arrays()
+    _note_whole_dims()
+
+
+def _count_arrays() -> None:
+    """Count the arrays of 8 elements or more, and those that are split."""
+    made = array_module.Array.__init__
+
+    def count(self: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        if self.size >= 8:
+            _seen["arrays"] += 1
+            tiling = self._live().tiling
+            blocks = tiling.assignment.flat[np.asarray(tiling.volumes) > 0]
+            _seen["split"] += bool((blocks != blocks[0]).any())
+
+    array_module.Array.__init__ = count  # type: ignore[method-assign]
+
+
+def _note_whole_dims() -> None:
+    """Note the operations for which a split dim was made whole."""
+    lay_out = computation.lay_out
+
+    def note(row: Any, rule: Any, operands: Any, *rest: Any) -> Any:
+        for dims, x in zip(rule.operands, operands, strict=True):
+            spec = getattr(getattr(x, "sharding", None), "spec", None)
+            if spec is not None and any(
+                spec.axes(dim) and factor in rule.whole for dim, factor in enumerate(dims)
+            ):
+                _whole[row.name] += 1
+                break
+        return lay_out(row, rule, operands, *rest)
+
+    computation.lay_out = note
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    known = _outcomes.get(report.nodeid, "passed")
+    if report.outcome != "passed" and known != "failed":
+        _outcomes[report.nodeid] = report.outcome
+    else:
+        _outcomes.setdefault(report.nodeid, known)
+
+
+def pytest_sessionfinish(session: Any) -> None:
+    is_worker = hasattr(session.config, "workerinput")
+    found: dict[str, Any] = {"seen": _seen, "whole": _whole}
+    if not is_worker:
+        found["outcomes"] = _outcomes
+    folder = pathlib.Path(os.environ["SUITE_OUT"])
+    (folder / f"{uuid.uuid4()}.json").write_text(json.dumps(found))
+    _stack.close()
