@@ -1,4 +1,4 @@
-"""`gpushard demo`: real data onto a mesh, through several layouts and back, checked bit for bit."""
+"""`gpushard demo`: real data onto a mesh, through several layouts and back, and analysed there."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import gpushard as gs
+from gpushard.cli import analysis
 from gpushard.cli.draw import draw_sharding
 from gpushard.cli.measure import Measurement, format_bytes, format_seconds, measure_reshard
 from gpushard.errors import ArgumentError, MeshError
@@ -21,12 +22,14 @@ from gpushard.placement.npy import open_npy
 from gpushard.runtime import current
 from gpushard.typing import HostArray, Index, Shape
 
-SUMMARY = "reshard real data through several layouts and check it bit for bit"
+SUMMARY = "reshard real data through several layouts, and find its principal components"
 DESCRIPTION = (
     "Place an array on a mesh of devices, draw how it lies there, reshard it through several "
     "layouts, bring it back and check it bit for bit. Each step shows the bytes that it moved "
     "beside the least that any plan could move, and its speed beside that of a plain NumPy copy "
-    "of as many bytes, in brackets; the fastest of three runs counts, for both."
+    "of as many bytes, in brackets; the fastest of three runs counts, for both. Then find the "
+    "principal components of the rows where they lie, and compare them with NumPy's, and with "
+    "those that scikit-learn finds on the same sharded array."
 )
 
 _AXIS_NAMES = "xyzabcdefghijklmnopqrstuvw"
@@ -69,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     """Do everything and print it.
 
     Returns:
-      0 if the data came back bit for bit, else 1.
+      0 if the data came back bit for bit and the analysis agrees with NumPy's, else 1.
 
     Raises:
       GpushardError: the arguments, the settings or a file make no sense; nothing was written.
@@ -87,6 +90,9 @@ def run(options: argparse.Namespace) -> int:
     value = gs.device_get(x)
     if not same_bytes(value, data):
         print("MISMATCH: what came back differs from the input; please report this as a bug")
+        return 1
+    if not analysis.run(x):
+        print("MISMATCH: the analysis differs from NumPy's; please report this as a bug")
         return 1
     if options.output is not None:
         gs.save(options.output, x)

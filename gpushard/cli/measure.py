@@ -70,11 +70,11 @@ def measure_reshard(x: gs.Array, sharding: gs.Sharding) -> tuple[gs.Array, Measu
     result, seconds, before = x, math.inf, (0, 0)
     for _ in range(_RUNS):
         result = x  # lets go of the last result, so that its memory serves again
-        before = _traffic(backend)
+        before = traffic(backend)
         started = time.perf_counter()
         result = gs.reshard(x, sharding).block_until_ready()
         seconds = min(seconds, time.perf_counter() - started)
-    moved, received = (now - then for now, then in zip(_traffic(backend), before, strict=True))
+    moved, received = (now - then for now, then in zip(traffic(backend), before, strict=True))
     return result, Measurement(
         moved=moved,
         moved_bound=plan.bytes_written,
@@ -108,7 +108,7 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def _traffic(backend: Backend) -> tuple[int, int]:
+def traffic(backend: Backend) -> tuple[int, int]:
     """Return all bytes copied so far, and those copied between memory domains."""
     links = dict(backend.traffic)
     between = sum(nbytes for (source, target), nbytes in links.items() if source != target)

@@ -1,0 +1,185 @@
+"""Principal components of a sharded array, step by step, and by scikit-learn."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gpushard as gs
+from gpushard.cli.measure import format_bytes, format_seconds, traffic
+from gpushard.typing import HostArray
+
+MOST_COLUMNS = 2048
+"""Beyond these the covariances, which every device gets, take more than a demo should."""
+
+_COMPONENTS = 4
+_CLOSE = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Components:
+    """Principal components of rows."""
+
+    variances: gs.Array
+    """The variance along each component, descending, shape (k,)."""
+
+    scores: gs.Array
+    """The rows in terms of the components, shape (rows, k)."""
+
+    total: float
+    """The variance along all components."""
+
+
+def as_rows(x: gs.Array) -> gs.Array | str:
+    """Return an array as rows of numbers to analyse, or why that makes no sense.
+
+    Args:
+      x: an array; dims beyond the second are joined with it.
+    """
+    if x.dtype.kind not in "iuf":
+        return f"needs real numbers, the array is {x.dtype.name}"
+    if x.ndim == 0 or x.shape[0] < 2 or x.size == 0:
+        return f"needs two rows or more, the array has shape {x.shape}"
+    rows = x.astype(np.float64).reshape(x.shape[0], -1)
+    if rows.shape[1] > MOST_COLUMNS:
+        return f"is shown for {MOST_COLUMNS} columns at most, here are {rows.shape[1]}"
+    if not bool(gs.numpy.isfinite(rows).all()):
+        return "needs finite numbers, some are not"
+    return rows
+
+
+def principal_components(rows: gs.Array, count: int, report: Callable[..., gs.Array]) -> Components:
+    """Return principal components, worked out from the covariances of the columns.
+
+    Args:
+      rows: shape (rows, columns), of floating point.
+      count: how many components.
+      report: called for each step with its title and a function that does it.
+    """
+    gnp = gs.numpy
+    mean = report("mean of the rows", lambda: rows.mean(axis=0))
+    centered = report("rows - mean", lambda: rows - mean)
+    products = report("products of columns", lambda: centered.T @ centered)
+    values, vectors = gnp.linalg.eigh(products / (rows.shape[0] - 1))
+    report("their eigenvectors", lambda: vectors)
+    leading = vectors[:, ::-1][:, :count]
+    scores = report("rows x components", lambda: centered @ leading)
+    variances = gnp.clip(values[::-1], 0, None)
+    return Components(variances[:count], scores, float(variances.sum()))
+
+
+def run(x: gs.Array) -> bool:
+    """Analyse an array, print every step, and compare with NumPy and scikit-learn.
+
+    Returns:
+      Whether all agree.
+    """
+    print("\nPrincipal components", end="")
+    rows = as_rows(x)
+    if isinstance(rows, str):
+        print(f": left out, the analysis {rows}.")
+        return True
+    print(" of the array, computed where it lies")
+    across = len({device.memory_domain for device in x.devices()}) > 1
+    report = _Report(rows, across)
+    count = min(_COMPONENTS, *rows.shape)
+    found = principal_components(rows, count, report)
+    shares = ", ".join(f"{share:.1%}" for share in _shares(found))
+    print(f"explained {shares} of the variance by {count} of {rows.shape[1]} components")
+    agree = _agrees("NumPy's SVD", found, _by_numpy(np.asarray(rows), count))
+    theirs = _by_sklearn(rows, count)
+    if isinstance(theirs, str):
+        print(f"          scikit-learn's own PCA is left out: {theirs}")
+        return agree
+    return _agrees("scikit-learn's PCA on the same sharded array", found, theirs) and agree
+
+
+class _Report:
+    """Prints what each step made, how it lies, and what moved for it.
+
+    Args:
+      x: the array that is analysed.
+      across: whether there are several memory domains.
+    """
+
+    def __init__(self, x: gs.Array, across: bool) -> None:
+        self._backend = next(iter(x.devices())).runtime.backend
+        self._across = across
+        between = f" {'received':>9}" if across else ""
+        print(f"\n{'step':<20} {'result':<12} {'layout':<22} {'moved':>8}{between} {'time':>8}")
+
+    def __call__(self, title: str, work: Callable[[], gs.Array]) -> gs.Array:
+        before = traffic(self._backend)
+        started = time.perf_counter()
+        made = work().block_until_ready()
+        seconds = time.perf_counter() - started
+        now = traffic(self._backend)
+        moved, received = (b - a for a, b in zip(before, now, strict=True))
+        layout = _layout(made)
+        shape = " x ".join(map(str, made.shape))
+        between = f" {format_bytes(received):>9}" if self._across else ""
+        print(
+            f"{title:<20} {shape:<12} {layout:<22} {format_bytes(moved):>8}{between} "
+            f"{format_seconds(seconds):>8}",
+            flush=True,
+        )
+        return made
+
+
+def _layout(x: gs.Array) -> str:
+    spec = getattr(x.sharding, "spec", None)
+    return "one device" if spec is None else f"P({', '.join(map(repr, spec))})"
+
+
+def _shares(found: Components) -> list[float]:
+    return [float(v) / found.total if found.total else 0.0 for v in np.asarray(found.variances)]
+
+
+def _by_numpy(rows: HostArray, count: int) -> tuple[HostArray, HostArray]:
+    left, singular, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
+    variances = singular**2 / (len(rows) - 1)
+    return variances[:count], (left * singular)[:, :count]
+
+
+def _by_sklearn(rows: gs.Array, count: int) -> tuple[HostArray, HostArray] | str:
+    """Return what scikit-learn finds on the sharded array itself, or why it cannot be asked."""
+    if importlib.util.find_spec("sklearn") is None:
+        return "it is not installed; run pip install 'gpushard[demo]'"
+    if "scipy" not in sys.modules:  # SciPy reads it once, when it is imported
+        os.environ.setdefault("SCIPY_ARRAY_API", "1")
+    if os.environ.get("SCIPY_ARRAY_API") != "1":
+        return "it needs SCIPY_ARRAY_API=1 in the environment"
+    sklearn: Any = importlib.import_module("sklearn")
+    decomposition: Any = importlib.import_module("sklearn.decomposition")
+    with sklearn.config_context(array_api_dispatch=True):
+        model = decomposition.PCA(count, svd_solver="covariance_eigh").fit(rows)
+        scores = model.transform(rows)
+    return np.asarray(model.explained_variance_), np.asarray(scores)
+
+
+def _agrees(whose: str, found: Components, theirs: tuple[HostArray, HostArray]) -> bool:
+    """Compare variances, and scores where a component is told from the others by its variance."""
+    variances, scores = np.asarray(found.variances), np.asarray(found.scores)
+    largest = max(float(variances.max()), np.finfo(np.float64).tiny)
+    apart = float(np.abs(variances - theirs[0]).max()) / largest
+    gaps = np.abs(np.diff(variances)) / largest
+    alone = np.ones(len(variances), bool)
+    alone[1:] &= gaps > _CLOSE * 1e4
+    alone[:-1] &= gaps > _CLOSE * 1e4
+    alone &= variances > largest * 1e-6
+    alone[-1] = False  # the component after it is not known
+    signs = np.where((scores * theirs[1]).sum(axis=0) < 0, -1, 1)
+    off = np.abs(scores - theirs[1] * signs)[:, alone]
+    scores_apart = float(off.max(initial=0)) / max(float(np.abs(scores).max()), 1e-300)
+    same = apart < _CLOSE and scores_apart < _CLOSE * 1e3
+    verdict = "equal to" if same else "MISMATCH with"
+    print(f"          {verdict} {whose}: within {max(apart, scores_apart):.0e}")
+    return same
