@@ -41,9 +41,7 @@ def poisson(
       ArgumentError: a parameter is impossible.
     """
     target = int_dtype(dtype, "poisson")
-    parameters = (
-        parameter(lam, "poisson", "lam", counting, "finite and at least 0"),
-    )
+    parameters = (parameter(lam, "poisson", "lam", counting, "finite and at least 0"),)
     return sample(random_counts.POISSON, key, shape, target, parameters, out_sharding)
 
 
@@ -68,9 +66,7 @@ def geometric(
       ArgumentError: a parameter is impossible.
     """
     target = int_dtype(dtype, "geometric")
-    parameters = (
-        parameter(p, "geometric", "p", _chance, "above 0, and 1 at most"),
-    )
+    parameters = (parameter(p, "geometric", "p", _chance, "above 0, and 1 at most"),)
     return sample(random_counts.GEOMETRIC, key, shape, target, parameters, out_sharding)
 
 

@@ -167,8 +167,8 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
     _check_impl(impl)
     if isinstance(seed, Array) and not seed.shape and seed.dtype.kind in "iu":
         wide = seed.astype(np.uint64)
-        words = [(wide >> np.uint64(n)).astype(np.uint32).reshape(1) for n in (32, 0)]
-        joined: Array = bind(movement.CONCATENATE, words, (-1,))
+        halves = [(wide >> np.uint64(n)).astype(np.uint32).reshape(1) for n in (32, 0)]
+        joined: Array = bind(movement.CONCATENATE, halves, (-1,))
         return joined
     try:
         number = operator.index(seed)
@@ -342,5 +342,3 @@ def single_key(key: Any, name: str) -> Array:
             shape=data.shape[:-1],
         )
     return data
-
-

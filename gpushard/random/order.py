@@ -16,10 +16,11 @@ from gpushard.array.checks import as_shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
-from gpushard.ops.table import movement, random, random_order
+from gpushard.ops.create import create
+from gpushard.ops.table import creation, movement, random, random_order
 from gpushard.placement.device_put import as_host_array, device_put
 from gpushard.random.keys import single_key
-from gpushard.random.placing import beside, follow, result_place
+from gpushard.random.placing import beside, follow, replicated, result_place
 from gpushard.random.sampling import float_dtype, parameter, sample
 from gpushard.random.uniform import randint
 from gpushard.typing import Shape
@@ -46,16 +47,16 @@ def permutation(
     Array([4, 3, 2, 1, 0, 5], dtype=int64)
     """
     data = single_key(key, "permutation")
-    if not np.ndim(x):
+    if np.ndim(x):
+        array = _array(x, "permutation", "x")
+        place = result_place(out_sharding, array.shape, data, array)
+        words = beside(data, place, array)
+    else:
         n = _number(x, "permutation", "x")
-        one_from_end(axis, 1, "permutation")
         place = result_place(out_sharding, (n,), data)
         words = beside(data, place)
-        return place.finish(bind(random_order.ORDER, (words,), (n,), place.sharding))
-    array = _array(x, "permutation", "x")
+        array = _below(n, words)
     at = one_from_end(axis, len(array.shape), "permutation")
-    place = result_place(out_sharding, array.shape, data, array)
-    words = beside(data, place, array)
     whole = bool(independent) or len(array.shape) == 1
     made = bind(random_order.SHUFFLE, (words, array), (at, whole), place.sharding)
     return place.finish(made)
@@ -63,6 +64,13 @@ def permutation(
 
 shuffle = permutation
 """Another name for `permutation`. Arrays are values: `x` stays as it is, take the result."""
+
+
+def _below(n: int, key: Array) -> Array:
+    """Return the integers below n, whole on every device of a key."""
+    sharding = replicated(key.sharding)
+    made = create(creation.ARANGE, sharding, (n,), np.dtype(np.int64), (np.int64(0), np.int64(1)))
+    return Array(made, sharding, committed=key.committed)
 
 
 def _number(x: Any, name: str, argument: str) -> int:
@@ -173,23 +181,17 @@ def _positions(
         made = bind(random_order.WEIGHTED, (words, weights), (sizes,), place.sharding)
         return place.finish(made)
     many = math.prod(sizes)
-    if weights is None:
-        found = permutation(data, n)[:many]
-    else:
-        found = _largest(data, (n,), weights, many)
-    return follow(found.reshape(sizes), out_sharding, data)
+    order = permutation(data, n) if weights is None else _largest(data, weights, many)
+    return follow(order[:many].reshape(sizes), out_sharding, data)
 
 
-def _largest(key: Any, shape: Shape, weights: Any, many: int) -> Any:
+def _largest(key: Any, weights: Any, many: int) -> Any:
     """Return which logarithms of weights are the largest with Gumbel numbers added."""
-    host = isinstance(weights, np.ndarray)
-    logits = np.log(np.maximum(weights, 0)) if host else _log(weights)
-    noisy = sample(random.GUMBEL, key, shape, float_dtype(logits.dtype, "choice"), (logits,))
+    dtype = float_dtype(weights.dtype, "choice")
+    with np.errstate(divide="ignore"):
+        logits = np.log(weights)
+    noisy = sample(random.GUMBEL, key, weights.shape, dtype, (logits,))
     return bind(random_order.TOP, (noisy,), (many,))
-
-
-def _log(x: Any) -> Any:
-    return np.log(x)
 
 
 def _weights(p: Any, n: int) -> Any:

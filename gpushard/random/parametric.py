@@ -34,9 +34,7 @@ def gamma(
       ArgumentError: a parameter is impossible.
     """
     target = float_dtype(dtype, "gamma")
-    parameters = (
-        parameter(a, "gamma", "a", positive, "positive"),
-    )
+    parameters = (parameter(a, "gamma", "a", positive, "positive"),)
     return sample(random.GAMMA, key, shape, target, parameters, out_sharding)
 
 
@@ -61,9 +59,7 @@ def loggamma(
       ArgumentError: a parameter is impossible.
     """
     target = float_dtype(dtype, "loggamma")
-    parameters = (
-        parameter(a, "loggamma", "a", positive, "positive"),
-    )
+    parameters = (parameter(a, "loggamma", "a", positive, "positive"),)
     return sample(random.LOG_GAMMA, key, shape, target, parameters, out_sharding)
 
 
@@ -118,9 +114,7 @@ def chisquare(
       ArgumentError: a parameter is impossible.
     """
     target = float_dtype(dtype, "chisquare")
-    parameters = (
-        parameter(df, "chisquare", "df", positive, "positive"),
-    )
+    parameters = (parameter(df, "chisquare", "df", positive, "positive"),)
     return sample(random.CHISQUARE, key, shape, target, parameters, out_sharding)
 
 
@@ -145,9 +139,7 @@ def t(
       ArgumentError: a parameter is impossible.
     """
     target = float_dtype(dtype, "t")
-    parameters = (
-        parameter(df, "t", "df", positive, "positive"),
-    )
+    parameters = (parameter(df, "t", "df", positive, "positive"),)
     return sample(random.T, key, shape, target, parameters, out_sharding)
 
 
@@ -172,9 +164,7 @@ def pareto(
       ArgumentError: a parameter is impossible.
     """
     target = float_dtype(dtype, "pareto")
-    parameters = (
-        parameter(b, "pareto", "b", positive, "positive"),
-    )
+    parameters = (parameter(b, "pareto", "b", positive, "positive"),)
     return sample(random.PARETO, key, shape, target, parameters, out_sharding)
 
 
@@ -199,9 +189,7 @@ def rayleigh(
       ArgumentError: a parameter is impossible.
     """
     target = float_dtype(dtype, "rayleigh")
-    parameters = (
-        parameter(scale, "rayleigh", "scale", positive, "positive"),
-    )
+    parameters = (parameter(scale, "rayleigh", "scale", positive, "positive"),)
     return sample(random.RAYLEIGH, key, shape, target, parameters, out_sharding)
 
 

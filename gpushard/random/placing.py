@@ -91,7 +91,7 @@ def replicated(sharding: Sharding) -> Sharding:
     """Return what puts an array whole on all devices of a sharding, in their own memory."""
     if isinstance(sharding, NamedSharding):
         return NamedSharding(sharding.mesh, PartitionSpec())
-    devices = sorted(sharding.device_set, key=lambda device: device.id)
+    devices: list[Any] = sorted(sharding.device_set, key=lambda device: device.id)
     if len(devices) == 1:
         return SingleDeviceSharding(devices[0])
     return NamedSharding(Mesh(np.array(devices, object), ("devices",)), PartitionSpec())
@@ -106,4 +106,3 @@ def follow(result: Any, out_sharding: Any, x: Any) -> Any:
     """Return a result in the sharding that was asked for; a spec is over the mesh of `x`."""
     place = result_place(out_sharding, result.shape, x, x)
     return result if place.sharding is None else device_put(result, place.end or place.sharding)
-

@@ -54,9 +54,7 @@ def _truncated_normal(stream: Stream, dtype: Dtype, low: Any, high: Any) -> Any:
     xp, root = stream.xp, dtype.type(math.sqrt(2))
     u = stream.uniform(dtype, erf(xp, low / root), erf(xp, high / root))
     infinity = dtype.type(np.inf)
-    return xp.clip(
-        root * erfinv(xp, u), xp.nextafter(low, infinity), xp.nextafter(high, -infinity)
-    )
+    return xp.clip(root * erfinv(xp, u), xp.nextafter(low, infinity), xp.nextafter(high, -infinity))
 
 
 def _exponential(stream: Stream, dtype: Dtype) -> Any:

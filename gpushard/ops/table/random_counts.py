@@ -14,7 +14,6 @@ from gpushard.ops.aval import Dtype
 from gpushard.ops.random.rejection import binomial, poisson
 from gpushard.ops.random.sampler import Sampler, doubles
 from gpushard.ops.random.stream import Stream
-from gpushard.ops.row import Row
 
 
 def _randint(stream: Stream, dtype: Dtype, low: Any, last: Any) -> Any:

@@ -69,30 +69,9 @@ def _shuffle_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(shuffle)
 
 
-SHUFFLE = Row(
-    "random.permutation", _shuffle_infer, _shuffle_rule, _shuffle_kernel, positional=True
-)
+SHUFFLE = Row("random.permutation", _shuffle_infer, _shuffle_rule, _shuffle_kernel, positional=True)
 """Operands: a key, an array. Parameters: (axis counted from the end, whether other dims are put in
 an order of their own)."""
-
-
-def _order_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval(params, np.dtype(np.int64)),)
-
-
-def _order_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    (n,) = params
-    return writing(lambda site, key: _shuffled(xp, key, xp.arange(n), -1, (0,), (n,)))
-
-
-ORDER = Row(
-    "random.permutation",
-    _order_infer,
-    lambda avals, params: Rule(((1,),), ((0,),), (*params, 2), frozenset([0, 1])),
-    _order_kernel,
-    positional=True,
-)
-"""The numbers below n in random order. Operand: a key. Parameters: (n,)."""
 
 
 def _take_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -142,19 +121,24 @@ TOP = Row("random.choice", _top_infer, _top_rule, _top_kernel)
 """Where the largest elements along the last dim are, the largest first. Parameters: (how many,)."""
 
 
+def _weighted_shape(avals: Sequence[Aval], params: Params) -> Shape:
+    return (*avals[0].shape[:-1], *params[0])
+
+
 def _weighted_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval(params[0], np.dtype(np.int64)),)
+    return (Aval(_weighted_shape(avals, params), np.dtype(np.int64)),)
 
 
 def _weighted_rule(avals: Sequence[Aval], params: Params) -> Rule:
-    dims = tuple(range(len(params[0])))
-    words, weights = len(dims), len(dims) + 1
-    sizes = (*params[0], 2, avals[1].shape[0])
-    return Rule(((words,), (weights,)), (dims,), sizes, frozenset([words, weights]))
+    shape = _weighted_shape(avals, params)
+    words, weights = len(shape), len(shape) + 1
+    key = (*range(len(avals[0].shape) - 1), words)
+    sizes = (*shape, 2, avals[1].shape[0])
+    return Rule((key, (weights,)), (tuple(range(words)),), sizes, frozenset([words, weights]))
 
 
 def _weighted_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    (shape,) = params
+    shape = _weighted_shape(avals, params)
     work = avals[1].dtype if avals[1].dtype == np.float32 else np.dtype(np.float64)
 
     def choose(site: Site, key: Any, weights: Any) -> Any:
@@ -169,7 +153,6 @@ def _weighted_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(choose)
 
 
-WEIGHTED = Row(
-    "random.choice", _weighted_infer, _weighted_rule, _weighted_kernel, positional=True
-)
-"""Positions with probabilities. Operands: a key, the probabilities. Parameters: (shape,)."""
+WEIGHTED = Row("random.choice", _weighted_infer, _weighted_rule, _weighted_kernel, positional=True)
+"""Positions with probabilities. Operands: a key, or several in front, the probabilities.
+Parameters: (shape,)."""
