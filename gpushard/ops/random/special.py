@@ -27,6 +27,7 @@ def erfinv(xp: Any, x: Any) -> Any:
     Source: Giles, "Approximating the erfinv function" (GPU Computing Gems, 2012), with the
     logarithm that XLA takes, so that normal numbers are JAX's.
     """
+    w = -xp.log1p(-x * x)
     near, *tails = giles.SINGLE if x.dtype == np.float32 else giles.DOUBLE
     value = _polynomial(near.coefficients, w - x.dtype.type(near.shift))
     for tail in tails:
