@@ -1,0 +1,167 @@
+"""Random numbers against JAX's: the same keys, bits and integers, and floats that are as close."""
+
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import random
+from gpushard.testing import runtime
+
+SHAPES: list[tuple[int, ...]] = [(), (5, 301)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def both(jax: ModuleType) -> Iterator[None]:
+    """Run with 64-bit types on JAX's side; the key of a single place is enough on ours."""
+    with runtime(host_devices=6), jax.enable_x64(True):
+        yield
+
+
+def same(ours: Any, theirs: Any) -> None:
+    wanted = np.asarray(theirs)
+    assert ours.dtype == wanted.dtype
+    np.testing.assert_array_equal(np.asarray(ours), wanted)
+
+
+@pytest.mark.parametrize("seed", [42, -1, 2**40 + 3])
+def test_keys(jax: ModuleType, seed: int) -> None:
+    ours, theirs = random.key(seed), jax.random.key(seed)
+    same(random.key_data(ours), jax.random.key_data(theirs))
+    same(random.PRNGKey(seed), jax.random.PRNGKey(seed))
+    for shape in (2, (3, 4)):
+        found = random.split(ours, shape)
+        same(random.key_data(found), jax.random.key_data(jax.random.split(theirs, shape)))
+    for data in (1, 2**32 - 1):
+        mixed = jax.random.fold_in(theirs, np.uint32(data))
+        same(random.key_data(random.fold_in(ours, data)), jax.random.key_data(mixed))
+        same(random.fold_in(random.PRNGKey(seed), data), jax.random.key_data(mixed))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_bits(jax: ModuleType, dtype: str) -> None:
+    for shape in SHAPES:
+        same(
+            random.bits(random.key(3), shape, dtype),
+            jax.random.bits(jax.random.key(3), shape, dtype),
+        )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_uniform(jax: ModuleType, dtype: str) -> None:
+    for shape in SHAPES:
+        same(
+            random.uniform(random.key(3), shape, dtype),
+            jax.random.uniform(jax.random.key(3), shape, dtype),
+        )
+    # XLA may fuse the product and the sum, and so round once instead of twice.
+    ours = random.uniform(random.key(4), (999,), dtype, -2.5, 3.25)
+    theirs = jax.random.uniform(jax.random.key(4), (999,), dtype, -2.5, 3.25)
+    close = 4 * np.finfo(dtype).eps
+    np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=0, atol=close)
+
+
+@pytest.mark.parametrize("dtype", [f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)])
+def test_integers(jax: ModuleType, dtype: str) -> None:
+    info = np.iinfo(dtype)
+    bounds = [(0, 1), (3, 101), (int(info.min), int(info.max)), (int(info.max) - 5, int(info.max))]
+    if info.bits < 64:
+        bounds.append((int(info.min), int(info.max) + 1))
+    for low, high in bounds:
+        ours = random.randint(random.key(5), (301,), low, high, dtype)
+        of_jax = np.array(low, dtype), high if high > info.max else np.array(high, dtype)
+        same(ours, jax.random.randint(jax.random.key(5), (301,), *of_jax, dtype))
+    lows = np.arange(6, dtype=dtype)[:, None]
+    ours = random.integers(random.key(5), (6, 50), lows, gs.device_put(lows + 9), dtype)
+    same(ours, jax.random.randint(jax.random.key(5), (6, 50), lows, lows + 9, dtype))
+
+
+def test_booleans_and_signs(jax: ModuleType) -> None:
+    key, theirs = random.key(6), jax.random.key(6)
+    for p in (0.3, np.float32(0.7), np.linspace(0, 1, 50)):
+        same(random.bernoulli(key, p, (9, 50)), jax.random.bernoulli(theirs, p, (9, 50)))
+    same(random.rademacher(key, (99,)), jax.random.rademacher(theirs, (99,)))
+    same(random.rademacher(key, (99,), "int8"), jax.random.rademacher(theirs, (99,), "int8"))
+    same(random.geometric(key, 0.2, (999,)), jax.random.geometric(theirs, 0.2, (999,)))
+
+
+FLOATS: dict[str, tuple[Any, ...]] = {
+    "normal": (),
+    "exponential": (),
+    "gumbel": (),
+    "laplace": (),
+    "logistic": (),
+    "cauchy": (),
+    "rayleigh": (1.7,),
+    "pareto": (2.5,),
+    "weibull_min": (1.5, 2.25),
+    "lognormal": (0.75,),
+    "truncated_normal": (-1.25, 2.5),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", FLOATS)
+def test_floats(jax: ModuleType, name: str, dtype: str) -> None:
+    """They differ by what logarithms do, and XLA's are less exact than NumPy's in float64."""
+    parameters = [np.dtype(dtype).type(p) for p in FLOATS[name]]
+    ours = getattr(random, name)(random.key(7), *parameters, shape=(2999,), dtype=dtype)
+    theirs = getattr(jax.random, name)(
+        jax.random.key(7), *parameters, shape=(2999,), dtype=np.dtype(dtype)
+    )
+    assert ours.dtype == theirs.dtype
+    eps = np.finfo(dtype).eps
+    np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=300 * eps, atol=8 * eps)
+
+
+def test_complex_and_vectors(jax: ModuleType) -> None:
+    key, theirs = random.key(8), jax.random.key(8)
+    near = {"rtol": 1e-12, "atol": 1e-13}
+    ours: Any = random.normal(key, (99,), "complex128")
+    np.testing.assert_allclose(
+        np.asarray(ours), np.asarray(jax.random.normal(theirs, (99,), "complex128")), **near
+    )
+    mean, cov = np.array([1.0, -2.0, 0.5]), np.array([[2, 0.5, 0], [0.5, 1, 0.25], [0, 0.25, 3]])
+    ours = random.multivariate_normal(key, mean, cov, (99,))
+    np.testing.assert_allclose(
+        np.asarray(ours), jax.random.multivariate_normal(theirs, mean, cov, (99,)), **near
+    )
+
+
+LOGITS = np.log(np.array([[0.1, 0.2, 0.7], [0.3, 0.3, 0.4]]))
+WEIGHTS = np.arange(1, 11) / 55
+TABLE = np.arange(60.0).reshape(12, 5)
+
+ORDERS: dict[str, Callable[[Any, Any], Any]] = {
+    "permutation of a number": lambda r, key: r.permutation(key, 999),
+    "permutation in two rounds": lambda r, key: r.permutation(key, 5000),
+    "permutation of one": lambda r, key: r.permutation(key, 1),
+    "permutation of rows": lambda r, key: r.permutation(key, TABLE),
+    "permutation of columns": lambda r, key: r.permutation(key, TABLE, 1),
+    "independent": lambda r, key: r.permutation(key, TABLE, 1, independent=True),
+    "choice": lambda r, key: r.choice(key, 10, (30, 2)),
+    "choice without replacement": lambda r, key: r.choice(key, 99, (30, 2), replace=False),
+    "weighted choice": lambda r, key: r.choice(key, 10, (30, 2), p=WEIGHTS),
+    "both": lambda r, key: r.choice(key, 10, (3, 2), replace=False, p=WEIGHTS),
+    "choice of columns": lambda r, key: r.choice(key, TABLE, (3, 2), axis=1),
+    "choice of other columns": lambda r, key: r.choice(key, TABLE, (3,), replace=False, axis=1),
+    "categorical": lambda r, key: r.categorical(key, LOGITS),
+    "categorical along dim 0": lambda r, key: r.categorical(key, LOGITS, 0, (40, 3)),
+    "many categorical": lambda r, key: r.categorical(key, LOGITS, shape=(50, 2)),
+}
+
+
+@pytest.mark.parametrize("how", ORDERS)
+def test_order(jax: ModuleType, how: str) -> None:
+    ours, theirs = (ORDERS[how](r, r.key(9)) for r in (random, jax.random))
+    np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
+
+
+def test_categories_without_replacement(jax: ModuleType) -> None:
+    for axis, shape in ((-1, (3, 2)), (0, (2, 3))):
+        ours = random.categorical(random.key(9), LOGITS, axis, shape, replace=False)
+        theirs = jax.random.categorical(jax.random.key(9), LOGITS, axis, shape, replace=False)
+        np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
