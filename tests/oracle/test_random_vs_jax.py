@@ -27,7 +27,7 @@ def same(ours: Any, theirs: Any) -> None:
     np.testing.assert_array_equal(np.asarray(ours), wanted)
 
 
-@pytest.mark.parametrize("seed", [42, -1, 2**40 + 3])
+@pytest.mark.parametrize("seed", [-1, 2**40 + 3])
 def test_keys(jax: ModuleType, seed: int) -> None:
     ours, theirs = random.key(seed), jax.random.key(seed)
     same(random.key_data(ours), jax.random.key_data(theirs))
@@ -41,49 +41,78 @@ def test_keys(jax: ModuleType, seed: int) -> None:
         same(random.fold_in(random.PRNGKey(seed), data), jax.random.key_data(mixed))
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
-def test_bits(jax: ModuleType, dtype: str) -> None:
-    for shape in SHAPES:
-        same(
-            random.bits(random.key(3), shape, dtype),
-            jax.random.bits(jax.random.key(3), shape, dtype),
-        )
+UNSIGNED = [f"uint{n}" for n in (8, 16, 32, 64)]
+INTEGERS = [*UNSIGNED, *(f"int{n}" for n in (8, 16, 32, 64))]
+FLOAT = ["float16", "float32", "float64"]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_uniform(jax: ModuleType, dtype: str) -> None:
-    for shape in SHAPES:
-        same(
-            random.uniform(random.key(3), shape, dtype),
-            jax.random.uniform(jax.random.key(3), shape, dtype),
-        )
-    # XLA may fuse the product and the sum, and so round once instead of twice.
-    ours = random.uniform(random.key(4), (999,), dtype, -2.5, 3.25)
-    theirs = jax.random.uniform(jax.random.key(4), (999,), dtype, -2.5, 3.25)
-    close = 4 * np.finfo(dtype).eps
-    np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=0, atol=close)
+def compiled(jax: ModuleType, seed: int, functions: dict[Any, Any]) -> dict[Any, Any]:
+    """Return what functions of a key give, compiled together: that takes most of the time."""
+    made: dict[Any, Any] = jax.jit(lambda key: [function(key) for function in functions.values()])(
+        jax.random.key(seed)
+    )
+    return dict(zip(functions, made, strict=True))
 
 
-@pytest.mark.parametrize("dtype", [f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)])
-def test_integers(jax: ModuleType, dtype: str) -> None:
+def test_bits(jax: ModuleType) -> None:
+    theirs = compiled(
+        jax,
+        3,
+        {
+            (dtype, shape): lambda key, d=dtype, s=shape: jax.random.bits(key, s, d)
+            for dtype in UNSIGNED
+            for shape in SHAPES
+        },
+    )
+    for (dtype, shape), wanted in theirs.items():
+        same(random.bits(random.key(3), shape, dtype), wanted)
+
+
+def test_uniform(jax: ModuleType) -> None:
+    theirs = compiled(
+        jax,
+        4,
+        {
+            (dtype, bounds): lambda key, d=dtype, b=bounds: jax.random.uniform(key, (5, 301), d, *b)
+            for dtype in FLOAT
+            for bounds in ((), (-2.5, 3.25))
+        },
+    )
+    for (dtype, bounds), wanted in theirs.items():
+        ours = random.uniform(random.key(4), (5, 301), dtype, *bounds)
+        if not bounds:
+            same(ours, wanted)
+        # XLA may fuse the product and the sum, and so round once instead of twice.
+        close = 4 * np.finfo(dtype).eps
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(wanted), rtol=0, atol=close)
+
+
+def _bounds(dtype: str) -> list[tuple[int, int]]:
     info = np.iinfo(dtype)
-    bounds = [(0, 1), (3, 101), (int(info.min), int(info.max)), (int(info.max) - 5, int(info.max))]
-    if info.bits < 64:
-        bounds.append((int(info.min), int(info.max) + 1))
-    for low, high in bounds:
-        ours = random.randint(random.key(5), (301,), low, high, dtype)
-        of_jax = np.array(low, dtype), high if high > info.max else np.array(high, dtype)
-        same(ours, jax.random.randint(jax.random.key(5), (301,), *of_jax, dtype))
-    lows = np.arange(6, dtype=dtype)[:, None]
-    ours = random.integers(random.key(5), (6, 50), lows, gs.device_put(lows + 9), dtype)
-    same(ours, jax.random.randint(jax.random.key(5), (6, 50), lows, lows + 9, dtype))
+    least, most = int(info.min), int(info.max)
+    narrow = [(least, most + 1)] if info.bits < 64 else []
+    return [(3, 101), (least, most), *narrow]
+
+
+def test_integers(jax: ModuleType) -> None:
+    def draw(key: Any, dtype: str, low: int, high: int) -> Any:
+        inside = high <= np.iinfo(dtype).max
+        bounds = np.array(low, dtype), np.array(high, dtype if inside else np.int64)
+        return jax.random.randint(key, (301,), *bounds, dtype)
+
+    calls = [(dtype, *bounds) for dtype in INTEGERS for bounds in _bounds(dtype)]
+    theirs = compiled(jax, 5, {call: lambda key, c=call: draw(key, *c) for call in calls})
+    for (dtype, low, high), wanted in theirs.items():
+        same(random.randint(random.key(5), (301,), low, high, dtype), wanted)
+    lows = np.arange(6, dtype=np.int16)[:, None]
+    ours = random.integers(random.key(5), (6, 50), lows, gs.device_put(lows + 9), "int32")
+    same(ours, jax.random.randint(jax.random.key(5), (6, 50), lows, lows + 9, "int32"))
 
 
 def test_booleans_and_signs(jax: ModuleType) -> None:
     key, theirs = random.key(6), jax.random.key(6)
-    for p in (0.3, np.float32(0.7), np.linspace(0, 1, 50)):
+    for p in (np.float32(0.7), np.linspace(0, 1, 50)):
         same(random.bernoulli(key, p, (9, 50)), jax.random.bernoulli(theirs, p, (9, 50)))
-    same(random.rademacher(key, (99,)), jax.random.rademacher(theirs, (99,)))
     same(random.rademacher(key, (99,), "int8"), jax.random.rademacher(theirs, (99,), "int8"))
     same(random.geometric(key, 0.2, (999,)), jax.random.geometric(theirs, 0.2, (999,)))
 
@@ -104,17 +133,24 @@ FLOATS: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", FLOATS)
-def test_floats(jax: ModuleType, name: str, dtype: str) -> None:
+def test_floats(jax: ModuleType, dtype: str) -> None:
     """They differ by what logarithms do, and XLA's are less exact than NumPy's in float64."""
-    parameters = [np.dtype(dtype).type(p) for p in FLOATS[name]]
-    ours = getattr(random, name)(random.key(7), *parameters, shape=(2999,), dtype=dtype)
-    theirs = getattr(jax.random, name)(
-        jax.random.key(7), *parameters, shape=(2999,), dtype=np.dtype(dtype)
+    real = np.dtype(dtype)
+
+    def call(name: str, library: Any, key: Any) -> Any:
+        parameters = [real.type(p) for p in FLOATS[name]]
+        return getattr(library, name)(key, *parameters, shape=(2999,), dtype=real)
+
+    theirs = compiled(
+        jax, 7, {name: lambda key, n=name: call(n, jax.random, key) for name in FLOATS}
     )
-    assert ours.dtype == theirs.dtype
-    eps = np.finfo(dtype).eps
-    np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=300 * eps, atol=8 * eps)
+    eps = np.finfo(real).eps
+    for name, wanted in theirs.items():
+        ours = call(name, random, random.key(7))
+        assert ours.dtype == wanted.dtype
+        np.testing.assert_allclose(
+            np.asarray(ours), np.asarray(wanted), rtol=300 * eps, atol=8 * eps, err_msg=name
+        )
 
 
 def test_complex_and_vectors(jax: ModuleType) -> None:
@@ -136,19 +172,16 @@ WEIGHTS = np.arange(1, 11) / 55
 TABLE = np.arange(60.0).reshape(12, 5)
 
 ORDERS: dict[str, Callable[[Any, Any], Any]] = {
-    "permutation of a number": lambda r, key: r.permutation(key, 999),
     "permutation in two rounds": lambda r, key: r.permutation(key, 5000),
     "permutation of one": lambda r, key: r.permutation(key, 1),
     "permutation of rows": lambda r, key: r.permutation(key, TABLE),
     "permutation of columns": lambda r, key: r.permutation(key, TABLE, 1),
-    "independent": lambda r, key: r.permutation(key, TABLE, 1, independent=True),
+    "independent permutations": lambda r, key: r.permutation(key, TABLE, 1, independent=True),
     "choice": lambda r, key: r.choice(key, 10, (30, 2)),
     "choice without replacement": lambda r, key: r.choice(key, 99, (30, 2), replace=False),
     "weighted choice": lambda r, key: r.choice(key, 10, (30, 2), p=WEIGHTS),
     "both": lambda r, key: r.choice(key, 10, (3, 2), replace=False, p=WEIGHTS),
     "choice of columns": lambda r, key: r.choice(key, TABLE, (3, 2), axis=1),
-    "choice of other columns": lambda r, key: r.choice(key, TABLE, (3,), replace=False, axis=1),
-    "categorical": lambda r, key: r.categorical(key, LOGITS),
     "categorical along dim 0": lambda r, key: r.categorical(key, LOGITS, 0, (40, 3)),
     "many categorical": lambda r, key: r.categorical(key, LOGITS, shape=(50, 2)),
 }
