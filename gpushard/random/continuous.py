@@ -21,7 +21,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 
     >>> from gpushard import random
     >>> print(normal(random.key(0), (3,), "float32").round(3))
-    [1.623 2.025 -0.434]
+    [ 1.623  2.025 -0.434]
     """
     target = float_dtype(dtype, "normal", kinds="fc")
     row = random.COMPLEX_NORMAL if target.kind == "c" else random.NORMAL

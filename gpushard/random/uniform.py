@@ -126,7 +126,7 @@ def _bound(x: Any, dtype: np.dtype[Any], argument: str, more: int) -> Any:
     if isinstance(x, Array) or hasattr(x, "interpreter"):
         _check_integers(x.dtype, argument)
         own = np.iinfo(x.dtype)
-        limits = max(least + more, int(own.min)), min(most, int(own.max))
+        limits = max(least + more, int(own.min)), min(most + more, int(own.max))
         cut = bind(elementwise.CLIP, (x, *limits), (True, True))
         return (cut - cut.dtype.type(more)).astype(dtype) if more else cut.astype(dtype)
     data = np.asarray(x, object) if type(x) is int else np.asarray(x)
