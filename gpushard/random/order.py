@@ -44,7 +44,7 @@ def permutation(
 
     >>> from gpushard import random
     >>> permutation(random.key(0), 6)
-    Array([4, 3, 2, 1, 0, 5], dtype=int64)
+    Array([0, 1, 5, 4, 3, 2], dtype=int64)
     """
     data = single_key(key, "permutation")
     if np.ndim(x):
