@@ -87,6 +87,15 @@ def test_raw_keys_are_keys() -> None:
     assert np.asarray(random.wrap_key_data(random.key_data(key)) == key)
 
 
+def test_a_key_may_be_split_over_devices() -> None:
+    mesh = gs.make_mesh((2,), ("x",))
+    split = gs.device_put(random.PRNGKey(7), gs.NamedSharding(mesh, gs.P("x")))
+    for function in (random.bits, random.split, lambda key: random.fold_in(key, 3)):
+        np.testing.assert_array_equal(function(split), function(random.PRNGKey(7)))
+    for function in (random.permutation, random.choice):
+        np.testing.assert_array_equal(function(split, 9), function(random.PRNGKey(7), 9))
+
+
 def test_seeds_and_numbers_on_devices_are_not_read() -> None:
     seed, data = gs.device_put(np.int64(-5)), gs.device_put(np.uint32(9))
     with gs.transfer_guard_device_to_host("disallow"):

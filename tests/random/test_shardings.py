@@ -110,7 +110,7 @@ def test_a_result_is_made_in_parts_on_meshes_of_many_axes(moved: Moves) -> None:
     with runtime(host_devices=16):
         mesh = gs.make_mesh((2, 2, 2, 2), tuple("abcd"))
         spec = gs.P("a", ("b", "c"), None, None, None, "d")
-        shape = (2, 4, 1, 2, 1, 3)
+        shape = (2, 4, 2, 2, 2, 3)
         made = random.normal(random.key(1), shape, out_sharding=gs.NamedSharding(mesh, spec))
         np.testing.assert_array_equal(made, np.asarray(random.normal(random.key(1), shape)))
     assert moved and max(moved) == 2

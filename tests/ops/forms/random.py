@@ -29,18 +29,17 @@ def _of_keys(*dtypes: str) -> list[Form]:
 
 def _of(dtype: str, *more: str) -> list[Form]:
     """Parameters that are split as the result is, or broadcast."""
-    split = Form(("2", "ij", *more), _beside(dtype), "Id", positive=True)
-    broadcast = ("i2", "1j", *more)
-    return [
-        split,
-        Form(broadcast, lambda s: ((4, s[1][1]), np.dtype(dtype)), "Id", positive=True),
-    ]
+    return [Form(("2", "ij", *more), _beside(dtype), "Id", positive=True)]
 
 
 FORMS: dict[Row, list[Form]] = {
     random.BITS: _of_keys("u1", "u8"),
-    random.UNIFORM: [*_of_keys("f2", "f8"), *_of("f4", "j")],
-    random.NORMAL: _of_keys("f4", "f8"),
+    random.UNIFORM: [
+        *_of_keys("f2"),
+        *_of("f4", "j"),
+        Form(("i2", "1j"), lambda shapes: ((4, shapes[1][1]), np.dtype("f8")), "Id"),
+    ],
+    random.NORMAL: _of_keys("f8"),
     random.COMPLEX_NORMAL: _of_keys("c16"),
     random.TRUNCATED_NORMAL: _of("f8", "j"),
     random.EXPONENTIAL: _of_keys("f8"),
