@@ -37,7 +37,7 @@ FORMS: dict[Row, list[Form]] = {
     random.UNIFORM: [
         *_of_keys("f2"),
         *_of("f4", "j"),
-        Form(("i2", "1j"), lambda shapes: ((4, shapes[1][1]), np.dtype("f8")), "Id"),
+        Form(("i2", "1j", "j"), lambda shapes: ((4, shapes[1][1]), np.dtype("f8")), "Id"),
     ],
     random.NORMAL: _of_keys("f8"),
     random.COMPLEX_NORMAL: _of_keys("c16"),
