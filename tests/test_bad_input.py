@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard import errors
+from gpushard import errors, random
 from gpushard.config import Settings
 from gpushard.errors import (
     ArgumentError,
@@ -2185,6 +2185,159 @@ OPERATIONS: dict[str, Case] = {
 }
 
 
+KEY = np.array([0, 42], np.uint32)
+
+RANDOM: dict[str, Case] = {
+    "negative size": wrong(lambda w: random.normal(KEY, (2, -1)), "(2, -1)", argument="shape"),
+    "size that is no integer": wrong(
+        lambda w: random.bits(KEY, (2.5,)),
+        "shape=(2.5,)",
+        error=ArgumentTypeError,
+        argument="shape",
+    ),
+    "integers as normal numbers": wrong(
+        lambda w: random.normal(KEY, (2,), int),
+        "normal: dtype=int64",
+        "float32",
+        error=ArgumentTypeError,
+        argument="dtype",
+    ),
+    "signed bits": wrong(
+        lambda w: random.bits(KEY, (2,), "int32"),
+        "unsigned",
+        "uint64",
+        error=ArgumentTypeError,
+        argument="dtype",
+    ),
+    "bounds without integers": wrong(
+        lambda w: random.randint(KEY, (2,), 5, 5),
+        "minval=5 must be less than maxval=5",
+        argument="maxval",
+        minval=5,
+    ),
+    "a bound beyond the dtype": wrong(
+        lambda w: random.randint(KEY, (2,), 0, 257, "uint8"),
+        "maxval=257 does not fit uint8",
+        "0 to 255",
+        argument="maxval",
+        value=257,
+    ),
+    "a bound that is no integer": wrong(
+        lambda w: random.randint(KEY, (2,), 0.5, 3),
+        "minval has dtype float64",
+        error=ArgumentTypeError,
+        argument="minval",
+    ),
+    "a bound of uniform that is infinite": wrong(
+        lambda w: random.uniform(KEY, (2,), None, 0, np.inf), "maxval=inf", argument="maxval"
+    ),
+    "a probability above 1": wrong(
+        lambda w: random.bernoulli(KEY, [0.5, 1.5]), "p=1.5", "between 0 and 1", argument="p"
+    ),
+    "a probability below 0": wrong(
+        lambda w: random.binomial(KEY, 5, -0.5), "binomial: p=-0.5", argument="p", value=-0.5
+    ),
+    "a negative rate": wrong(
+        lambda w: random.poisson(KEY, -2.0), "lam=-2.0", "at least 0", argument="lam"
+    ),
+    "a shape parameter of 0": wrong(
+        lambda w: random.gamma(KEY, 0.0), "a=0.0", "positive", argument="a"
+    ),
+    "parameters that do not fit the shape": wrong(
+        lambda w: random.gamma(KEY, np.ones(3), (2, 4)),
+        "gamma",
+        "(3,)",
+        "shape=(2, 4)",
+        argument="shape",
+        shape=(2, 4),
+    ),
+    "parameters that do not fit one another": wrong(
+        lambda w: random.beta(KEY, np.ones(3), np.ones(4)), "(3,), (4,)", argument="shape"
+    ),
+    "complex parameters": wrong(
+        lambda w: random.t(KEY, 2j),
+        "df has dtype complex128",
+        error=ArgumentTypeError,
+        argument="df",
+    ),
+    "probabilities that do not sum to 1": wrong(
+        lambda w: random.choice(KEY, 2, (3,), p=[0.5, 0.6]), "1.1", "p / p.sum()", argument="p"
+    ),
+    "probabilities of another length": wrong(
+        lambda w: random.choice(KEY, 3, (3,), p=[0.5, 0.5]), "(2,)", "3 elements", argument="p"
+    ),
+    "too many without replacement": wrong(
+        lambda w: random.choice(KEY, w.x, (9,), replace=False),
+        "8 elements",
+        "9 are to be chosen",
+        argument="shape",
+        chosen=9,
+    ),
+    "a choice of nothing": wrong(lambda w: random.choice(KEY, 0, (1,)), "0 elements", argument="a"),
+    "a key of three words": wrong(
+        lambda w: random.normal(np.zeros(3, np.uint32)), "shape (3,)", "length 2", argument="key"
+    ),
+    "a key of floats": wrong(
+        lambda w: random.normal(w.one), "float32", "uint32", error=ArgumentTypeError, argument="key"
+    ),
+    "a seed as a key": wrong(
+        lambda w: random.normal(42),
+        "int",
+        "random.key(seed)",
+        error=ArgumentTypeError,
+        argument="key",
+    ),
+    "several keys": wrong(
+        lambda w: random.normal(random.split(KEY)), "(2,)", "keys[0]", argument="key", shape=(2,)
+    ),
+    "a seed that is no integer": wrong(
+        lambda w: random.key(1.5), "seed=1.5", error=ArgumentTypeError, argument="seed"
+    ),
+    "a seed of 65 bits": wrong(lambda w: random.key(1 << 64), "64 bits", argument="seed"),
+    "another generator": wrong(lambda w: random.key(1, impl="rbg"), "threefry", argument="impl"),
+    "a negative number of keys": wrong(lambda w: random.split(KEY, -1), "(-1,)", argument="num"),
+    "several numbers in a key": wrong(
+        lambda w: random.fold_in(KEY, [1, 2]), "(2,)", "one after another", argument="data"
+    ),
+    "33 bits in a key": wrong(lambda w: random.fold_in(KEY, 1 << 32), "32 bits", argument="data"),
+    "an axis that is not there": wrong(
+        lambda w: random.permutation(KEY, w.x, 2), "axis=2", "2 dims", argument="axis"
+    ),
+    "a permutation of -1": wrong(lambda w: random.permutation(KEY, -1), "x=-1", argument="x"),
+    "a permutation of a number on devices": wrong(
+        lambda w: random.permutation(KEY, w.scalar), "int(x)", error=ArgumentTypeError
+    ),
+    "categories of another shape": wrong(
+        lambda w: random.categorical(KEY, w.x, shape=(3,)), "(3,)", "(8,)", argument="shape"
+    ),
+    "a covariance of another size": wrong(
+        lambda w: random.multivariate_normal(KEY, [1, 2], np.eye(3)),
+        "(3, 3)",
+        "(2, 2)",
+        argument="cov",
+    ),
+    "a mean without dims": wrong(
+        lambda w: random.multivariate_normal(KEY, 1, np.eye(1)), "mean", argument="mean"
+    ),
+    "a spec without a mesh": wrong(
+        lambda w: random.normal(KEY, (8,), out_sharding=gs.P("x")),
+        "needs a mesh",
+        argument="out_sharding",
+    ),
+    "a sharding of more dims": Case(
+        lambda w: random.normal(KEY, (8,), out_sharding=w.named(None, "x")),
+        ShardingError,
+        ValueError,
+        ("2 entries", "1 dims"),
+    ),
+    "too many numbers": Case(
+        lambda w: random.normal(KEY, (1 << 20,), out_sharding=w.named("x")),
+        OutOfMemoryError,
+        MemoryError,
+        (f"quota of {QUOTA:,}",),
+    ),
+}
+
 USES: dict[str, Callable[[World, gs.Array], Any]] = {
     "asarray": lambda w, x: np.asarray(x),
     "device_get": lambda w, x: gs.device_get({"a": x}),
@@ -2264,6 +2417,7 @@ TABLE: dict[str, Case] = {
         "setting": SETTINGS,
         "interop": INTEROP,
         "operation": OPERATIONS,
+        "random": RANDOM,
         "deleted": GONE,
         "donated": DONATED,
     }.items()

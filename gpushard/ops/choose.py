@@ -303,7 +303,7 @@ def choose(
     best: tuple[tuple[int, int, int, tuple[bool, ...]], Choice] | None = None
     for mesh, operands in candidates:
         prices = Prices(rule, mesh, operands, state_bytes, target)
-        for splits in assignments(rule, mesh, operands):
+        for splits in (*assignments(rule, mesh, operands), *_as_wanted(rule, target)):
             nbytes = prices.bytes_of(splits)
             if best is not None and nbytes > best[0][0]:
                 continue
@@ -313,6 +313,15 @@ def choose(
                 best = rank, Choice(mesh, splits, nbytes)
     assert best is not None  # nothing split is always among them
     return best[1]
+
+
+def _as_wanted(rule: Rule, target: Target | None) -> Iterator[Splits]:
+    """Yield the assignment that gives the result as it is wanted, which a cap may have cut off."""
+    if target is not None:
+        found = dict(zip(rule.results[0], target.axes, strict=True))
+        yield tuple(
+            found.get(f, ()) if f in rule.splittable else () for f in range(len(rule.sizes))
+        )
 
 
 def sharding_of(

@@ -1,0 +1,96 @@
+"""Blocks of elements, each with its position in the whole array.
+
+A block is padded to a multiple of 64 elements: loops of NumPy may take other instructions for what
+is left over at the end, and bits must not depend on where an array was cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gpushard.ops.random.stream import Stream
+from gpushard.typing import Shape
+
+ELEMENTS = 16384
+"""Of a block on the host: what keeps the few arrays of Threefry in the cache."""
+
+_EVEN = 64
+
+
+def even(xp: Any, x: Any) -> Any:
+    """Return a flat array whose length is a multiple of 64: the last element is repeated."""
+    lacking = -len(x) % _EVEN
+    return xp.concatenate([x, xp.repeat(x[-1:], lacking)]) if lacking else x
+
+
+def evenly(xp: Any, function: Callable[[Any], Any], x: Any) -> Any:
+    """Apply an elementwise function to an array, with bits that do not depend on its length."""
+    if not x.size:
+        return x
+    return function(even(xp, x.reshape(-1)))[: x.size].reshape(x.shape)
+
+
+def blocks(
+    xp: Any, keys: Any, start: Shape, local: Shape, whole: Shape
+) -> Iterator[tuple[int, int, Stream]]:
+    """Yield the blocks of an array: where they start and stop in its row-major elements, a stream.
+
+    Args:
+      xp: NumPy or CuPy.
+      keys: of shape (..., 2); the leading dims are those of `local`, and every key counts the
+        elements of the other dims on its own.
+      start: the first element of the array in the whole one.
+      local: its shape.
+      whole: shape of the whole array.
+    """
+    batch, size = keys.ndim - 1, math.prod(local)
+    outer, inner, offset = _run(start, local, whole, batch)
+    most = ELEMENTS if xp is np else max(size, 1)
+    height, width = max(1, most // max(inner, 1)), min(inner, most)
+    words = keys.reshape(-1, 2)
+    for row in range(0, size // max(inner, 1), height):
+        rows = xp.arange(row, min(row + height, size // inner))
+        key, base = _rows(rows, start, local, whole, batch, outer)
+        for column in range(0, inner, width):
+            stop = min(column + width, inner)
+            columns = xp.arange(column, stop)
+            positions = ((base + offset)[:, None] + columns).reshape(-1)
+            pair = words[key].T if batch else words.T
+            if batch:
+                pair = xp.repeat(pair, stop - column, axis=1)
+                pair = [even(xp, word) for word in pair]
+            stream = Stream(xp, (pair[0], pair[1]), even(xp, positions))
+            first = row * inner + column
+            yield first, first + len(positions), stream
+
+
+def _run(start: Shape, local: Shape, whole: Shape, batch: int) -> tuple[int, int, int]:
+    """Return what lies together in the whole array.
+
+    Returns:
+      The number of leading dims that are not in a run, its length, and the position of its first
+      element among those of these trailing dims.
+    """
+    dim, inner = len(local), 1
+    while dim > batch and local[dim - 1] == whole[dim - 1]:
+        dim -= 1
+        inner *= local[dim]
+    if dim == batch:
+        return dim, inner, 0
+    dim -= 1
+    return dim, inner * local[dim], inner * start[dim]
+
+
+def _rows(
+    rows: Any, start: Shape, local: Shape, whole: Shape, batch: int, outer: int
+) -> tuple[Any, Any]:
+    """Return the number of the key of each run, and the position where the run's dims begin."""
+    left, base = rows, rows * 0
+    for dim in range(outer - 1, batch - 1, -1):
+        base = base + (left % local[dim] + start[dim]) * math.prod(whole[dim + 1 :])
+        left = left // local[dim]
+    return left, base

@@ -1,0 +1,177 @@
+"""Rows of random bits and of continuous distributions.
+
+Operands: a key, then the distribution's parameters; parameters of rows: (shape, dtype).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpushard.ops.aval import Dtype
+from gpushard.ops.random.blocks import evenly
+from gpushard.ops.random.rejection import log_gamma
+from gpushard.ops.random.sampler import Sampler, floats
+from gpushard.ops.random.special import erf, erfinv
+from gpushard.ops.random.stream import Stream
+from gpushard.ops.row import Row
+
+
+def _own(dtype: Dtype) -> Dtype:
+    return dtype
+
+
+def _real(dtype: Dtype) -> Dtype:
+    """Return the type of the parts of complex numbers."""
+    return floats(np.empty(0, dtype).real.dtype)
+
+
+def _row(name: str, draw: Callable[..., Any], work: Callable[[Dtype], Dtype] = floats) -> Row:
+    return Sampler(name, draw, work).row()
+
+
+def _bits(stream: Stream, dtype: Dtype) -> Any:
+    return stream.bits(dtype)
+
+
+def _uniform(stream: Stream, dtype: Dtype, *bounds: Any) -> Any:
+    return stream.uniform(dtype, *bounds)
+
+
+def _normal(stream: Stream, dtype: Dtype) -> Any:
+    return stream.normal(dtype)
+
+
+def _complex_normal(stream: Stream, dtype: Dtype) -> Any:
+    parts = [stream.fold(n).normal(dtype) for n in range(2)]
+    return (parts[0] + 1j * parts[1]) / dtype.type(math.sqrt(2))
+
+
+def _truncated_normal(stream: Stream, dtype: Dtype, low: Any, high: Any) -> Any:
+    xp, root = stream.xp, dtype.type(math.sqrt(2))
+    u = stream.uniform(dtype, erf(xp, low / root), erf(xp, high / root))
+    infinity = dtype.type(np.inf)
+    return xp.clip(root * erfinv(xp, u), xp.nextafter(low, infinity), xp.nextafter(high, -infinity))
+
+
+def _exponential(stream: Stream, dtype: Dtype) -> Any:
+    return -stream.xp.log1p(-stream.uniform(dtype))
+
+
+def _gumbel(stream: Stream, dtype: Dtype, loc: Any) -> Any:
+    xp = stream.xp
+    u = stream.uniform(dtype, np.finfo(dtype).tiny, dtype.type(1))
+    return -xp.log(-xp.log(u)) + loc
+
+
+def _laplace(stream: Stream, dtype: Dtype) -> Any:
+    xp = stream.xp
+    low = dtype.type(-1) + np.finfo(dtype).epsneg
+    u = stream.uniform(dtype, low, dtype.type(1))
+    return xp.sign(u) * xp.log1p(-abs(u))
+
+
+def _logistic(stream: Stream, dtype: Dtype) -> Any:
+    xp = stream.xp
+    u = stream.uniform(dtype, np.finfo(dtype).tiny, dtype.type(1))
+    return xp.log(u) - xp.log1p(-u)
+
+
+def _cauchy(stream: Stream, dtype: Dtype) -> Any:
+    u = stream.uniform(dtype, np.finfo(dtype).eps, dtype.type(1))
+    return stream.xp.tan(dtype.type(math.pi) * (u - dtype.type(0.5)))
+
+
+def _rayleigh(stream: Stream, dtype: Dtype, scale: Any) -> Any:
+    xp = stream.xp
+    return scale * xp.sqrt(-2 * xp.log(stream.uniform(dtype)))
+
+
+def _pareto(stream: Stream, dtype: Dtype, b: Any) -> Any:
+    return stream.xp.exp(_exponential(stream, dtype) / b)
+
+
+def _weibull_min(stream: Stream, dtype: Dtype, scale: Any, concentration: Any) -> Any:
+    return stream.xp.power(_exponential(stream, dtype), 1 / concentration) * scale
+
+
+def _lognormal(stream: Stream, dtype: Dtype, sigma: Any) -> Any:
+    return stream.xp.exp(stream.normal(dtype) * sigma)
+
+
+def _gamma(stream: Stream, dtype: Dtype, a: Any) -> Any:
+    return stream.xp.exp(log_gamma(stream, dtype, a))
+
+
+def _chisquare(stream: Stream, dtype: Dtype, df: Any) -> Any:
+    return 2 * _gamma(stream, dtype, df / 2)
+
+
+def _beta(stream: Stream, dtype: Dtype, a: Any, b: Any) -> Any:
+    xp = stream.xp
+    logs = [log_gamma(stream.fold(n), dtype, shape) for n, shape in enumerate((a, b))]
+    return 1 / (1 + xp.exp(logs[1] - logs[0]))
+
+
+def _t(stream: Stream, dtype: Dtype, df: Any) -> Any:
+    half = df / 2
+    normal = stream.fold(0).normal(dtype)
+    return normal * stream.xp.sqrt(half / _gamma(stream.fold(1), dtype, half))
+
+
+def _normalised(xp: Any, logs: Any) -> Any:
+    """Return exponentials along the last dim, divided by their sum."""
+    most = logs.max(axis=-1, keepdims=True) if logs.shape[-1] else logs
+    parts = evenly(xp, xp.exp, logs - most)
+    return parts / parts.sum(axis=-1, keepdims=True)
+
+
+def _correlated(xp: Any, normals: Any, mean: Any, cov: Any) -> Any:
+    """Return mean + L z, with L the Cholesky factor of the covariance.
+
+    Columns are added one by one, not by a product of matrices, whose sums depend on how many rows
+    there are. A covariance that is not positive definite gives NaN.
+    """
+    n = normals.shape[-1]
+    factor = xp.zeros_like(cov)
+    total = xp.zeros_like(normals) + mean
+    for j in range(n):
+        left = factor[..., j:, :j] * factor[..., j : j + 1, :j]
+        column = cov[..., j:, j] - (left.sum(axis=-1) if j else 0)
+        factor[..., j:, j] = column / xp.sqrt(column[..., :1])
+        total += factor[..., :, j] * normals[..., j : j + 1]
+    return total
+
+
+BITS = _row("bits", _bits, _own)
+UNIFORM = _row("uniform", _uniform, _own)
+"""Parameters of the distribution: none, or the lower and the upper bound."""
+NORMAL = _row("normal", _normal)
+COMPLEX_NORMAL = _row("normal", _complex_normal, _real)
+TRUNCATED_NORMAL = _row("truncated_normal", _truncated_normal)
+"""The bounds."""
+EXPONENTIAL = _row("exponential", _exponential)
+GUMBEL = _row("gumbel", _gumbel)
+"""What is added."""
+LAPLACE = _row("laplace", _laplace)
+LOGISTIC = _row("logistic", _logistic)
+CAUCHY = _row("cauchy", _cauchy)
+RAYLEIGH = _row("rayleigh", _rayleigh)
+PARETO = _row("pareto", _pareto)
+WEIBULL_MIN = _row("weibull_min", _weibull_min)
+"""Scale and concentration."""
+LOGNORMAL = _row("lognormal", _lognormal)
+GAMMA = _row("gamma", _gamma)
+LOG_GAMMA = _row("loggamma", log_gamma)
+CHISQUARE = _row("chisquare", _chisquare)
+BETA = _row("beta", _beta)
+T = _row("t", _t)
+DIRICHLET = Sampler("dirichlet", log_gamma, floats, last=_normalised).row()
+"""The concentrations, along the last dim."""
+MULTIVARIATE_NORMAL = Sampler(
+    "multivariate_normal", _normal, floats, last=_correlated, rows=2, extra=(0, 1)
+).row()
+"""The mean along the last dim, and the covariance, which has one dim more."""

@@ -1,0 +1,80 @@
+"""Rows of random integers, and of distributions of whole numbers.
+
+Operands: a key, then the distribution's parameters; parameters of rows: (shape, dtype).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpushard.ops.aval import Dtype
+from gpushard.ops.random.rejection import binomial, poisson
+from gpushard.ops.random.sampler import Sampler, doubles
+from gpushard.ops.random.stream import Stream
+
+
+def _randint(stream: Stream, dtype: Dtype, low: Any, last: Any) -> Any:
+    """Return integers from `low` to `last`, both included.
+
+    The remainder of two numbers of bits, as JAX takes it: the high one counts 2**bits times.
+    """
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    one = unsigned.type(1)
+    xp = stream.xp
+    low, last = xp.atleast_1d(low), xp.atleast_1d(last)
+    span = xp.where(last < low, one, (last.astype(unsigned) - low.astype(unsigned)) + one)
+    high, bits = (stream.fold(n).bits(unsigned) for n in range(2))
+    every = span == 0  # all numbers that there are
+    safe = xp.where(every, one, span)
+    half = unsigned.type(1 << (unsigned.itemsize * 4)) % safe
+    offset = ((high % safe) * (half * half % safe) + bits % safe) % safe
+    return (xp.where(every, bits, offset) + low.astype(unsigned)).astype(dtype)
+
+
+def _integers(dtype: Dtype) -> Dtype:
+    """Return the type that integers are drawn in: small ones in 32 bits."""
+    return dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
+
+
+def _bernoulli(stream: Stream, dtype: Dtype, p: Any) -> Any:
+    return stream.uniform(p.dtype) < p
+
+
+def _probability(dtype: Dtype) -> Dtype:
+    return np.dtype(np.float64)
+
+
+def _rademacher(stream: Stream, dtype: Dtype) -> Any:
+    return 1 - 2 * (stream.uniform(dtype) >= 0.5).astype(np.int8)
+
+
+def _whole(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """Give floats that are no numbers a value that integers have: -1."""
+
+    def drawn(stream: Stream, dtype: Dtype, *parameters: Any) -> Any:
+        value = draw(stream, dtype, *parameters)
+        return stream.xp.where(value == value, value, -1)
+
+    return drawn
+
+
+def _geometric(stream: Stream, dtype: Dtype, p: Any) -> Any:
+    xp = stream.xp
+    u = stream.uniform(dtype)
+    return xp.floor(xp.log(xp.where(u == 0, 1, u)) / xp.log1p(-p)) + 1
+
+
+RANDINT = Sampler("randint", _randint, _integers).row()
+"""The smallest and the largest number."""
+BERNOULLI = Sampler("bernoulli", _bernoulli, doubles).row()
+BERNOULLI_SINGLE = Sampler("bernoulli", _bernoulli, lambda dtype: np.dtype(np.float32)).row()
+"""For probabilities in single precision: other bits are drawn for them."""
+RADEMACHER = Sampler("rademacher", _rademacher, doubles).row()
+GEOMETRIC = Sampler("geometric", _whole(_geometric), doubles).row()
+POISSON = Sampler("poisson", _whole(poisson), doubles).row()
+BINOMIAL = Sampler("binomial", binomial, doubles).row()
+BINOMIAL_COUNTS = Sampler("binomial", _whole(binomial), doubles).row()
+"""The same for integers as results."""

@@ -1,0 +1,158 @@
+"""Rows that put things in random order, and that draw some of them.
+
+The dim that is put in order is not split: operands move so that each device has it whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.ops.aval import Aval
+from gpushard.ops.random.blocks import blocks
+from gpushard.ops.random.stream import Stream
+from gpushard.ops.row import Kernel, Params, Row, Site
+from gpushard.ops.rule import Rule
+from gpushard.ops.table.elementwise import writing
+from gpushard.typing import Shape
+
+_WORD = np.dtype(np.uint32)
+
+
+def _rounds(size: int) -> int:
+    """Return how often to sort by 32 random bits, so that equal ones do not matter.
+
+    Sorting is stable, and keys of all rounds together are 3 log2(size) bits long, as in JAX.
+    """
+    return math.ceil(3 * math.log(max(1, size)) / math.log(2**32 - 1))
+
+
+def _shuffled(xp: Any, key: Any, value: Any, axis: int, start: Shape, whole: Shape) -> Any:
+    """Return a block in random order along a dim that it has whole."""
+    for _ in range(_rounds(math.prod(whole))):
+        zero = xp.zeros(1, np.int64)
+        stream = Stream(xp, (key[:1], key[1:]), zero)
+        words = [xp.concatenate(stream.fold(n).key) for n in range(2)]
+        key, bits = words[0], xp.empty(math.prod(value.shape), _WORD)
+        for first, stop, own in blocks(xp, words[1], start, value.shape, whole):
+            bits[first:stop] = own.bits(_WORD)[: stop - first]
+        order = xp.argsort(bits.reshape(value.shape), axis=axis, kind="stable")
+        value = xp.take_along_axis(value, order, axis=axis)
+    return value
+
+
+def _shuffle_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    return (Aval(avals[1].shape, avals[1].dtype),)
+
+
+def _shuffle_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    shape = avals[1].shape
+    dims = tuple(range(len(shape)))
+    kept = frozenset([len(shape), len(shape) + params[0]])
+    return Rule(((len(shape),), dims), (dims,), (*shape, 2), kept)
+
+
+def _shuffle_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    axis, independent = params
+    whole = avals[1].shape
+    n = whole[axis]
+
+    def shuffle(site: Site, key: Any, x: Any) -> Any:
+        if independent:
+            return _shuffled(xp, key, x, axis, site.result, whole)
+        order = _shuffled(xp, key, xp.arange(n), -1, (0,), (n,))
+        return xp.take(x, order, axis=axis)
+
+    return writing(shuffle)
+
+
+SHUFFLE = Row("random.permutation", _shuffle_infer, _shuffle_rule, _shuffle_kernel, positional=True)
+"""Operands: a key, an array. Parameters: (axis counted from the end, whether other dims are put in
+an order of their own)."""
+
+
+def _take_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    x, index = avals
+    axis = len(x.shape) + params[0]
+    shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+    many = len(index.shape)
+    own = [d if d < axis else d + many - 1 for d in range(len(x.shape))]
+    own[axis] = len(shape)
+    dims = tuple(range(len(shape)))
+    sizes = (*shape, x.shape[axis])
+    return Rule((tuple(own), dims[axis : axis + many]), (dims,), sizes, frozenset([len(shape)]))
+
+
+def _take_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    return (Aval(_take_rule(avals, params).sizes[:-1], avals[0].dtype),)
+
+
+TAKE = Row(
+    "random.choice",
+    _take_infer,
+    _take_rule,
+    lambda xp, avals, params: writing(lambda x, index: xp.take(x, index, axis=params[0])),
+)
+"""The elements at positions along a dim. Operands: an array, positions, which are all valid.
+Parameters: (axis counted from the end,)."""
+
+
+def _top_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    return (Aval((*avals[0].shape[:-1], params[0]), np.dtype(np.int64)),)
+
+
+def _top_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    *batch, n = avals[0].shape
+    dims = tuple(range(len(batch)))
+    sizes = (*batch, n, params[0])
+    last = len(batch)
+    return Rule(((*dims, last),), ((*dims, last + 1),), sizes, frozenset([last, last + 1]))
+
+
+def _top_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    (many,) = params
+    return writing(lambda x: xp.argsort(-x, axis=-1, kind="stable")[..., :many])
+
+
+TOP = Row("random.choice", _top_infer, _top_rule, _top_kernel)
+"""Where the largest elements along the last dim are, the largest first. Parameters: (how many,)."""
+
+
+def _weighted_shape(avals: Sequence[Aval], params: Params) -> Shape:
+    return (*avals[0].shape[:-1], *params[0])
+
+
+def _weighted_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    return (Aval(_weighted_shape(avals, params), np.dtype(np.int64)),)
+
+
+def _weighted_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    shape = _weighted_shape(avals, params)
+    words, weights = len(shape), len(shape) + 1
+    key = (*range(len(avals[0].shape) - 1), words)
+    sizes = (*shape, 2, avals[1].shape[0])
+    return Rule((key, (weights,)), (tuple(range(words)),), sizes, frozenset([words, weights]))
+
+
+def _weighted_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    shape = _weighted_shape(avals, params)
+    work = avals[1].dtype if avals[1].dtype == np.float32 else np.dtype(np.float64)
+
+    def choose(site: Site, key: Any, weights: Any) -> Any:
+        sums = xp.cumsum(weights.astype(work, copy=False))
+        made = xp.empty(site.shape, np.int64)
+        flat = made.reshape(-1)
+        for first, stop, stream in blocks(xp, key, site.result, site.shape, shape):
+            at = sums[-1] * (1 - stream.uniform(work))
+            flat[first:stop] = xp.searchsorted(sums, at)[: stop - first]
+        return made
+
+    return writing(choose)
+
+
+WEIGHTED = Row("random.choice", _weighted_infer, _weighted_rule, _weighted_kernel, positional=True)
+"""Positions with probabilities. Operands: a key, or several in front, the probabilities.
+Parameters: (shape,)."""

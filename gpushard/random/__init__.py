@@ -1,0 +1,100 @@
+"""Random numbers, as `jax.random` has them: functions of a key, with no hidden state.
+
+    keys          keys of Threefry-2x32: `key`, `split`, `fold_in`, `KeyArray`
+    uniform       `bits`, `uniform`, `randint`, `bernoulli`, `rademacher`
+    continuous    `normal`, `exponential` and others without parameters
+    parametric    `gamma`, `beta` and others with parameters
+    counts        `poisson`, `binomial`, `geometric`
+    vectors       `dirichlet`, `multivariate_normal`
+    order         `permutation`, `choice`, `categorical`
+    sampling      arguments, and how distributions run
+    placing       where keys and results go
+
+An element depends on the key and its position alone, so that a result is the same for every
+sharding, and each shard is made where it will live.
+
+>>> from gpushard import random
+>>> key = random.key(0)
+>>> key, now = random.split(key)
+>>> random.normal(now, (2, 3)).shape
+(2, 3)
+"""
+
+from gpushard.random.continuous import (
+    cauchy,
+    exponential,
+    gumbel,
+    laplace,
+    logistic,
+    lognormal,
+    normal,
+    truncated_normal,
+)
+from gpushard.random.counts import binomial, geometric, poisson
+from gpushard.random.keys import (
+    KeyArray,
+    PRNGKey,
+    clone,
+    fold_in,
+    key,
+    key_data,
+    key_impl,
+    split,
+    wrap_key_data,
+)
+from gpushard.random.order import categorical, choice, permutation, shuffle
+from gpushard.random.parametric import (
+    beta,
+    chisquare,
+    gamma,
+    loggamma,
+    pareto,
+    rayleigh,
+    t,
+    weibull_min,
+)
+from gpushard.random.uniform import bernoulli, bits, integers, rademacher, randint, uniform
+from gpushard.random.vectors import dirichlet, multivariate_normal
+
+__all__ = [
+    "KeyArray",
+    "PRNGKey",
+    "bernoulli",
+    "beta",
+    "binomial",
+    "bits",
+    "categorical",
+    "cauchy",
+    "chisquare",
+    "choice",
+    "clone",
+    "dirichlet",
+    "exponential",
+    "fold_in",
+    "gamma",
+    "geometric",
+    "gumbel",
+    "integers",
+    "key",
+    "key_data",
+    "key_impl",
+    "laplace",
+    "loggamma",
+    "logistic",
+    "lognormal",
+    "multivariate_normal",
+    "normal",
+    "pareto",
+    "permutation",
+    "poisson",
+    "rademacher",
+    "randint",
+    "rayleigh",
+    "shuffle",
+    "split",
+    "t",
+    "truncated_normal",
+    "uniform",
+    "weibull_min",
+    "wrap_key_data",
+]

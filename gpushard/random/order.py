@@ -1,0 +1,274 @@
+"""Random order, and random choice.
+
+The dim that is put in order, or that is chosen from, is brought whole to each device that needs it,
+for now.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.array.checks import as_shape
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.ops.axes import one_from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.create import create
+from gpushard.ops.table import creation, movement, random, random_order
+from gpushard.placement.device_put import as_host_array, device_put
+from gpushard.random.keys import single_key
+from gpushard.random.placing import beside, follow, replicated, result_place
+from gpushard.random.sampling import float_dtype, parameter, sample
+from gpushard.random.uniform import randint
+from gpushard.typing import Shape
+
+
+def permutation(
+    key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
+) -> Any:
+    """Return an array in random order along a dim, or the integers below a number in that order.
+
+    Args:
+      key: a key.
+      x: an array, or how many integers.
+      axis: the dim.
+      independent: whether each vector along the dim gets an order of its own.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: the number is negative, or there is no such dim.
+      ArgumentTypeError: it is no integer.
+
+    >>> from gpushard import random
+    >>> permutation(random.key(0), 6)
+    Array([0, 1, 5, 4, 3, 2], dtype=int64)
+    """
+    data = single_key(key, "permutation")
+    if np.ndim(x):
+        array = _array(x, "permutation", "x")
+        place = result_place(out_sharding, array.shape, data, array)
+        words = beside(data, place, array)
+    else:
+        n = _number(x, "permutation", "x")
+        place = result_place(out_sharding, (n,), data)
+        words = beside(data, place)
+        array = _below(n, words)
+    at = one_from_end(axis, len(array.shape), "permutation")
+    whole = bool(independent) or len(array.shape) == 1
+    made = bind(random_order.SHUFFLE, (words, array), (at, whole), place.sharding)
+    return place.finish(made)
+
+
+shuffle = permutation
+"""Another name for `permutation`. Arrays are values: `x` stays as it is, take the result."""
+
+
+def _below(n: int, key: Array) -> Array:
+    """Return the integers below n, whole on every device of a key."""
+    sharding = replicated(key.sharding)
+    made = create(creation.ARANGE, sharding, (n,), np.dtype(np.int64), (np.int64(0), np.int64(1)))
+    return Array(made, sharding, committed=key.committed)
+
+
+def _number(x: Any, name: str, argument: str) -> int:
+    if isinstance(x, Array) or hasattr(x, "interpreter"):
+        raise ArgumentTypeError(
+            f"{name}: {argument} is an array without dims; pass int({argument}), a number on the "
+            "host: the result's size depends on it",
+            argument=argument,
+        )
+    data = np.asarray(x)
+    if data.dtype.kind not in "iu":
+        raise ArgumentTypeError(
+            f"{name}: {argument}={x!r} must be an integer, or an array of one dim at least",
+            argument=argument,
+            value=x,
+        )
+    if data < 0:
+        raise ArgumentError(
+            f"{name}: {argument}={x} must not be negative", argument=argument, value=x
+        )
+    return int(data)
+
+
+def _array(x: Any, name: str, argument: str) -> Any:
+    if isinstance(x, Array) or hasattr(x, "interpreter"):
+        return x
+    host = np.array(x) if isinstance(x, list | tuple) else x
+    return device_put(as_host_array(host, argument)[0])
+
+
+def choice(
+    key: Any,
+    a: Any,
+    shape: Any = (),
+    replace: bool = True,
+    p: Any = None,
+    axis: int = 0,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return random elements of an array, or random integers below a number.
+
+    Args:
+      key: a key.
+      a: an array, whose dim `axis` is chosen from, or the number.
+      shape: how many are chosen; these dims replace `axis`.
+      replace: whether one can be chosen more than once.
+      p: probabilities, of one dim; those on the host must sum to 1. Without it all are alike.
+      axis: the dim.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: there is nothing to choose from, or too little without `replace`; `p` has
+        another length, is negative or does not sum to 1.
+
+    >>> from gpushard import random
+    >>> choice(random.key(0), 10, (4,), replace=False).shape
+    (4,)
+    """
+    sizes = as_shape(shape)
+    array = _array(a, "choice", "a") if np.ndim(a) else None
+    at = -1 if array is None else one_from_end(axis, len(array.shape), "choice")
+    n = _number(a, "choice", "a") if array is None else array.shape[at]
+    many = math.prod(sizes)
+    _check_enough(n, many, replace)
+    weights = None if p is None else _weights(p, n)
+    if array is None:
+        return _positions(key, n, sizes, replace, weights, out_sharding)
+    index = _positions(key, n, sizes, replace, weights, None, array)
+    return follow(bind(random_order.TAKE, (array, index), (at,)), out_sharding, array)
+
+
+def _check_enough(n: int, many: int, replace: bool) -> None:
+    if many and not n:
+        raise ArgumentError(
+            "choice: a has 0 elements along axis; there is nothing to choose from", argument="a"
+        )
+    if not replace and many > n:
+        raise ArgumentError(
+            f"choice: a has {n} elements along axis, {many} are to be chosen without replacement; "
+            "choose fewer, or with replace=True",
+            argument="shape",
+            elements=n,
+            chosen=many,
+        )
+
+
+def _positions(
+    key: Any,
+    n: int,
+    sizes: Shape,
+    replace: bool,
+    weights: Any,
+    out_sharding: Any,
+    array: Array | None = None,
+) -> Any:
+    """Return random integers below n; they go where an array is that they are positions of."""
+    data = single_key(key, "choice")
+    if array is not None:
+        data = beside(data, result_place(None, sizes, data, array), array)
+    if not math.prod(sizes):
+        return randint(data, sizes, 0, 1, out_sharding=out_sharding)
+    if replace and weights is None:
+        return randint(data, sizes, 0, n, out_sharding=out_sharding)
+    place = result_place(out_sharding, sizes, data)
+    if replace:
+        words = beside(data, place)
+        made = bind(random_order.WEIGHTED, (words, weights), (sizes,), place.sharding)
+        return place.finish(made)
+    many = math.prod(sizes)
+    order = permutation(data, n) if weights is None else _largest(data, weights, many)
+    return follow(order[:many].reshape(sizes), out_sharding, data)
+
+
+def _largest(key: Any, weights: Any, many: int) -> Any:
+    """Return which logarithms of weights are the largest with Gumbel numbers added."""
+    dtype = float_dtype(weights.dtype, "choice")
+    with np.errstate(divide="ignore"):
+        logits = np.log(weights)
+    noisy = sample(random.GUMBEL, key, weights.shape, dtype, (logits,))
+    return bind(random_order.TOP, (noisy,), (many,))
+
+
+def _weights(p: Any, n: int) -> Any:
+    """Return probabilities.
+
+    Raises:
+      ArgumentError: there are not `n`, or numbers on the host are no probabilities.
+    """
+    found = parameter(p, "choice", "p", lambda x: x >= 0, "0 at least")
+    if np.shape(found) != (n,):
+        raise ArgumentError(
+            f"choice: p has shape {np.shape(found)}, there are {n} elements to choose from; it "
+            f"must have shape {(n,)}",
+            argument="p",
+            shape=np.shape(found),
+            elements=n,
+        )
+    if isinstance(found, np.ndarray):
+        total = float(found.sum())
+        if not abs(total - 1) <= 1e-3:
+            raise ArgumentError(
+                f"choice: p sums to {total}, probabilities sum to 1; pass p / p.sum()",
+                argument="p",
+                total=total,
+            )
+    return found if found.dtype.kind == "f" else found.astype(np.float64)
+
+
+def categorical(
+    key: Any,
+    logits: Any,
+    axis: int = -1,
+    shape: Any = None,
+    replace: bool = True,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return random categories, as positions along a dim.
+
+    Args:
+      key: a key.
+      logits: logarithms of probabilities, up to a constant; `axis` may be split over devices.
+      axis: the dim of categories.
+      shape: of the result; the other dims of `logits`, or more dims in front of them.
+      replace: whether a category can be drawn more than once along the dims in front.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: the shape does not end in the other dims of `logits`, or there are too few
+        categories to draw without replacement.
+    """
+    data = single_key(key, "categorical")
+    own = _array(logits, "categorical", "logits")
+    if own.dtype.kind != "f":
+        own = own.astype(np.float64)
+    at = one_from_end(axis, len(own.shape), "categorical")
+    n = own.shape[at]
+    batch = tuple(m for d, m in enumerate(own.shape) if d != len(own.shape) + at)
+    sizes = batch if shape is None else as_shape(shape)
+    lead = sizes[: len(sizes) - len(batch)]
+    if sizes[len(lead) :] != batch or len(sizes) < len(batch):
+        raise ArgumentError(
+            f"categorical: shape={sizes} must end in {batch}, the dims of logits without axis; put "
+            "others in front of them",
+            argument="shape",
+            shape=sizes,
+            logits=own.shape,
+        )
+    dtype = float_dtype(own.dtype, "categorical")
+    if replace:
+        noisy = sample(random.GUMBEL, data, (*lead, *own.shape), dtype, (own,))
+        return follow(noisy.argmax(axis=at), out_sharding, own)
+    many = math.prod(lead)
+    _check_enough(n, many, False)
+    noisy = sample(random.GUMBEL, data, own.shape, dtype, (own,))
+    order = tuple(d for d in range(-len(own.shape), 0) if d != at)
+    last = bind(movement.TRANSPOSE, (noisy,), ((*order, at),))
+    top = bind(random_order.TOP, (last,), (many,))
+    first = bind(movement.TRANSPOSE, (top,), ((-1, *range(-len(own.shape), -1)),))
+    return follow(first.reshape(sizes), out_sharding, own)

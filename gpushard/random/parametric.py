@@ -1,0 +1,223 @@
+"""Continuous distributions with parameters, which may be sharded arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpushard.ops.table import random
+from gpushard.random.sampling import float_dtype, parameter, sample
+
+
+def positive(x: Any) -> Any:
+    """Whether numbers are positive."""
+    return x > 0
+
+
+def gamma(
+    key: Any,
+    a: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return gamma numbers of scale 1.
+
+    Args:
+      key: a key.
+      a: the shape parameter, a number or an array.
+      shape: of the result; by default that of the parameters.
+      dtype: a type of floats; float64 by default.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: a parameter is impossible.
+    """
+    target = float_dtype(dtype, "gamma")
+    parameters = (parameter(a, "gamma", "a", positive, "positive"),)
+    return sample(random.GAMMA, key, shape, target, parameters, out_sharding)
+
+
+def loggamma(
+    key: Any,
+    a: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return logarithms of gamma numbers, which do not underflow for small `a`.
+
+    Args:
+      key: a key.
+      a: the shape parameter, a number or an array.
+      shape: of the result; by default that of the parameters.
+      dtype: a type of floats; float64 by default.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: a parameter is impossible.
+    """
+    target = float_dtype(dtype, "loggamma")
+    parameters = (parameter(a, "loggamma", "a", positive, "positive"),)
+    return sample(random.LOG_GAMMA, key, shape, target, parameters, out_sharding)
+
+
+def beta(
+    key: Any,
+    a: Any,
+    b: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return beta numbers.
+
+    Args:
+      key: a key.
+      a: the first shape parameter, a number or an array.
+      b: the second.
+      shape: of the result; by default that of the parameters.
+      dtype: a type of floats; float64 by default.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: a parameter is impossible.
+    """
+    target = float_dtype(dtype, "beta")
+    parameters = (
+        parameter(a, "beta", "a", positive, "positive"),
+        parameter(b, "beta", "b", positive, "positive"),
+    )
+    return sample(random.BETA, key, shape, target, parameters, out_sharding)
+
+
+def chisquare(
+    key: Any,
+    df: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return chi-square numbers.
+
+    Args:
+      key: a key.
+      df: degrees of freedom, a number or an array.
+      shape: of the result; by default that of the parameters.
+      dtype: a type of floats; float64 by default.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: a parameter is impossible.
+    """
+    target = float_dtype(dtype, "chisquare")
+    parameters = (parameter(df, "chisquare", "df", positive, "positive"),)
+    return sample(random.CHISQUARE, key, shape, target, parameters, out_sharding)
+
+
+def t(
+    key: Any,
+    df: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return numbers of Student's t distribution.
+
+    Args:
+      key: a key.
+      df: degrees of freedom, a number or an array.
+      shape: of the result; by default that of the parameters.
+      dtype: a type of floats; float64 by default.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: a parameter is impossible.
+    """
+    target = float_dtype(dtype, "t")
+    parameters = (parameter(df, "t", "df", positive, "positive"),)
+    return sample(random.T, key, shape, target, parameters, out_sharding)
+
+
+def pareto(
+    key: Any,
+    b: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return Pareto numbers, from 1 upwards.
+
+    Args:
+      key: a key.
+      b: the exponent, a number or an array.
+      shape: of the result; by default that of the parameters.
+      dtype: a type of floats; float64 by default.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: a parameter is impossible.
+    """
+    target = float_dtype(dtype, "pareto")
+    parameters = (parameter(b, "pareto", "b", positive, "positive"),)
+    return sample(random.PARETO, key, shape, target, parameters, out_sharding)
+
+
+def rayleigh(
+    key: Any,
+    scale: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return Rayleigh numbers.
+
+    Args:
+      key: a key.
+      scale: the scale, a number or an array.
+      shape: of the result; by default that of the parameters.
+      dtype: a type of floats; float64 by default.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: a parameter is impossible.
+    """
+    target = float_dtype(dtype, "rayleigh")
+    parameters = (parameter(scale, "rayleigh", "scale", positive, "positive"),)
+    return sample(random.RAYLEIGH, key, shape, target, parameters, out_sharding)
+
+
+def weibull_min(
+    key: Any,
+    scale: Any,
+    concentration: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return Weibull numbers.
+
+    Args:
+      key: a key.
+      scale: the scale, a number or an array.
+      concentration: the shape parameter.
+      shape: of the result; by default that of the parameters.
+      dtype: a type of floats; float64 by default.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: a parameter is impossible.
+    """
+    target = float_dtype(dtype, "weibull_min")
+    parameters = (
+        parameter(scale, "weibull_min", "scale", positive, "positive"),
+        parameter(concentration, "weibull_min", "concentration", positive, "positive"),
+    )
+    return sample(random.WEIBULL_MIN, key, shape, target, parameters, out_sharding)

@@ -1,0 +1,82 @@
+"""Forms of the rows of random numbers; a key is an operand of two words, or several in front."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.ops.row import Row
+from gpushard.ops.table import random, random_counts, random_keys, random_order
+from tests.ops.forms.form import Form
+
+TABLES = (random, random_counts, random_keys, random_order)
+
+
+def _made(dtype: str) -> Any:
+    """A result of two dims for each of several keys."""
+    return lambda shapes: ((3, 5), np.dtype(dtype))
+
+
+def _beside(dtype: str, operand: int = 1) -> Any:
+    """A result of the shape of an operand."""
+    return lambda shapes: (shapes[operand], np.dtype(dtype))
+
+
+def _of_keys(*dtypes: str) -> list[Form]:
+    return [Form(("i2",), _made(dtype), "I") for dtype in dtypes]
+
+
+def _of(dtype: str, *more: str) -> list[Form]:
+    """Parameters that are split as the result is, or broadcast."""
+    return [Form(("2", "ij", *more), _beside(dtype), "Id", positive=True)]
+
+
+FORMS: dict[Row, list[Form]] = {
+    random.BITS: _of_keys("u1", "u8"),
+    random.UNIFORM: [
+        *_of_keys("f2"),
+        *_of("f4", "j"),
+        Form(("i2", "1j", "j"), lambda shapes: ((4, shapes[1][1]), np.dtype("f8")), "Id"),
+    ],
+    random.NORMAL: _of_keys("f8"),
+    random.COMPLEX_NORMAL: _of_keys("c16"),
+    random.TRUNCATED_NORMAL: _of("f8", "j"),
+    random.EXPONENTIAL: _of_keys("f8"),
+    random.GUMBEL: _of("f4"),
+    random.LAPLACE: _of_keys("f8"),
+    random.LOGISTIC: _of_keys("f8"),
+    random.CAUCHY: _of_keys("f8"),
+    random.RAYLEIGH: _of("f8"),
+    random.PARETO: _of("f8"),
+    random.WEIBULL_MIN: _of("f8", "j"),
+    random.LOGNORMAL: _of("f8"),
+    random.GAMMA: _of("f8"),
+    random.LOG_GAMMA: _of("f4"),
+    random.CHISQUARE: _of("f8"),
+    random.BETA: _of("f8", "j"),
+    random.T: _of("f8"),
+    random.DIRICHLET: _of("f8"),
+    random.MULTIVARIATE_NORMAL: [
+        Form(("2", "ij", "jj"), _beside("f8"), "Id", positive=True),
+        Form(("2", "i3", "i33"), _beside("f8"), "Id", positive=True),
+    ],
+    random_counts.RANDINT: [Form(("2", "ij", "j"), _beside("i4"), "Ii")],
+    random_counts.BERNOULLI: [Form(("2", "ij"), _beside("?"), "I?")],
+    random_counts.BERNOULLI_SINGLE: [Form(("2", "ij"), _beside("?"), "If")],
+    random_counts.RADEMACHER: _of_keys("i1"),
+    random_counts.GEOMETRIC: [Form(("2", "ij"), _beside("i8"), "Id")],
+    random_counts.POISSON: _of("i8"),
+    random_counts.BINOMIAL: [Form(("2", "ij", "j"), _beside("f8"), "Iid")],
+    random_counts.BINOMIAL_COUNTS: [Form(("2", "ij", "j"), _beside("i8"), "Ii?")],
+    random_keys.SPLIT: [Form(("i2",), ((3, 5),), "I")],
+    random_keys.FOLD_IN: [Form(("i2", "ji"), (), "I"), Form(("i2", "j1"), (), "I")],
+    random_order.SHUFFLE: [
+        Form(("2", "ij"), (-1, False), "Id"),
+        Form(("2", "ij"), (-2, True), "Id"),
+        Form(("2", "i"), (-1, True), "Ii"),
+    ],
+    random_order.TAKE: [Form(("ij", "kl"), (-1,), "d?"), Form(("ij", "k"), (-2,), "b?")],
+    random_order.WEIGHTED: [Form(("j2", "i"), ((40, 3),), "Id", positive=True)],
+    random_order.TOP: [Form(("ij",), (2,))],
+}

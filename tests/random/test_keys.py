@@ -1,0 +1,139 @@
+"""Keys and arrays of them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import random
+from gpushard.errors import ArgumentTypeError, ArrayIndexError
+from gpushard.ops.random.threefry import threefry
+from gpushard.testing import runtime
+
+
+@pytest.fixture(autouse=True, scope="module")
+def six() -> Iterator[None]:
+    with runtime(host_devices=6, enable_checks=True):
+        yield
+
+
+def test_the_known_answers_of_threefry() -> None:
+    """Those of Random123 for 20 rounds: key and counter of zeros, of ones, and of digits of pi."""
+    for key, counter, wanted in (
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((0xFFFFFFFF,) * 2, (0xFFFFFFFF,) * 2, (0x1CB996FC, 0xBB002BE7)),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ):
+        words = [np.full(1, word, np.uint32) for word in (*key, *counter)]
+        threefry(np, (words[0], words[1]), words[2], words[3])
+        assert tuple(int(word[0]) for word in words[2:]) == wanted
+
+
+def test_an_array_of_keys() -> None:
+    keys = random.split(random.key(3), (4, 3))
+    data = np.asarray(random.key_data(keys))
+    assert (keys.shape, keys.ndim, keys.size, len(keys)) == ((4, 3), 2, 12, 4)
+    assert repr(keys.dtype) == "key<fry>" and "key<fry>" in repr(keys)
+    assert keys.dtype == random.key(0).dtype and len({keys.dtype, random.key(0).dtype}) == 1
+    for index in (1, -1, (2, 0), slice(1, None, 2), (..., 1), (None, 2), (slice(None), 1)):
+        expected = data[index if isinstance(index, tuple) else (index,)]
+        if isinstance(index, tuple) and Ellipsis in index:
+            expected = data[(*index, slice(None))]
+        np.testing.assert_array_equal(random.key_data(keys[index]), expected)
+    np.testing.assert_array_equal(random.key_data(keys.reshape(2, -1)), data.reshape(2, 6, 2))
+    np.testing.assert_array_equal(random.key_data(keys.reshape((12,))), data.reshape(12, 2))
+    assert [key.shape for key in keys] == [(3,)] * 4
+    assert np.asarray(keys == keys).all() and not np.asarray(keys != keys).any()
+    assert np.asarray(keys[0] == keys).tolist() == [[True] * 3] + [[False] * 3] * 3
+    assert keys != 1 and keys != data.shape
+
+
+def test_what_keys_refuse() -> None:
+    key = random.key(0)
+    with pytest.raises(ArgumentTypeError, match="no dims"):
+        len(key)
+    with pytest.raises(ArrayIndexError):
+        key[0]
+    with pytest.raises(TypeError):
+        hash(key)
+
+
+def test_keys_are_sharded_as_arrays_are() -> None:
+    mesh = gs.make_mesh((3, 2), ("x", "y"))
+    for spec in (gs.P("x"), gs.P(("x", "y")), gs.P()):
+        sharding = gs.NamedSharding(mesh, spec)
+        made = random.split(random.key(1), 7, out_sharding=sharding)
+        put = gs.device_put(random.split(random.key(1), 7), sharding)
+        assert made.sharding == put.sharding == sharding
+        np.testing.assert_array_equal(random.key_data(made), random.key_data(put))
+        assert random.key_data(made).sharding.spec == spec
+    assert gs.device_put(random.key(1), gs.devices()[2]).sharding.device_set == {gs.devices()[2]}
+    assert isinstance(gs.device_get(random.key(1)), random.KeyArray)
+    both = gs.device_put({"key": random.key(1), "x": np.ones(3)}, gs.devices()[1])
+    assert np.asarray(both["key"] == random.key(1))
+
+
+def test_raw_keys_are_keys() -> None:
+    raw, key = random.PRNGKey(7), random.key(7)
+    assert raw.dtype == np.uint32 and raw.shape == (2,)
+    on_host = np.asarray(raw)
+    for one in (raw, on_host, random.wrap_key_data(raw), random.clone(key)):
+        np.testing.assert_array_equal(random.normal(one, (3,)), random.normal(key, (3,)))
+    assert random.split(raw).shape == (2, 2) and random.split(key).shape == (2,)
+    assert isinstance(random.fold_in(key, 1), random.KeyArray)
+    assert random.fold_in(on_host, 1).shape == (2,)
+    assert random.key_impl(key) == random.key_impl(raw) == "threefry2x32"
+    assert np.asarray(random.wrap_key_data(random.key_data(key)) == key)
+
+
+def test_a_key_may_be_split_over_devices() -> None:
+    mesh = gs.make_mesh((2,), ("x",))
+    split = gs.device_put(random.PRNGKey(7), gs.NamedSharding(mesh, gs.P("x")))
+    for function in (random.bits, random.split, lambda key: random.fold_in(key, 3)):
+        np.testing.assert_array_equal(function(split), function(random.PRNGKey(7)))
+    for function in (random.permutation, random.choice):
+        np.testing.assert_array_equal(function(split, 9), function(random.PRNGKey(7), 9))
+
+
+def test_seeds_and_numbers_on_devices_are_not_read() -> None:
+    seed, data = gs.device_put(np.int64(-5)), gs.device_put(np.uint32(9))
+    with gs.transfer_guard_device_to_host("disallow"):
+        made, mixed = random.key(seed), random.fold_in(random.key(3), data)
+        several = random.randint(made, (4,), gs.device_put(np.int8(-3)), 5)
+    assert np.asarray(made == random.key(-5))
+    assert np.asarray(mixed == random.fold_in(random.key(3), 9))
+    np.testing.assert_array_equal(several, random.randint(random.key(-5), (4,), -3, 5))
+
+
+def test_bounds_on_devices_are_cut_to_the_type() -> None:
+    low, high = gs.device_put(np.array([-500, 3, 9])), gs.device_put(np.array([-490, 900, 2]))
+    found = np.asarray(random.randint(random.key(0), (999, 3), low, high, "int8"))
+    assert set(found[:, 0]) == {-128} and found[:, 1].min() == 3 and found[:, 1].max() == 127
+    assert set(found[:, 2]) == {9}
+
+
+def test_arrays_that_are_shuffled_stay_as_they_are() -> None:
+    x = gs.device_put(np.arange(9.0))
+    y = random.shuffle(random.key(1), x)
+    assert np.asarray(x).tolist() == list(range(9)) != np.asarray(y).tolist()
+    assert sorted(np.asarray(y)) == list(range(9))
+
+
+def test_a_shuffle_of_rows_moves_between_devices_only() -> None:
+    mesh = gs.make_mesh((3,), ("x",))
+    x = gs.device_put(np.arange(48.0).reshape(6, 8), gs.NamedSharding(mesh, gs.P("x")))
+    with gs.gather_guard("disallow"):
+        y = random.permutation(random.key(1), x)
+        z = random.choice(random.key(1), x, (4,), replace=False)
+    np.testing.assert_array_equal(y, random.permutation(random.key(1), np.asarray(x)))
+    np.testing.assert_array_equal(z, np.asarray(y)[:4])
+    assert y.sharding.spec == gs.P(None, "x")
+
+
+def test_nothing_is_chosen() -> None:
+    assert random.choice(random.key(0), np.ones((3, 5)), (0, 2), axis=1).shape == (3, 0, 2)
+    assert random.choice(random.key(0), 5, (0,)).shape == (0,)
+    assert random.permutation(random.key(0), 0).shape == (0,)
+    assert random.normal(random.key(0), (0, 3)).shape == (0, 3)
+    assert random.split(random.key(0), 0).shape == (0,)
