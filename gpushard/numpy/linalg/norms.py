@@ -166,7 +166,7 @@ def _squares(x: Any) -> Any:
 
 def _matrix(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
     rows, columns = axes
-    sums = {1: (rows, columns, "max"), -1: (rows, columns, "min")}
+    sums: dict[Any, Any] = {1: (rows, columns, "max"), -1: (rows, columns, "min")}
     sums |= {math.inf: (columns, rows, "max"), -math.inf: (columns, rows, "min")}
     values = {"nuc": "sum", 2: "max", -2: "min"}
     if ord == "fro":

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.errors import ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Kernel, Params, Row
@@ -24,8 +25,20 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 @functools.cache
 def _dtype(name: str, own: Dtype) -> Dtype:
-    """Return the type of NumPy's result, from a small example."""
-    found: Dtype = getattr(np.fft, name)(np.zeros(2, own)).dtype
+    """Return the type of NumPy's result, from a small example.
+
+    Raises:
+      ArgumentTypeError: it has none for these numbers.
+    """
+    try:
+        found: Dtype = getattr(np.fft, name)(np.zeros(2, own)).dtype
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name} is not defined for {own}: it takes real numbers; take the real part, or use "
+            "a transform of complex numbers",
+            argument="x",
+            dtype=own,
+        ) from None
     return found
 
 

@@ -19,11 +19,11 @@ from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import broadcast, writing
 
-_REAL = {
+_REAL: dict[Dtype, Dtype] = {
     np.dtype(np.complex64): np.dtype(np.float32),
     np.dtype(np.complex128): np.dtype(np.float64),
 }
-_COMPLEX = {real: own for own, real in _REAL.items()}
+_COMPLEX: dict[Dtype, Dtype] = {real: own for own, real in _REAL.items()}
 
 
 def linalg_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
@@ -43,8 +43,8 @@ def linalg_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
             )
     types = [aval.dtype for aval in avals]
     single = all(t in (np.float32, np.complex64) for t in types)
-    real = np.dtype(np.float32 if single else np.float64)
-    return _COMPLEX[real] if any(t.kind == "c" for t in types) else real
+    parts = np.dtype(np.float32 if single else np.float64)
+    return _COMPLEX[parts] if any(t.kind == "c" for t in types) else parts
 
 
 def own(dtype: Dtype) -> Dtype:
@@ -119,7 +119,7 @@ def matrix_row(
         made = rule.cores([a.shape for a in avals], found.inputs, found.outputs)
         lead = len(made.operands[0]) - len(found.inputs[0])
         letters = dict.fromkeys("".join((*found.inputs, *found.outputs)))
-        loose = {made_at for made_at, letter in enumerate(letters, lead) if letter in found.free}
+        loose = {at for at, letter in enumerate(letters, lead) if letter in found.free}
         return dataclasses.replace(made, whole=made.whole - loose)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
