@@ -184,13 +184,15 @@ def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
         given = {_NAMES.get(k, k): v for k, v in kwargs.items() if v is not np._NoValue}
         if "a" in given:
             args = (given.pop("a"), *args)
+        if "b" in given:
+            args = (*args[:1], given.pop("b"), *args[1:])
         try:
             if signature is not None:
                 signature.bind(*args, **given)
         except TypeError as error:
             raise ArgumentTypeError(
-                f"numpy.{func.__name__} of gpushard arrays: {error}; see "
-                f"{ours.__module__}.{ours.__name__}, or take numpy.asarray(x) for the host",
+                f"{func.__module__}.{func.__name__} of gpushard arrays: {error}; see gpushard."
+                f"{func.__module__}.{func.__name__}, or take numpy.asarray(x) for the host",
                 argument="kwargs",
             ) from None
         return ours(*args, **given)

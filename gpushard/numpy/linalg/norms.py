@@ -137,7 +137,7 @@ def _matrices(x: Any, name: str) -> Any:
 
 def _vector(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
     if ord == math.inf:
-        return abs(x).max(axes, keepdims=keepdims)
+        return _extreme(abs(x), "max", axes, keepdims)
     if ord == -math.inf:
         return abs(x).min(axes, keepdims=keepdims)
     if isinstance(ord, str):
@@ -159,6 +159,13 @@ def _vector(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
     return (abs(x) ** power).sum(axes, keepdims=keepdims) ** (1 / power)
 
 
+def _extreme(x: Any, name: str, axes: Any, keepdims: bool) -> Any:
+    """Return the greatest or the least of sizes; of none, the greatest is 0."""
+    if name == "max" and not all(x.shape[axis] for axis in axes):
+        name = "sum"
+    return getattr(x, name)(axes, keepdims=keepdims)
+
+
 def _squares(x: Any) -> Any:
     """Return the squares of sizes."""
     return x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x
@@ -174,11 +181,11 @@ def _matrix(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
     if ord in sums:
         inner, outer, extreme = sums[ord]
         found = abs(x).sum(inner, keepdims=True)
-        found = getattr(found, extreme)(outer, keepdims=True)
+        found = _extreme(found, extreme, (outer,), True)
         return found if keepdims else found.squeeze(axes)
     if ord not in values:
         raise _no_norm(name, ord, "matrices", "'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
-    found = getattr(svdvals(moveaxis(x, axes, (-2, -1))), values[ord])(-1)
+    found = _extreme(svdvals(moveaxis(x, axes, (-2, -1))), values[ord], (-1,), False)
     return expand_dims(found, axes) if keepdims else found
 
 
@@ -200,7 +207,7 @@ def cond(x: Any, /, p: Any = None, *, out_sharding: Any = None) -> Any:
       ArgumentError: there is no such norm, or matrices have no elements.
     """
     x = _matrices(as_value(x, "cond"), "cond")
-    if not x.size:
+    if 0 in x.shape[-2:]:
         raise ArgumentError(
             f"cond: matrices of shape {x.shape} have no elements, and there is no result for that",
             argument="x",

@@ -14,10 +14,12 @@ import numpy as np
 from gpushard.array.operators import shape_of
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
+from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, integer, number_of, operands, settle
 from gpushard.numpy.linalg.decompositions import svd
 from gpushard.numpy.linear_algebra import matmul
 from gpushard.numpy.manipulation import moveaxis, reshape
+from gpushard.ops.aval import Aval
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import linalg as rows
@@ -92,7 +94,7 @@ def solve(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
 
 
 def lstsq(a: Any, b: Any, /, rcond: Any = None, *, out_sharding: Any = None) -> Any:
-    """Return what solves equations a @ x = b by least squares.
+    """Return what solves equations a @ x = b by least squares, from singular values.
 
     Whether there are residuals depends on the rank, which the host waits for where `a` has more
     rows than columns.
@@ -113,31 +115,30 @@ def lstsq(a: Any, b: Any, /, rcond: Any = None, *, out_sharding: Any = None) -> 
     """
     a, b = operands("lstsq", a, b)
     shapes = shape_of(a), shape_of(b)
-    if len(shapes[0]) != 2 or len(shapes[1]) not in (1, 2):
+    if len(shapes[0]) != 2 or len(shapes[1]) not in (1, 2) or shapes[0][0] != shapes[1][0]:
         raise ArgumentError(
             f"lstsq: shapes {shapes[0]} and {shapes[1]} must be of a matrix, and of a vector or a "
-            "matrix",
+            "matrix of as many rows",
             argument="a",
             shapes=shapes,
         )
     m, n = shapes[0]
-    share = -1.0 if rcond is None else float(number_of(rcond, _DOUBLE, "lstsq", "rcond"))
-    if rcond is None:
-        share = float(np.finfo(_single_or_double(a, b)).eps) * max(m, n)
+    share = None if rcond is None else float(number_of(rcond, _DOUBLE, "lstsq", "rcond"))
+    dtype = rows.linalg_dtype("lstsq", [Aval(x.shape, x.dtype) for x in (a, b)])
+    a, b = a.astype(dtype), b.astype(dtype)
     vector = len(shapes[1]) == 1
-    x, sums, rank, s = bind(rows.LSTSQ, (a, b[:, None] if vector else b), (share,))
+    sides = b[:, None] if vector else b
+    u, s, vh = svd(a, full_matrices=False)
+    inverse = _inverses(s, share, shapes[0])
+    x = matmul(vh.mT.conj(), inverse[:, None] * matmul(u.mT.conj(), sides))
+    rank = statistical.count_nonzero(inverse)
+    sums = (abs(sides - matmul(a, x)) ** 2).sum(0)
     if m <= n or int(rank) != n:
         sums = sums[:0]
     return settle((x[:, 0] if vector else x, sums, rank, s), out_sharding)
 
 
 _DOUBLE = np.dtype(np.float64)
-
-
-def _single_or_double(*xs: Any) -> Any:
-    """Return the real type that matrices are worked with."""
-    single = all(x.dtype in (np.float32, np.complex64) for x in xs)
-    return np.float32 if single else np.float64
 
 
 def pinv(
@@ -167,13 +168,18 @@ def pinv(
             "pinv: rcond= and rtol= are both given; they mean the same, give one", argument="rtol"
         )
     x = as_value(x, "pinv")
-    u, s, vh = svd(x.conj(), full_matrices=False, hermitian=hermitian)
-    if not x.size:
-        return settle(vh.mT @ u.mT, out_sharding)
     share = 1e-15 if rcond is None and rtol is np._NoValue else rcond
-    large = s > cutoff(s, share if rtol is np._NoValue else rtol, x.shape)
-    inverse = ew.where(large, 1 / ew.where(large, s, 1), 0)
+    u, s, vh = svd(x.conj(), full_matrices=False, hermitian=hermitian)
+    inverse = _inverses(s, share if rtol is np._NoValue else rtol, x.shape)
     return settle(matmul(vh.mT, inverse[..., None] * u.mT), out_sharding)
+
+
+def _inverses(s: Any, share: Any, shape: Shape) -> Any:
+    """Return 1 over singular values, and 0 for those that count as 0; arguments as for `cutoff`."""
+    if not s.shape[-1]:
+        return s
+    large = s > cutoff(s, share, shape)
+    return ew.where(large, 1 / ew.where(large, s, 1), 0)
 
 
 def cutoff(s: Any, share: Any, shape: Shape) -> Any:

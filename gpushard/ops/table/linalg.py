@@ -117,7 +117,7 @@ def matrix_row(
     def rule_of(avals: Sequence[Aval], params: Params) -> Rule:
         found = core(*params)
         made = rule.cores([a.shape for a in avals], found.inputs, found.outputs)
-        lead = len(made.operands[0]) - len(found.inputs[0])
+        lead = len(made.results[0]) - len(found.outputs[0])
         letters = dict.fromkeys("".join((*found.inputs, *found.outputs)))
         loose = {at for at, letter in enumerate(letters, lead) if letter in found.free}
         return dataclasses.replace(made, whole=made.whole - loose)
@@ -257,28 +257,3 @@ SOLVE = matrix_row(
     lambda xp: xp.linalg.solve,
 )
 """Columns of the right sides are solved for where they lie."""
-
-
-def _least_core(rcond: float) -> Core:
-    return Core(
-        ("mn", "mk"),
-        ("nk", "k", "", "q"),
-        (own, real, lambda dtype: np.dtype(np.int64), real),
-        lambda sizes: {"q": min(sizes["m"], sizes["n"])},
-        square=False,
-    )
-
-
-def _least(xp: Any, rcond: float) -> Callable[..., Any]:
-    """Return what solves by least squares; its residuals are 0 where NumPy gives none."""
-
-    def least(a: Any, b: Any) -> Any:
-        x, residuals, rank, s = xp.linalg.lstsq(a, b, rcond)
-        sums = residuals if residuals.size else xp.zeros(b.shape[-1:], s.dtype)
-        return x, sums, xp.asarray(rank), s
-
-    return least
-
-
-LSTSQ = matrix_row("lstsq", _least_core, _least)
-"""Of single matrices. Parameters: the share of the greatest singular value that counts as 0."""
