@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, integer, number_of, settle
+from gpushard.numpy.making import place_of
 from gpushard.numpy.manipulation import roll
 from gpushard.numpy.ranges import arange
 from gpushard.ops.axes import from_end
@@ -39,8 +41,10 @@ def fftfreq(
     Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float64)
     """
     length, unit = _unit("fftfreq", n, d)
-    at = arange(length, device=device, out_sharding=out_sharding)
-    return _typed(ew.where(at < (length + 1) // 2, at, at - length) * unit, dtype)
+    place = place_of(device, out_sharding)
+    at = arange(length, out_sharding=place)
+    signed = ew.where(at < (length + 1) // 2, at, at - length)
+    return _finished(signed * unit, dtype, None if place is None else at.sharding)
 
 
 def rfftfreq(
@@ -68,8 +72,9 @@ def rfftfreq(
     Array([0.  , 0.25, 0.5 ], dtype=float64)
     """
     length, unit = _unit("rfftfreq", n, d)
-    at = arange(length // 2 + 1, device=device, out_sharding=out_sharding)
-    return _typed(at * unit, dtype)
+    place = place_of(device, out_sharding)
+    at = arange(length // 2 + 1, out_sharding=place)
+    return _finished(at * unit, dtype, None if place is None else at.sharding)
 
 
 def _unit(name: str, n: Any, d: Any) -> tuple[int, float]:
@@ -83,8 +88,9 @@ def _unit(name: str, n: Any, d: Any) -> tuple[int, float]:
     return length, 1.0 / (length * distance)
 
 
-def _typed(x: Any, dtype: Any) -> Any:
-    return x if dtype is None else x.astype(dtype)
+def _finished(x: Any, dtype: Any, place: Any) -> Any:
+    """Return frequencies in the type and the place that were asked for."""
+    return settle(x if dtype is None else x.astype(as_dtype(dtype)), place)
 
 
 def fftshift(x: Any, /, axes: Any = None, *, out_sharding: Any = None) -> Any:

@@ -42,7 +42,7 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
     return Rule(one.operands * len(avals), one.results, one.sizes)
 
 
-def _result(avals: Sequence[Aval]) -> Dtype:
+def _numbers(avals: Sequence[Aval]) -> Dtype:
     """Return the type of a sum of exponentials: double precision for integers."""
     found = np.result_type(*(aval.dtype for aval in avals))
     return found if found.kind in "fc" else np.dtype(np.float64)
@@ -50,14 +50,19 @@ def _result(avals: Sequence[Aval]) -> Dtype:
 
 def _wide(avals: Sequence[Aval]) -> Dtype:
     """Return the type that it is summed in."""
-    found = _result(avals)
+    found = _numbers(avals)
     return np.dtype(np.float32) if found == np.float16 else found
+
+
+def _result(avals: Sequence[Aval], params: Params) -> Dtype:
+    found = _numbers(avals)
+    return np.empty(0, found).real.dtype if params[2] else found
 
 
 def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
     axes, keepdims, _ = params
     shape = reduced_shape(avals[0].shape, axes, keepdims=keepdims)
-    return (Aval(shape, _result(avals)),)
+    return (Aval(shape, _result(avals, params)),)
 
 
 def _states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
@@ -109,7 +114,7 @@ def _scale(xp: Any, most: Any, base: Any) -> Any:
 
 
 def _finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
-    size, dtype = params[2], _result(avals)
+    size, dtype = params[2], _result(avals, params)
 
     def finish(s: State, n: int) -> Any:
         most, total = s
