@@ -180,12 +180,10 @@ def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
         found = table().get(func) or _extension(func.__module__).get(func)
         if found is None:
             raise _unknown(f"{func.__module__}.{func.__name__}")
-        ours, signature = found
+        ours, signature, names = found
         given = {_NAMES.get(k, k): v for k, v in kwargs.items() if v is not np._NoValue}
-        if "a" in given:
-            args = (given.pop("a"), *args)
-        if "b" in given:
-            args = (*args[:1], given.pop("b"), *args[1:])
+        for name in names[len(args) :]:
+            args = (*args, given.pop(name)) if name in given else args
         try:
             if signature is not None:
                 signature.bind(*args, **given)
@@ -200,8 +198,8 @@ def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
     return call
 
 
-_Table: TypeAlias = dict[Any, tuple[Any, inspect.Signature | None]]
-"""Our function, and what it takes, by NumPy's."""
+_Table: TypeAlias = dict[Any, tuple[Any, inspect.Signature | None, tuple[str, ...]]]
+"""Our function, what it takes, and what NumPy calls its positional arguments, by NumPy's."""
 
 
 def _table(module: ModuleType, namespace: Mapping[str, Any]) -> _Table:
@@ -210,13 +208,24 @@ def _table(module: ModuleType, namespace: Mapping[str, Any]) -> _Table:
     for name, ours in namespace.items():
         theirs = getattr(module, name, None)
         if inspect.isfunction(ours) and callable(theirs) and not isinstance(theirs, type):
-            found[theirs] = ours, inspect.signature(ours)
+            signature = inspect.signature(ours)
+            found[theirs] = ours, signature, _names(theirs, signature)
     return found
+
+
+def _names(theirs: Any, signature: inspect.Signature) -> tuple[str, ...]:
+    """Return NumPy's names of arguments that have none here: those that are only positional."""
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    try:
+        names = tuple(inspect.signature(theirs).parameters)
+    except ValueError:  # a builtin that does not say
+        return ()
+    return names[: kinds.count(inspect.Parameter.POSITIONAL_ONLY)]
 
 
 def _host_table() -> _Table:
     return {
-        getattr(np, name): (functools.partial(_on_host, getattr(np, name)), None)
+        getattr(np, name): (functools.partial(_on_host, getattr(np, name)), None, ())
         for name in _ON_HOST
     }
 

@@ -243,6 +243,18 @@ def _inverse(xp: Any, quiet: bool) -> Callable[..., Any]:
     return inverse
 
 
+def _solve(xp: Any) -> Callable[..., Any]:
+    solve: Callable[..., Any] = xp.linalg.solve
+    if xp is np:
+        return solve
+
+    def broadcast_first(a: Any, b: Any) -> Any:  # CuPy's does not
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        return solve(*(xp.broadcast_to(x, lead + x.shape[-2:]) for x in (a, b)))
+
+    return broadcast_first
+
+
 CHOLESKY = matrix_row("cholesky", _same, _cholesky)
 """Parameters: whether the factor is the upper one."""
 INV = matrix_row("inv", _same, _inverse)
@@ -254,6 +266,6 @@ SLOGDET = matrix_row(
 SOLVE = matrix_row(
     "solve",
     lambda: Core(("mn", "mk"), ("nk",), free="k"),
-    lambda xp: xp.linalg.solve,
+    _solve,
 )
 """Columns of the right sides are solved for where they lie."""
