@@ -12,10 +12,10 @@ import pytest
 import gpushard as gs
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from tests.numpy.compare import LAYOUTS, placed, put, same
-from tests.numpy.test_linalg import close
+from tests.numpy.test_linalg import ONE_RUNTIME, close
 
 fft = gs.numpy.fft
-pytestmark = pytest.mark.usefixtures("domains")
+pytestmark = [pytest.mark.usefixtures("domains"), ONE_RUNTIME]
 
 ONE = ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"]
 OF_REAL = ("rfft", "ihfft", "rfftn", "rfft2")

@@ -22,8 +22,11 @@ from gpushard.errors import (
 )
 from tests.numpy.compare import put
 
+ONE_RUNTIME = pytest.mark.parametrize("domains", [4], indirect=True, ids=[""])
+"""The rows run in all kinds of runtimes among the rules; here one is enough."""
+
 la = gs.numpy.linalg
-pytestmark = pytest.mark.usefixtures("domains")
+pytestmark = [pytest.mark.usefixtures("domains"), ONE_RUNTIME]
 
 SQUARE: dict[str, tuple[tuple[int, ...], tuple[Any, ...]]] = {
     "stack": ((8, 3, 3), ("x",)),

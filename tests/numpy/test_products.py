@@ -13,10 +13,10 @@ import pytest
 import gpushard as gs
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from tests.numpy.compare import LAYOUTS, agree, placed, put, same, value
-from tests.numpy.test_linalg import close
+from tests.numpy.test_linalg import ONE_RUNTIME, close
 
 gnp = gs.numpy
-pytestmark = pytest.mark.usefixtures("domains")
+pytestmark = [pytest.mark.usefixtures("domains"), ONE_RUNTIME]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -23,11 +23,8 @@ _SQUARE = ("kii",)
 _ANY = ("kij",)
 
 FORMS: dict[Row, list[Form]] = {
-    linalg.CHOLESKY: [
-        Form(_SQUARE, (False,), suit=_definite),
-        Form(("ii",), (True,), "D", suit=_definite),
-    ],
-    linalg.INV: [Form(_SQUARE, (False,)), Form(("ii",), (True,), "i", suit=_definite)],
+    linalg.CHOLESKY: [Form(_SQUARE, (True,), "D", suit=_definite)],
+    linalg.INV: [Form(_SQUARE, (False,))],
     linalg.DET: [Form(_SQUARE)],
     linalg.SLOGDET: [Form(_SQUARE, (), "D")],
     linalg.SOLVE: [
@@ -37,17 +34,13 @@ FORMS: dict[Row, list[Form]] = {
     decompositions.QR: [
         Form(_ANY, ("reduced",)),
         Form(("ij",), ("complete",), "D"),
-        Form(("ij",), ("r",)),
-        Form(("ij",), ("raw",)),
     ],
     decompositions.SVD: [
         Form(_ANY, (False, True, False)),
-        Form(("ij",), (True, True, False), "D"),
-        Form(("ij",), (True, False, False)),
+        Form(("ij",), (True, False, False), "D"),
         Form(("ii",), (False, True, True)),
-        Form(("ii",), (False, False, True)),
     ],
-    decompositions.EIGH: [Form(_SQUARE, ("L",)), Form(("ii",), ("U",), "D")],
+    decompositions.EIGH: [Form(_SQUARE, ("L",))],
     decompositions.EIGVALSH: [Form(_SQUARE, ("U",))],
     decompositions.EIG: [Form(_SQUARE)],
     decompositions.EIGVALS: [Form(_SQUARE)],

@@ -20,7 +20,6 @@ FORMS: dict[Row, list[Form]] = {
         Form(("ij", "ij"), ((-1,), False, True)),
     ],
     ufunc_row(scipy.special.erf): [Form(("ij",), (), "D")],
-    ufunc_row(scipy.special.xlogy): [Form(("ij", "j"), positive=True)],
     ufunc_row(scipy.special.betainc): [
         Form(("ij", "j", "ij"), suit=lambda x: 0.5 + 0.4 * (abs(x) % 1))
     ],
