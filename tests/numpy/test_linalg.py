@@ -4,6 +4,7 @@ Both call the same LAPACK on the host, so that decompositions are equal but for 
 eps of the type. What is found otherwise, such as least squares, is compared at the same tolerance.
 """
 
+import gc
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -376,9 +377,15 @@ def test_a_singular_matrix_is_an_error_at_once(name: str) -> None:
     data = np.stack([np.eye(3), np.ones((3, 3)), np.eye(3)])
     for spec in ((), ("x",), (None, "x", "y")):
         x = put(data, *spec)
+        gc.collect()
+        held = [device.memory_stats() for device in gs.devices()]
         with pytest.raises(np.linalg.LinAlgError, match=r"failed on matrices of shape") as caught:
             SINGULAR[name](la, x)
         assert type(caught.value) is LinearAlgebraError
+        del caught  # its frames hold what was moved
+        gc.collect()
+        now = [device.memory_stats() for device in gs.devices()]
+        assert [d["bytes_in_use"] for d in now] == [d["bytes_in_use"] for d in held]
         np.testing.assert_array_equal(np.asarray(x), data)
 
 

@@ -143,8 +143,9 @@ def _lengths(xs: Sequence[Any]) -> list[int]:
 def _order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
     """Return after which matrix each chain, from one to another, is cut.
 
-    >>> _order([10, 100, 5, 50])[0, 2]
-    1
+    >>> cuts = _order([30, 35, 15, 5, 10, 20, 25])  # the example of the book
+    >>> cuts[0, 5], cuts[0, 2], cuts[3, 5]
+    (2, 0, 4)
     """
     count = len(sizes) - 1
     costs = {(i, i): 0 for i in range(count)}
