@@ -12,7 +12,7 @@ import pytest
 import gpushard as gs
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from tests.numpy.compare import LAYOUTS, placed, put, same
-from tests.numpy.test_linalg import ONE_RUNTIME, close
+from tests.numpy.matrices import ONE_RUNTIME, close
 
 fft = gs.numpy.fft
 pytestmark = [pytest.mark.usefixtures("domains"), ONE_RUNTIME]

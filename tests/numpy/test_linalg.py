@@ -5,7 +5,6 @@ eps of the type. What is found otherwise, such as least squares, is compared at 
 """
 
 import gc
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -18,13 +17,10 @@ from gpushard.errors import (
     ArgumentError,
     ArgumentTypeError,
     ExecutionError,
-    GpushardError,
     LinearAlgebraError,
 )
 from tests.numpy.compare import put
-
-ONE_RUNTIME = pytest.mark.parametrize("domains", [4], indirect=True, ids=[""])
-"""The rows run in all kinds of runtimes among the rules; here one is enough."""
+from tests.numpy.matrices import ONE_RUNTIME, agree, close, definite, numbers
 
 la = gs.numpy.linalg
 pytestmark = [pytest.mark.usefixtures("domains"), ONE_RUNTIME]
@@ -47,60 +43,6 @@ ANY: dict[str, tuple[tuple[int, ...], tuple[Any, ...]]] = {
     "none": ((0, 4, 3), ("x",)),
 }
 Calls = dict[str, Callable[..., Any]]
-
-
-def numbers(shape: tuple[int, ...], dtype: Any = np.float64, seed: str = "") -> np.ndarray:
-    """Return normal numbers, or small integers."""
-    rng = np.random.default_rng(zlib.crc32(f"{shape}{seed}".encode()))
-    kind = np.dtype(dtype).kind
-    if kind in "iu":
-        return rng.integers(0, 5, shape).astype(dtype)
-    found = rng.standard_normal(shape)
-    return (found + 1j * rng.standard_normal(shape) if kind == "c" else found).astype(dtype)
-
-
-def definite(x: np.ndarray) -> np.ndarray:
-    """Return Hermitian, positive definite matrices."""
-    made = x @ x.swapaxes(-1, -2).conj() + np.eye(x.shape[-1])
-    return np.asarray(made).astype(x.dtype)
-
-
-def close(found: Any, expected: Any, factor: float = 400) -> None:
-    """Compare shapes, types and values, within some eps of the greatest value."""
-    if isinstance(expected, tuple):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            close(one, other, factor)
-        return
-    assert isinstance(found, gs.Array), type(found)
-    wanted = np.asarray(expected)
-    assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
-    if wanted.dtype.kind not in "fc":
-        np.testing.assert_array_equal(np.asarray(found), wanted)
-        return
-    eps = factor * float(np.finfo(wanted.dtype).eps)
-    largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=1)
-    np.testing.assert_allclose(np.asarray(found), wanted, rtol=eps, atol=eps * largest)
-
-
-def agree(
-    call: Callable[..., Any], *data: np.ndarray, specs: Any = None, factor: float = 400
-) -> Any:
-    """Compare a call, which gets a namespace and operands, with NumPy's."""
-    specs = specs or [("x", "y")[: d.ndim] for d in data]
-    arrays = [put(d, *spec) for d, spec in zip(data, specs, strict=True)]
-    try:
-        with np.errstate(all="ignore"):
-            expected = call(np.linalg, *data)
-    except (ValueError, TypeError, IndexError) as error:
-        kind = TypeError if isinstance(error, TypeError) else (ValueError, TypeError)
-        with pytest.raises(kind) as caught:
-            call(la, *arrays)
-        assert isinstance(caught.value, GpushardError)
-        return None
-    found = call(la, *arrays)
-    close(found, expected, factor)
-    return found
 
 
 OF_SQUARE: Calls = {
@@ -285,47 +227,6 @@ def test_least_squares_of_lower_rank() -> None:
     close(la.matrix_rank(put(stack, "x"), tol=np.array([0.5, 2.0])), np.array([0, 0]))
     close(la.pinv(put(stack, "x"), np.array([0.5, 0.1])), stack)
     close(la.matrix_rank(put(np.zeros(4), "x")), np.int64(0))
-
-
-VECTOR_ORDS = [2, 1, 0, 3, -1, 0.5, np.inf, -np.inf, "fro", None, "x"]
-MATRIX_ORDS = ["fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf, 3, 0, "x"]
-
-
-@pytest.mark.parametrize("ord", VECTOR_ORDS)
-def test_vector_norms(ord: Any) -> None:
-    for dtype in "lfD":
-        data = numbers((5, 3, 4), dtype)
-        for axis in (None, 0, -1, (0, 2)):
-            agree(
-                lambda m, x: m.vector_norm(x, axis=axis, ord=ord, keepdims=True),  # noqa: B023
-                data,
-            ) if ord is not None and not isinstance(ord, str) else None
-            agree(lambda m, x: m.norm(x, ord, axis), data)  # noqa: B023
-        agree(lambda m, x: m.norm(x, ord), data[0, 0])
-        agree(lambda m, x: m.norm(x, ord, 0), data[:0])
-
-
-@pytest.mark.parametrize("ord", MATRIX_ORDS)
-def test_matrix_norms(ord: Any) -> None:
-    for dtype in "lfD":
-        data = numbers((3, 5, 4), dtype)
-        agree(lambda m, x: m.matrix_norm(x, ord=ord), data)
-        agree(lambda m, x: m.matrix_norm(x, ord=ord, keepdims=True), data[0], specs=[("x", "y")])
-        for axis in ((0, 2), (-1, 0)):
-            agree(lambda m, x: m.norm(x, ord, axis, keepdims=True), data)  # noqa: B023
-            agree(lambda m, x: m.norm(x, ord, axis), data)  # noqa: B023
-        agree(lambda m, x: m.norm(x, ord), data[0])
-    agree(lambda m, x: m.norm(x, ord), data[0, :0])
-    agree(lambda m, x: m.norm(x, ord), data[0, :, :0])
-
-
-def test_norms_of_all_dims() -> None:
-    data = numbers((3, 4, 2))
-    agree(lambda m, x: m.norm(x), data)
-    agree(lambda m, x: m.norm(x, keepdims=True), data)
-    agree(lambda m, x: m.norm(x, 2), data)
-    agree(lambda m, x: m.norm(x, axis=(0, 1, 2)), data)
-    agree(lambda m, x: m.norm(x), data[0, 0, 0])
 
 
 def test_products() -> None:

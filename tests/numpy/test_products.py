@@ -13,7 +13,7 @@ import pytest
 import gpushard as gs
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from tests.numpy.compare import LAYOUTS, agree, placed, put, same, value
-from tests.numpy.test_linalg import ONE_RUNTIME, close
+from tests.numpy.matrices import ONE_RUNTIME, close
 
 gnp = gs.numpy
 pytestmark = [pytest.mark.usefixtures("domains"), ONE_RUNTIME]

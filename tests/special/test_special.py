@@ -22,7 +22,7 @@ from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.runtime.special import special_functions
 from gpushard.special import ufuncs
 from tests.numpy.compare import LAYOUTS, placed, put, same
-from tests.numpy.test_linalg import ONE_RUNTIME, close
+from tests.numpy.matrices import ONE_RUNTIME, close
 
 pytestmark = [pytest.mark.usefixtures("domains"), ONE_RUNTIME]
 
