@@ -5,6 +5,7 @@ from importlib.util import find_spec
 _NEED = {
     "gpushard/interop/torch.py": "torch",
     "gpushard/runtime/cuda/cupy_driver.py": "cupy",
+    "gpushard/runtime/cuda/special.py": "cupyx",
 }
 
 collect_ignore = [module for module, library in _NEED.items() if not find_spec(library)]

@@ -7,7 +7,7 @@ layer  package                           what it knows
 ====== ================================= ===================================================
 9      `cli`, `testing`                  the command line; tools for tests
 8      `interop`                         other array libraries: DLPack, CUDA arrays, PyTorch
-7      `numpy`, `random`                 functions, as NumPy, the Array API and JAX name them
+7      `numpy`, `random`, `special`      functions, as NumPy, JAX and SciPy name them
 5      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
 4      `ops`                             operations: rows, how they are split, their execution
 3      `movement`                        copies between shards: plans and their execution
@@ -126,8 +126,9 @@ __all__ = [
 if TYPE_CHECKING:
     from gpushard import numpy as numpy
     from gpushard import random as random
+    from gpushard import special as special
 
-_ON_DEMAND = ("numpy", "random")  # not in __all__, where they would hide others of these names
+_ON_DEMAND = ("numpy", "random", "special")  # not in __all__, where they would hide others of these names
 
 promise("gpushard.numpy", "__array_namespace__", "__array_ufunc__", "__array_function__")
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from numpy.linalg import LinAlgError
+
 
 class GpushardError(Exception):
     """Base of every error that gpushard raises.
@@ -66,6 +68,18 @@ class ArgumentTypeError(GpushardError, TypeError):
 
 class ArgumentRangeError(GpushardError, OverflowError):
     """A number is outside of what the dtype holds that it is converted to."""
+
+
+class LinearAlgebraError(GpushardError, LinAlgError):
+    """A matrix has no inverse, no Cholesky factor, or an iteration did not converge.
+
+    Small arrays raise it at the call. Where work runs later, the result's reader gets an
+    `ExecutionError` with this as its cause. On GPUs such results are NaN or infinite instead.
+    """
+
+
+class MissingLibraryError(GpushardError, ImportError):
+    """A library that a function stands on is not installed."""
 
 
 class ArrayIndexError(GpushardError, IndexError):

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard import errors, random
+from gpushard import errors, random, special
 from gpushard.config import Settings
 from gpushard.errors import (
     ArgumentError,
@@ -2338,6 +2338,87 @@ RANDOM: dict[str, Case] = {
     ),
 }
 
+
+LINALG, FFT = GNP.linalg, GNP.fft
+
+MATRICES: dict[str, Case] = {
+    "half precision": wrong(
+        lambda w: LINALG.svd(w.x.astype("e")),
+        "svd is not defined for float16",
+        "float32",
+        error=ArgumentTypeError,
+        dtype=np.float16,
+    ),
+    "a matrix that is not square": wrong(
+        lambda w: LINALG.inv(w.x), "inv", "(8, 6) are not square", "must be equal", shape=(8, 6)
+    ),
+    "an inverse of a vector": wrong(
+        lambda w: LINALG.det(w.small), "det", "(8,)", "at least 2 dims", shape=(8,)
+    ),
+    "right sides of another length": wrong(
+        lambda w: LINALG.solve(w.x[:6], w.x),
+        "solve",
+        "(6, 6), (8, 6)",
+        "lengths 6 and 8 must be equal",
+        shapes=((6, 6), (8, 6)),
+    ),
+    "mode of qr": wrong(
+        lambda w: LINALG.qr(w.x, "thin"),
+        "mode='thin'",
+        "reduced, complete, r, raw",
+        argument="mode",
+        value="thin",
+    ),
+    "norm of matrices": wrong(
+        lambda w: LINALG.norm(w.x, 3),
+        "ord=3 is no norm of matrices",
+        "'fro'",
+        argument="ord",
+        value=3,
+    ),
+    "shares given twice": wrong(
+        lambda w: LINALG.pinv(w.x, 0.1, rtol=0.1), "rcond= and rtol=", "give one", argument="rtol"
+    ),
+    "least squares of other rows": wrong(
+        lambda w: LINALG.lstsq(w.x, w.x[:5]), "(8, 6) and (5, 6)", "as many rows", argument="a"
+    ),
+    "vectors of a plane": wrong(
+        lambda w: GNP.cross(w.x, w.x), "vectors of 6 and 6 elements", "must have 3", argument="x1"
+    ),
+    "weights of observations": wrong(
+        lambda w: GNP.cov(w.x, aweights=np.ones(5)), "(5,)", "6 numbers", argument="aweights"
+    ),
+    "frequencies that are no integers": wrong(
+        lambda w: GNP.cov(w.x, fweights=np.ones(6)),
+        "fweights of float64",
+        "astype",
+        error=ArgumentTypeError,
+        argument="fweights",
+    ),
+    "half a transform of complex numbers": wrong(
+        lambda w: FFT.rfft(w.x.astype("F")),
+        "rfft is not defined for complex64",
+        "real part",
+        error=ArgumentTypeError,
+        dtype=np.complex64,
+    ),
+    "no elements to transform": wrong(
+        lambda w: FFT.fft(w.x, 0), "0 elements", "at least one", argument="n", value=0
+    ),
+    "norm of a transform": wrong(
+        lambda w: FFT.fftn(w.x, norm="half"), "norm='half'", "'ortho'", argument="norm"
+    ),
+    "lengths of a transform": wrong(
+        lambda w: FFT.fft2(w.x, (8,)), "1 lengths for the 2 dims", "one for each", argument="s"
+    ),
+    "a type of a special function": wrong(
+        lambda w: special.erfinv(w.x.astype("F")),
+        "erfinv is not defined for complex64",
+        "astype",
+        error=ArgumentTypeError,
+    ),
+}
+
 USES: dict[str, Callable[[World, gs.Array], Any]] = {
     "asarray": lambda w, x: np.asarray(x),
     "device_get": lambda w, x: gs.device_get({"a": x}),
@@ -2418,6 +2499,7 @@ TABLE: dict[str, Case] = {
         "interop": INTEROP,
         "operation": OPERATIONS,
         "random": RANDOM,
+        "matrix": MATRICES,
         "deleted": GONE,
         "donated": DONATED,
     }.items()

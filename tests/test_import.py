@@ -50,6 +50,17 @@ def test_only_numpy_and_the_standard_library_are_imported() -> None:
     assert not tops.intersection(FORBIDDEN)
 
 
+def test_extensions_are_imported_when_they_are_asked_for() -> None:
+    before, after = run(
+        "import sys, json, gpushard as gs\n"
+        "names = ('gpushard.numpy.linalg', 'gpushard.numpy.fft', 'gpushard.special')\n"
+        "before = [n for n in names if n in sys.modules]\n"
+        "gs.numpy.linalg.inv, gs.numpy.fft.fft\n"
+        "print(json.dumps([before, [n for n in names if n in sys.modules]]))"
+    )
+    assert before == [] and after == ["gpushard.numpy.linalg", "gpushard.numpy.fft"]
+
+
 def test_the_command_line_imports_no_more() -> None:
     loaded = run(
         "import sys, json, gpushard.cli.main\n"

@@ -48,7 +48,7 @@ def as_rows(x: gs.Array) -> gs.Array | str:
         return f"needs real numbers, the array is {x.dtype.name}"
     if x.ndim == 0 or x.shape[0] < 2 or x.size == 0:
         return f"needs two rows or more, the array has shape {x.shape}"
-    rows = x.astype(np.float64).reshape(x.shape[0], -1)
+    rows: gs.Array = x.astype(np.float64).reshape(x.shape[0], -1)
     if rows.shape[1] > MOST_COLUMNS:
         return f"is shown for {MOST_COLUMNS} columns at most, here are {rows.shape[1]}"
     if not bool(gs.numpy.isfinite(rows).all()):

@@ -2,8 +2,9 @@
 
 A file for each section of the standard (https://data-apis.org/array-api/2025.12): `elementwise`,
 `statistical`, `linear_algebra`, `creation` with `ranges` and `grids`, `manipulation` with `joining`
-and `padding`, `data_type`, `constants`, `info`; and `comparison`, which is NumPy's. `protocol` lets
-NumPy's own functions take arrays.
+and `padding`, `data_type`, `constants`, `info`; and `comparison`, `products` and `correlation`,
+which are NumPy's. The extensions, `linalg` and `fft`, are imported when they are first asked for.
+`protocol` lets NumPy's own functions take arrays.
 
 Functions take arrays, and what `asarray` takes. They run where their operands lie.
 
@@ -15,6 +16,7 @@ PartitionSpec('x')
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -36,6 +38,10 @@ from gpushard.numpy.constants import (
     nan,
     newaxis,
     pi,
+)
+from gpushard.numpy.correlation import (
+    corrcoef,
+    cov,
 )
 from gpushard.numpy.creation import (
     array,
@@ -238,6 +244,11 @@ from gpushard.numpy.manipulation import (
 from gpushard.numpy.padding import (
     pad,
 )
+from gpushard.numpy.products import (
+    cross,
+    kron,
+    trace,
+)
 from gpushard.numpy.ranges import (
     arange,
     linspace,
@@ -260,6 +271,13 @@ from gpushard.numpy.statistical import (
 )
 
 __array_api_version__ = protocol.VERSIONS[-1]
+
+
+def __getattr__(name: str) -> Any:
+    """Import an extension when it is first asked for (PEP 562)."""
+    if name in protocol.EXTENSIONS:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _namespace(x: Any, *, api_version: str | None = None) -> Any:
@@ -331,9 +349,12 @@ __all__ = [
     "conjugate",
     "copy",
     "copysign",
+    "corrcoef",
     "cos",
     "cosh",
     "count_nonzero",
+    "cov",
+    "cross",
     "deg2rad",
     "degrees",
     "diagonal",
@@ -390,6 +411,7 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "kron",
     "lcm",
     "ldexp",
     "left_shift",
@@ -467,6 +489,7 @@ __all__ = [
     "tanh",
     "tensordot",
     "tile",
+    "trace",
     "transpose",
     "tril",
     "triu",

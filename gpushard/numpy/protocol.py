@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import linear_algebra, statistical, ufuncs
 from gpushard.numpy.arguments import is_number, is_value, refuse_out
+
+EXTENSIONS = ("fft", "linalg")
+"""Modules of functions that are imported when they are first asked for."""
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 """Versions of the Array API."""
@@ -166,27 +170,27 @@ def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
     Args:
       namespace: the functions by name; read at the first call.
     """
-    table = functools.cache(lambda: _table(namespace))
+    table = functools.cache(lambda: _table(np, namespace) | _host_table())
 
     def call(
         x: Any, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
         if not all(issubclass(kind, Array | np.ndarray) for kind in types):
             return NotImplemented
-        found = table().get(func)
+        found = table().get(func) or _extension(func.__module__).get(func)
         if found is None:
             raise _unknown(f"{func.__module__}.{func.__name__}")
-        ours, signature = found
+        ours, signature, names = found
         given = {_NAMES.get(k, k): v for k, v in kwargs.items() if v is not np._NoValue}
-        if "a" in given:
-            args = (given.pop("a"), *args)
+        for name in names[len(args) :]:
+            args = (*args, given.pop(name)) if name in given else args
         try:
             if signature is not None:
                 signature.bind(*args, **given)
         except TypeError as error:
             raise ArgumentTypeError(
-                f"numpy.{func.__name__} of gpushard arrays: {error}; see "
-                f"gpushard.numpy.{func.__name__}, or take numpy.asarray(x) for the host",
+                f"{func.__module__}.{func.__name__} of gpushard arrays: {error}; see gpushard."
+                f"{func.__module__}.{func.__name__}, or take numpy.asarray(x) for the host",
                 argument="kwargs",
             ) from None
         return ours(*args, **given)
@@ -194,16 +198,46 @@ def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
     return call
 
 
-def _table(namespace: Mapping[str, Any]) -> dict[Any, tuple[Any, inspect.Signature | None]]:
-    """Return our function, and what it takes, by NumPy's."""
-    found: dict[Any, tuple[Any, inspect.Signature | None]] = {}
+_Table: TypeAlias = dict[Any, tuple[Any, inspect.Signature | None, tuple[str, ...]]]
+"""Our function, what it takes, and what NumPy calls its positional arguments, by NumPy's."""
+
+
+def _table(module: ModuleType, namespace: Mapping[str, Any]) -> _Table:
+    """Return the functions of a namespace that a module of NumPy has, too."""
+    found: _Table = {}
     for name, ours in namespace.items():
-        theirs = getattr(np, name, None)
+        theirs = getattr(module, name, None)
         if inspect.isfunction(ours) and callable(theirs) and not isinstance(theirs, type):
-            found[theirs] = ours, inspect.signature(ours)
-    for name in _ON_HOST:
-        found[getattr(np, name)] = functools.partial(_on_host, getattr(np, name)), None
+            signature = inspect.signature(ours)
+            found[theirs] = ours, signature, _names(theirs, signature)
     return found
+
+
+def _names(theirs: Any, signature: inspect.Signature) -> tuple[str, ...]:
+    """Return NumPy's names of arguments that have none here: those that are only positional."""
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    try:
+        names = tuple(inspect.signature(theirs).parameters)
+    except ValueError:  # a builtin that does not say
+        return ()
+    return names[: kinds.count(inspect.Parameter.POSITIONAL_ONLY)]
+
+
+def _host_table() -> _Table:
+    return {
+        getattr(np, name): (functools.partial(_on_host, getattr(np, name)), None, ())
+        for name in _ON_HOST
+    }
+
+
+@functools.cache
+def _extension(module: str) -> _Table:
+    """Return the functions of an extension by NumPy's name of it; none if it is none."""
+    for name in EXTENSIONS:
+        if module.startswith(f"numpy.{name}"):
+            ours = importlib.import_module(f"gpushard.numpy.{name}")
+            return _table(getattr(np, name), vars(ours))
+    return {}
 
 
 def _on_host(function: Any, *args: Any, **kwargs: Any) -> Any:

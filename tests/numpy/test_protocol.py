@@ -61,6 +61,20 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "squeeze": lambda x, y: np.squeeze(x[:1]),
     "expand_dims": lambda x, y: np.expand_dims(x, 0),
     "copy": lambda x, y: np.copy(x),
+    "trace": lambda x, y: np.trace(x, 1),
+    "kron": lambda x, y: np.kron(x, y[:2]),
+    "cross": lambda x, y: np.cross(x, y),
+    "cov": lambda x, y: np.cov(x, y, rowvar=False),
+    "corrcoef": lambda x, y: np.corrcoef(x, rowvar=False),
+    "linalg.inv": lambda x, y: np.linalg.inv(x.T @ x),
+    "linalg.solve": lambda x, y: np.linalg.solve(a=x.T @ x, b=y.T),
+    "linalg.svdvals": lambda x, y: np.linalg.svdvals(x),
+    "linalg.norm": lambda x, y: np.linalg.norm(x, axis=1),
+    "linalg.trace": lambda x, y: np.linalg.trace(x, offset=-1),
+    "linalg.multi_dot": lambda x, y: np.linalg.multi_dot([x, y.T, x]),
+    "fft.fft": lambda x, y: np.fft.fft(x, axis=0),
+    "fft.rfftn": lambda x, y: np.fft.rfftn(x, s=(4, 6), axes=(0, 1)),
+    "fft.fftshift": lambda x, y: np.fft.fftshift(x, axes=0),
     "meshgrid": lambda x, y: np.meshgrid(x[0], y[0]),
 }
 
@@ -133,7 +147,16 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         r"hypot\.reduce is not supported",
     ),
     "sort": (lambda x: np.sort(x), ArgumentTypeError, r"numpy\.sort is not .*numpy\.asarray\(x\)"),
-    "linalg": (lambda x: np.linalg.svd(x), ArgumentTypeError, r"svd is not supported"),
+    "linalg": (
+        lambda x: np.linalg.lstsq(x, x, rcond="no"),
+        ArgumentTypeError,
+        "rcond='no' must be a number",
+    ),
+    "out of linalg": (
+        lambda x: np.linalg.multi_dot([x, x.T], out=np.zeros((5, 5))),
+        ArgumentError,
+        "out= is not supported",
+    ),
     "condition alone": (lambda x: np.where(x), ArgumentTypeError, "missing a required argument"),
     "casting": (
         lambda x: np.add(x, 1, dtype="f", casting="safe"),

@@ -14,7 +14,7 @@ import gpushard as gs
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row, Site
-from tests.ops.forms import core, random
+from tests.ops.forms import core, fft, linalg, random, special
 from tests.ops.forms.core import MADE, UFUNCS
 from tests.ops.forms.form import Form
 
@@ -25,7 +25,7 @@ AXES = {"a": 3, "b": 2}
 
 Shape = tuple[int, ...]
 
-_AREAS = (core, random)
+_AREAS = (core, random, linalg, fft, special)
 
 TABLES: list[ModuleType] = [module for area in _AREAS for module in area.TABLES]
 
@@ -104,7 +104,8 @@ def _case(row: Row, form: Form, split: dict[str, tuple[str, int]], letters: Sequ
     for number, names in enumerate(form.operands):
         shape = tuple(int(c) if c.isdigit() else lengths[c] for c in names)
         dtype = form.dtypes[min(number, len(form.dtypes) - 1)]
-        arrays.append(_numbers(generator, shape, dtype, form))
+        array = _numbers(generator, shape, dtype, form)
+        arrays.append(array if form.suit is None else form.suit(array).astype(dtype))
         used: set[str] = set()
         entries: list[str | None] = []
         for c in names:

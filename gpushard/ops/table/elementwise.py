@@ -13,6 +13,7 @@ from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
+from gpushard.runtime.special import special_functions
 from gpushard.typing import Shape
 
 _COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
@@ -83,6 +84,8 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         function = ufunc if xp is np else _elsewhere(xp, ufunc)
         types = loop(avals)
+        if xp is not np and not _is_numpys(ufunc):  # the loops of these differ from SciPy's
+            return _in_types(function, types[:count])
         if any(a.weak and a.dtype != t for a, t in zip(avals, types, strict=False)):
             return _in_types(function, types[:count])
         return function
@@ -103,7 +106,8 @@ def _elsewhere(xp: Any, ufunc: np.ufunc) -> Any:
     Raises:
       ArgumentTypeError: it has none.
     """
-    function = getattr(xp, ufunc.__name__, None)
+    functions = xp if _is_numpys(ufunc) else special_functions(xp)
+    function = getattr(functions, ufunc.__name__, None)
     if function is None:
         raise ArgumentTypeError(
             f"{ufunc.__name__} is not available on GPUs: CuPy has no function of that name; "
@@ -113,8 +117,13 @@ def _elsewhere(xp: Any, ufunc: np.ufunc) -> Any:
     return function
 
 
+def _is_numpys(ufunc: np.ufunc) -> bool:
+    """Whether it is NumPy's own, not SciPy's."""
+    return getattr(np, ufunc.__name__, None) is ufunc
+
+
 def _in_types(function: Any, types: Sequence[Dtype]) -> Kernel:
-    """Convert arrays whose type gives way to others, before a ufunc sees them."""
+    """Convert operands, before a ufunc sees them."""
 
     def kernel(*operands: Any, **out: Any) -> Any:
         given = [x.astype(t, copy=False) for x, t in zip(operands, types, strict=True)]
@@ -124,18 +133,23 @@ def _in_types(function: Any, types: Sequence[Dtype]) -> Kernel:
 
 
 def writing(function: Callable[..., Any]) -> Kernel:
-    """Let a function that returns fresh arrays also write into given ones."""
+    """Let a function that returns fresh arrays, one or a tuple, also write into given ones."""
 
     def kernel(*operands: Any, out: Any = None) -> Any:
+        result = function(*operands)
         if out is None:
-            return function(*operands)
-        out[...] = function(*operands)
+            return result
+        if isinstance(out, tuple):
+            for target, array in zip(out, result, strict=True):
+                target[...] = array
+        else:
+            out[...] = result[0] if isinstance(result, tuple) else result
         return out
 
     return kernel
 
 
-def _function_row(
+def function_row(
     name: str,
     dtype_of: Callable[[Sequence[Aval], Params], Dtype],
     make: Callable[[Any, Params, Dtype], Callable[..., Any]],
@@ -216,18 +230,18 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
     return clip
 
 
-ASTYPE = _function_row("astype", _given, _cast)
+ASTYPE = function_row("astype", _given, _cast)
 """Parameters: (dtype,)."""
-COPY = _function_row("copy", _own, lambda xp, params, dtype: lambda x: x.copy())
-WHERE = _function_row("where", _chosen, _where)
+COPY = function_row("copy", _own, lambda xp, params, dtype: lambda x: x.copy())
+WHERE = function_row("where", _chosen, _where)
 """No parameters; the condition comes first."""
-CLIP = _function_row("clip", _promoted, _clip)
+CLIP = function_row("clip", _promoted, _clip)
 """Parameters: whether there are a lower and an upper bound; those that are come as operands."""
-REAL = _function_row("real", _real, lambda xp, params, dtype: lambda x: x.real.copy())
-IMAG = _function_row(
+REAL = function_row("real", _real, lambda xp, params, dtype: lambda x: x.real.copy())
+IMAG = function_row(
     "imag",
     _real,
     lambda xp, params, dtype: lambda x: x.imag.copy() if x.dtype.kind == "c" else xp.zeros_like(x),
 )
-ROUND = _function_row("round", _rounded, lambda xp, params, dtype: lambda x: xp.round(x, *params))
+ROUND = function_row("round", _rounded, lambda xp, params, dtype: lambda x: xp.round(x, *params))
 """Parameters: (decimals,)."""

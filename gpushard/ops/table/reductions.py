@@ -16,6 +16,7 @@ from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
+from gpushard.ops.table.elementwise import writing
 from gpushard.typing import LocalArray, Shape
 
 _HALF = np.dtype(np.float16)
@@ -155,30 +156,13 @@ ANY = _by_ufunc("logical_or", lambda own, _: _BOOL, empty=True, wide=False)
 ALL = _by_ufunc("logical_and", lambda own, _: _BOOL, empty=True, wide=False)
 
 
-def _given(function: Callable[..., LocalArray]) -> Kernel:
-    """Let a function write into what is given."""
-
-    def kernel(*operands: Any, out: Any = None) -> Any:
-        result = function(*operands)
-        if out is None:
-            return result
-        if isinstance(out, tuple):
-            for target, array in zip(out, result, strict=True):
-                target[...] = array
-        else:
-            out[...] = result[0] if isinstance(result, tuple) else result
-        return out
-
-    return kernel
-
-
 def _added(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
     return lambda a, b, m, n: (a[0] + b[0],)
 
 
 def _count_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     axes, keepdims, _ = params
-    return _given(lambda x: (x != 0).sum(axes, dtype=_INDEX, keepdims=keepdims))
+    return writing(lambda x: (x != 0).sum(axes, dtype=_INDEX, keepdims=keepdims))
 
 
 COUNT_NONZERO = _row(
@@ -225,7 +209,7 @@ def _mean_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         count = math.prod(shape[axis] for axis in axes)
         return finish((xp.asarray(local(x)),), count)
 
-    return _given(mean)
+    return writing(mean)
 
 
 MEAN = _row(
@@ -259,7 +243,7 @@ def _moments(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         total = squares.sum(axes, keepdims=keepdims)
         return mean.reshape(total.shape), total
 
-    return _given(moments)
+    return writing(moments)
 
 
 def _chan(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
@@ -300,7 +284,7 @@ def _spread_row(name: str, *, root: bool) -> Row:
             count = math.prod(avals[0].shape[axis] for axis in axes)
             return finish(tuple(map(xp.asarray, local(x))), count)
 
-        return _given(spread)
+        return writing(spread)
 
     def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
         wide = _accumulator(avals, None)
@@ -353,7 +337,7 @@ def _positions(name: str) -> Callable[[Any, Sequence[Aval], Params], Kernel]:
             shape = reduced_shape(x.shape, axes, keepdims=keepdims)
             return value.reshape(shape), number.reshape(shape).astype(_INDEX, copy=False)
 
-        return _given(positions)
+        return writing(positions)
 
     return make
 
@@ -379,7 +363,7 @@ def _position_row(name: str) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         both = make(xp, avals, params)
-        return _given(lambda site, x: both(site, x)[1])
+        return writing(lambda site, x: both(site, x)[1])
 
     reduction = Reduction(
         lambda avals, params: (avals[0].dtype, _INDEX),

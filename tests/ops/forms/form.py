@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 
@@ -24,6 +25,9 @@ class Form:
 
     positive: bool = False
     """Whether the operation wants positive numbers."""
+
+    suit: Callable[[Any], Any] | None = None
+    """Makes of random numbers what the operation takes, such as positive definite matrices."""
 
     density: float = 0.5
     """How many booleans are true."""

@@ -1,0 +1,171 @@
+"""Covariances and correlations: products of centered observations."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from gpushard.array.checks import as_dtype
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.arguments import as_value, is_value, settle
+from gpushard.numpy.joining import concatenate
+from gpushard.numpy.linear_algebra import matmul
+from gpushard.numpy.manipulation import atleast_2d, squeeze
+
+
+def cov(
+    x: Any,
+    y: Any = None,
+    /,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the covariances of variables.
+
+    Args:
+      x: variables in rows, observations in columns; or one variable.
+      y: more variables.
+      rowvar: False where variables are in columns.
+      bias: whether to divide by the number of observations, and not by one less.
+      ddof: what is taken from that number instead.
+      fweights: how often each observation counts, integers that are not negative.
+      aweights: the weight of each observation, not negative; signs of arrays on devices are not
+        looked at.
+      dtype: type of the result; at least double precision by default.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: an operand has more than two dims, or weights do not fit.
+      ArgumentTypeError: `ddof` or `fweights` are no integers.
+
+    >>> import gpushard as gs
+    >>> cov(gs.numpy.asarray([[0.0, 2.0], [2.0, 0.0]]))
+    Array([[ 2., -2.],
+           [-2.,  2.]], dtype=float64)
+    """
+    samples = _samples("cov", x, y, rowvar, dtype)
+    if not samples.shape[0]:
+        return settle(matmul(samples, samples.mT), out_sharding)
+    taken = _correction(bias, ddof)
+    count = samples.shape[1]
+    fweights = _weights(fweights, "fweights", count, "biu")
+    aweights = _weights(aweights, "aweights", count, "biuf")
+    given = [w for w in (fweights, aweights) if w is not None]
+    weighted = samples
+    if given:
+        weights = given[0] if len(given) == 1 else ew.multiply(*given)
+        total = weights.sum()
+        mean = (samples * weights).sum(1, keepdims=True) / total
+        degrees = total - taken
+        if taken and aweights is not None:
+            degrees = total - taken * (weights * aweights).sum() / total
+        scale = 1 / ew.maximum(degrees, 0)
+        samples = samples - mean
+        weighted = samples * weights
+    else:
+        samples = weighted = samples - samples.mean(1, keepdims=True)
+        scale = 1 / (count - taken) if count > taken else np.inf
+    return settle(squeeze(matmul(samples, weighted.mT.conj()) * scale), out_sharding)
+
+
+def corrcoef(
+    x: Any,
+    y: Any = None,
+    /,
+    rowvar: bool = True,
+    *,
+    dtype: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the correlations of variables, from -1 to 1.
+
+    Args:
+      x: variables in rows, observations in columns; or one variable.
+      y: more variables.
+      rowvar: False where variables are in columns.
+      dtype: type of the result; at least double precision by default.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: an operand has more than two dims.
+    """
+    c = cov(x, y, rowvar, dtype=dtype)
+    if not c.ndim:
+        return settle(c / c, out_sharding)
+    spread = ew.sqrt(c.diagonal().real)
+    c = c / spread[:, None] / spread
+    if c.dtype.kind == "c":
+        # A number with two parts is made of its parts: 1j alone would widen single precision.
+        return settle(ew.clip(c.real, -1, 1) + ew.clip(c.imag, -1, 1) * 1j, out_sharding)
+    return settle(ew.clip(c, -1, 1), out_sharding)
+
+
+def _samples(name: str, x: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
+    """Return all variables in rows, in a type that is worked in."""
+    xs = [as_value(one, name) for one in (x, y) if one is not None]
+    for one in xs:
+        if one.ndim > 2:
+            raise ArgumentError(
+                f"{name}: an array of shape {one.shape} must have at most two dims: variables and "
+                "observations",
+                argument="x",
+                shape=one.shape,
+            )
+    types = [one.dtype for one in xs]
+    target = np.result_type(*types, np.float64) if dtype is None else as_dtype(dtype)
+    rows = [atleast_2d(one.astype(target)) for one in xs]
+    if not rowvar:
+        rows = [
+            two if one.ndim == 1 or (at and two.shape[0] == 1) else two.mT
+            for at, (one, two) in enumerate(zip(xs, rows, strict=True))
+        ]
+    return rows[0] if len(rows) == 1 else concatenate(rows, 0)
+
+
+def _correction(bias: bool, ddof: Any) -> int:
+    if ddof is None:
+        return 0 if bias else 1
+    try:
+        return operator.index(int(ddof) if ddof == int(ddof) else ddof)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"cov: ddof={ddof!r} must be an integer", argument="ddof", value=ddof
+        ) from None
+
+
+def _weights(weights: Any, argument: str, count: int, kinds: str) -> Any:
+    """Return weights of observations as floats, or None.
+
+    Raises:
+      ArgumentError: they are not one for each, or some on the host is negative.
+      ArgumentTypeError: they are of another kind of numbers.
+    """
+    if weights is None:
+        return None
+    if not is_value(weights):
+        weights = np.asarray(weights)
+    if weights.shape != (count,) or (isinstance(weights, np.ndarray) and (weights < 0).any()):
+        raise ArgumentError(
+            f"cov: {argument} of shape {weights.shape} must be {count} numbers, one for each "
+            "observation, none negative",
+            argument=argument,
+            shape=weights.shape,
+        )
+    if weights.dtype.kind not in kinds:
+        raise ArgumentTypeError(
+            f"cov: {argument} of {weights.dtype} must be "
+            + ("integers" if "f" not in kinds else "real numbers")
+            + "; convert them with astype",
+            argument=argument,
+            dtype=weights.dtype,
+        )
+    return as_value(weights, "cov").astype(np.float64)

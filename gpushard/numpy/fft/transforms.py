@@ -1,0 +1,260 @@
+"""Transforms along one dim, and along several: one after the other, in NumPy's order.
+
+While a dim is transformed it is whole, and others carry the split; then it goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from gpushard.errors import ArgumentError
+from gpushard.numpy.arguments import as_value, integer, refuse_out, settle
+from gpushard.ops.axes import from_end, one_from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.row import Row
+from gpushard.ops.table import fft as rows
+
+_NORMS = (None, "backward", "ortho", "forward")
+
+_ONE = """
+
+Args:
+  x: an array.
+  n: the length that is {counted}; longer dims are cut, shorter ones get zeros at their end.
+  axis: the dim.
+  norm: "backward" divides by n in the inverse, "forward" in the other, "ortho" by its root in both.
+  out: must be None; results are values.
+  out_sharding: where the result goes; by default it stays where it was made.
+
+Raises:
+  ArgumentError: there is no such dim or norm, or n is not positive.
+"""
+
+_MANY = """
+
+Args:
+  x: an array.
+  s: the lengths along these dims that are transformed; -1 for the dim's own.
+  axes: the dims; {axes}.
+  norm: "backward" divides by the length in the inverse, "forward" in the other, "ortho" by its root
+    in both.
+  out: must be None; results are values.
+  out_sharding: where the result goes; by default it stays where it was made.
+
+Raises:
+  ArgumentError: there are no such dims or norm, or a length is not positive.
+"""
+
+
+class One(Protocol):
+    """A transform along one dim."""
+
+    def __call__(
+        self,
+        x: Any,
+        /,
+        n: Any = None,
+        axis: int = -1,
+        norm: Any = None,
+        out: Any = None,
+        *,
+        out_sharding: Any = None,
+    ) -> Any:
+        """Transform it."""
+
+
+class Many(Protocol):
+    """A transform along several dims."""
+
+    def __call__(
+        self,
+        x: Any,
+        /,
+        s: Any = None,
+        axes: Any = None,
+        norm: Any = None,
+        out: Any = None,
+        *,
+        out_sharding: Any = None,
+    ) -> Any:
+        """Transform them."""
+
+
+def _one(name: str, row: Row, text: str, *, from_half: bool = False) -> One:
+    """Return a transform along one dim.
+
+    Args:
+      name: what users call it.
+      row: its row.
+      text: the first line of its documentation.
+      from_half: whether it takes the half of a symmetric spectrum, and `n` counts the result.
+    """
+
+    def function(
+        x: Any,
+        /,
+        n: Any = None,
+        axis: int = -1,
+        norm: Any = None,
+        out: Any = None,
+        *,
+        out_sharding: Any = None,
+    ) -> Any:
+        refuse_out(name, out)
+        x = as_value(x, name)
+        at = one_from_end(axis, x.ndim, name)
+        made = _along(name, row, x, n, at, _checked(name, norm), from_half=from_half)
+        return settle(made, out_sharding)
+
+    function.__name__ = function.__qualname__ = name
+    counted = "that the result has" if from_half else "transformed"
+    function.__doc__ = text + _ONE.format(counted=counted)
+    return function
+
+
+def _along(
+    name: str, row: Row, x: Any, n: Any, axis: int, norm: Any, *, from_half: bool = False
+) -> Any:
+    """Transform one dim, counted from the end."""
+    own = x.shape[axis]
+    default = 2 * (own - 1) if from_half else own
+    length = default if n is None else integer(n, name, "n")
+    if length < 1:
+        raise ArgumentError(
+            f"{name}: {length} elements along axis={axis} of an array of shape {x.shape} cannot "
+            "be transformed; there must be at least one",
+            argument="n",
+            value=length,
+            shape=x.shape,
+        )
+    return bind(row, (x,), (axis, length, norm))
+
+
+def _chain(name: str, row: Row, x: Any, steps: Any, norm: Any, *, from_half: bool = False) -> Any:
+    """Transform dims one after the other."""
+    for axis, n in steps:
+        x = _along(name, row, x, n, axis, norm, from_half=from_half)
+    return x
+
+
+def _checked(name: str, norm: Any) -> Any:
+    if norm not in _NORMS:
+        raise ArgumentError(
+            f"{name}: norm={norm!r} is unknown; use 'backward', 'ortho' or 'forward'",
+            argument="norm",
+            value=norm,
+        )
+    return norm
+
+
+def _many(
+    name: str,
+    every: Row,
+    text: str,
+    *,
+    first: Row | None = None,
+    last: Row | None = None,
+    default: tuple[int, ...] | None = None,
+) -> Many:
+    """Return a transform along several dims.
+
+    Args:
+      name: what users call it.
+      every: what is done along the dims, the last one first.
+      text: the first line of its documentation.
+      first: what is done along the last dim instead, before the others.
+      last: what is done along the last dim instead, after the others.
+      default: which dims; None for all.
+    """
+
+    def function(
+        x: Any,
+        /,
+        s: Any = None,
+        axes: Any = default,
+        norm: Any = None,
+        out: Any = None,
+        *,
+        out_sharding: Any = None,
+    ) -> Any:
+        refuse_out(name, out)
+        x, norm = as_value(x, name), _checked(name, norm)
+        lengths, dims = _dims(name, x, s, axes)
+        order = list(zip(dims, lengths, strict=True))
+        ends = order[-1:] if first or last else []
+        inner = order[: len(order) - len(ends)]
+        if first is not None:
+            x = _chain(name, first, x, ends, norm)
+        x = _chain(name, every, x, inner if last else inner[::-1], norm)
+        if last is not None:
+            x = _chain(name, last, x, ends, norm, from_half=True)
+        return settle(x, out_sharding)
+
+    function.__name__ = function.__qualname__ = name
+    known = "all by default" if default is None else "the last two by default"
+    function.__doc__ = text + _MANY.format(axes=known)
+    return function
+
+
+def _dims(name: str, x: Any, s: Any, axes: Any) -> tuple[Sequence[Any], tuple[int, ...]]:
+    """Return the lengths, None for a dim's own, and the dims, counted from the end."""
+    given = None if s is None else tuple(s) if isinstance(s, tuple | list) else (s,)
+    if axes is None:
+        dims = tuple(range(-x.ndim if given is None else -len(given), 0))
+    else:
+        dims = tuple(axes) if isinstance(axes, tuple | list) else (axes,)
+    found = from_end(dims, x.ndim, name, "axes")
+    if given is not None and len(given) != len(found):
+        raise ArgumentError(
+            f"{name}: s={s} has {len(given)} lengths for the {len(found)} dims of axes={axes}; "
+            "give one for each",
+            argument="s",
+            s=s,
+            axes=axes,
+        )
+    if not found and not x.ndim:
+        raise ArgumentError(
+            f"{name}: an array without dims cannot be transformed", argument="x", shape=x.shape
+        )
+    return [None if n is None or n == -1 else n for n in given or (None,) * len(found)], found
+
+
+fft = _one("fft", rows.FFT, "Return the discrete Fourier transform along a dim.")
+ifft = _one("ifft", rows.IFFT, "Return the inverse of `fft`.")
+rfft = _one("rfft", rows.RFFT, "Return the first half of the transform of real numbers.")
+irfft = _one("irfft", rows.IRFFT, "Return the inverse of `rfft`: real numbers.", from_half=True)
+hfft = _one(
+    "hfft",
+    rows.HFFT,
+    "Return the transform, which is real, of numbers whose second half mirrors the first.",
+    from_half=True,
+)
+ihfft = _one("ihfft", rows.IHFFT, "Return the inverse of `hfft`: the first half.")
+fftn = _many("fftn", rows.FFT, "Return the discrete Fourier transform along several dims.")
+ifftn = _many("ifftn", rows.IFFT, "Return the inverse of `fftn`.")
+rfftn = _many(
+    "rfftn",
+    rows.FFT,
+    "Return the transform of real numbers along several dims, the first half of the last one.",
+    first=rows.RFFT,
+)
+irfftn = _many("irfftn", rows.IFFT, "Return the inverse of `rfftn`: real numbers.", last=rows.IRFFT)
+fft2 = _many(
+    "fft2", rows.FFT, "Return the discrete Fourier transform along two dims.", default=(-2, -1)
+)
+ifft2 = _many("ifft2", rows.IFFT, "Return the inverse of `fft2`.", default=(-2, -1))
+rfft2 = _many(
+    "rfft2",
+    rows.FFT,
+    "Return the transform of real numbers along two dims, the first half of the last one.",
+    first=rows.RFFT,
+    default=(-2, -1),
+)
+irfft2 = _many(
+    "irfft2",
+    rows.IFFT,
+    "Return the inverse of `rfft2`: real numbers.",
+    last=rows.IRFFT,
+    default=(-2, -1),
+)

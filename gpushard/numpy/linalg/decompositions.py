@@ -1,0 +1,183 @@
+"""Decompositions of matrices. The last two dims are matrices, those before stay split."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gpushard.errors import ArgumentError
+from gpushard.numpy.arguments import as_value, settle
+from gpushard.ops.bind import bind
+from gpushard.ops.table import decompositions as rows
+from gpushard.ops.table.linalg import CHOLESKY
+
+
+class QRResult(NamedTuple):
+    """What `qr` returns."""
+
+    Q: Any
+    """Matrices with orthonormal columns."""
+    R: Any
+    """Upper triangular matrices."""
+
+
+class SVDResult(NamedTuple):
+    """What `svd` returns: x = U @ (S[..., None] * Vh)."""
+
+    U: Any
+    """Matrices with orthonormal columns."""
+    S: Any
+    """Singular values, descending."""
+    Vh: Any
+    """Matrices with orthonormal rows."""
+
+
+class EigResult(NamedTuple):
+    """What `eig` returns."""
+
+    eigenvalues: Any
+    """Complex, in no particular order."""
+    eigenvectors: Any
+    """In columns, of length 1."""
+
+
+class EighResult(NamedTuple):
+    """What `eigh` returns."""
+
+    eigenvalues: Any
+    """Real, ascending."""
+    eigenvectors: Any
+    """In columns, orthonormal."""
+
+
+def cholesky(x: Any, /, *, upper: bool = False, out_sharding: Any = None) -> Any:
+    """Return the Cholesky factors L of matrices L @ L^H, or U of U^H @ U.
+
+    Only the triangle of the factor is read. On the host a matrix that is not positive definite is a
+    `LinearAlgebraError`, at the call or, where work runs later, the cause of an `ExecutionError` at
+    the first use; on GPUs it gives NaN.
+
+    Args:
+      x: Hermitian, positive definite matrices.
+      upper: whether the factor is the upper one.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    >>> import gpushard as gs
+    >>> cholesky(gs.numpy.asarray([[4.0, 2.0], [2.0, 5.0]]))
+    Array([[2., 0.],
+           [1., 2.]], dtype=float64)
+    """
+    return settle(bind(CHOLESKY, (as_value(x, "cholesky"),), (bool(upper),)), out_sharding)
+
+
+_MODES = ("reduced", "complete", "r", "raw")
+
+
+def qr(x: Any, /, mode: str = "reduced", *, out_sharding: Any = None) -> Any:
+    """Return orthonormal matrices Q and upper triangular ones R whose products are given.
+
+    Args:
+      x: matrices.
+      mode: "reduced" for Q of as many columns as the shorter dim, "complete" for square Q, "r" for
+        R alone, "raw" for LAPACK's form (h, tau).
+      out_sharding: where the results go; by default they stay where they were made.
+
+    Raises:
+      ArgumentError: there is no such mode.
+    """
+    if mode not in _MODES:
+        raise ArgumentError(
+            f"qr: mode={mode!r} is unknown; use one of {', '.join(_MODES)}",
+            argument="mode",
+            value=mode,
+        )
+    made = settle(bind(rows.QR, (as_value(x, "qr"),), (mode,)), out_sharding)
+    return QRResult(*made) if mode in ("reduced", "complete") else made
+
+
+def svd(
+    x: Any,
+    /,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    hermitian: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return singular values and vectors: U, S, Vh with x = U @ (S[..., None] * Vh).
+
+    Args:
+      x: matrices.
+      full_matrices: whether U and Vh are square.
+      compute_uv: whether there are vectors at all; if not, the result is S.
+      hermitian: whether matrices are Hermitian; only their lower triangles are read then.
+      out_sharding: where the results go; by default they stay where they were made.
+    """
+    params = bool(full_matrices), bool(compute_uv), bool(hermitian)
+    made = settle(bind(rows.SVD, (as_value(x, "svd"),), params), out_sharding)
+    return SVDResult(*made) if compute_uv else made
+
+
+def svdvals(x: Any, /, *, out_sharding: Any = None) -> Any:
+    """Return singular values, descending.
+
+    Args:
+      x: matrices.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return settle(bind(rows.SVD, (as_value(x, "svdvals"),), (False, False, False)), out_sharding)
+
+
+def eigh(x: Any, /, UPLO: str = "L", *, out_sharding: Any = None) -> EighResult:
+    """Return eigenvalues, ascending, and eigenvectors of Hermitian matrices.
+
+    Args:
+      x: Hermitian matrices.
+      UPLO: "L" or "U": the triangle that is read.
+      out_sharding: where the results go; by default they stay where they were made.
+
+    Raises:
+      ArgumentError: `UPLO` is neither.
+    """
+    triangle = _triangle("eigh", UPLO)
+    return EighResult(*settle(bind(rows.EIGH, (as_value(x, "eigh"),), (triangle,)), out_sharding))
+
+
+def eigvalsh(x: Any, /, UPLO: str = "L", *, out_sharding: Any = None) -> Any:
+    """Return the eigenvalues of Hermitian matrices, ascending.
+
+    Args:
+      x: Hermitian matrices.
+      UPLO: "L" or "U": the triangle that is read.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: `UPLO` is neither.
+    """
+    triangle = _triangle("eigvalsh", UPLO)
+    return settle(bind(rows.EIGVALSH, (as_value(x, "eigvalsh"),), (triangle,)), out_sharding)
+
+
+def _triangle(name: str, part: Any) -> str:
+    if isinstance(part, str) and part.upper() in ("L", "U"):
+        return part.upper()
+    raise ArgumentError(f"{name}: UPLO={part!r} must be 'L' or 'U'", argument="UPLO", value=part)
+
+
+def eig(x: Any, /, *, out_sharding: Any = None) -> EigResult:
+    """Return eigenvalues and eigenvectors, complex also where NumPy finds that all are real.
+
+    Args:
+      x: square matrices.
+      out_sharding: where the results go; by default they stay where they were made.
+    """
+    return EigResult(*settle(bind(rows.EIG, (as_value(x, "eig"),)), out_sharding))
+
+
+def eigvals(x: Any, /, *, out_sharding: Any = None) -> Any:
+    """Return eigenvalues, complex also where NumPy finds that all are real.
+
+    Args:
+      x: square matrices.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return settle(bind(rows.EIGVALS, (as_value(x, "eigvals"),)), out_sharding)

@@ -1,0 +1,259 @@
+"""Norms, condition numbers and ranks.
+
+Norms of vectors, and the norms "fro", 1, -1, inf and -inf of matrices, are reductions, merged over
+devices; the others are found from singular values, for which matrices are moved so that they are
+whole.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy import statistical
+from gpushard.numpy.arguments import as_value, settle
+from gpushard.numpy.linalg.decompositions import eigvalsh, svdvals
+from gpushard.numpy.linalg.solving import cutoff
+from gpushard.numpy.manipulation import expand_dims, moveaxis
+from gpushard.ops.axes import from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.table.linalg import INV
+from gpushard.ops.table.reductions import COUNT_NONZERO
+
+_Axes = tuple[int, ...]
+
+
+def vector_norm(
+    x: Any,
+    /,
+    *,
+    axis: Any = None,
+    keepdims: bool = False,
+    ord: Any = 2,
+    out_sharding: Any = None,
+) -> Any:
+    """Return norms of vectors.
+
+    Args:
+      x: an array.
+      axis: the dims that make up vectors, an integer or a tuple of them; all by default.
+      keepdims: whether they stay, with length 1.
+      ord: any number: (sum of abs(x) ** ord) ** (1 / ord); inf, -inf and 0 for the greatest size,
+        the least, and how many are not 0.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentTypeError: `ord` is no number.
+
+    >>> import gpushard as gs
+    >>> vector_norm(gs.numpy.asarray([3.0, 4.0]))
+    Array(5., dtype=float64)
+    """
+    x = _inexact(x, "vector_norm")
+    axes = from_end(axis, x.ndim, "vector_norm")
+    return settle(_vector(x, ord, axes, bool(keepdims), "vector_norm"), out_sharding)
+
+
+def matrix_norm(
+    x: Any, /, *, keepdims: bool = False, ord: Any = "fro", out_sharding: Any = None
+) -> Any:
+    """Return norms of matrices, the last two dims.
+
+    Args:
+      x: matrices.
+      keepdims: whether their dims stay, with length 1.
+      ord: "fro" for the root of the sum of squares, "nuc" for the sum of singular values, 1 and -1
+        for the greatest and the least sum of sizes in a column, inf and -inf in a row, 2 and -2 for
+        the greatest and the least singular value.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: there is no such norm.
+    """
+    x = _matrices(_inexact(x, "matrix_norm"), "matrix_norm")
+    return settle(_matrix(x, ord, (-2, -1), bool(keepdims), "matrix_norm"), out_sharding)
+
+
+def norm(
+    x: Any,
+    /,
+    ord: Any = None,
+    axis: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return norms of vectors or matrices.
+
+    Args:
+      x: an array.
+      ord: as for `vector_norm` and `matrix_norm`; by default the root of the sum of squares.
+      axis: one dim for vectors, two for matrices; by default all dims.
+      keepdims: whether these dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: there is no such norm, or the dims are more than two.
+    """
+    x = _inexact(x, "norm")
+    axes = from_end(axis, x.ndim, "norm")
+    if axis is None and (ord is None or (ord == 2 and x.ndim == 1)):
+        return settle(_vector(x, 2, axes, bool(keepdims), "norm"), out_sharding)
+    if len(axes) not in (1, 2):
+        raise ArgumentError(
+            f"norm: axis={axis} of an array of {x.ndim} dims is {len(axes)} dims; norms are of "
+            "one or two",
+            argument="axis",
+            axis=axis,
+            ndim=x.ndim,
+        )
+    if len(axes) == 1:
+        made = _vector(x, 2 if ord is None else ord, axes, bool(keepdims), "norm")
+    else:
+        made = _matrix(x, "fro" if ord is None else ord, axes, bool(keepdims), "norm")
+    return settle(made, out_sharding)
+
+
+def _inexact(x: Any, name: str) -> Any:
+    """Return an array; integers in double precision."""
+    x = as_value(x, name)
+    return x if x.dtype.kind in "fc" else x.astype(np.float64)
+
+
+def _matrices(x: Any, name: str) -> Any:
+    if x.ndim < 2:
+        raise ArgumentError(
+            f"{name}: an array of shape {x.shape} must have at least two dims: matrices are the "
+            "last two",
+            argument="x",
+            shape=x.shape,
+        )
+    return x
+
+
+def _vector(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
+    if ord == math.inf:
+        return _extreme(abs(x), "max", axes, keepdims)
+    if ord == -math.inf:
+        return abs(x).min(axes, keepdims=keepdims)
+    if isinstance(ord, str):
+        raise _no_norm(name, ord, "vectors", "a number")
+    if ord == 0:
+        return (x != 0).astype(x.real.dtype).sum(axes, keepdims=keepdims)
+    if ord == 1:
+        return abs(x).sum(axes, keepdims=keepdims)
+    if ord == 2:
+        return ew.sqrt(_squares(x).sum(axes, keepdims=keepdims))
+    try:
+        power = float(ord)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"{name}: ord={ord!r} must be a number, or for matrices 'fro' or 'nuc'",
+            argument="ord",
+            value=ord,
+        ) from None
+    return (abs(x) ** power).sum(axes, keepdims=keepdims) ** (1 / power)
+
+
+def _extreme(x: Any, name: str, axes: Any, keepdims: bool) -> Any:
+    """Return the greatest or the least of sizes; of none, the greatest is 0."""
+    if name == "max" and not all(x.shape[axis] for axis in axes):
+        name = "sum"
+    return getattr(x, name)(axes, keepdims=keepdims)
+
+
+def _squares(x: Any) -> Any:
+    """Return the squares of sizes."""
+    return x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x
+
+
+def _matrix(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
+    rows, columns = axes
+    sums: dict[Any, Any] = {1: (rows, columns, "max"), -1: (rows, columns, "min")}
+    sums |= {math.inf: (columns, rows, "max"), -math.inf: (columns, rows, "min")}
+    values = {"nuc": "sum", 2: "max", -2: "min"}
+    if ord == "fro":
+        return ew.sqrt(_squares(x).sum(axes, keepdims=keepdims))
+    if ord in sums:
+        inner, outer, extreme = sums[ord]
+        found = abs(x).sum(inner, keepdims=True)
+        found = _extreme(found, extreme, (outer,), True)
+        return found if keepdims else found.squeeze(axes)
+    if ord not in values:
+        raise _no_norm(name, ord, "matrices", "'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+    found = _extreme(svdvals(moveaxis(x, axes, (-2, -1))), values[ord], (-1,), False)
+    return expand_dims(found, axes) if keepdims else found
+
+
+def _no_norm(name: str, ord: Any, what: str, known: str) -> ArgumentError:
+    return ArgumentError(
+        f"{name}: ord={ord!r} is no norm of {what}; use {known}", argument="ord", value=ord
+    )
+
+
+def cond(x: Any, /, p: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return condition numbers: infinite for singular matrices.
+
+    Args:
+      x: matrices, square unless `p` is None, 2 or -2.
+      p: the norm, as for `matrix_norm`; 2 by default.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: there is no such norm, or matrices have no elements.
+    """
+    x = _matrices(as_value(x, "cond"), "cond")
+    if 0 in x.shape[-2:]:
+        raise ArgumentError(
+            f"cond: matrices of shape {x.shape} have no elements, and there is no result for that",
+            argument="x",
+            shape=x.shape,
+        )
+    x = _inexact(x, "cond")
+    if p is None or p in (2, -2):
+        s = svdvals(x)
+        found = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+    else:
+        inverse = bind(INV, (x,), (True,))
+        found = matrix_norm(x, ord=p) * matrix_norm(inverse, ord=p)
+    lost = ew.isnan(found) & ~statistical.any(ew.isnan(x), axis=(-2, -1))
+    return settle(ew.where(lost, np.inf, found), out_sharding)
+
+
+def matrix_rank(
+    x: Any,
+    /,
+    tol: Any = None,
+    hermitian: bool = False,
+    *,
+    rtol: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return how many singular values are not nearly 0.
+
+    Args:
+      x: matrices; of fewer dims, whether any element is not 0.
+      tol: singular values up to this count as 0; a number, or an array for the matrices.
+      hermitian: whether matrices are Hermitian.
+      rtol: the same as a share of the greatest; by default eps times the longer dim.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: `tol` and `rtol` are both given.
+    """
+    if tol is not None and rtol is not None:
+        raise ArgumentError("matrix_rank: tol= and rtol= are both given; give one", argument="tol")
+    x = as_value(x, "matrix_rank")
+    if x.ndim < 2:
+        return settle((x != 0).any().astype(np.int64), out_sharding)
+    s = abs(eigvalsh(x)) if hermitian else svdvals(x)
+    if tol is None and s.shape[-1]:
+        tol = cutoff(s, rtol, x.shape)
+    elif tol is not None and np.ndim(tol):
+        tol = as_value(tol, "matrix_rank")[..., None]
+    large = s > (0 if tol is None else tol)
+    return settle(bind(COUNT_NONZERO, (large,), ((-1,), False, None)), out_sharding)

@@ -1,0 +1,167 @@
+"""Products of matrices and vectors, as `linalg` has them: matrices are the last two dims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpushard.errors import ArgumentError
+from gpushard.numpy import linear_algebra, products
+from gpushard.numpy.arguments import as_value, integer, refuse_out, settle
+from gpushard.numpy.creation import ones_like
+from gpushard.numpy.grids import tril, triu
+from gpushard.numpy.linalg.solving import inv
+
+
+def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
+    """Return all products of an element of `x1` and one of `x2`.
+
+    Args:
+      x1: a vector.
+      x2: a vector.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: an operand is no vector.
+    """
+    x1, x2 = as_value(x1, "outer"), as_value(x2, "outer")
+    if x1.ndim != 1 or x2.ndim != 1:
+        raise ArgumentError(
+            f"outer: operands of shapes {x1.shape} and {x2.shape} must have one dim each; use "
+            "gpushard.numpy.outer, which takes the elements of any arrays",
+            argument="x1",
+            shapes=(x1.shape, x2.shape),
+        )
+    return linear_algebra.outer(x1, x2, out_sharding=out_sharding)
+
+
+def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> Any:
+    """Return cross products of vectors of three elements.
+
+    Args:
+      x1: an array.
+      x2: an array; the two broadcast.
+      axis: the dim of the vectors.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: vectors do not have three elements.
+    """
+    return products.cross(x1, x2, axis=axis, out_sharding=out_sharding)
+
+
+def diagonal(x: Any, /, *, offset: int = 0, out_sharding: Any = None) -> Any:
+    """Return the diagonals of matrices as a new last dim.
+
+    Args:
+      x: matrices.
+      offset: which diagonal: 0 for the main one, positive for one above it.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return settle(as_value(x, "diagonal").diagonal(offset, -2, -1), out_sharding)
+
+
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None, out_sharding: Any = None) -> Any:
+    """Return the sums of the diagonals of matrices; small integers are summed in 64 bits.
+
+    Args:
+      x: matrices.
+      offset: which diagonal: 0 for the main one, positive for one above it.
+      dtype: type that is summed in, and of the result.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return products.trace(x, offset, -2, -1, dtype, out_sharding=out_sharding)
+
+
+def matrix_power(x: Any, n: int, /, *, out_sharding: Any = None) -> Any:
+    """Return matrices to the power of an integer, by repeated squaring.
+
+    Args:
+      x: square matrices.
+      n: the power; that of the inverses, if it is negative.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: matrices are not square.
+    """
+    x, n = as_value(x, "matrix_power"), integer(n, "matrix_power", "n")
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ArgumentError(
+            f"matrix_power: an array of shape {x.shape} is not of square matrices; the last two "
+            "dims must be equal",
+            argument="x",
+            shape=x.shape,
+        )
+    if n == 0:
+        return settle(tril(triu(ones_like(x))), out_sharding)
+    power = inv(x) if n < 0 else x
+    result, n = None, abs(n)
+    while True:
+        if n % 2:
+            result = power if result is None else linear_algebra.matmul(result, power)
+        n //= 2
+        if not n:
+            return settle(result, out_sharding)
+        power = linear_algebra.matmul(power, power)
+
+
+def multi_dot(arrays: Sequence[Any], /, *, out: Any = None, out_sharding: Any = None) -> Any:
+    """Return the product of several matrices, in the order that takes the fewest multiplications.
+
+    The order is that of Cormen et al., Introduction to Algorithms, section 14.2.
+
+    Args:
+      arrays: at least two matrices; the first and the last may be vectors.
+      out: must be None; results are values.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: there are fewer than two, or one is no matrix.
+    """
+    refuse_out("multi_dot", out)
+    xs = [as_value(x, "multi_dot") for x in arrays]
+    ends = [0, len(xs) - 1]
+    dims = [x.ndim for x in xs]
+    fits = all(n == 2 or (n == 1 and at in ends) for at, n in enumerate(dims))
+    if len(xs) < 2 or not fits:
+        raise ArgumentError(
+            f"multi_dot: {len(xs)} arrays of shapes {', '.join(str(x.shape) for x in xs)}; give "
+            "two or more matrices, of which the first and the last may be vectors",
+            argument="arrays",
+            shapes=tuple(x.shape for x in xs),
+        )
+    return settle(_chain(xs, _order(_lengths(xs)), 0, len(xs) - 1), out_sharding)
+
+
+def _lengths(xs: Sequence[Any]) -> list[int]:
+    """Return how many rows each matrix has, and the columns of the last; vectors are one."""
+    first = 1 if xs[0].ndim == 1 else xs[0].shape[0]
+    last = 1 if xs[-1].ndim == 1 else xs[-1].shape[1]
+    return [first, *(x.shape[0] for x in xs[1:]), last]
+
+
+def _order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
+    """Return after which matrix each chain, from one to another, is cut.
+
+    >>> cuts = _order([30, 35, 15, 5, 10, 20, 25])  # the example of the book
+    >>> cuts[0, 5], cuts[0, 2], cuts[3, 5]
+    (2, 0, 4)
+    """
+    count = len(sizes) - 1
+    costs = {(i, i): 0 for i in range(count)}
+    cuts: dict[tuple[int, int], int] = {}
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            costs[i, j], cuts[i, j] = min(
+                (costs[i, k] + costs[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+                for k in range(i, j)
+            )
+    return cuts
+
+
+def _chain(xs: Sequence[Any], cuts: dict[tuple[int, int], int], i: int, j: int) -> Any:
+    if i == j:
+        return xs[i]
+    k = cuts[i, j]
+    return linear_algebra.matmul(_chain(xs, cuts, i, k), _chain(xs, cuts, k + 1, j))

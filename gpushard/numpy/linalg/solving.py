@@ -1,0 +1,245 @@
+"""Linear equations, inverses and determinants. The last two dims are matrices.
+
+On the host a singular matrix is a `LinearAlgebraError`, at the call or, where work runs later, the
+cause of an `ExecutionError` at the first use. On GPUs it gives NaN or infinite numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpushard.array.operators import shape_of
+from gpushard.errors import ArgumentError
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy import statistical
+from gpushard.numpy.arguments import as_value, integer, number_of, operands, settle
+from gpushard.numpy.linalg.decompositions import svd
+from gpushard.numpy.linear_algebra import matmul
+from gpushard.numpy.manipulation import moveaxis, reshape
+from gpushard.ops.aval import Aval
+from gpushard.ops.axes import from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.table import linalg as rows
+from gpushard.typing import Shape
+
+
+class SlogdetResult(NamedTuple):
+    """What `slogdet` returns."""
+
+    sign: Any
+    """Of the determinants: -1, 0 or 1, or complex numbers of size 1."""
+    logabsdet: Any
+    """Logarithms of their sizes."""
+
+
+def det(x: Any, /, *, out_sharding: Any = None) -> Any:
+    """Return determinants.
+
+    Args:
+      x: square matrices.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return settle(bind(rows.DET, (as_value(x, "det"),)), out_sharding)
+
+
+def slogdet(x: Any, /, *, out_sharding: Any = None) -> SlogdetResult:
+    """Return signs of determinants, and logarithms of their sizes.
+
+    Args:
+      x: square matrices.
+      out_sharding: where the results go; by default they stay where they were made.
+    """
+    return SlogdetResult(*settle(bind(rows.SLOGDET, (as_value(x, "slogdet"),)), out_sharding))
+
+
+def inv(x: Any, /, *, out_sharding: Any = None) -> Any:
+    """Return inverses.
+
+    Args:
+      x: square matrices.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      LinearAlgebraError: a matrix is singular, and work runs at once.
+
+    >>> import gpushard as gs
+    >>> inv(gs.numpy.asarray([[2.0, 0.0], [0.0, 4.0]]))
+    Array([[0.5 , 0.  ],
+           [0.  , 0.25]], dtype=float64)
+    """
+    return settle(bind(rows.INV, (as_value(x, "inv"),), (False,)), out_sharding)
+
+
+def solve(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
+    """Return the solutions of equations x1 @ result = x2.
+
+    Columns of `x2` may be split over devices; they are solved for where they lie.
+
+    Args:
+      x1: square matrices.
+      x2: a vector, if it has one dim; otherwise matrices of right sides in columns.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: shapes do not fit.
+      LinearAlgebraError: a matrix is singular, and work runs at once.
+    """
+    x1, x2 = operands("solve", x1, x2)
+    if len(shape_of(x2)) == 1:
+        return settle(bind(rows.SOLVE, (x1, x2[:, None]))[..., 0], out_sharding)
+    return settle(bind(rows.SOLVE, (x1, x2)), out_sharding)
+
+
+def lstsq(a: Any, b: Any, /, rcond: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return what solves equations a @ x = b by least squares, from singular values.
+
+    Whether there are residuals depends on the rank, which the host waits for where `a` has more
+    rows than columns.
+
+    Args:
+      a: a matrix.
+      b: a vector or a matrix of right sides in columns.
+      rcond: singular values below this share of the greatest count as 0; by default eps times the
+        longer dim.
+      out_sharding: where the results go; by default they stay where they were made.
+
+    Returns:
+      Solutions; sums of squared residuals, none if the rank is below the number of columns or there
+      are no more rows than columns; the rank; singular values.
+
+    Raises:
+      ArgumentError: shapes do not fit.
+    """
+    a, b = operands("lstsq", a, b)
+    shapes = shape_of(a), shape_of(b)
+    if len(shapes[0]) != 2 or len(shapes[1]) not in (1, 2) or shapes[0][0] != shapes[1][0]:
+        raise ArgumentError(
+            f"lstsq: shapes {shapes[0]} and {shapes[1]} must be of a matrix, and of a vector or a "
+            "matrix of as many rows",
+            argument="a",
+            shapes=shapes,
+        )
+    m, n = shapes[0]
+    share = None if rcond is None else float(number_of(rcond, _DOUBLE, "lstsq", "rcond"))
+    dtype = rows.linalg_dtype("lstsq", [Aval(x.shape, x.dtype) for x in (a, b)])
+    a, b = a.astype(dtype), b.astype(dtype)
+    vector = len(shapes[1]) == 1
+    sides = b[:, None] if vector else b
+    u, s, vh = svd(a, full_matrices=False)
+    inverse = _inverses(s, share, shapes[0])
+    x = matmul(vh.mT.conj(), inverse[:, None] * matmul(u.mT.conj(), sides))
+    rank = statistical.count_nonzero(inverse)
+    sums = (abs(sides - matmul(a, x)) ** 2).sum(0)
+    if m <= n or int(rank) != n:
+        sums = sums[:0]
+    return settle((x[:, 0] if vector else x, sums, rank, s), out_sharding)
+
+
+_DOUBLE = np.dtype(np.float64)
+
+
+def pinv(
+    x: Any,
+    /,
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    rtol: Any = np._NoValue,
+    out_sharding: Any = None,
+) -> Any:
+    """Return pseudo-inverses, by singular values.
+
+    Args:
+      x: matrices.
+      rcond: singular values below this share of the greatest count as 0; a number or an array for
+        the matrices; by default 1e-15.
+      hermitian: whether matrices are Hermitian.
+      rtol: `rcond`, as the Array API calls it; None for eps times the longer dim.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: `rcond` and `rtol` are both given.
+    """
+    if rcond is not None and rtol is not np._NoValue:
+        raise ArgumentError(
+            "pinv: rcond= and rtol= are both given; they mean the same, give one", argument="rtol"
+        )
+    x = as_value(x, "pinv")
+    share = 1e-15 if rcond is None and rtol is np._NoValue else rcond
+    u, s, vh = svd(x.conj(), full_matrices=False, hermitian=hermitian)
+    inverse = _inverses(s, share if rtol is np._NoValue else rtol, x.shape)
+    return settle(matmul(vh.mT, inverse[..., None] * u.mT), out_sharding)
+
+
+def _inverses(s: Any, share: Any, shape: Shape) -> Any:
+    """Return 1 over singular values, and 0 for those that count as 0; arguments as for `cutoff`."""
+    if not s.shape[-1]:
+        return s
+    large = s > cutoff(s, share, shape)
+    return ew.where(large, 1 / ew.where(large, s, 1), 0)
+
+
+def cutoff(s: Any, share: Any, shape: Shape) -> Any:
+    """Return the singular values from which on, downwards, they count as 0.
+
+    Args:
+      s: singular values, along the last dim.
+      share: of the greatest: a number, or an array for the matrices; None for eps times the longer
+        dim.
+      shape: of the matrices.
+    """
+    if share is None:
+        share = float(np.finfo(s.dtype).eps) * max(shape[-2:])
+    elif shape_of(share):
+        share = as_value(share, "rtol")[..., None]
+    return share * s.max(-1, keepdims=True)
+
+
+def tensorinv(x: Any, /, ind: int = 2, *, out_sharding: Any = None) -> Any:
+    """Return the inverse of an array with respect to `tensordot` over its first dims.
+
+    Args:
+      x: an array whose first `ind` dims have as many elements as the others.
+      ind: how many dims come first.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: `ind` is not positive, or shapes do not fit.
+    """
+    x, first = as_value(x, "tensorinv"), integer(ind, "tensorinv", "ind")
+    if first <= 0:
+        raise ArgumentError(f"tensorinv: ind={first} must be positive", argument="ind", value=first)
+    lead, rest = x.shape[:first], x.shape[first:]
+    made = inv(x.reshape(math.prod(lead), math.prod(rest)))
+    return settle(made.reshape(*rest, *lead), out_sharding)
+
+
+def tensorsolve(a: Any, b: Any, /, axes: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return the solution of `tensordot(a, x, x.ndim) == b`.
+
+    Args:
+      a: an array; its last dims are those of the result.
+      b: an array of the shape of the first dims of `a`.
+      axes: dims of `a` that are moved to the end first.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: shapes do not fit.
+    """
+    a, b = as_value(a, "tensorsolve"), as_value(b, "tensorsolve")
+    if axes is not None:
+        back = from_end(tuple(axes), a.ndim, "tensorsolve", "axes")
+        a = moveaxis(a, back, tuple(range(-len(back), 0)))
+    rest = a.shape[b.ndim :]
+    if not math.prod(rest) ** 2 == a.size == b.size**2:
+        raise ArgumentError(
+            f"tensorsolve: a of shape {a.shape} and b of shape {b.shape} do not fit; the "
+            f"{b.ndim} first dims of a, and the others, must have {b.size} elements",
+            argument="b",
+            shapes=(a.shape, b.shape),
+        )
+    made = solve(a.reshape(b.size, b.size), b.ravel())
+    return settle(reshape(made, rest), out_sharding)

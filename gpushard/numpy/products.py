@@ -1,0 +1,113 @@
+"""Products and sums of NumPy's top level: cross, Kronecker, traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpushard.array.checks import as_dtype
+from gpushard.errors import ArgumentError
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.arguments import as_value, refuse_out, settle
+from gpushard.numpy.manipulation import expand_dims, moveaxis, roll
+from gpushard.ops.axes import one_from_end
+
+
+def trace(
+    x: Any,
+    /,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: Any = None,
+    out: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the sum of the diagonal of two dims; small integers are summed in 64 bits.
+
+    Args:
+      x: an array of at least two dims.
+      offset: which diagonal: 0 for the main one, positive for one above it.
+      axis1: the dim of rows.
+      axis2: the dim of columns.
+      dtype: type that is summed in, and of the result.
+      out: must be None; results are values.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    >>> import gpushard as gs
+    >>> trace(gs.numpy.arange(9).reshape(3, 3))
+    Array(12, dtype=int64)
+    """
+    refuse_out("trace", out)
+    found = as_value(x, "trace").diagonal(offset, axis1, axis2)
+    return settle(found.sum(-1, None if dtype is None else as_dtype(dtype)), out_sharding)
+
+
+def cross(
+    x1: Any,
+    x2: Any,
+    /,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return cross products of vectors of three elements.
+
+    Args:
+      x1: an array.
+      x2: an array; the two broadcast.
+      axisa: the dim of the vectors of `x1`.
+      axisb: the same for `x2`.
+      axisc: the same for the result.
+      axis: the same for all three.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: vectors do not have three elements.
+
+    >>> import gpushard as gs
+    >>> cross(gs.numpy.asarray([1, 0, 0]), gs.numpy.asarray([0, 1, 0]))
+    Array([0, 0, 1], dtype=int64)
+    """
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    x1, x2 = as_value(x1, "cross"), as_value(x2, "cross")
+    a = moveaxis(x1, one_from_end(axisa, x1.ndim, "cross", "axisa"), -1)
+    b = moveaxis(x2, one_from_end(axisb, x2.ndim, "cross", "axisb"), -1)
+    if a.shape[-1] != 3 or b.shape[-1] != 3:
+        raise ArgumentError(
+            f"cross: vectors of {a.shape[-1]} and {b.shape[-1]} elements must have 3; append a 0 "
+            "to those of a plane",
+            argument="x1",
+            shapes=(x1.shape, x2.shape),
+        )
+    # Element i is a[i + 1] * b[i + 2] - a[i + 2] * b[i + 1], counted around.
+    found = roll(a, -1, -1) * roll(b, -2, -1) - roll(a, -2, -1) * roll(b, -1, -1)
+    return settle(
+        moveaxis(found, -1, one_from_end(axisc, found.ndim, "cross", "axisc")), out_sharding
+    )
+
+
+def kron(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
+    """Return the Kronecker product: every element of `x1` times all of `x2`, in blocks.
+
+    Args:
+      x1: an array.
+      x2: an array; new dims of the one with fewer come first.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    >>> import gpushard as gs
+    >>> kron(gs.numpy.asarray([1, 10]), gs.numpy.asarray([1, 2, 3]))
+    Array([ 1,  2,  3, 10, 20, 30], dtype=int64)
+    """
+    x1, x2 = as_value(x1, "kron"), as_value(x2, "kron")
+    ndim = max(x1.ndim, x2.ndim)
+    a = x1.reshape((1,) * (ndim - x1.ndim) + x1.shape)
+    b = x2.reshape((1,) * (ndim - x2.ndim) + x2.shape)
+    shape = tuple(m * n for m, n in zip(a.shape, b.shape, strict=True))
+    blocks = expand_dims(a, tuple(range(1, 2 * ndim, 2)))
+    inner = expand_dims(b, tuple(range(0, 2 * ndim, 2)))
+    return settle(ew.multiply(blocks, inner).reshape(shape), out_sharding)

@@ -1,0 +1,77 @@
+"""Fourier transforms along one dim, which lies whole on a device.
+
+Parameters of all rows: (axis counted from the end, length that is transformed, norm).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentTypeError
+from gpushard.ops import rule
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.rule import Rule
+from gpushard.ops.table.elementwise import writing
+
+
+def _rule(avals: Sequence[Aval], params: Params) -> Rule:
+    return rule.along([avals[0].shape], [params[0]])
+
+
+@functools.cache
+def _dtype(name: str, own: Dtype) -> Dtype:
+    """Return the type of NumPy's result, from a small example.
+
+    Raises:
+      ArgumentTypeError: it has none for these numbers.
+    """
+    try:
+        found: Dtype = getattr(np.fft, name)(np.zeros(2, own)).dtype
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name} is not defined for {own}: it takes real numbers; take the real part, or use "
+            "a transform of complex numbers",
+            argument="x",
+            dtype=own,
+        ) from None
+    return found
+
+
+def _transform(name: str, length: Callable[[int], int]) -> Row:
+    """Return the row of a transform.
+
+    Args:
+      name: what NumPy and CuPy call it.
+      length: takes the length that is transformed, gives that of the result.
+    """
+
+    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+        axis, n, _ = params
+        (x,) = avals
+        dim = len(x.shape) + axis
+        shape = (*x.shape[:dim], length(n), *x.shape[dim + 1 :])
+        return (Aval(shape, _dtype(name, x.dtype)),)
+
+    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        axis, n, norm = params
+        function, dtype = getattr(xp.fft, name), _dtype(name, avals[0].dtype)
+        return writing(
+            lambda x: xp.ascontiguousarray(function(x, n=n, axis=axis, norm=norm), dtype)
+        )
+
+    return Row(name, infer, _rule, kernel)
+
+
+FFT = _transform("fft", lambda n: n)
+IFFT = _transform("ifft", lambda n: n)
+RFFT = _transform("rfft", lambda n: n // 2 + 1)
+IRFFT = _transform("irfft", lambda n: n)
+"""The length is that of the result, as NumPy has it."""
+HFFT = _transform("hfft", lambda n: n)
+"""The length is that of the result, as NumPy has it."""
+IHFFT = _transform("ihfft", lambda n: n // 2 + 1)

@@ -1,0 +1,271 @@
+"""Functions of matrices that lie whole on a device; dims before the last two are stacks.
+
+Stacks stay split as they are. Where a dim of matrices is split, dispatch moves it first, and gives
+its mesh axes back to the dim of the result that has the same letter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError, LinearAlgebraError
+from gpushard.ops import rule
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.rule import Rule
+from gpushard.ops.table.elementwise import broadcast, writing
+
+_REAL: dict[Dtype, Dtype] = {
+    np.dtype(np.complex64): np.dtype(np.float32),
+    np.dtype(np.complex128): np.dtype(np.float64),
+}
+_COMPLEX: dict[Dtype, Dtype] = {real: own for own, real in _REAL.items()}
+
+
+def linalg_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
+    """Return the type that matrices are worked with: single or double precision, real or complex.
+
+    Integers are worked with in double precision, also beside numbers of single precision.
+
+    Raises:
+      ArgumentTypeError: an operand is of half precision.
+    """
+    for aval in avals:
+        if aval.dtype == np.float16:
+            raise ArgumentTypeError(
+                f"{name} is not defined for float16; convert with astype to float32",
+                argument="x",
+                dtype=aval.dtype,
+            )
+    types = [aval.dtype for aval in avals]
+    single = all(t in (np.float32, np.complex64) for t in types)
+    parts = np.dtype(np.float32 if single else np.float64)
+    return _COMPLEX[parts] if any(t.kind == "c" for t in types) else parts
+
+
+def own(dtype: Dtype) -> Dtype:
+    """Return the type itself."""
+    return dtype
+
+
+def real(dtype: Dtype) -> Dtype:
+    """Return the type of an absolute value."""
+    return _REAL.get(dtype, dtype)
+
+
+def complex_of(dtype: Dtype) -> Dtype:
+    """Return the complex type of the same precision."""
+    return _COMPLEX.get(dtype, dtype)
+
+
+Sizes: TypeAlias = Mapping[str, int]
+"""Length of each letter of an operand."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Core:
+    """What a function makes of matrices; it may depend on parameters."""
+
+    inputs: tuple[str, ...]
+    """A letter for each of the last dims of every operand."""
+
+    outputs: tuple[str, ...]
+    """The same for every result."""
+
+    types: tuple[Callable[[Dtype], Dtype], ...] = (own,)
+    """Takes the type that is worked in, gives that of each result."""
+
+    lengths: Callable[[Sizes], dict[str, int]] = lambda sizes: {}
+    """Gives the lengths of letters that no operand has."""
+
+    square: bool = True
+    """Whether the first operand must have as many rows as columns."""
+
+    free: str = ""
+    """Letters that need not be whole."""
+
+
+def matrix_row(
+    name: str,
+    core: Callable[..., Core],
+    make: Callable[..., Callable[..., Any]],
+) -> Row:
+    """Return the row of a function of matrices.
+
+    Args:
+      name: what users call it.
+      core: takes the parameters, says what comes of what.
+      make: takes NumPy or CuPy and the parameters, gives a function of matrices that are all of
+        the type which is worked in.
+    """
+
+    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+        found = core(*params)
+        sizes = _sizes(name, found, avals)
+        loops = [a.shape[: len(a.shape) - len(i)] for a, i in zip(avals, found.inputs, strict=True)]
+        lead = broadcast(name, loops)
+        dtype = linalg_dtype(name, avals)
+        return tuple(
+            Aval(lead + tuple(sizes[letter] for letter in letters), of(dtype))
+            for letters, of in zip(found.outputs, found.types, strict=True)
+        )
+
+    def rule_of(avals: Sequence[Aval], params: Params) -> Rule:
+        found = core(*params)
+        made = rule.cores([a.shape for a in avals], found.inputs, found.outputs)
+        lead = len(made.results[0]) - len(found.outputs[0])
+        letters = dict.fromkeys("".join((*found.inputs, *found.outputs)))
+        loose = {at for at, letter in enumerate(letters, lead) if letter in found.free}
+        return dataclasses.replace(made, whole=made.whole - loose)
+
+    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        types = tuple(aval.dtype for aval in infer(avals, params))
+        dtype = linalg_dtype(name, avals)
+        return writing(_checked(name, xp, make(xp, *params), dtype, types))
+
+    return Row(name, infer, rule_of, kernel)
+
+
+def _sizes(name: str, core: Core, avals: Sequence[Aval]) -> dict[str, int]:
+    """Return the length of every letter.
+
+    Raises:
+      ArgumentError: an operand lacks dims, a matrix is not square, or lengths differ.
+    """
+    shapes = tuple(aval.shape for aval in avals)
+    sizes: dict[str, int] = {}
+    for letters, shape in zip(core.inputs, shapes, strict=True):
+        if len(shape) < len(letters):
+            raise ArgumentError(
+                f"{name}: an operand of shape {shape} must have at least {len(letters)} dims: "
+                "matrices are the last two",
+                argument="x",
+                shape=shape,
+            )
+        for letter, n in zip(letters, shape[len(shape) - len(letters) :], strict=True):
+            if sizes.setdefault(letter, n) != n:
+                raise ArgumentError(
+                    f"{name}: operands of shapes {', '.join(map(str, shapes))} do not fit: "
+                    f"lengths {sizes[letter]} and {n} must be equal",
+                    argument="x",
+                    shapes=shapes,
+                )
+    if core.square and len(set(shapes[0][-2:])) > 1:
+        raise ArgumentError(
+            f"{name}: matrices of shape {shapes[0][-2:]} are not square; the last two dims must "
+            "be equal",
+            argument="x",
+            shape=shapes[0],
+        )
+    return sizes | core.lengths(sizes)
+
+
+def _checked(
+    name: str,
+    xp: Any,
+    function: Callable[..., Any],
+    dtype: Dtype,
+    types: Sequence[Dtype],
+) -> Callable[..., Any]:
+    """Return a function of matrices of any type, whose results are dense and of the right types."""
+
+    def dense(result: Any, of: Dtype) -> Any:
+        return xp.ascontiguousarray(result, of) if result.ndim else xp.asarray(result, of)
+
+    def checked(*operands: Any) -> Any:
+        try:
+            made = function(*(x.astype(dtype, copy=False) for x in operands))
+        except np.linalg.LinAlgError as error:
+            shape = operands[0].shape
+            raise LinearAlgebraError(
+                f"{name} failed on matrices of shape {shape}: {str(error).lower()}; check its "
+                "matrices with cond or matrix_rank, or use pinv or lstsq",
+                operation=name,
+                shape=shape,
+            ) from None
+        if len(types) == 1:
+            return dense(made, types[0])
+        return tuple(dense(one, of) for one, of in zip(made, types, strict=True))
+
+    return checked
+
+
+def function_of(xp: Any, name: str) -> Callable[..., Any]:
+    """Return a function of NumPy's or CuPy's linalg.
+
+    Raises:
+      ArgumentTypeError: it has no such function.
+    """
+    function: Callable[..., Any] | None = getattr(xp.linalg, name, None)
+    if function is None:
+        raise ArgumentTypeError(
+            f"{name} is not available on GPUs: this CuPy has no linalg.{name}; compute it on the "
+            "host, or install CuPy 14",
+            argument="x",
+        )
+    return function
+
+
+def _same(*params: Any) -> Core:
+    return Core(("mn",), ("mn",))
+
+
+def _cholesky(xp: Any, upper: bool) -> Callable[..., Any]:
+    if not upper:
+        return function_of(xp, "cholesky")
+    # CuPy's has no `upper`: the upper triangle is the lower one of the conjugate transpose.
+    return lambda x: _conjugate(xp.linalg.cholesky(_conjugate(x)))
+
+
+def _conjugate(x: Any) -> Any:
+    """Return conjugate transposes."""
+    return x.swapaxes(-1, -2).conj()
+
+
+def _inverse(xp: Any, quiet: bool) -> Callable[..., Any]:
+    """Return what inverts; what is singular gives NaN if `quiet`."""
+    inv = xp.linalg.inv
+    if not quiet:
+        return lambda x: inv(x)
+
+    def inverse(x: Any) -> Any:
+        try:
+            return inv(x)
+        except np.linalg.LinAlgError:
+            if x.ndim == 2:
+                return xp.full_like(x, np.nan)
+            return xp.stack([inverse(one) for one in x])
+
+    return inverse
+
+
+def _solve(xp: Any) -> Callable[..., Any]:
+    solve: Callable[..., Any] = xp.linalg.solve
+    if xp is np:
+        return solve
+
+    def broadcast_first(a: Any, b: Any) -> Any:  # CuPy's does not
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        return solve(*(xp.broadcast_to(x, lead + x.shape[-2:]) for x in (a, b)))
+
+    return broadcast_first
+
+
+CHOLESKY = matrix_row("cholesky", _same, _cholesky)
+"""Parameters: whether the factor is the upper one."""
+INV = matrix_row("inv", _same, _inverse)
+"""Parameters: whether singular matrices give NaN, and no error."""
+DET = matrix_row("det", lambda: Core(("mn",), ("",)), lambda xp: xp.linalg.det)
+SLOGDET = matrix_row(
+    "slogdet", lambda: Core(("mn",), ("", ""), (own, real)), lambda xp: xp.linalg.slogdet
+)
+SOLVE = matrix_row(
+    "solve",
+    lambda: Core(("mn", "mk"), ("nk",), free="k"),
+    _solve,
+)
+"""Columns of the right sides are solved for where they lie."""

@@ -1,0 +1,134 @@
+"""Special functions that are no ufuncs, and the sum of exponentials as a reduction.
+
+What SciPy has as a ufunc has a row by `ufunc_row`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.ops import rule
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.row import Kernel, Params, Reduction, Row, State
+from gpushard.ops.rule import Rule
+from gpushard.ops.table.elementwise import function_row, promoting, writing
+from gpushard.ops.table.reductions import reduced_shape
+from gpushard.runtime.special import special_functions
+
+
+def _inexact(avals: Sequence[Aval], params: Params) -> Dtype:
+    """Return the type that numbers are worked with: single or double precision."""
+    kinds = [kind(0) if isinstance(kind, type) else kind for kind in promoting(avals)]
+    found = np.result_type(*kinds, np.float16)
+    return np.dtype(np.float32) if found == np.float16 else found
+
+
+def _zeta(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
+    zeta = special_functions(xp).zeta
+    return lambda x, q: zeta(x.astype(dtype, copy=False), q.astype(dtype, copy=False))
+
+
+ZETA = function_row("zeta", _inexact, _zeta)
+"""Operands: the power, and the first term."""
+
+
+def _rule(avals: Sequence[Aval], params: Params) -> Rule:
+    axes, keepdims, _ = params
+    shape = avals[0].shape
+    one = rule.reduction(shape, [len(shape) + axis for axis in axes], keepdims=keepdims)
+    return Rule(one.operands * len(avals), one.results, one.sizes)
+
+
+def _numbers(avals: Sequence[Aval]) -> Dtype:
+    """Return the type of a sum of exponentials: double precision for integers."""
+    found = np.result_type(*(aval.dtype for aval in avals))
+    return found if found.kind in "fc" else np.dtype(np.float64)
+
+
+def _wide(avals: Sequence[Aval]) -> Dtype:
+    """Return the type that it is summed in."""
+    found = _numbers(avals)
+    return np.dtype(np.float32) if found == np.float16 else found
+
+
+def _result(avals: Sequence[Aval], params: Params) -> Dtype:
+    found = _numbers(avals)
+    return np.empty(0, found).real.dtype if params[2] else found
+
+
+def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    axes, keepdims, _ = params
+    shape = reduced_shape(avals[0].shape, axes, keepdims=keepdims)
+    return (Aval(shape, _result(avals, params)),)
+
+
+def _states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
+    dtype = _wide(avals)
+    return np.empty(0, dtype).real.dtype, dtype
+
+
+def _finite(xp: Any, most: Any) -> Any:
+    """Return what exponents are taken less: 0 for what is infinite or NaN."""
+    return xp.where(xp.isfinite(most), most, 0)
+
+
+def _local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    """Return what gives the greatest exponent of a block, and the sum less that."""
+    axes, keepdims, _ = params
+    dtype = _wide(avals)
+
+    def local(x: Any, *weights: Any) -> State:
+        x = x.astype(dtype, copy=False)
+        counted = x.real
+        for b in weights:
+            counted = xp.where(b == 0, -np.inf, counted)
+        if counted.size:
+            most = counted.max(axes, keepdims=True)
+        else:  # nothing has a greatest exponent
+            shape = reduced_shape(x.shape, axes, keepdims=True)
+            most = xp.full(shape, -np.inf, counted.dtype)
+        terms = xp.exp(x - _finite(xp, most))
+        for b in weights:
+            terms = xp.where(b == 0, 0, b * terms)
+        total = terms.sum(axes, dtype=dtype, keepdims=keepdims)
+        return most.reshape(total.shape), total
+
+    return writing(local)
+
+
+def _merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+    def merge(a: State, b: State, m: int, n: int) -> State:
+        most = xp.maximum(a[0], b[0])
+        base = _finite(xp, most)
+        return most, a[1] * _scale(xp, a[0], base) + b[1] * _scale(xp, b[0], base)
+
+    return merge
+
+
+def _scale(xp: Any, most: Any, base: Any) -> Any:
+    """Return what brings a sum to another base; one whose base was 0 is 0, infinite or NaN."""
+    return xp.where(xp.isfinite(most), xp.exp(most - base), 1)
+
+
+def _finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+    size, dtype = params[2], _result(avals, params)
+
+    def finish(s: State, n: int) -> Any:
+        most, total = s
+        found = xp.log(abs(total) if size else total) + _finite(xp, most)
+        return found.astype(dtype, copy=False)
+
+    return finish
+
+
+def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    local, finish = _local(xp, avals, params), _finish(xp, avals, params)
+    return writing(lambda *operands: finish(tuple(map(xp.asarray, local(*operands))), 0))
+
+
+LOGSUMEXP = Row("logsumexp", _infer, _rule, _kernel, Reduction(_states, _local, _merge, _finish))
+"""Operands: exponents, and weights of the same shape if there are any. Parameters: (axes counted
+from the end, keepdims, whether it is the logarithm of the sum's size)."""

@@ -1,0 +1,91 @@
+"""Sums of exponentials, and what is divided by them. Parts are merged over devices, never moved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.arguments import as_value, settle, wanted
+from gpushard.numpy.manipulation import broadcast_arrays
+from gpushard.ops.axes import from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.table.special import LOGSUMEXP
+
+
+def logsumexp(
+    x: Any,
+    /,
+    axis: Any = None,
+    b: Any = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the logarithm of a sum of exponentials, without overflow.
+
+    Args:
+      x: exponents.
+      axis: the dims that are summed; all by default.
+      b: weights of the exponentials, which broadcast with them.
+      keepdims: whether dims stay, with length 1.
+      return_sign: whether to return the logarithm of the sum's size, and its sign; without it the
+        logarithm of a negative sum is NaN.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    >>> import gpushard as gs
+    >>> logsumexp(gs.numpy.asarray([1000.0, 1000.0])) - 1000
+    Array(0.69314718, dtype=float64)
+    """
+    x = as_value(x, "logsumexp")
+    given = [x] if b is None else list(broadcast_arrays(x, as_value(b, "logsumexp")))
+    axes = from_end(axis, given[0].ndim, "logsumexp")
+    to = wanted(out_sharding, *given)
+    found = bind(LOGSUMEXP, given, (axes, bool(keepdims), bool(return_sign)), to)
+    if not return_sign:
+        return settle(found, out_sharding)
+    kept = found if keepdims else bind(LOGSUMEXP, given, (axes, True, True))
+    terms = ew.exp(given[0] - ew.where(ew.isfinite(kept), kept.real, 0))
+    terms = terms if b is None else given[1] * terms
+    total = terms.sum(axes, keepdims=keepdims)
+    return settle((found, ew.sign(total)), out_sharding)
+
+
+def _inexact(x: Any) -> Any:
+    """Return an array; integers in double precision."""
+    return x if x.dtype.kind in "fc" else x.astype(np.float64)
+
+
+def softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return exponentials divided by their sum.
+
+    Args:
+      x: exponents.
+      axis: the dims that are summed over; all by default.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    >>> import gpushard as gs
+    >>> softmax(gs.numpy.asarray([0.0, 0.0]))
+    Array([0.5, 0.5], dtype=float64)
+    """
+    x = _inexact(as_value(x, "softmax"))
+    terms = ew.exp(x - x.max(from_end(axis, x.ndim, "softmax"), keepdims=True))
+    axes = from_end(axis, terms.ndim, "softmax")
+    return settle(terms / terms.sum(axes, keepdims=True), out_sharding)
+
+
+def log_softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return the logarithm of `softmax`.
+
+    Args:
+      x: exponents.
+      axis: the dims that are summed over; all by default.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    x = _inexact(as_value(x, "log_softmax"))
+    axes = from_end(axis, x.ndim, "log_softmax")
+    most = x.max(axes, keepdims=True)
+    less = x - ew.where(ew.isfinite(most), most, 0)
+    return settle(less - ew.log(ew.exp(less).sum(axes, keepdims=True)), out_sharding)

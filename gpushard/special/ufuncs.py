@@ -1,0 +1,140 @@
+"""Special functions of each element: those that SciPy has as ufuncs.
+
+SciPy says what types they have; on the host it computes them, on GPUs CuPy does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpushard.numpy import ufuncs
+from gpushard.numpy.arguments import settle
+from gpushard.runtime.special import special_functions
+
+_DETAILS = """
+
+Args:
+  {operands}: arrays, or what `asarray` takes.
+  out_sharding: where the result goes; by default it stays where it was made.
+
+Raises:
+  MissingLibraryError: SciPy is not installed.
+"""
+
+
+class Unary(Protocol):
+    """A function of one operand."""
+
+    def __call__(self, x: Any, /, *, out_sharding: Any = None) -> Any:
+        """Do the operation."""
+
+
+class Binary(Protocol):
+    """A function of two operands."""
+
+    def __call__(self, x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
+        """Do the operation."""
+
+
+class Ternary(Protocol):
+    """A function of three operands."""
+
+    def __call__(self, x1: Any, x2: Any, x3: Any, /, *, out_sharding: Any = None) -> Any:
+        """Do the operation."""
+
+
+def _call(name: str, xs: tuple[Any, ...], out_sharding: Any) -> Any:
+    ufunc = getattr(special_functions(np), name)
+    return settle(ufuncs.call(ufunc, xs, out_sharding=out_sharding), out_sharding)
+
+
+def _named(function: Any, name: str, text: str, operands: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text + _DETAILS.format(operands=operands)
+    return function
+
+
+def _unary(name: str, text: str) -> Unary:
+    def function(x: Any, /, *, out_sharding: Any = None) -> Any:
+        return _call(name, (x,), out_sharding)
+
+    made: Unary = _named(function, name, text, "x")
+    return made
+
+
+def _binary(name: str, text: str) -> Binary:
+    def function(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
+        return _call(name, (x1, x2), out_sharding)
+
+    made: Binary = _named(function, name, text, "x1, x2")
+    return made
+
+
+def _ternary(name: str, text: str) -> Ternary:
+    def function(x1: Any, x2: Any, x3: Any, /, *, out_sharding: Any = None) -> Any:
+        return _call(name, (x1, x2, x3), out_sharding)
+
+    made: Ternary = _named(function, name, text, "x1, x2, x3")
+    return made
+
+
+erf = _unary("erf", "Return the error function.")
+erfc = _unary("erfc", "Return 1 less the error function.")
+erfcx = _unary("erfcx", "Return exp(x**2) times 1 less the error function.")
+erfinv = _unary("erfinv", "Return the inverse of the error function.")
+erfcinv = _unary("erfcinv", "Return the inverse of `erfc`.")
+gamma = _unary("gamma", "Return the gamma function.")
+gammaln = _unary("gammaln", "Return the logarithm of the size of the gamma function.")
+loggamma = _unary("loggamma", "Return the principal branch of the logarithm of the gamma function.")
+rgamma = _unary("rgamma", "Return 1 over the gamma function.")
+gammasgn = _unary("gammasgn", "Return the sign of the gamma function.")
+digamma = _unary("digamma", "Return the derivative of the logarithm of the gamma function.")
+psi = digamma
+poch = _binary("poch", "Return gamma(x1 + x2) / gamma(x1).")
+gammainc = _binary(
+    "gammainc", "Return the lower incomplete gamma function, as a share of gamma(x1), up to x2."
+)
+gammaincc = _binary("gammaincc", "Return 1 less `gammainc`.")
+gammaincinv = _binary("gammaincinv", "Return the inverse of `gammainc` in its second operand.")
+gammainccinv = _binary("gammainccinv", "Return the inverse of `gammaincc` in its second operand.")
+beta = _binary("beta", "Return the beta function.")
+betaln = _binary("betaln", "Return the logarithm of the size of the beta function.")
+betainc = _ternary(
+    "betainc", "Return the incomplete beta function of x1, x2, as a share of all, up to x3."
+)
+betaincinv = _ternary("betaincinv", "Return the inverse of `betainc` in its third operand.")
+binom = _binary("binom", "Return the binomial coefficient of x1 over x2 as a float.")
+expit = _unary("expit", "Return the logistic function, 1 / (1 + exp(-x)).")
+logit = _unary("logit", "Return log(x / (1 - x)), the inverse of `expit`.")
+log_expit = _unary("log_expit", "Return the logarithm of `expit`.")
+exp1 = _unary("exp1", "Return the exponential integral E1.")
+expi = _unary("expi", "Return the exponential integral Ei.")
+exp2 = _unary("exp2", "Return 2 to the power of each element.")
+exp10 = _unary("exp10", "Return 10 to the power of each element.")
+expm1 = _unary("expm1", "Return e to the power of each element, less 1.")
+log1p = _unary("log1p", "Return the logarithm of 1 plus each element.")
+cbrt = _unary("cbrt", "Return the cube root of each element.")
+xlogy = _binary("xlogy", "Return x1 * log(x2), and 0 where x1 is 0.")
+xlog1py = _binary("xlog1py", "Return x1 * log(1 + x2), and 0 where x1 is 0.")
+entr = _unary("entr", "Return -x * log(x), 0 for 0, and -inf for negative numbers.")
+rel_entr = _binary("rel_entr", "Return x1 * log(x1 / x2), as relative entropy has it.")
+kl_div = _binary("kl_div", "Return x1 * log(x1 / x2) - x1 + x2.")
+huber = _binary("huber", "Return the Huber loss of x2, which is linear beyond x1.")
+pseudo_huber = _binary("pseudo_huber", "Return the smooth Huber loss of x2, of slope x1.")
+ndtr = _unary("ndtr", "Return the share of a normal distribution up to each element.")
+ndtri = _unary("ndtri", "Return the inverse of `ndtr`.")
+log_ndtr = _unary("log_ndtr", "Return the logarithm of `ndtr`.")
+i0 = _unary("i0", "Return the modified Bessel function of the first kind, of order 0.")
+i0e = _unary("i0e", "Return exp(-abs(x)) * i0(x).")
+i1 = _unary("i1", "Return the modified Bessel function of the first kind, of order 1.")
+i1e = _unary("i1e", "Return exp(-abs(x)) * i1(x).")
+j0 = _unary("j0", "Return the Bessel function of the first kind, of order 0.")
+j1 = _unary("j1", "Return the Bessel function of the first kind, of order 1.")
+k0 = _unary("k0", "Return the modified Bessel function of the second kind, of order 0.")
+k0e = _unary("k0e", "Return exp(x) * k0(x).")
+k1 = _unary("k1", "Return the modified Bessel function of the second kind, of order 1.")
+k1e = _unary("k1e", "Return exp(x) * k1(x).")
+y0 = _unary("y0", "Return the Bessel function of the second kind, of order 0.")
+y1 = _unary("y1", "Return the Bessel function of the second kind, of order 1.")

@@ -1,0 +1,47 @@
+"""Forms of functions of matrices: stacks and dims of matrices are split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.ops.row import Row
+from gpushard.ops.table import decompositions, linalg
+from tests.ops.forms.form import Form
+
+TABLES = (linalg, decompositions)
+"""The modules of the table that have these rows."""
+
+
+def _definite(x: Any) -> Any:
+    """Return matrices that are positive definite, and far from singular."""
+    return x + 60 * np.eye(x.shape[-1])
+
+
+_SQUARE = ("kii",)
+_ANY = ("kij",)
+
+FORMS: dict[Row, list[Form]] = {
+    linalg.CHOLESKY: [Form(_SQUARE, (True,), "D", suit=_definite)],
+    linalg.INV: [Form(_SQUARE, (False,))],
+    linalg.DET: [Form(_SQUARE)],
+    linalg.SLOGDET: [Form(_SQUARE, (), "D")],
+    linalg.SOLVE: [
+        Form(("kii", "ij"), (), "d", suit=lambda x: _definite(x) if x.ndim == 3 else x),
+        Form(("ii", "kij"), (), "Dd", suit=lambda x: _definite(x) if x.ndim == 2 else x),
+    ],
+    decompositions.QR: [
+        Form(_ANY, ("reduced",)),
+        Form(("ij",), ("complete",), "D"),
+    ],
+    decompositions.SVD: [
+        Form(_ANY, (False, True, False)),
+        Form(("ij",), (True, False, False), "D"),
+        Form(("ii",), (False, True, True)),
+    ],
+    decompositions.EIGH: [Form(_SQUARE, ("L",))],
+    decompositions.EIGVALSH: [Form(_SQUARE, ("U",))],
+    decompositions.EIG: [Form(_SQUARE)],
+    decompositions.EIGVALS: [Form(_SQUARE)],
+}

@@ -1,0 +1,26 @@
+"""Forms of special functions, and of some that are SciPy's ufuncs."""
+
+from __future__ import annotations
+
+import scipy.special
+
+from gpushard.ops.row import Row
+from gpushard.ops.table import special
+from gpushard.ops.table.elementwise import ufunc_row
+from tests.ops.forms.form import Form
+
+TABLES = (special,)
+"""The modules of the table that have these rows."""
+
+FORMS: dict[Row, list[Form]] = {
+    special.ZETA: [Form(("ij", "j"), (), "d", suit=lambda x: abs(x) + 1.5)],
+    special.LOGSUMEXP: [
+        Form(("ij",), ((-2,), False, False)),
+        Form(("ij",), ((-2, -1), True, False), "D"),
+        Form(("ij", "ij"), ((-1,), False, True)),
+    ],
+    ufunc_row(scipy.special.erf): [Form(("ij",), (), "D")],
+    ufunc_row(scipy.special.betainc): [
+        Form(("ij", "j", "ij"), suit=lambda x: 0.5 + 0.4 * (abs(x) % 1))
+    ],
+}

@@ -1,0 +1,228 @@
+"""`gpushard.special` against SciPy's.
+
+Ufuncs are SciPy's own on the host, and equal to the bit; what is composed, and sums, within 64 eps
+of the greatest value.
+"""
+
+import importlib
+import inspect
+import sys
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+
+import gpushard as gs
+from gpushard import special
+from gpushard.errors import ArgumentError, ArgumentTypeError, MissingLibraryError
+from gpushard.ops.aval import Aval
+from gpushard.ops.table.elementwise import ufunc_row
+from gpushard.runtime.special import special_functions
+from gpushard.special import ufuncs
+from tests.numpy.compare import LAYOUTS, placed, put, same
+from tests.numpy.matrices import ONE_RUNTIME, close
+
+pytestmark = [pytest.mark.usefixtures("domains"), ONE_RUNTIME]
+
+UFUNCS = [
+    name
+    for name, function in vars(ufuncs).items()
+    if inspect.isfunction(function) and not name.startswith("_") and name in special.__all__
+]
+TYPES = "?blefdFD"
+
+
+def operands(name: str, layout: str, dtype: str) -> tuple[list[np.ndarray], list[gs.Array]]:
+    """Return numbers, some out of the domain of most functions, of as many arrays as it takes."""
+    pairs = [placed(layout, dtype, str(n)) for n in range(getattr(scipy.special, name).nin)]
+    return [data for data, _ in pairs], [x for _, x in pairs]
+
+
+def test_the_list_of_ufuncs_is_whole() -> None:
+    assert len(UFUNCS) == 54 and {"erf", "psi", "betainc"} <= set(UFUNCS)
+    assert len(set(special.__all__)) == len(special.__all__)
+    for name in special.__all__:
+        text = inspect.getdoc(getattr(special, name)) or ""
+        assert text.partition("\n")[0].endswith("."), name
+        for argument in inspect.signature(getattr(special, name)).parameters:
+            assert argument in text
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+def test_ufuncs(name: str) -> None:
+    ours, theirs = getattr(special, name), getattr(scipy.special, name)
+    for layout in LAYOUTS:
+        data, arrays = operands(name, layout, "d")
+        with np.errstate(all="ignore"):
+            wanted = theirs(*(abs(d) + 0.3 for d in data))
+        found = ours(*(abs(x) + 0.3 for x in arrays))
+        same(found, wanted)
+        assert found.sharding == arrays[0].sharding or not data[0].size
+    for dtype in TYPES:
+        data, arrays = operands(name, "uneven", dtype)
+        try:
+            with np.errstate(all="ignore"):
+                wanted = theirs(*data)
+        except TypeError:
+            with pytest.raises(ArgumentTypeError, match="is not defined for"):
+                ours(*arrays)
+            continue
+        same(ours(*arrays), wanted)
+
+
+@pytest.mark.parametrize("name", ["erf", "gammaln", "xlogy", "betainc", "exp10"])
+def test_scipys_own_functions_take_arrays(name: str) -> None:
+    data, arrays = operands(name, "uneven", "f")
+    function = getattr(scipy.special, name)
+    with gs.transfer_guard("disallow"):
+        found = function(*arrays)
+    with np.errstate(all="ignore"):
+        same(found, function(*data))
+    assert found.sharding == arrays[0].sharding
+
+
+def test_numbers_beside_arrays() -> None:
+    data, x = placed("even", "f")
+    same(special.xlogy(x, 2.0), scipy.special.xlogy(data, 2.0))
+    same(special.gammainc(2.0, abs(x)), scipy.special.gammainc(2.0, abs(data)))
+    same(special.erf([0.5, 1.0]), scipy.special.erf([0.5, 1.0]))
+    assert special.erf(x, out_sharding=gs.P("y")).sharding.spec == gs.P("y")
+
+
+AXES: list[Any] = [None, 0, -1, (0, 1)]
+
+
+def exponents(layout: str, dtype: str) -> tuple[np.ndarray, gs.Array]:
+    """Return exponents whose exponentials overflow, infinite ones among them."""
+    data, x = placed(layout, dtype)
+    if np.dtype(dtype).kind == "f":
+        data = data * (40 if dtype == "f" else 400)
+        data.reshape(-1)[::5] = -np.inf
+    return data, gs.device_put(data, x.sharding)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", "blefdFD")
+def test_logarithms_of_sums(layout: str, dtype: str) -> None:
+    data, x = exponents(layout, dtype)
+    for axis in AXES:
+        if not data.size and axis != -1:
+            continue  # SciPy fails
+        keepdims = axis != 0
+        wanted = scipy.special.logsumexp(data, axis, keepdims=keepdims)
+        close(special.logsumexp(x, axis, keepdims=keepdims), np.asarray(wanted), 64)
+
+
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "empty"])
+@pytest.mark.parametrize("dtype", "blfdD")
+def test_logarithms_of_weighted_sums(layout: str, dtype: str) -> None:
+    """Cancellation loses digits that SciPy keeps: 4096 eps."""
+    data, x = placed(layout, dtype)
+    weights, b = placed(layout, "d", "weights")
+    for axis in AXES:
+        keepdims = axis != 0
+        with np.errstate(all="ignore"):
+            size, sign = scipy.special.logsumexp(data, axis, weights, keepdims, True)
+            total = scipy.special.logsumexp(data, axis, abs(weights), keepdims)
+        found = special.logsumexp(x, axis, b, keepdims, True)
+        close(found, (np.asarray(size), np.asarray(sign)), 4096)
+        close(special.logsumexp(x, axis, abs(b), keepdims), np.asarray(total), 64)
+        if dtype != "D":
+            lost = np.asarray(sign) < 0
+            wanted = np.where(lost, np.nan, size)
+            close(special.logsumexp(x, axis, b, keepdims), wanted, 4096)
+
+
+def test_sums_of_extremes() -> None:
+    for data in (
+        np.full(8, -np.inf),
+        np.array([np.inf] + [1.0] * 7),
+        np.array([1.0] * 7 + [np.nan]),
+        np.array([-np.inf] * 7 + [-1000.0]),
+        np.array([1000.0] * 8),
+    ):
+        x = put(data, "x")
+        close(special.logsumexp(x), np.asarray(scipy.special.logsumexp(data)), 4)
+        with np.errstate(all="ignore"):
+            close(special.softmax(x), scipy.special.softmax(data), 8)
+            close(special.log_softmax(x), scipy.special.log_softmax(data), 8)
+    close(special.logsumexp(put(np.zeros(0))), np.asarray(-np.inf))
+    close(
+        special.logsumexp(put(np.ones((4, 2)), "x"), b=np.array([1.0, 0.0])),
+        np.log(4) + np.ones(()),
+    )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", "lfd")
+def test_softmax(layout: str, dtype: str) -> None:
+    data, x = placed(layout, dtype)
+    for axis in AXES:
+        for name in ("softmax", "log_softmax"):
+            ours, theirs = getattr(special, name), getattr(scipy.special, name)
+            if not data.size and axis in (None, 0, (0, 1)):
+                with pytest.raises(ArgumentError, match="no elements"):
+                    ours(x, axis)
+                continue
+            close(ours(x, axis), theirs(data, axis), 64)
+
+
+def test_softmax_stays_where_it_is() -> None:
+    x = put(np.arange(64 * 64.0).reshape(64, 64) % 7, "x", "y")
+    for axis in AXES:
+        assert special.softmax(x, axis).sharding.spec == gs.P("x", "y")
+        assert special.log_softmax(x, axis).sharding.spec == gs.P("x", "y")
+
+
+@pytest.mark.parametrize("dtype", "bldf")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_is_composed(layout: str, dtype: str) -> None:
+    data, x = placed(layout, dtype)
+    more, y = placed(layout, "l", "more")
+    with np.errstate(all="ignore"):
+        close(special.comb(abs(x) + 2, y), np.asarray(scipy.special.comb(abs(data) + 2, more)), 64)
+        close(special.factorial(y), np.asarray(scipy.special.factorial(more), "d"))
+        close(special.sinc(x), np.sinc(data), 64)
+        close(
+            special.zeta(abs(x) + 2, abs(y) + 1), scipy.special.zeta(abs(data) + 2, abs(more) + 1)
+        )
+        close(special.zeta(abs(x) + 2), scipy.special.zeta(abs(data) + 2, 1))
+        wanted = scipy.special.polygamma(abs(more), abs(data) + 1.0)
+        assert np.allclose(special.polygamma(abs(y), abs(x) + 1.0), wanted, rtol=1e-6)
+
+
+def test_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, x = placed("even")
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    with pytest.raises(MissingLibraryError, match=r"pip install 'gpushard\[special\]'") as caught:
+        special.erf(x)
+    assert isinstance(caught.value, ImportError)
+    same(special.softmax(x, -1).sum(-1) > 0.5, np.ones(8, bool))
+
+
+def test_gpus_have_cupys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a module in the place of CuPy's, which lacks a function and takes fewer types."""
+    seen = []
+
+    def erf(x: Any) -> Any:
+        seen.append(x.dtype)
+        return scipy.special.erf(x)
+
+    theirs = types.ModuleType("cupyx.scipy.special")
+    theirs.erf = erf  # type: ignore[attr-defined]
+    package = types.ModuleType("cupyx.scipy")
+    package.special = theirs  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cupyx", types.ModuleType("cupyx"))
+    monkeypatch.setitem(sys.modules, "cupyx.scipy", package)
+    monkeypatch.delitem(sys.modules, "gpushard.runtime.cuda.special", raising=False)
+    xp = types.ModuleType("cupy")
+    assert special_functions(xp).erf is erf
+    operand = [Aval((3,), np.dtype("l"))]
+    kernel = ufunc_row(scipy.special.erf).kernel(xp, operand, ())
+    assert kernel(np.arange(3)).dtype == np.float64 and seen == [np.float64]
+    with pytest.raises(ArgumentTypeError, match="erfcx is not available on GPUs"):
+        ufunc_row(scipy.special.erfcx).kernel(xp, operand, ())
+    monkeypatch.delitem(sys.modules, "gpushard.runtime.cuda.special")
+    importlib.invalidate_caches()
