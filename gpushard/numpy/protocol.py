@@ -12,7 +12,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy import linear_algebra, statistical, ufuncs
+from gpushard.numpy import cumulative, linear_algebra, statistical, ufuncs
 from gpushard.numpy.arguments import is_number, is_value, refuse_out
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
@@ -103,6 +103,11 @@ def array_ufunc(
             known |= {"dtype": dtype} if ufunc in (np.add, np.multiply) else {}
         _check_rest(name, kwargs)
         return _REDUCTIONS[ufunc](operand, **known)
+    if method == "accumulate" and ufunc in cumulative.ACCUMULATE:
+        (operand,) = inputs
+        known = _taken(kwargs, "axis", "dtype")
+        _check_rest(name, kwargs)
+        return cumulative.accumulate(ufunc, operand, **known)
     what = name if method == "__call__" else f"{name}.{method}"
     raise _unknown(f"numpy.{what}")
 
