@@ -245,7 +245,7 @@ def _quantile_row(
             if q.dtype.kind != "f":
                 flat = flat.astype(np.float64)
             found = xp.moveaxis(find(x, flat, *weights), -1, 0)
-            return found.reshape((*q.shape, *shape)).astype(dtype, copy=False)
+            return found.reshape((*q.shape, *shape)).astype(dtype, order="C")
 
         return writing(quantile)
 

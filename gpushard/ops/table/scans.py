@@ -30,7 +30,7 @@ def _accumulated(ufunc: np.ufunc, own: Dtype, dtype: Dtype | None) -> Dtype:
       ArgumentTypeError: the ufunc is not defined for it.
     """
     try:
-        found: Dtype = ufunc.accumulate(np.ones(1, own), dtype=dtype).dtype
+        found: Dtype = ufunc.accumulate(np.ones(1, dtype or own), dtype=dtype).dtype
     except TypeError:
         raise ArgumentTypeError(
             f"{ufunc.__name__}.accumulate is not defined for {dtype or own}; convert the array "
