@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.errors import ArgumentError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out, settle
@@ -71,12 +71,21 @@ def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
 
     Raises:
       ArgumentError: the shape does not fit.
+      ArgumentTypeError: it differs from the array's, and no axis is named.
     """
     found = weights if is_value(weights) else host_data(weights, name)
     if found.shape == x.shape:
         return found
+    if axis is None:
+        raise ArgumentTypeError(
+            f"{name}: weights of shape {found.shape} differ from the array's shape {x.shape}; say "
+            "with axis= along which dims they are",
+            argument="axis",
+            shape=found.shape,
+            expected=x.shape,
+        )
     axes = from_end(axis, x.ndim, name)
-    if axis is None or found.shape != tuple(x.shape[at] for at in axes):
+    if found.shape != tuple(x.shape[at] for at in axes):
         raise ArgumentError(
             f"{name}: weights of shape {found.shape} do not fit the array of shape {x.shape} with "
             f"axis={axis}; give one for each element, or one along each dim that axis names",

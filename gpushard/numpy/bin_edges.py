@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import host_data, is_value
 from gpushard.numpy.host_numbers import read
+from gpushard.numpy.making import made_on
 from gpushard.numpy.quantiles import percentile
 from gpushard.ops.bind import bind
 from gpushard.ops.table import counting
 from gpushard.ops.table import elementwise as rows
+from gpushard.ops.table.creation import ARANGE
+from gpushard.placement.device_put import as_sharding
 
 
 def edges_of(name: str, x: Any, bins: Any, range: Any, weights: Any) -> Any:
@@ -39,7 +41,7 @@ def edges_of(name: str, x: Any, bins: Any, range: Any, weights: Any) -> Any:
     limits = _limits(name, range)
     if isinstance(bins, str):
         many = _by_rule(name, x, bins, limits, weights)
-    elif np.ndim(bins):
+    elif is_many(bins):
         return _given(name, bins)
     else:
         many = _number(name, bins)
@@ -50,6 +52,11 @@ def edges_of(name: str, x: Any, bins: Any, range: Any, weights: Any) -> Any:
     low, high = _apart(*limits)
     dtype = np.result_type(low, high, x.dtype)
     return np.linspace(low, high, many + 1, dtype=dtype if dtype.kind in "fc" else np.float64)
+
+
+def is_many(bins: Any) -> bool:
+    """Whether bins are given one by one, rather than by a number or a name."""
+    return isinstance(bins, list | tuple) or bool(getattr(bins, "ndim", 0))
 
 
 def _limits(name: str, range: Any) -> tuple[Any, Any] | None:
@@ -115,10 +122,11 @@ def _spaced(x: Any, many: int) -> Any:
     target = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
     half = ew.multiply(ew.equal(low, high), target.type(0.5))
     low, high = low.astype(target) - half, high.astype(target) + half
-    check_transfer(HOST_TO_DEVICE, "numbers of bins", explicit=True)
-    at = np.arange(many + 1, dtype=np.int64).astype(target)
+    numbers = target.type(0), target.type(1)
+    there = as_sharding(x.device, 1)
+    at = made_on(ARANGE, (many + 1,), target, numbers, there, committed=x.committed)
     step = (high - low) / target.type(many)
-    return bind(rows.WHERE, (at == many, high, ew.add(ew.multiply(step, at), low)))
+    return bind(rows.WHERE, (ew.equal(at, many), high, ew.add(ew.multiply(step, at), low)))
 
 
 def _by_rule(name: str, x: Any, rule: str, limits: Any, weights: Any) -> int:

@@ -11,7 +11,7 @@ from gpushard.array.checks import count
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, settle
-from gpushard.numpy.bin_edges import edges_of
+from gpushard.numpy.bin_edges import edges_of, is_many
 from gpushard.numpy.host_numbers import read
 from gpushard.numpy.slicing import but_first, but_last, lengthwise, part
 from gpushard.ops.bind import bind
@@ -244,7 +244,7 @@ def _histogramdd(
             argument="sample",
             shapes=tuple(x.shape for x in xs),
         )
-    each = [bins] * dims if np.ndim(bins) == 0 else _as_many(name, bins, dims, "bins")
+    each = _as_many(name, bins, dims, "bins") if is_many(bins) else [bins] * dims
     limits = [None] * dims if range is None else _as_many(name, range, dims, "range")
     xs = [_real(x, name) for x in xs]
     edges = [edges_of(name, *given, weights) for given in zip(xs, each, limits, strict=True)]
@@ -298,7 +298,7 @@ def histogram2d(
       ArgumentError: the vectors differ in length, or there are no such bins.
     """
     xs = [as_value(x, "histogram2d"), as_value(y, "histogram2d")]
-    if np.ndim(bins) == 1 and len(bins) not in (1, 2):
+    if is_many(bins) and len(bins) not in (1, 2):
         bins = [bins, bins]
     found, edges = _histogramdd("histogram2d", xs, bins, range, density, weights, out_sharding)
     return found, *edges

@@ -18,6 +18,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table import reductions
+from gpushard.ops.table.nan_moments import NANMEAN, NANSTD, NANVAR
 from gpushard.ops.table.replacing import NAN_TO_NUM
 
 
@@ -213,24 +214,12 @@ def nanmean(
     x = as_value(x, "nanmean")
     if x.dtype.kind not in "fc":
         return statistical.mean(x, axis, dtype, keepdims=keepdims, out_sharding=out_sharding)
-    target = x.dtype if dtype is None else as_dtype(dtype)
-    return settle(_mean(x, axis, keepdims, target), out_sharding)
+    params = from_end(axis, x.ndim, "nanmean"), bool(keepdims), _kind(dtype)
+    return settle(bind(NANMEAN, (x,), params, wanted(out_sharding, x)), out_sharding)
 
 
-def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
-
-
-def _mean(x: Any, axis: Any, keepdims: bool, target: np.dtype[Any]) -> Any:
-    wide = _wide(target)
-    total = statistical.sum(filled(x, 0, "nanmean"), axis, wide, keepdims=keepdims)
-    return ew.divide(total, _count(x, axis, keepdims, wide)).astype(target)
-
-
-def _count(x: Any, axis: Any, keepdims: bool, dtype: np.dtype[Any]) -> Any:
-    """Return how many elements are no NaNs, in the real type of a type."""
-    found = statistical.count_nonzero(ew.logical_not(ew.isnan(x)), axis, keepdims=keepdims)
-    return found.astype(np.empty(0, dtype).real.dtype)
+def _kind(dtype: Any) -> Any:
+    return None if dtype is None else as_dtype(dtype)
 
 
 def nanvar(
@@ -257,19 +246,27 @@ def nanvar(
       correction: `ddof`, as the Array API calls it.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("nanvar", out)
-    x = statistical.typed(x, dtype, "nanvar")
-    taken = statistical.correction_of(ddof, correction, "nanvar")
+    return _spread(NANVAR, x, axis, dtype, out, ddof, keepdims, correction, out_sharding)
+
+
+def _spread(
+    row: Row,
+    x: Any,
+    axis: Any,
+    dtype: Any,
+    out: Any,
+    ddof: Any,
+    keepdims: bool,
+    correction: Any,
+    to: Any,
+) -> Any:
+    refuse_out(row.name, out)
+    x = statistical.typed(x, dtype, row.name)
+    taken = statistical.correction_of(ddof, correction, row.name)
     if x.dtype.kind not in "fc":
-        return statistical.var(x, axis, ddof=taken, keepdims=keepdims, out_sharding=out_sharding)
-    own = x.dtype
-    x = x.astype(_wide(own))
-    apart = filled(ew.subtract(x, _mean(x, axis, True, x.dtype)), 0, "nanvar")
-    squares = ew.square(apart) if own.kind == "f" else apart.real**2 + apart.imag**2
-    many = _count(x, axis, keepdims, x.dtype) - taken
-    total = ew.divide(statistical.sum(squares, axis, keepdims=keepdims), many)
-    found = bind(rows.WHERE, (many > 0, total, np.nan))
-    return settle(found.astype(np.empty(0, own).real.dtype), out_sharding)
+        x = x.astype(np.float64)
+    params = from_end(axis, x.ndim, row.name), bool(keepdims), taken
+    return settle(bind(row, (x,), params, wanted(to, x)), to)
 
 
 def nanstd(
@@ -296,9 +293,7 @@ def nanstd(
       correction: `ddof`, as the Array API calls it.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("nanstd", out)
-    spread = nanvar(x, axis, dtype, None, ddof, keepdims, correction=correction)
-    return settle(ew.sqrt(spread), out_sharding)
+    return _spread(NANSTD, x, axis, dtype, out, ddof, keepdims, correction, out_sharding)
 
 
 def nan_to_num(

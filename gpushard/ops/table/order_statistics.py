@@ -263,7 +263,7 @@ def _equal_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callab
         number, part = _position(xp, method, count.astype(q.dtype), q)
         low = _at(xp, rows, number, count)
         high = _at(xp, rows, number + 1, count)
-        if method in STEPS:
+        if method in STEPS or dtype.kind not in "fc":  # shares of integers are 0 and 1
             found = xp.where(part > 0, high, low)
         else:
             found = _between(xp, low, high, part, dtype)

@@ -9,6 +9,7 @@ import numpy as np
 from gpushard.ops.row import Row
 from gpushard.ops.table import (
     counting,
+    nan_moments,
     order_statistics,
     reductions,
     repeating,
@@ -18,13 +19,27 @@ from gpushard.ops.table import (
 )
 from tests.ops.forms.form import Form
 
-TABLES = (counting, order_statistics, repeating, replacing, scans, signals)
+TABLES = (counting, nan_moments, order_statistics, repeating, replacing, scans, signals)
 """The modules of the table that have these rows."""
 
 _EXTREMES = [
     Form(("ij",), (axes, keepdims, None), dtypes)
     for axes, keepdims in (((-2, -1), False), ((-2,), True), ((-1,), False))
     for dtypes in "db"
+]
+
+
+def _holes(x: Any) -> tuple[Any, ...]:
+    """Take out some elements."""
+    x.reshape(-1)[::4] = np.nan
+    return (x,)
+
+
+_HOLED = [Form(("ij",), ((-1,), False, None), prepare=_holes)]
+_SPREAD = [
+    Form(("ij",), ((-2,), False, 0), prepare=_holes),
+    Form(("ij",), ((-2, -1), True, 1), prepare=_holes),
+    Form(("ij",), ((-1,), False, 0), "D", prepare=_holes),
 ]
 
 
@@ -72,8 +87,15 @@ def _shares(method: str, weights: str = "") -> list[Form]:
 
 FORMS: dict[Row, list[Form]] = {
     replacing.NAN_TO_NUM: [Form(("ij",), (0.0, 1.0, -1.0))],
-    reductions.NANMIN: _EXTREMES,
-    reductions.NANMAX: _EXTREMES,
+    reductions.NANMIN: _EXTREMES + _HOLED,
+    reductions.NANMAX: _EXTREMES + _HOLED,
+    nan_moments.NANMEAN: [
+        Form(("ij",), ((-2, -1), False, None), prepare=_holes),
+        Form(("ij",), ((-2,), True, np.dtype("f")), "d", prepare=_holes),
+        Form(("ij",), ((-1,), False, None), "D", prepare=_holes),
+    ],
+    nan_moments.NANVAR: _SPREAD,
+    nan_moments.NANSTD: _SPREAD,
     scans.CUMSUM: _scanned("d") + _scanned("b", np.dtype("i4")),
     scans.CUMPROD: _scanned("d"),
     scans.CUMMAX: _scanned("d") + _scanned("b"),
