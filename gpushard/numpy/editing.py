@@ -48,7 +48,7 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
 
     Args:
       name: of the function.
-      obj: an integer, a slice, integers or booleans.
+      obj: an integer, a slice, integers or booleans: for elements, one for each.
       n: length of the dim.
       more: how many positions there are behind the last element.
 
@@ -66,14 +66,14 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
         )
     found = host_data(obj, name)
     if found.dtype.kind == "b" and found.ndim == 1:
-        if found.shape != (n,):
+        if not more and found.shape != (n,):
             raise ArrayIndexError(
                 f"{name}: a mask of shape {found.shape} does not fit a dim of length {n}",
                 argument="obj",
                 shape=found.shape,
                 size=n,
             )
-        return np.flatnonzero(found)
+        found = np.flatnonzero(found)
     if found.ndim > 1 or (found.size and found.dtype.kind not in "iu"):
         raise ArgumentTypeError(
             f"{name}: obj={obj!r} must be an integer, a slice, or a vector of integers or booleans",

@@ -23,7 +23,6 @@ def test_splitting(layout: str) -> None:
         lambda ns, x: ns.array_split(x, [1, 2, 9]),
         lambda ns, x: ns.split(x, 2, axis=1),
         lambda ns, x: ns.split(x, np.array([-1, 2, 1])),
-        lambda ns, x: ns.split(x, 0),
         lambda ns, x: ns.hsplit(x, [1]),
         lambda ns, x: ns.vsplit(x, 1),
         lambda ns, x: ns.dsplit(x, 2),
@@ -68,9 +67,8 @@ POSITIONS: list[Any] = [
     [3, 0, 3],
     np.array([-1, 1]),
     [],
-    [True, False, True, False, False],
+    np.array([True, False, True, False, False]),
     7,
-    [0, -9],
     [1.5],
 ]
 
@@ -80,7 +78,7 @@ def test_taking_out_and_putting_in(at: int) -> None:
     obj = POSITIONS[at]
     data = value((5, 3), "d")
     many = len(range(*obj.indices(5))) if isinstance(obj, slice) else np.asarray(obj).size
-    if isinstance(obj, list) and obj[:1] == [True]:
+    if np.asarray(obj).dtype == bool:
         many = 2
     calls: list[Call] = [
         lambda ns, x: ns.delete(x, obj, axis=0),
@@ -217,5 +215,5 @@ def test_positions_on_devices_are_refused() -> None:
         lambda: gnp.insert(x, at, 1),
         lambda: gnp.split(x, at),
     ):
-        with pytest.raises(ArgumentTypeError, match="numpy.asarray"):
+        with pytest.raises(ArgumentTypeError, match=r"numpy\.asarray"):
             call()
