@@ -2240,6 +2240,15 @@ OPERATIONS: dict[str, Case] = {
     "zeros trimmed in the middle": wrong(
         lambda w: GNP.trim_zeros(w.x, "m"), "trim='m'", argument="trim"
     ),
+    "diagonal of a stack": wrong(
+        lambda w: GNP.diag(w.x[None]), "(1, 8, 6)", "diagonal", argument="x"
+    ),
+    "ratios through zero": wrong(
+        lambda w: GNP.geomspace(-1, 2), "start=-1", "one sign", argument="start"
+    ),
+    "coefficients of a matrix": wrong(
+        lambda w: GNP.polyval(w.x, 2), "(8, 6)", "vector", argument="p"
+    ),
     "cases without functions": wrong(
         lambda w: GNP.piecewise(w.x, [w.x > 0], []),
         "0 functions",

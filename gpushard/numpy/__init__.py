@@ -4,8 +4,8 @@ A file for each section of the standard (https://data-apis.org/array-api/2025.12
 `statistical` with `cumulative`, `linear_algebra`, `creation` with `ranges` and `grids`,
 `manipulation` with `joining`, `splitting`, `editing`, `rearranging` and `padding`, `data_type`,
 `constants`, `info`. NumPy's own are `comparison`, `number_kinds`, `averages`, `nan_functions`,
-`quantiles`, `histograms` with `bin_edges`, `differences`, `signals`, `applying`. `protocol` lets
-NumPy's own functions take arrays.
+`quantiles`, `histograms` with `bin_edges`, `differences`, `signals`, `windows`, `applying`.
+`protocol` lets NumPy's own functions take arrays.
 
 Functions take arrays, and what `asarray` takes. They run where their operands lie.
 
@@ -126,6 +126,7 @@ from gpushard.numpy.elementwise import (
     atan2,
     atanh,
     bitwise_and,
+    bitwise_count,
     bitwise_invert,
     bitwise_left_shift,
     bitwise_not,
@@ -215,8 +216,11 @@ from gpushard.numpy.elementwise import (
     where,
 )
 from gpushard.numpy.grids import (
+    diag,
+    diagflat,
     eye,
     identity,
+    indices,
     meshgrid,
     tri,
     tril,
@@ -311,7 +315,9 @@ from gpushard.numpy.quantiles import (
 )
 from gpushard.numpy.ranges import (
     arange,
+    geomspace,
     linspace,
+    logspace,
 )
 from gpushard.numpy.rearranging import (
     atleast_3d,
@@ -346,6 +352,13 @@ from gpushard.numpy.statistical import (
     std,
     sum,
     var,
+)
+from gpushard.numpy.windows import (
+    bartlett,
+    blackman,
+    hamming,
+    hanning,
+    polyval,
 )
 
 
@@ -399,14 +412,17 @@ __all__ = [
     "atleast_2d",
     "atleast_3d",
     "average",
+    "bartlett",
     "bincount",
     "bitwise_and",
+    "bitwise_count",
     "bitwise_invert",
     "bitwise_left_shift",
     "bitwise_not",
     "bitwise_or",
     "bitwise_right_shift",
     "bitwise_xor",
+    "blackman",
     "block",
     "bool",
     "bool_",
@@ -438,6 +454,8 @@ __all__ = [
     "deg2rad",
     "degrees",
     "delete",
+    "diag",
+    "diagflat",
     "diagonal",
     "diff",
     "divide",
@@ -475,9 +493,12 @@ __all__ = [
     "full",
     "full_like",
     "gcd",
+    "geomspace",
     "gradient",
     "greater",
     "greater_equal",
+    "hamming",
+    "hanning",
     "heaviside",
     "histogram",
     "histogram2d",
@@ -489,6 +510,7 @@ __all__ = [
     "identity",
     "iinfo",
     "imag",
+    "indices",
     "inf",
     "inner",
     "insert",
@@ -525,6 +547,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logspace",
     "matmul",
     "matrix_transpose",
     "matvec",
@@ -568,6 +591,7 @@ __all__ = [
     "permute_dims",
     "pi",
     "piecewise",
+    "polyval",
     "positive",
     "pow",
     "power",

@@ -20,7 +20,8 @@ ARRAY_API: dict[str, str] = {
     "isnan less less_equal log log1p log2 log10 logaddexp logical_and logical_not logical_or "
     "logical_xor maximum minimum multiply negative nextafter not_equal positive pow real "
     "reciprocal remainder round sign signbit sin sinh square sqrt subtract tan tanh trunc where",
-    "statistical": "cumulative_prod cumulative_sum max mean min prod std sum var all any argmax argmin count_nonzero diff",
+    "statistical": "cumulative_prod cumulative_sum max mean min prod std sum var all any "
+    "argmax argmin count_nonzero diff",
     "linear algebra": "matmul matrix_transpose tensordot vecdot",
     "creation": "arange asarray empty empty_like eye full full_like linspace meshgrid ones "
     "ones_like tril triu zeros zeros_like",
