@@ -33,10 +33,8 @@ def alike(call: Call, data: np.ndarray, x: gs.Array, *, exact: bool = False) -> 
 
 
 def everywhere(call: Call, data: np.ndarray, *, exact: bool = False) -> None:
-    """Check a call for an array split along each of its dims, over both, and on one device."""
-    entries: list[tuple[Any, ...]] = [()]
-    for dim in range(data.ndim):
-        entries += [(None,) * dim + (axes,) for axes in ("x", ("x", "y"))]
-    for entry in entries:
+    """Check a call for an array split along each dim, over all devices, and on one."""
+    entries: list[tuple[Any, ...]] = [(None,) * dim + ("x",) for dim in range(data.ndim)]
+    for entry in (*entries, (("y", "x"),)):
         alike(call, data, put(data, *entry), exact=exact)
     alike(call, data, gs.device_put(data, gs.devices()[1]), exact=exact)

@@ -119,9 +119,9 @@ def test_interpolation(dtype: str) -> None:
     same(on_devices, np.interp(where, points, values))
 
 
-@pytest.mark.parametrize("dtypes", ["dd", "lB", "bb", "fD", "Dd", "?l"])
+@pytest.mark.parametrize("dtypes", ["dd", "lB", "fD", "?l"])
 def test_convolutions(dtypes: str) -> None:
-    for n, m in ((7, 3), (2, 5), (4, 4), (1, 1)):
+    for n, m in ((7, 3), (2, 5), (1, 1)):
         data, kernel = value((n,), dtypes[0]), value((m,), dtypes[1], "kernel")
         for mode in ("full", "same", "valid"):
             for name in ("convolve", "correlate"):

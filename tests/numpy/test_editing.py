@@ -112,7 +112,7 @@ def test_putting_in_several_at_one_place() -> None:
         everywhere(call, data, exact=True)
 
 
-@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("dtype", ["?", "l", "D"])
 def test_zeros_at_the_ends(dtype: str) -> None:
     data = np.array([0, 0, 1, 0, 2, 0], dtype)
     for trim in ("fb", "f", "b", "B"):
@@ -124,7 +124,7 @@ def test_zeros_at_the_ends(dtype: str) -> None:
     everywhere(lambda ns, x: ns.trim_zeros(x), np.zeros((3,), dtype), exact=True)
 
 
-@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("dtype", ["?", "h", "D"])
 def test_counts_for_each(dtype: str) -> None:
     data = value((5, 3), dtype)
     for counts in (

@@ -68,7 +68,8 @@ def test_one_value_and_what_is_no_number() -> None:
 def test_rules(rule: str) -> None:
     rng = np.random.default_rng(7)
     warnings.simplefilter("ignore")  # NumPy's of the most bins that a rule tries
-    for data in (rng.standard_normal((30, 5)), rng.integers(0, 9, 40), np.ones(3), np.zeros(0)):
+    several = [rng.standard_normal((30, 5)), rng.integers(0, 9, 40), np.ones(3), np.zeros(0)]
+    for data in several[1:] if rule == "stone" else several:  # stone counts a hundred times
         alike(lambda ns, x: ns.histogram(x, rule), data, put(data, "x"))
         alike(lambda ns, x: ns.histogram_bin_edges(x, rule, range=(-9, 9)), data, put(data, "y"))
 

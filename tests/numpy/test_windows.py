@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from tests.numpy.calls import KINDS, Call, everywhere
+from tests.numpy.calls import Call, everywhere
 from tests.numpy.compare import put, same, value
 
 gnp = gs.numpy
@@ -26,7 +26,7 @@ def test_windows(name: str, many: int) -> None:
     assert made.sharding == split("x")
 
 
-@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("dtype", ["?", "B", "f", "D"])
 def test_polynomials(dtype: str) -> None:
     for p in ([2, -1, 3], [0.5], np.zeros(0), np.array([1j, 2])):
         everywhere(lambda ns, x: ns.polyval(p, x), value((5, 2), dtype))  # noqa: B023
@@ -53,7 +53,7 @@ def test_ratios(num: int, endpoint: bool) -> None:
     assert made.sharding == split("y")
 
 
-@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("dtype", ["?", "b", "D"])
 def test_diagonals(dtype: str) -> None:
     for k in (-3, 0, 2):
         everywhere(lambda ns, x: ns.diag(x, k), value((4,), dtype), exact=True)  # noqa: B023
