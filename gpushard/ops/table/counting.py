@@ -40,18 +40,15 @@ def _totals(xp: Any, number: Any, counts: Any, weights: Any, length: int, dtype:
       length: how many numbers there are.
       dtype: of the result.
     """
-    number = number[counts]
-    if weights is None:
-        return xp.bincount(number, minlength=length).astype(dtype, copy=False)
-    weights = xp.broadcast_to(weights, counts.shape)[counts]
-    if dtype.kind != "c":
-        found = xp.bincount(number, weights=weights.astype(_SUM), minlength=length)
-        return found.astype(dtype, copy=False)
-    real, imag = (
-        xp.bincount(number, weights=part.astype(_SUM), minlength=length)
-        for part in (weights.real, weights.imag)
-    )
-    return real + 1j * imag
+    number = xp.where(counts, number, length).reshape(-1)  # others go to one more, which is cut off
+
+    def total(part: Any) -> Any:
+        heavy = None if part is None else part.astype(_SUM).reshape(-1)
+        return xp.bincount(number, heavy, length + 1)[:length]
+
+    if weights is None or dtype.kind != "c":
+        return total(weights).astype(dtype)
+    return total(weights.real) + 1j * total(weights.imag)
 
 
 def _counting(name: str, shape_of: Any, rule: Any, make: Any) -> Row:
