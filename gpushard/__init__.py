@@ -128,7 +128,11 @@ if TYPE_CHECKING:
     from gpushard import random as random
     from gpushard import special as special
 
-_ON_DEMAND = ("numpy", "random", "special")  # not in __all__, where they would hide others of these names
+_ON_DEMAND = (
+    "numpy",
+    "random",
+    "special",
+)  # not in __all__, where they would hide others of these names
 
 promise("gpushard.numpy", "__array_namespace__", "__array_ufunc__", "__array_function__")
 

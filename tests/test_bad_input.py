@@ -2103,12 +2103,162 @@ OPERATIONS: dict[str, Case] = {
     "negative repeats": wrong(
         lambda w: GNP.repeat(w.x, -1, axis=0), "repeats=-1", "negative", argument="repeats"
     ),
-    "repeats for each element": wrong(
+    "too few repeats": wrong(
         lambda w: GNP.repeat(w.x, [1, 2], axis=0),
-        "repeats=[1, 2]",
-        "an integer",
+        "repeats of shape (2,)",
+        "8 elements along dim 0",
+        argument="repeats",
+    ),
+    "negative repeat of an element": wrong(
+        lambda w: w.x.repeat(np.arange(8) - 1, axis=0), "-1", "negative", argument="repeats"
+    ),
+    "repeats that are no integers": wrong(
+        lambda w: w.x.repeat([0.5] * 8, axis=0),
+        "float64",
+        "integers",
         error=ArgumentTypeError,
         argument="repeats",
+    ),
+    "running sum along no axis": wrong(
+        lambda w: GNP.cumulative_sum(w.x), "(8, 6)", "2 dims", "axis=", argument="axis"
+    ),
+    "running sum along two axes": wrong(
+        lambda w: w.x.cumsum((0, 1)), "axis=(0, 1)", error=ArgumentTypeError, argument="axis"
+    ),
+    "ufunc that does not accumulate": wrong(
+        lambda w: np.subtract.accumulate(w.x),
+        "numpy.subtract.accumulate",
+        error=ArgumentTypeError,
+        argument="func",
+    ),
+    "share above one": wrong(
+        lambda w: GNP.quantile(w.x, [0.5, 1.5]), "q=[0.5, 1.5]", "from 0 to 1", argument="q"
+    ),
+    "percentage that is no number": wrong(
+        lambda w: GNP.percentile(w.x, 1j), "complex128", error=ArgumentTypeError, argument="q"
+    ),
+    "unknown method of quantiles": wrong(
+        lambda w: GNP.quantile(w.x, 0.5, method="best"), "'best'", "linear", argument="method"
+    ),
+    "weights of a method without": wrong(
+        lambda w: GNP.quantile(w.x, 0.5, weights=w.x), "inverted_cdf", argument="method"
+    ),
+    "quantile of complex numbers": wrong(
+        lambda w: GNP.quantile(w.x + 1j, 0.5),
+        "complex",
+        "no order",
+        error=ArgumentTypeError,
+        argument="x",
+    ),
+    "quantile of nothing": wrong(
+        lambda w: GNP.quantile(w.x[:0], 0.5), "(0, 6)", "no elements", argument="x"
+    ),
+    "median of an axis that is not there": wrong(
+        lambda w: GNP.median(w.x, 2), "axis=2", "2 dims", argument="axis"
+    ),
+    "weights of another shape": wrong(
+        lambda w: GNP.average(w.x, axis=0, weights=[1, 2]),
+        "(2,)",
+        "(8, 6)",
+        argument="weights",
+    ),
+    "weights without an axis": wrong(
+        lambda w: GNP.average(w.x, weights=np.ones(8)),
+        "(8,)",
+        "axis=",
+        error=ArgumentTypeError,
+        argument="axis",
+    ),
+    "no bins": wrong(lambda w: GNP.histogram(w.x, 0), "bins=0", "positive", argument="bins"),
+    "bins that descend": wrong(
+        lambda w: GNP.histogram(w.x, [1, 0]), "ascend", "sort", argument="bins"
+    ),
+    "bins by an unknown rule": wrong(
+        lambda w: GNP.histogram(w.x, "best"), "'best'", "sturges", argument="bins"
+    ),
+    "bins that are no number": wrong(
+        lambda w: GNP.histogram(w.x, 2.5), "2.5", error=ArgumentTypeError, argument="bins"
+    ),
+    "range of bins that descends": wrong(
+        lambda w: GNP.histogram(w.x, 3, range=(1, 0)), "range=(1, 0)", argument="range"
+    ),
+    "histogram of complex numbers": wrong(
+        lambda w: GNP.histogram(w.x + 1j), "complex", error=ArgumentTypeError, argument="x"
+    ),
+    "too many ranges of bins": wrong(
+        lambda w: GNP.histogramdd(w.x, 2, range=[None]), "1 entries for 6", argument="range"
+    ),
+    "counts of floats": wrong(
+        lambda w: GNP.bincount(w.x), "astype", error=ArgumentTypeError, argument="x"
+    ),
+    "counts of a matrix": wrong(
+        lambda w: GNP.bincount(w.x.astype("l")), "(8, 6)", "x.ravel()", argument="x"
+    ),
+    "counts of what is negative": wrong(
+        lambda w: GNP.bincount(gs.device_put(np.array([2, -3]))), "-3", argument="x"
+    ),
+    "negative number of differences": wrong(
+        lambda w: GNP.diff(w.x, -1), "n=-1", "negative", argument="n"
+    ),
+    "coordinates of a gradient": wrong(
+        lambda w: GNP.gradient(w.x, np.arange(7.0), axis=0), "(7,)", "8", argument="spacings"
+    ),
+    "gradient of one element": wrong(
+        lambda w: GNP.gradient(w.x[:1], axis=0), "(1, 6)", "needs 2", argument="x"
+    ),
+    "points that do not match": wrong(
+        lambda w: GNP.interp(w.x, [0, 1], [2]), "(2,)", "(1,)", argument="fp"
+    ),
+    "convolution of a matrix": wrong(
+        lambda w: GNP.convolve(w.x, [1]), "(8, 6)", "vectors", argument="a"
+    ),
+    "unknown mode of a convolution": wrong(
+        lambda w: GNP.convolve(w.x[0], [1], "some"), "'some'", "valid", argument="mode"
+    ),
+    "parts that are not even": wrong(
+        lambda w: GNP.split(w.x, 3),
+        "length 8",
+        "3 parts",
+        "array_split",
+        argument="indices_or_sections",
+    ),
+    "no parts": wrong(
+        lambda w: GNP.array_split(w.x, 0), "0 parts", "positive", argument="indices_or_sections"
+    ),
+    "deletion out of bounds": wrong(
+        lambda w: GNP.delete(w.x, 8, axis=0),
+        "position 8",
+        "-8 to 7",
+        error=ArrayIndexError,
+        argument="obj",
+    ),
+    "insertion out of bounds": wrong(
+        lambda w: GNP.insert(w.x, [0, -9], 1, axis=0),
+        "position -9",
+        "-8 to 8",
+        error=ArrayIndexError,
+        argument="obj",
+    ),
+    "zeros trimmed in the middle": wrong(
+        lambda w: GNP.trim_zeros(w.x, "m"), "trim='m'", argument="trim"
+    ),
+    "diagonal of a stack": wrong(
+        lambda w: GNP.diag(w.x[None]), "(1, 8, 6)", "diagonal", argument="x"
+    ),
+    "ratios through zero": wrong(
+        lambda w: GNP.geomspace(-1, 2), "start=-1", "one sign", argument="start"
+    ),
+    "coefficients of a matrix": wrong(
+        lambda w: GNP.polyval(w.x, 2), "(8, 6)", "vector", argument="p"
+    ),
+    "cases without functions": wrong(
+        lambda w: GNP.piecewise(w.x, [w.x > 0], []),
+        "0 functions",
+        "1 conditions",
+        argument="funclist",
+    ),
+    "blocks at different depths": wrong(
+        lambda w: GNP.block([[w.x], w.x]), "different depths", argument="arrays"
     ),
     "out": wrong(lambda w: GNP.add(w.x, 1, out=w.x), "add: out= is not", "values", argument="out"),
     "out of NumPy": wrong(

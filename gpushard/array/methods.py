@@ -10,12 +10,13 @@ import numpy as np
 
 from gpushard.array.checks import as_dtype, check_order, count, new_shape_of
 from gpushard.array.operators import shape_of
+from gpushard.array.repeats import is_counts, repeated_each
 from gpushard.errors import ArgumentError
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import Entry
-from gpushard.ops.table import contractions, elementwise, movement, reductions
+from gpushard.ops.table import contractions, elementwise, movement, reductions, scans
 from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.typing import Shape
 
@@ -154,7 +155,35 @@ class Reductions(abc.ABC):
         return self._reduced(row, axis, keepdims, None, out)
 
 
-class Methods(Reductions):
+class Scans(Reductions):
+    """Running totals along a dim, which is made whole; by default in row-major order."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def ravel(self, order: str = "C") -> Any:
+        """Return the elements in row-major order as one dim."""
+
+    def _scanned(self, row: Any, axis: Any, dtype: Any, out: Sharding | None) -> Any:
+        if axis is None:
+            return self.ravel()._scanned(row, 0, dtype, out)
+        params = one_from_end(axis, self.ndim, row.name), _kind(dtype)
+        return bind(row, (self,), params, out)
+
+    def cumsum(
+        self, axis: Any = None, dtype: Any = None, *, out_sharding: Sharding | None = None
+    ) -> Any:
+        """Return running sums; small integers are summed in 64 bits."""
+        return self._scanned(scans.CUMSUM, axis, dtype, out_sharding)
+
+    def cumprod(
+        self, axis: Any = None, dtype: Any = None, *, out_sharding: Sharding | None = None
+    ) -> Any:
+        """Return running products; small integers are multiplied in 64 bits."""
+        return self._scanned(scans.CUMPROD, axis, dtype, out_sharding)
+
+
+class Methods(Scans):
     """Everything else."""
 
     __slots__ = ()
@@ -309,11 +338,18 @@ class Methods(Reductions):
         )
         return bind(movement.INDEX, (self,), (entries,))
 
-    def repeat(self, repeats: int, axis: int | None = None) -> Any:
-        """Return the array with every element, or slice along a dim, several times in a row."""
+    def repeat(self, repeats: Any, axis: int | None = None) -> Any:
+        """Return the array with every element, or slice along a dim, several times in a row.
+
+        Args:
+          repeats: how often, an integer; or one for each element along the dim.
+          axis: along which dim; by default in row-major order.
+        """
         if axis is None:
             return self.ravel().repeat(repeats, 0)
         at = one_from_end(axis, self.ndim, "repeat")
+        if is_counts(repeats):
+            return repeated_each(self, repeats, at)
         return bind(movement.REPEAT, (self,), (count(repeats, "repeat", "repeats"), at))
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:

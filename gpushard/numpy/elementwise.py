@@ -89,6 +89,7 @@ bitwise_or = _binary("bitwise_or", np.bitwise_or, "Return the bits that either e
 bitwise_xor = _binary("bitwise_xor", np.bitwise_xor, "Return the bits that one element has.")
 bitwise_invert = _unary("bitwise_invert", np.invert, "Return each element with its bits inverted.")
 bitwise_not = invert = bitwise_invert
+bitwise_count = _unary("bitwise_count", np.bitwise_count, "Return how many bits of abs(x) are 1.")
 bitwise_left_shift = _binary(
     "bitwise_left_shift", np.left_shift, "Return the bits of x1 shifted left by x2."
 )

@@ -6,14 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.checks import as_dtype, as_shape
+from gpushard.array.checks import as_dtype, as_shape, count
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, integer, settle
-from gpushard.numpy.making import made, place_of
+from gpushard.numpy.cumulative import cumprod
+from gpushard.numpy.joining import stack
+from gpushard.numpy.making import kept_at, made, place_of
 from gpushard.numpy.manipulation import broadcast_to, expand_dims
+from gpushard.numpy.ranges import arange
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import creation as rows
+from gpushard.ops.table.elementwise import WHERE
+from gpushard.ops.table.movement import PAD
 
 
 def eye(
@@ -56,6 +61,95 @@ def identity(n: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     return eye(n, dtype=dtype, device=device, out_sharding=out_sharding)
 
 
+def diag(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
+    """Return a diagonal of a matrix; or the matrix that has a vector on a diagonal.
+
+    Args:
+      x: a matrix or a vector.
+      k: which diagonal: 0 for the main one, positive for one above it.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: it is neither.
+
+    >>> diag([1, 2])
+    Array([[1, 0],
+           [0, 2]], dtype=int64)
+    """
+    x = as_value(x, "diag")
+    if x.ndim not in (1, 2):
+        raise ArgumentError(
+            f"diag: x of shape {x.shape} must be a vector or a matrix; use diagonal for stacks",
+            argument="x",
+            shape=x.shape,
+        )
+    place = integer(k, "diag", "k")
+    if x.ndim == 2:
+        return settle(x.diagonal(place), out_sharding)
+    n = x.shape[0]
+    square = triu(tril(broadcast_to(x[:, None], (n, n))))
+    widths = ((max(-place, 0), max(place, 0)), (max(place, 0), max(-place, 0)))
+    return settle(bind(PAD, (square, x.dtype.type(0)), (widths,)), out_sharding)
+
+
+def diagflat(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
+    """Return the matrix that has the elements, in row-major order, on a diagonal.
+
+    Args:
+      x: an array.
+      k: which diagonal: 0 for the main one, positive for one above it.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return diag(as_value(x, "diagflat").ravel(), k, out_sharding=out_sharding)
+
+
+def indices(
+    dimensions: Any, dtype: Any = np.int64, sparse: bool = False, *, out_sharding: Any = None
+) -> Any:
+    """Return the positions of a grid: for each dim an array of the positions along it.
+
+    Args:
+      dimensions: the sizes of the grid.
+      dtype: type of the positions.
+      sparse: whether a tuple is returned, in which dims that positions do not depend on have
+        length 1, rather than one array.
+      out_sharding: where the results go.
+    """
+    sizes = as_shape(dimensions, "dimensions")
+    lines = [arange(n, dtype=as_dtype(dtype)) for n in sizes]
+    if sparse:
+        return meshgrid(*lines, indexing="ij", sparse=True, out_sharding=out_sharding)
+    if not lines:
+        return made(rows.FULL, (0,), as_dtype(dtype), (0,), out_sharding)
+    return stack(meshgrid(*lines, indexing="ij"), out_sharding=out_sharding)
+
+
+def tri(
+    n_rows: Any,
+    n_cols: Any = None,
+    /,
+    k: Any = 0,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return a matrix with ones on and below a diagonal and zeros above it.
+
+    Args:
+      n_rows: how many rows.
+      n_cols: how many columns; as many by default.
+      k: which diagonal: 0 for the main one, positive for one above it.
+      dtype: type of the elements; float64 by default.
+      device: where it goes.
+      out_sharding: the same.
+    """
+    place = place_of(device, out_sharding)
+    shape = as_shape((n_rows, n_rows if n_cols is None else n_cols), "n_rows, n_cols")
+    target = as_dtype(dtype or np.float64)
+    return kept_at(tril(made(rows.FULL, shape, target, (target.type(1),), place), k), place)
+
+
 def tril(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
     """Return matrices with zeros above a diagonal.
 
@@ -94,6 +188,33 @@ def _part(row: Row, x: Any, k: Any) -> Any:
         )
     diagonal = max(-x.shape[-2], min(integer(k, row.name, "k"), x.shape[-1]))
     return bind(row, (x,), (diagonal,))
+
+
+def vander(
+    x: Any, /, N: int | None = None, increasing: bool = False, *, out_sharding: Any = None
+) -> Any:
+    """Return the matrix of the powers of a vector, a column for each.
+
+    Args:
+      x: the vector.
+      N: how many columns; as many as it has elements by default.
+      increasing: whether powers ascend from 0, rather than descend to it.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: the array is no vector, or the number is negative.
+    """
+    x = as_value(x, "vander")
+    if x.ndim != 1:
+        raise ArgumentError(
+            f"vander: x of shape {x.shape} must be a vector", argument="x", shape=x.shape
+        )
+    many = x.shape[0] if N is None else count(N, "vander", "N")
+    target = np.promote_types(x.dtype, int)
+    column = broadcast_to(x[:, None].astype(target), (x.shape[0], many))
+    first = np.arange(many) == 0
+    powers = cumprod(bind(WHERE, (first, target.type(1), column)), 1)
+    return settle(powers if increasing else powers[:, ::-1], out_sharding)
 
 
 def meshgrid(

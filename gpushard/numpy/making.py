@@ -68,3 +68,15 @@ def made_on(
     computed = create(row, sharding.with_memory_kind("device"), shape, dtype, numbers)
     result: Array = device_put(Array(computed, sharding.with_memory_kind("device")), sharding)
     return result
+
+
+def kept_at(x: Any, place: Any) -> Any:
+    """Return what was computed from an array made at a place, at that place.
+
+    Operations do not split dims of length 0 or 1.
+
+    Args:
+      x: an array.
+      place: as for `made`.
+    """
+    return x if place is None else device_put(x, as_sharding(place, x.ndim))

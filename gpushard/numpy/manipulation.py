@@ -303,17 +303,18 @@ def tile(x: Any, /, reps: Any, *, out_sharding: Any = None) -> Any:
     return settle(bind(movement.TILE, (x,), (checked,)), out_sharding)
 
 
-def repeat(x: Any, /, repeats: int, axis: int | None = None, *, out_sharding: Any = None) -> Any:
+def repeat(x: Any, /, repeats: Any, axis: int | None = None, *, out_sharding: Any = None) -> Any:
     """Return an array with each element several times in a row.
 
     Args:
       x: an array.
-      repeats: how often, an integer.
+      repeats: how often, an integer; or one for each element along the dim, which is then made
+        whole. Of those on devices the host reads the least and the sum.
       axis: along which dim; by default in row-major order.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
-      ArgumentError: the number is negative, or there is no such dim.
+      ArgumentError: a number is negative, there are not as many, or there is no such dim.
     """
     return settle(as_value(x, "repeat").repeat(repeats, axis), out_sharding)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy import linear_algebra, statistical, ufuncs
+from gpushard.numpy import cumulative, linear_algebra, statistical, ufuncs
 from gpushard.numpy.arguments import is_number, is_value, refuse_out
 
 EXTENSIONS = ("fft", "linalg")
@@ -107,6 +107,11 @@ def array_ufunc(
             known |= {"dtype": dtype} if ufunc in (np.add, np.multiply) else {}
         _check_rest(name, kwargs)
         return _REDUCTIONS[ufunc](operand, **known)
+    if method == "accumulate" and ufunc in cumulative.ACCUMULATE:
+        (operand,) = inputs
+        known = _taken(kwargs, "axis", "dtype")
+        _check_rest(name, kwargs)
+        return cumulative.accumulate(ufunc, operand, **known)
     what = name if method == "__call__" else f"{name}.{method}"
     raise _unknown(f"numpy.{what}")
 

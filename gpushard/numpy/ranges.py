@@ -10,7 +10,8 @@ import numpy as np
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import integer, is_number, number_of
-from gpushard.numpy.making import made, place_of
+from gpushard.numpy.elementwise import equal, power, where
+from gpushard.numpy.making import kept_at, made, place_of
 from gpushard.ops.table import creation as rows
 
 
@@ -152,3 +153,96 @@ def linspace(
     last = div if endpoint and count > 1 else -1
     numbers = low, high, work.type(delta), work.type(step), div, last
     return made(rows.LINSPACE, (count,), target, numbers, place)
+
+
+def logspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return `num` numbers from `base**start` to `base**stop` at equal ratios.
+
+    Args:
+      start: the first exponent, a number.
+      stop: the last one.
+      num: how many.
+      endpoint: whether the last one is among them.
+      base: what is raised to the exponents, a number.
+      dtype: type of the elements; floats or complex numbers by default.
+      device: where it goes.
+      out_sharding: the same.
+
+    Raises:
+      ArgumentError: `num` is negative.
+      ArgumentTypeError: an argument is no number.
+
+    >>> logspace(0, 2, 3)
+    Array([  1.,  10., 100.], dtype=float64)
+    """
+    place = place_of(device, out_sharding)
+    exponents = linspace(start, stop, num, endpoint, out_sharding=place)
+    found = power(_number(base, "logspace", "base"), exponents)
+    return kept_at(found if dtype is None else found.astype(as_dtype(dtype)), place)
+
+
+def geomspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return `num` numbers from `start` to `stop` at equal ratios.
+
+    Args:
+      start: the first number, real and not 0.
+      stop: the last one, of the same sign.
+      num: how many.
+      endpoint: whether `stop` is among them.
+      dtype: type of the elements; floats by default.
+      device: where it goes.
+      out_sharding: the same.
+
+    Raises:
+      ArgumentError: one is 0 or signs differ, or `num` is negative.
+      ArgumentTypeError: an argument is no real number.
+
+    >>> geomspace(1, 8, 4)
+    Array([1., 2., 4., 8.], dtype=float64)
+    """
+    ends = [_number(x, "geomspace", name) for x, name in ((start, "start"), (stop, "stop"))]
+    if any(np.iscomplexobj(end) for end in ends):
+        raise ArgumentTypeError(
+            f"geomspace: start={start!r} and stop={stop!r} must be real numbers; take logspace of "
+            "their logarithms",
+            argument="start",
+            start=start,
+            stop=stop,
+        )
+    if not (ends[0] > 0 and ends[1] > 0) and not (ends[0] < 0 and ends[1] < 0):
+        raise ArgumentError(
+            f"geomspace: start={start} and stop={stop} must have one sign, and not be 0",
+            argument="start",
+            start=start,
+            stop=stop,
+        )
+    sign = 1 if ends[0] > 0 else -1
+    low, high = (math.log10(abs(end)) for end in ends)
+    place = place_of(device, out_sharding)
+    ratios = logspace(low, high, num, endpoint, out_sharding=place) * sign
+    at = arange(integer(num, "geomspace", "num"), out_sharding=place)
+    found = where(equal(at, 0), float(ends[0]), ratios)  # as logarithms go, near but not at it
+    if endpoint and num > 1:
+        found = where(equal(at, num - 1), float(ends[1]), found)
+    return kept_at(found if dtype is None else found.astype(as_dtype(dtype)), place)

@@ -119,8 +119,8 @@ def var(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("var", out)
-    x = _typed(x, dtype, "var")
-    taken = _correction(ddof, correction, "var")
+    x = typed(x, dtype, "var")
+    taken = correction_of(ddof, correction, "var")
     to = wanted(out_sharding, x)
     return settle(x.var(axis, ddof=taken, keepdims=keepdims, out_sharding=to), out_sharding)
 
@@ -150,18 +150,20 @@ def std(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("std", out)
-    x = _typed(x, dtype, "std")
-    taken = _correction(ddof, correction, "std")
+    x = typed(x, dtype, "std")
+    taken = correction_of(ddof, correction, "std")
     to = wanted(out_sharding, x)
     return settle(x.std(axis, ddof=taken, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
-def _typed(x: Any, dtype: Any, name: str) -> Any:
+def typed(x: Any, dtype: Any, name: str) -> Any:
+    """Return an array in the type that it is worked out in, if one is given."""
     x = as_value(x, name)
     return x if dtype is None else x.astype(as_dtype(dtype))
 
 
-def _correction(ddof: Any, correction: Any, name: str) -> Any:
+def correction_of(ddof: Any, correction: Any, name: str) -> Any:
+    """Return what is taken from the number of elements, under either of its names."""
     taken = ddof if correction is None else correction
     try:
         return taken if isinstance(taken, int) else float(taken)

@@ -20,7 +20,8 @@ ARRAY_API: dict[str, str] = {
     "isnan less less_equal log log1p log2 log10 logaddexp logical_and logical_not logical_or "
     "logical_xor maximum minimum multiply negative nextafter not_equal positive pow real "
     "reciprocal remainder round sign signbit sin sinh square sqrt subtract tan tanh trunc where",
-    "statistical": "max mean min prod std sum var all any argmax argmin count_nonzero",
+    "statistical": "cumulative_prod cumulative_sum max mean min prod std sum var all any "
+    "argmax argmin count_nonzero diff",
     "linear algebra": "matmul matrix_transpose tensordot vecdot",
     "creation": "arange asarray empty empty_like eye full full_like linspace meshgrid ones "
     "ones_like tril triu zeros zeros_like",
@@ -47,6 +48,9 @@ KEYWORDS: dict[str, set[str]] = {
     "argmin": {"axis", "keepdims"},
     "count_nonzero": {"axis", "keepdims"},
     "clip": {"min", "max"},
+    "cumulative_sum": {"axis", "dtype", "include_initial"},
+    "cumulative_prod": {"axis", "dtype", "include_initial"},
+    "diff": {"axis", "n", "prepend", "append"},
     "tensordot": {"axes"},
     "vecdot": {"axis"},
     "arange": {"stop", "step", "dtype", "device"},
@@ -85,12 +89,15 @@ MAKE_NO_ARRAY = {
     "array_equiv",
     "atleast_1d",
     "atleast_2d",
+    "atleast_3d",
     "broadcast_shapes",
     "can_cast",
     "from_dlpack",
     "finfo",
     "iinfo",
+    "iscomplexobj",
     "isdtype",
+    "isrealobj",
     "ndim",
     "result_type",
     "shape",

@@ -114,7 +114,7 @@ def _by_ufunc(
 
             return kernel
         function = getattr(xp, title)
-        extra = {} if title in ("min", "max", "any", "all") else {"dtype": dtype}
+        extra = {"dtype": dtype} if title in ("sum", "prod") else {}
         return lambda x, out=None: function(x, axes, out=out, keepdims=keepdims, **extra)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
@@ -146,12 +146,16 @@ _TITLES = {
     "maximum": "max",
     "logical_or": "any",
     "logical_and": "all",
+    "fmin": "nanmin",
+    "fmax": "nanmax",
 }
 
 SUM = _by_ufunc("add", _sum_dtype, empty=True, wide=True)
 PROD = _by_ufunc("multiply", _sum_dtype, empty=True, wide=True)
 MIN = _by_ufunc("minimum", lambda own, _: own, empty=False, wide=False)
 MAX = _by_ufunc("maximum", lambda own, _: own, empty=False, wide=False)
+NANMIN = _by_ufunc("fmin", lambda own, _: own, empty=False, wide=False)
+NANMAX = _by_ufunc("fmax", lambda own, _: own, empty=False, wide=False)
 ANY = _by_ufunc("logical_or", lambda own, _: _BOOL, empty=True, wide=False)
 ALL = _by_ufunc("logical_and", lambda own, _: _BOOL, empty=True, wide=False)
 

@@ -31,3 +31,6 @@ class Form:
 
     density: float = 0.5
     """How many booleans are true."""
+
+    prepare: Callable[..., tuple[Any, ...]] | None = None
+    """Makes operands as the operation wants them from random ones."""

@@ -1,0 +1,129 @@
+"""Weighted means, and how far apart extremes are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy import statistical
+from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out, settle
+from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.slicing import lengthwise
+from gpushard.ops.axes import from_end
+
+
+def average(
+    x: Any,
+    /,
+    axis: Any = None,
+    weights: Any = None,
+    returned: bool = False,
+    *,
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the weighted mean over dims; NaN or infinities where weights sum to 0.
+
+    NumPy raises where they do, which would take a look at them.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      weights: of the shape of the array, or of its dims that `axis` names; all equal by default.
+      returned: whether the sums of the weights are returned, too.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the results go; by default they stay where they were made.
+
+    Raises:
+      ArgumentError: the shape of the weights does not fit.
+
+    >>> average([1.0, 2.0, 4.0], weights=[1, 1, 2])
+    Array(2.75, dtype=float64)
+    """
+    x = as_value(x, "average")
+    if weights is None:
+        mean = statistical.mean(x, axis, keepdims=keepdims)
+        total: Any = mean.dtype.type(x.size / max(mean.size, 1))
+    else:
+        heavy = weights_of(x, axis, weights, "average")
+        dtype = np.result_type(x.dtype, heavy.dtype, *(["d"] if x.dtype.kind in "iub" else []))
+        total = statistical.sum(as_value(heavy, "average"), axis, dtype, keepdims=keepdims)
+        products = ew.multiply(x, heavy, dtype=dtype)
+        mean = statistical.sum(products, axis, keepdims=keepdims) / total
+    mean = settle(mean, out_sharding)
+    if not returned:
+        return mean
+    sums = total if is_value(total) else as_value(total, "average")
+    return mean, settle(broadcast_to(sums, mean.shape), out_sharding)
+
+
+def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
+    """Return weights in the shape of an array, here or on the host; for functions of this package.
+
+    Args:
+      x: the array.
+      axis: the dims that they are for.
+      weights: of the shape of the array, or of its dims that `axis` names.
+      name: of the function, for errors.
+
+    Raises:
+      ArgumentError: the shape does not fit.
+      ArgumentTypeError: it differs from the array's, and no axis is named.
+    """
+    found = weights if is_value(weights) else host_data(weights, name)
+    if found.shape == x.shape:
+        return found
+    if axis is None:
+        raise ArgumentTypeError(
+            f"{name}: weights of shape {found.shape} differ from the array's shape {x.shape}; say "
+            "with axis= along which dims they are",
+            argument="axis",
+            shape=found.shape,
+            expected=x.shape,
+        )
+    axes = from_end(axis, x.ndim, name)
+    if found.shape != tuple(x.shape[at] for at in axes):
+        raise ArgumentError(
+            f"{name}: weights of shape {found.shape} do not fit the array of shape {x.shape} with "
+            f"axis={axis}; give one for each element, or one along each dim that axis names",
+            argument="weights",
+            shape=found.shape,
+            expected=x.shape,
+        )
+    if len(axes) == 1:
+        spread = lengthwise(found, x.ndim, axes[0])
+    else:
+        spread = found.transpose([int(n) for n in np.argsort(axes)])
+        spread = spread.reshape(
+            tuple(n if d - x.ndim in axes else 1 for d, n in enumerate(x.shape))
+        )
+    if is_value(spread):
+        return broadcast_to(spread, x.shape)
+    return np.broadcast_to(spread, x.shape)
+
+
+def ptp(
+    x: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return how far the greatest element is from the least over dims.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    refuse_out("ptp", out)
+    x = as_value(x, "ptp")
+    most, least = (f(x, axis, keepdims=keepdims) for f in (statistical.max, statistical.min))
+    return settle(ew.subtract(most, least), out_sharding)

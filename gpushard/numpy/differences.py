@@ -1,0 +1,339 @@
+"""Differences of neighbours, derivatives, and areas under curves.
+
+They are made of shifted parts of an array, so that a dim stays split: edges of the blocks move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.numpy import cumulative, statistical
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.arguments import (
+    as_value,
+    host_data,
+    integer,
+    is_number,
+    is_value,
+    settle,
+)
+from gpushard.numpy.joining import concat
+from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.slicing import but_first, but_last, lengthwise, part
+from gpushard.ops.axes import from_end, one_from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.table import elementwise as rows
+
+
+def diff(
+    x: Any,
+    /,
+    n: int = 1,
+    axis: int = -1,
+    prepend: Any = None,
+    append: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the differences of neighbours along a dim; of booleans whether they differ.
+
+    Args:
+      x: an array of at least one dim.
+      n: how many times over.
+      axis: along which dim.
+      prepend: what comes before the array first; a number is one element.
+      append: what comes after it first.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: `n` is negative, or there is no such dim.
+
+    >>> diff([1, 4, 9, 16]), diff([1, 4, 9, 16], n=2)
+    (Array([3, 5, 7], dtype=int64), Array([2, 2], dtype=int64))
+    """
+    x = as_value(x, "diff")
+    times = integer(n, "diff", "n")
+    if times < 0:
+        raise ArgumentError(f"diff: n={n} must not be negative", argument="n", value=n)
+    if not times:
+        return settle(x, out_sharding)
+    at = one_from_end(axis, x.ndim, "diff")
+    ends = [_end(end, x, at) for end in (prepend, append)]
+    if any(end is not None for end in ends):
+        parts = [piece for piece in (ends[0], x, ends[1]) if piece is not None]
+        x = concat(parts, at)
+    less = ew.not_equal if x.dtype.kind == "b" else ew.subtract
+    for _ in range(times):
+        x = less(but_first(x, at), but_last(x, at))
+    return settle(x, out_sharding)
+
+
+def _end(end: Any, x: Any, axis: int) -> Any:
+    """Return what comes before or after an array; a number is one element along the dim."""
+    if end is None or end is np._NoValue:
+        return None
+    found = end if is_value(end) else host_data(end, "diff")
+    if found.ndim:
+        return found
+    shape = list(x.shape)
+    shape[axis] = 1
+    return broadcast_to(as_value(found, "diff"), tuple(shape))
+
+
+def ediff1d(
+    x: Any, /, to_end: Any = None, to_begin: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Return the differences of neighbours in row-major order.
+
+    Args:
+      x: an array.
+      to_end: what comes after them.
+      to_begin: what comes before them.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentTypeError: what comes before or after does not fit the type of the array.
+    """
+    x = as_value(x, "ediff1d").ravel()
+    found = diff(x)
+    parts = [_of_type(to_begin, x, "to_begin"), found, _of_type(to_end, x, "to_end")]
+    given = [piece for piece in parts if piece is not None]
+    return settle(concat(given) if len(given) > 1 else found, out_sharding)
+
+
+def _of_type(end: Any, x: Any, argument: str) -> Any:
+    if end is None:
+        return None
+    found = end if is_value(end) else host_data(end, "ediff1d")
+    if not np.can_cast(found.dtype, x.dtype, "same_kind"):
+        raise ArgumentTypeError(
+            f"ediff1d: {argument} of {found.dtype} does not become {x.dtype}, the type of the "
+            "array; convert one of them with astype",
+            argument=argument,
+            dtype=found.dtype,
+            expected=x.dtype,
+        )
+    return found.reshape(-1).astype(x.dtype)
+
+
+def gradient(
+    x: Any, /, *spacings: Any, axis: Any = None, edge_order: int = 1, out_sharding: Any = None
+) -> Any:
+    """Return the derivatives along dims: of parabolas through neighbours, one-sided at the edges.
+
+    Args:
+      x: an array.
+      *spacings: the distance of neighbours, one number for all dims; or for each dim a number, or
+        the coordinates along it. 1 by default.
+      axis: along which dims; all by default.
+      edge_order: 1 for differences at the edges, 2 for parabolas there, too.
+      out_sharding: where the results go; by default they stay where they were made.
+
+    Returns:
+      An array for one dim, a tuple of arrays for several.
+
+    Raises:
+      ArgumentError: a dim is too short, or coordinates are as many as its elements not.
+      ArgumentTypeError: there are not as many spacings as dims.
+
+    >>> gradient([1.0, 2.0, 4.0, 7.0])
+    Array([1. , 1.5, 2.5, 3. ], dtype=float64)
+    """
+    x = as_value(x, "gradient")
+    axes = from_end(axis, x.ndim, "gradient")
+    if edge_order not in (1, 2):
+        raise ArgumentError(
+            f"gradient: edge_order={edge_order!r} must be 1 or 2",
+            argument="edge_order",
+            value=edge_order,
+        )
+    steps = [_steps(x, at, given) for at, given in zip(axes, _each(spacings, axes), strict=True)]
+    for at in axes:
+        if x.shape[at] < edge_order + 1:
+            raise ArgumentError(
+                f"gradient: dim {x.ndim + at} of shape {x.shape} has {x.shape[at]} elements; "
+                f"edge_order={edge_order} needs {edge_order + 1}",
+                argument="x",
+                shape=x.shape,
+            )
+    if x.dtype.kind in "iub":
+        x = x.astype(np.float64)
+    found = [
+        settle(_derived(x, at, step, edge_order), out_sharding)
+        for at, step in zip(axes, steps, strict=True)
+    ]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _each(spacings: Sequence[Any], axes: Sequence[int]) -> Sequence[Any]:
+    """Return a spacing for each dim."""
+    if not spacings:
+        return [1.0] * len(axes)
+    if len(spacings) == 1 and np.ndim(spacings[0]) == 0:
+        return list(spacings) * len(axes)
+    if len(spacings) == len(axes):
+        return spacings
+    raise ArgumentTypeError(
+        f"gradient: {len(spacings)} spacings are given for {len(axes)} dims; give one number, or "
+        "a spacing for each dim",
+        argument="spacings",
+        given=len(spacings),
+        dims=len(axes),
+    )
+
+
+def _steps(x: Any, axis: int, given: Any) -> Any:
+    """Return the distances of neighbours: a number, or what lies along the dim."""
+    if is_number(given):
+        return given
+    found = given if is_value(given) else host_data(given, "gradient")
+    if found.ndim == 0:
+        return found
+    if found.ndim != 1 or found.shape[0] != x.shape[axis]:
+        raise ArgumentError(
+            f"gradient: coordinates of shape {found.shape} do not fit the {x.shape[axis]} elements "
+            f"along dim {x.ndim + axis} of shape {x.shape}; give a number, or one for each",
+            argument="spacings",
+            shape=found.shape,
+            expected=x.shape[axis],
+        )
+    if found.dtype.kind in "iub":
+        found = found.astype(np.float64)
+    return lengthwise(found[1:] - found[:-1], x.ndim, axis)
+
+
+def _derived(x: Any, axis: int, step: Any, edge_order: int) -> Any:
+    """Return the derivative along a dim."""
+    n = x.shape[axis]
+
+    def at(*places: Any) -> list[Any]:
+        return [part(x, axis, place) for place in places]
+
+    even = not getattr(step, "ndim", 0)
+    before, after = (step, step) if even else (but_last(step, axis), but_first(step, axis))
+    parts = []
+    if n > 2:
+        inner = at(slice(None, -2), slice(1, -1), slice(2, None))
+        if even:
+            parts = [(inner[2] - inner[0]) / (2.0 * step)]
+        else:
+            parts = [_weighed(inner, _slopes(before, after, 0, before))]
+
+    def end(steps: Any, place: slice) -> Any:
+        return steps if even else part(steps, axis, place)
+
+    first, last = slice(0, 1), slice(-1, None)
+    if edge_order == 1:
+        low, high, near, far = at(first, slice(1, 2), slice(-2, -1), last)
+        parts = [(high - low) / end(step, first), *parts, (far - near) / end(step, last)]
+    else:
+        low = at(first, slice(1, 2), slice(2, 3))
+        high = at(slice(-3, -2), slice(-2, -1), last)
+        h, k = end(before, first), end(after, first)
+        parts = [_weighed(low, _slopes(h, k, 0, 0)), *parts]
+        h, k = end(before, last), end(after, last)
+        parts.append(_weighed(high, _slopes(h, k, 0, h + k)))
+    return concat(parts, axis).astype(x.dtype)
+
+
+def _slopes(before: Any, after: Any, first: Any, where: Any) -> tuple[Any, Any, Any]:
+    """Return the weights of three values in the slope of the parabola through them.
+
+    Args:
+      before: distance of the first two.
+      after: distance of the last two.
+      first: position of the first.
+      where: position at which the slope is wanted.
+
+    >>> _slopes(1.0, 1.0, 0, 1.0), _slopes(1.0, 1.0, 0, 0)
+    ((-0.5, 0.0, 0.5), (-1.5, 2.0, -0.5))
+    """
+    t = where - first
+    whole = before + after
+    return (
+        (2 * t - before - whole) / (before * whole),
+        (whole - 2 * t) / (before * after),
+        (2 * t - before) / (after * whole),
+    )
+
+
+def _weighed(values: Sequence[Any], weights: Sequence[Any]) -> Any:
+    a, b, c = (value * weight for value, weight in zip(values, weights, strict=True))
+    return a + b + c
+
+
+def trapezoid(
+    y: Any, /, x: Any = None, dx: Any = 1.0, axis: int = -1, *, out_sharding: Any = None
+) -> Any:
+    """Return the area under curves by the trapezoidal rule.
+
+    Args:
+      y: the values, an array of at least one dim.
+      x: where they are: a vector along the dim, or an array of the shape of `y`; by default they
+        are evenly spaced.
+      dx: the distance of neighbours then.
+      axis: along which dim.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: positions do not fit.
+
+    >>> trapezoid([1, 2, 3], dx=2)
+    Array(8., dtype=float64)
+    """
+    y = as_value(y, "trapezoid")
+    at = one_from_end(axis, y.ndim, "trapezoid")
+    step = dx
+    if x is not None:
+        where = x if is_value(x) else host_data(x, "trapezoid")
+        line = where.ndim == 1
+        step = lengthwise(_apart(where, -1), y.ndim, at) if line else _apart(where, at)
+    elif not (is_value(dx) or is_number(dx)):
+        step = host_data(dx, "trapezoid")
+    areas = step * (but_first(y, at) + but_last(y, at)) / 2.0
+    return settle(statistical.sum(areas, at), out_sharding)
+
+
+def _apart(x: Any, axis: int) -> Any:
+    return diff(x, axis=axis) if is_value(x) else np.diff(x, axis=axis)
+
+
+def unwrap(
+    x: Any,
+    /,
+    discont: Any = None,
+    axis: int = -1,
+    *,
+    period: Any = 2 * np.pi,
+    out_sharding: Any = None,
+) -> Any:
+    """Return angles without jumps: whole periods are added so that neighbours are near.
+
+    Args:
+      x: an array of at least one dim.
+      discont: which jumps are taken out, a number; half a period by default, and never less.
+      axis: along which dim; the running sum that this takes makes it whole.
+      period: the period, a number.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    >>> unwrap([0, 1, 2, -1, 0], period=4)
+    Array([0, 1, 2, 3, 4], dtype=int64)
+    """
+    x = as_value(x, "unwrap")
+    at = one_from_end(axis, x.ndim, "unwrap")
+    steps = diff(x, axis=at)
+    dtype = np.result_type(steps.dtype, period)
+    whole = dtype.kind in "iu"
+    half = period // 2 if whole else period / 2
+    near = ew.remainder(steps + half, period) - half
+    if not whole or period % 2 == 0:  # a jump of half a period stays as it is
+        near = bind(rows.WHERE, ((near == -half) & (steps > 0), half, near))
+    least = period / 2 if discont is None else discont
+    more = bind(rows.WHERE, (ew.abs(steps) < least, 0, near - steps))
+    added = cumulative.cumsum(more, at)
+    parts = [part(x, at, slice(0, 1)).astype(dtype), (but_first(x, at) + added).astype(dtype)]
+    return settle(concat(parts, at), out_sharding)

@@ -1,0 +1,304 @@
+"""Histograms and counts: each block counts its own elements, and only counts move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.array.checks import count
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.numpy import statistical
+from gpushard.numpy.arguments import as_value, host_data, is_value, settle
+from gpushard.numpy.bin_edges import edges_of, is_many
+from gpushard.numpy.host_numbers import read
+from gpushard.numpy.slicing import but_first, but_last, lengthwise, part
+from gpushard.ops.bind import bind
+from gpushard.ops.table import counting
+
+_COUNTED = np.dtype(np.int64)
+_SUMMED = np.dtype(np.float64)
+
+
+def bincount(
+    x: Any,
+    /,
+    weights: Any = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return how often each integer from 0 occurs, or the sums of the weights that go with it.
+
+    Args:
+      x: a vector of integers that are not negative.
+      weights: one for each element.
+      minlength: how many counts there are at least.
+      length: how many counts there are, as JAX has it: elements outside are not counted, and the
+        host reads nothing. By default it reads the least and the greatest element.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: an element is negative, the array is no vector, or weights do not fit.
+      ArgumentTypeError: elements are no integers, or weights are complex.
+
+    >>> bincount([0, 1, 1, 3]), bincount([0, 1, 1, 3], length=2)
+    (Array([1, 2, 0, 1], dtype=int64), Array([1, 2], dtype=int64))
+    """
+    x = as_value(x, "bincount")
+    if x.dtype.kind not in "?biu":
+        raise ArgumentTypeError(
+            f"bincount: x of {x.dtype} must be integers; convert it with astype",
+            argument="x",
+            dtype=x.dtype,
+        )
+    if x.ndim != 1:
+        raise ArgumentError(
+            f"bincount: x of shape {x.shape} must be a vector; give x.ravel()",
+            argument="x",
+            shape=x.shape,
+        )
+    heavy = _weights_like(x, weights, "bincount")
+    if heavy is not None and heavy.dtype.kind == "c":
+        raise ArgumentTypeError(
+            f"bincount: weights of {heavy.dtype} must be real numbers; count real and imaginary "
+            "parts one after the other",
+            argument="weights",
+            dtype=heavy.dtype,
+        )
+    least = count(minlength, "bincount", "minlength")
+    many = _length(x, least) if length is None else count(length, "bincount", "length")
+    operands = (x,) if heavy is None else (x, heavy)
+    dtype = _COUNTED if heavy is None else _SUMMED
+    return settle(bind(counting.BINCOUNT, operands, (many, dtype)), out_sharding)
+
+
+def _length(x: Any, least: int) -> int:
+    """Return how many counts there are; the host reads two numbers."""
+    if not x.size:
+        return least
+    lowest = read(statistical.min(x))
+    if lowest < 0:
+        raise ArgumentError(
+            f"bincount: x has the element {lowest}; elements must not be negative",
+            argument="x",
+            value=lowest,
+        )
+    return max(least, int(read(statistical.max(x))) + 1)
+
+
+def _weights_like(x: Any, weights: Any, name: str) -> Any:
+    """Return weights, here or on the host; None if there are none.
+
+    Raises:
+      ArgumentError: they do not have the shape of the array.
+    """
+    if weights is None:
+        return None
+    found = weights if is_value(weights) else host_data(weights, name)
+    if found.shape != x.shape:
+        raise ArgumentError(
+            f"{name}: weights of shape {found.shape} must have the shape of the array, {x.shape}",
+            argument="weights",
+            shape=found.shape,
+            expected=x.shape,
+        )
+    return found
+
+
+def histogram_bin_edges(
+    x: Any, /, bins: Any = 10, range: Any = None, weights: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Return the edges of the bins that `histogram` takes.
+
+    Args:
+      x: an array.
+      bins: how many, their edges, or the name of a rule for their width.
+      range: (least, greatest) edge; by default those of the elements.
+      weights: must be None where a rule is named; otherwise it makes no difference.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: there are no such bins, or edges do not ascend.
+      ArgumentTypeError: bins are neither a number, edges nor a name.
+
+    >>> histogram_bin_edges([0.0, 1.0, 4.0], bins=2)
+    Array([0., 2., 4.], dtype=float64)
+    """
+    x = _real(x, "histogram_bin_edges")
+    found = edges_of("histogram_bin_edges", x, bins, range, weights)
+    return settle(as_value(found, "histogram_bin_edges"), out_sharding)
+
+
+def histogram(
+    x: Any,
+    /,
+    bins: Any = 10,
+    range: Any = None,
+    density: Any = None,
+    weights: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return how many elements lie in each bin, and the edges of the bins.
+
+    A bin has its lower edge, and the last one both. Elements outside are not counted.
+
+    Args:
+      x: an array.
+      bins: how many, their edges, or the name of a rule for their width. A rule, but for those
+        that need only the size, reads a few numbers on the host.
+      range: (least, greatest) edge; by default those of the elements. With NaNs or infinities
+        among them edges are NaN, where NumPy looks and raises.
+      density: whether counts are divided by their sum and by the widths of the bins.
+      weights: of the elements; sums of these are returned instead of counts.
+      out_sharding: where the counts go; by default they stay where they were made.
+
+    Raises:
+      ArgumentError: there are no such bins, or edges do not ascend.
+      ArgumentTypeError: the array is complex, or bins are neither a number, edges nor a name.
+
+    >>> histogram([1, 2, 1, 4], bins=[1, 2, 3, 4])
+    (Array([2, 1, 1], dtype=int64), Array([1, 2, 3, 4], dtype=int64))
+    """
+    x = _real(x, "histogram")
+    heavy = _weights_like(x, weights, "histogram")
+    edges = edges_of("histogram", x, bins, range, weights)
+    dtype = _COUNTED if heavy is None else heavy.dtype
+    operands = (x, edges) if heavy is None else (x, edges, heavy)
+    found = bind(counting.HISTOGRAM, operands, (1, dtype))
+    edges = as_value(edges, "histogram")
+    if density:
+        widths = (but_first(edges, -1) - but_last(edges, -1)).astype(np.float64)
+        found = found / widths / statistical.sum(found)
+    return settle(found, out_sharding), edges
+
+
+def _real(x: Any, name: str) -> Any:
+    x = as_value(x, name)
+    if x.dtype.kind == "c":
+        raise ArgumentTypeError(
+            f"{name} is not defined for {x.dtype}: complex numbers have no order; take the real "
+            "part or the absolute value first",
+            argument="x",
+            dtype=x.dtype,
+        )
+    return x.astype(np.uint8) if x.dtype.kind == "b" else x
+
+
+def histogramdd(
+    sample: Any,
+    /,
+    bins: Any = 10,
+    range: Any = None,
+    density: Any = None,
+    weights: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return how many points lie in each cell of a grid, and the edges along each dim.
+
+    Args:
+      sample: an array of shape (points, dims), or a sequence of vectors of coordinates.
+      bins: how many along each dim, or for each dim how many, or its edges.
+      range: for each dim (least, greatest) edge, or None for those of the points.
+      density: whether counts are divided by their sum and by the sizes of the cells.
+      weights: of the points; sums of these are returned instead of counts.
+      out_sharding: where the counts go; by default they stay where they were made.
+
+    Raises:
+      ArgumentError: bins or ranges are not as many as dims, or the sample is no such array.
+    """
+    return _histogramdd(
+        "histogramdd", _columns(sample), bins, range, density, weights, out_sharding
+    )
+
+
+def _columns(sample: Any) -> list[Any]:
+    """Return the coordinates of points, an array for each dim."""
+    if isinstance(sample, tuple | list):
+        return [as_value(x, "histogramdd") for x in sample]
+    x = as_value(sample, "histogramdd")
+    if x.ndim == 1:
+        return [x]
+    if x.ndim != 2:
+        raise ArgumentError(
+            f"histogramdd: sample of shape {x.shape} must be (points, dims), or vectors",
+            argument="sample",
+            shape=x.shape,
+        )
+    return [part(x, -1, dim) for dim in np.arange(x.shape[1]).tolist()]
+
+
+def _histogramdd(
+    name: str, xs: Sequence[Any], bins: Any, range: Any, density: Any, weights: Any, to: Any
+) -> tuple[Any, tuple[Any, ...]]:
+    dims = len(xs)
+    shapes = {x.shape for x in xs}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+        raise ArgumentError(
+            f"{name}: coordinates have shapes {', '.join(str(x.shape) for x in xs)}; give vectors "
+            "of one length",
+            argument="sample",
+            shapes=tuple(x.shape for x in xs),
+        )
+    each = _as_many(name, bins, dims, "bins") if is_many(bins) else [bins] * dims
+    limits = [None] * dims if range is None else _as_many(name, range, dims, "range")
+    xs = [_real(x, name) for x in xs]
+    edges = [edges_of(name, *given, weights) for given in zip(xs, each, limits, strict=True)]
+    heavy = _weights_like(xs[0], weights, name)
+    operands = (*xs, *edges) if heavy is None else (*xs, *edges, heavy)
+    found = bind(counting.HISTOGRAM, operands, (dims, _SUMMED))
+    placed = tuple(as_value(edge, name) for edge in edges)
+    if density:
+        found = found / statistical.sum(found)
+        for dim, edge in enumerate(placed):
+            widths = but_first(edge, -1) - but_last(edge, -1)
+            found = found / lengthwise(widths, dims, dim - dims)
+    return settle(found, to), placed
+
+
+def _as_many(name: str, given: Any, dims: int, argument: str) -> Any:
+    if len(given) != dims:
+        raise ArgumentError(
+            f"{name}: {argument} has {len(given)} entries for {dims} dims; give one for each",
+            argument=argument,
+            given=len(given),
+            dims=dims,
+        )
+    return given
+
+
+def histogram2d(
+    x: Any,
+    y: Any,
+    /,
+    bins: Any = 10,
+    range: Any = None,
+    density: Any = None,
+    weights: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return how many points of a plane lie in each cell, and the edges along both dims.
+
+    Args:
+      x: the first coordinates, a vector.
+      y: the second ones.
+      bins: how many along each dim, or for each dim how many, or its edges; edges of one dim are
+        those of both.
+      range: for each dim (least, greatest) edge; by default those of the points.
+      density: whether counts are divided by their sum and by the sizes of the cells.
+      weights: of the points; sums of these are returned instead of counts.
+      out_sharding: where the counts go; by default they stay where they were made.
+
+    Raises:
+      ArgumentError: the vectors differ in length, or there are no such bins.
+    """
+    xs = [as_value(x, "histogram2d"), as_value(y, "histogram2d")]
+    if is_many(bins) and len(bins) not in (1, 2):
+        bins = [bins, bins]
+    found, edges = _histogramdd("histogram2d", xs, bins, range, density, weights, out_sharding)
+    return found, *edges

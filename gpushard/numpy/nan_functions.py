@@ -1,0 +1,335 @@
+"""Reductions that take no notice of NaNs, and what replaces them.
+
+Nothing here needs a dim whole: what is merged over devices moves one partial result per block.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.array.checks import as_dtype
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy import statistical
+from gpushard.numpy.arguments import as_value, number_of, refuse_out, settle, wanted
+from gpushard.ops.axes import from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.row import Row
+from gpushard.ops.table import elementwise as rows
+from gpushard.ops.table import reductions
+from gpushard.ops.table.nan_moments import NANMEAN, NANSTD, NANVAR
+from gpushard.ops.table.replacing import NAN_TO_NUM
+
+
+def filled(x: Any, value: Any, name: str) -> Any:
+    """Return an array with a number where it has NaNs; for the functions of this package."""
+    x = as_value(x, name)
+    if x.dtype.kind not in "fc":
+        return x
+    return bind(rows.WHERE, (ew.isnan(x), x.dtype.type(value), x))
+
+
+def nansum(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the sum over dims of what is no NaN; 0 if there is nothing else.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      dtype: type that is summed in, and of the result.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    >>> nansum([1.0, np.nan, 2.0])
+    Array(3., dtype=float64)
+    """
+    given = filled(x, 0, "nansum")
+    return statistical.sum(given, axis, dtype, out, keepdims, out_sharding=out_sharding)
+
+
+def nanprod(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the product over dims of what is no NaN; 1 if there is nothing else.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      dtype: type that is multiplied in, and of the result.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    given = filled(x, 1, "nanprod")
+    return statistical.prod(given, axis, dtype, out, keepdims, out_sharding=out_sharding)
+
+
+def _extreme(row: Row, x: Any, axis: Any, out: Any, keepdims: bool, to: Any) -> Any:
+    refuse_out(row.name, out)
+    x = as_value(x, row.name)
+    params = from_end(axis, x.ndim, row.name), bool(keepdims), None
+    return settle(bind(row, (x,), params, wanted(to, x)), to)
+
+
+def nanmin(
+    x: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the least element over dims that is no NaN; NaN if there is nothing else.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return _extreme(reductions.NANMIN, x, axis, out, keepdims, out_sharding)
+
+
+def nanmax(
+    x: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the greatest element over dims that is no NaN; NaN if there is nothing else.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return _extreme(reductions.NANMAX, x, axis, out, keepdims, out_sharding)
+
+
+def nanargmin(
+    x: Any,
+    /,
+    axis: int | None = None,
+    out: Any = None,
+    *,
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> Any:
+    """Return where the least element that is no NaN is first; -1 if there is nothing else.
+
+    NumPy raises where there are only NaNs, which would take a look at the elements.
+
+    Args:
+      x: an array.
+      axis: which dim; by default in row-major order.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return _place("argmin", np.inf, x, axis, out, keepdims, out_sharding)
+
+
+def nanargmax(
+    x: Any,
+    /,
+    axis: int | None = None,
+    out: Any = None,
+    *,
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> Any:
+    """Return where the greatest element that is no NaN is first; -1 if there is nothing else.
+
+    NumPy raises where there are only NaNs, which would take a look at the elements.
+
+    Args:
+      x: an array.
+      axis: which dim; by default in row-major order.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return _place("argmax", -np.inf, x, axis, out, keepdims, out_sharding)
+
+
+def _place(name: str, last: float, x: Any, axis: Any, out: Any, keepdims: bool, to: Any) -> Any:
+    """Return where an extreme is; NaNs count as what comes last of all."""
+    refuse_out(f"nan{name}", out)
+    x = as_value(x, f"nan{name}")
+    if x.dtype.kind != "f":
+        return getattr(statistical, name)(x, axis, keepdims=keepdims, out_sharding=to)
+    at = getattr(statistical, name)(filled(x, last, name), axis, keepdims=keepdims)
+    nothing = statistical.all(ew.isnan(x), axis, keepdims=keepdims)
+    return settle(bind(rows.WHERE, (nothing, -1, at)), to)
+
+
+def nanmean(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the mean over dims of what is no NaN; NaN if there is nothing else.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      dtype: type that it is worked out in, and of the result.
+      out: must be None; results are values.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    >>> nanmean([1.0, np.nan, 2.0])
+    Array(1.5, dtype=float64)
+    """
+    refuse_out("nanmean", out)
+    x = as_value(x, "nanmean")
+    if x.dtype.kind not in "fc":
+        return statistical.mean(x, axis, dtype, keepdims=keepdims, out_sharding=out_sharding)
+    params = from_end(axis, x.ndim, "nanmean"), bool(keepdims), _kind(dtype)
+    return settle(bind(NANMEAN, (x,), params, wanted(out_sharding, x)), out_sharding)
+
+
+def _kind(dtype: Any) -> Any:
+    return None if dtype is None else as_dtype(dtype)
+
+
+def nanvar(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    correction: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the variance over dims of what is no NaN; NaN where too few elements are left.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      dtype: type that it is worked out in; the array is converted to it first.
+      out: must be None; results are values.
+      ddof: what is taken from the number of elements that squares are divided by.
+      keepdims: whether dims stay, with length 1.
+      correction: `ddof`, as the Array API calls it.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return _spread(NANVAR, x, axis, dtype, out, ddof, keepdims, correction, out_sharding)
+
+
+def _spread(
+    row: Row,
+    x: Any,
+    axis: Any,
+    dtype: Any,
+    out: Any,
+    ddof: Any,
+    keepdims: bool,
+    correction: Any,
+    to: Any,
+) -> Any:
+    refuse_out(row.name, out)
+    x = statistical.typed(x, dtype, row.name)
+    taken = statistical.correction_of(ddof, correction, row.name)
+    if x.dtype.kind not in "fc":
+        x = x.astype(np.float64)
+    params = from_end(axis, x.ndim, row.name), bool(keepdims), taken
+    return settle(bind(row, (x,), params, wanted(to, x)), to)
+
+
+def nanstd(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    correction: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the square root of the variance over dims of what is no NaN.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      dtype: type that it is worked out in; the array is converted to it first.
+      out: must be None; results are values.
+      ddof: what is taken from the number of elements that squares are divided by.
+      keepdims: whether dims stay, with length 1.
+      correction: `ddof`, as the Array API calls it.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return _spread(NANSTD, x, axis, dtype, out, ddof, keepdims, correction, out_sharding)
+
+
+def nan_to_num(
+    x: Any,
+    /,
+    copy: bool = True,
+    nan: Any = 0.0,
+    posinf: Any = None,
+    neginf: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return an array with numbers where it has NaNs and infinities.
+
+    Args:
+      x: an array.
+      copy: arrays are values, so this makes no difference.
+      nan: what replaces NaNs.
+      posinf: what replaces infinity; the greatest number by default.
+      neginf: what replaces minus infinity; the least number by default.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentTypeError: what replaces them is no number.
+
+    >>> nan_to_num([1.0, np.nan, np.inf], posinf=9)
+    Array([1., 0., 9.], dtype=float64)
+    """
+    x = as_value(x, "nan_to_num")
+    if x.dtype.kind not in "fc":
+        return settle(x, out_sharding)
+    own = np.empty(0, x.dtype).real.dtype
+    most = np.finfo(own)
+    given = [("nan", nan, 0), ("posinf", posinf, most.max), ("neginf", neginf, most.min)]
+    values = tuple(
+        float(number_of(default if value is None else value, own, "nan_to_num", name))
+        for name, value, default in given
+    )
+    return settle(bind(NAN_TO_NUM, (x,), values), out_sharding)

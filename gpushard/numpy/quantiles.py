@@ -1,0 +1,275 @@
+"""Medians, quantiles and percentiles, of all elements or of those that are no NaN.
+
+The dims that are reduced are made whole first: elements move so that others are split.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out, settle, wanted
+from gpushard.numpy.averages import weights_of
+from gpushard.ops.axes import from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.row import Row
+from gpushard.ops.table import order_statistics as rows
+
+
+def _middle(row: Row, x: Any, axis: Any, out: Any, keepdims: bool, to: Any) -> Any:
+    refuse_out(row.name, out)
+    x = as_value(x, row.name)
+    params = from_end(axis, x.ndim, row.name), bool(keepdims)
+    return settle(bind(row, (x,), params, wanted(to, x)), to)
+
+
+def median(
+    x: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the middle element over dims, or the mean of the two in the middle.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      out: must be None; results are values.
+      overwrite_input: arrays are values, so this makes no difference.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    >>> median([3, 1, 2, 5])
+    Array(2.5, dtype=float64)
+    """
+    return _middle(rows.MEDIAN, x, axis, out, keepdims, out_sharding)
+
+
+def nanmedian(
+    x: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the middle over dims of what is no NaN; NaN if there is nothing else.
+
+    Args:
+      x: an array.
+      axis: which dims.
+      out: must be None; results are values.
+      overwrite_input: arrays are values, so this makes no difference.
+      keepdims: whether dims stay, with length 1.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return _middle(rows.NANMEDIAN, x, axis, out, keepdims, out_sharding)
+
+
+def _quantile(
+    name: str,
+    x: Any,
+    q: Any,
+    axis: Any,
+    out: Any,
+    method: Any,
+    keepdims: Any,
+    weights: Any,
+    to: Any,
+) -> Any:
+    """Do the work of the four functions of quantiles; those of percentiles are by the hundred."""
+    refuse_out(name, out)
+    if method not in rows.METHODS:
+        raise ArgumentError(
+            f"{name}: method={method!r} is unknown; use one of {', '.join(rows.METHODS)}",
+            argument="method",
+            value=method,
+        )
+    x = as_value(x, name)
+    if x.dtype.kind == "c":
+        raise ArgumentTypeError(
+            f"{name} is not defined for {x.dtype}: complex numbers have no order; take the real "
+            "part or the absolute value first",
+            argument="x",
+            dtype=x.dtype,
+        )
+    weak = type(q) in (int, float)
+    which = _shares(name, q)
+    params = from_end(axis, x.ndim, name), bool(keepdims), method, weak
+    skips = name.startswith("nan")
+    if weights is None:
+        row = rows.NANQUANTILE if skips else rows.QUANTILE
+        return settle(bind(row, (x, which), params, wanted(to, x)), to)
+    if method != "inverted_cdf":
+        raise ArgumentError(
+            f'{name}: weights need method="inverted_cdf", not {method!r}',
+            argument="method",
+            value=method,
+        )
+    heavy = weights_of(x, axis, weights, name)
+    row = rows.WEIGHTED_NANQUANTILE if skips else rows.WEIGHTED_QUANTILE
+    return settle(bind(row, (x, which, heavy), params, wanted(to, x)), to)
+
+
+def _shares(name: str, q: Any) -> Any:
+    """Return quantiles from 0 to 1; those on the host are checked.
+
+    Raises:
+      ArgumentError: one is outside.
+      ArgumentTypeError: they are no real numbers.
+    """
+    whole = 100 if name.endswith("percentile") else 1
+    found = q if is_value(q) else host_data(q, name)
+    if found.dtype.kind not in "iuf":
+        raise ArgumentTypeError(
+            f"{name}: q of {found.dtype} must be real numbers", argument="q", dtype=found.dtype
+        )
+    if not is_value(q) and not np.all((found >= 0) & (found <= whole)):
+        raise ArgumentError(
+            f"{name}: q={q!r} must be from 0 to {whole}", argument="q", value=q, most=whole
+        )
+    return found / whole if whole == 100 else found
+
+
+def quantile(
+    x: Any,
+    q: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the elements below which given shares of all elements are, over dims.
+
+    Args:
+      x: an array.
+      q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result. Those
+        of an array on devices are not checked; what is outside gives the least or greatest element.
+      axis: which dims.
+      out: must be None; results are values.
+      overwrite_input: arrays are values, so this makes no difference.
+      method: how to tell what lies between two elements, as NumPy names it.
+      keepdims: whether dims stay, with length 1.
+      weights: of the elements, not negative and not checked; for method="inverted_cdf".
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: a share is outside, the method is unknown, or there are no elements.
+      ArgumentTypeError: the array is of complex numbers.
+
+    >>> quantile([1.0, 2.0, 3.0, 4.0], [0.25, 0.5])
+    Array([1.75, 2.5 ], dtype=float64)
+    """
+    return _quantile("quantile", x, q, axis, out, method, keepdims, weights, out_sharding)
+
+
+def percentile(
+    x: Any,
+    q: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the elements below which given percentages of all elements are, over dims.
+
+    Args:
+      x: an array.
+      q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
+      axis: which dims.
+      out: must be None; results are values.
+      overwrite_input: arrays are values, so this makes no difference.
+      method: how to tell what lies between two elements, as NumPy names it.
+      keepdims: whether dims stay, with length 1.
+      weights: of the elements, not negative and not checked; for method="inverted_cdf".
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: a percentage is outside, the method is unknown, or there are no elements.
+      ArgumentTypeError: the array is of complex numbers.
+    """
+    return _quantile("percentile", x, q, axis, out, method, keepdims, weights, out_sharding)
+
+
+def nanquantile(
+    x: Any,
+    q: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return quantiles over dims of what is no NaN; NaN if there is nothing else.
+
+    Args:
+      x: an array.
+      q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result.
+      axis: which dims.
+      out: must be None; results are values.
+      overwrite_input: arrays are values, so this makes no difference.
+      method: how to tell what lies between two elements, as NumPy names it.
+      keepdims: whether dims stay, with length 1.
+      weights: of the elements, not negative and not checked; for method="inverted_cdf".
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: a share is outside, or the method is unknown.
+      ArgumentTypeError: the array is of complex numbers.
+    """
+    return _quantile("nanquantile", x, q, axis, out, method, keepdims, weights, out_sharding)
+
+
+def nanpercentile(
+    x: Any,
+    q: Any,
+    /,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return percentiles over dims of what is no NaN; NaN if there is nothing else.
+
+    Args:
+      x: an array.
+      q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
+      axis: which dims.
+      out: must be None; results are values.
+      overwrite_input: arrays are values, so this makes no difference.
+      method: how to tell what lies between two elements, as NumPy names it.
+      keepdims: whether dims stay, with length 1.
+      weights: of the elements, not negative and not checked; for method="inverted_cdf".
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: a percentage is outside, or the method is unknown.
+      ArgumentTypeError: the array is of complex numbers.
+    """
+    return _quantile("nanpercentile", x, q, axis, out, method, keepdims, weights, out_sharding)

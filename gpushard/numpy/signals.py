@@ -1,0 +1,147 @@
+"""Interpolation between points, and convolutions of vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.numpy.arguments import as_value, is_number, operands, settle
+from gpushard.ops.bind import bind
+from gpushard.ops.row import Row
+from gpushard.ops.table import signals as rows
+
+_MODES = ("full", "same", "valid")
+
+
+def interp(
+    x: Any,
+    xp: Any,
+    fp: Any,
+    /,
+    left: Any = None,
+    right: Any = None,
+    period: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return values between points, on the straight lines that join them.
+
+    Every device gets all points; positions stay where they are.
+
+    Args:
+      x: where values are wanted, an array.
+      xp: where the points are, a vector, ascending unless there is a period.
+      fp: their values, a vector.
+      left: the value to the left of all points, a number; that of the first by default.
+      right: the value to the right of all points, likewise.
+      period: of the positions, a number; then there is no left nor right.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: there are no points, vectors differ in length, or the period is 0.
+      ArgumentTypeError: positions are complex, or `left` or `right` is no number.
+
+    >>> interp([0.5, 3.0], [0.0, 1.0, 2.0], [10.0, 20.0, 40.0])
+    Array([15., 40.], dtype=float64)
+    """
+    where, xs, ys = operands("interp", x, xp, fp)
+    if is_number(where):
+        where = as_value(where, "interp")
+    _check_points(xs, ys)
+    if "c" in (where.dtype.kind, xs.dtype.kind):
+        raise ArgumentTypeError(
+            "interp: positions must be real numbers; interpolate along their real parts",
+            argument="x",
+            dtype=where.dtype,
+        )
+    if period is not None:
+        if not is_number(period) or not period:
+            raise ArgumentError(
+                f"interp: period={period!r} must be a number other than 0",
+                argument="period",
+                value=period,
+            )
+        left = right = None
+        period = abs(float(period))
+    outside = [_number(n, v, ys) for n, v in (("left", left), ("right", right)) if v is not None]
+    params = left is not None, right is not None, period
+    return settle(bind(rows.INTERP, (where, xs, ys, *outside), params), out_sharding)
+
+
+def _check_points(xs: Any, ys: Any) -> None:
+    shapes = np.shape(xs), np.shape(ys)
+    if len(shapes[0]) != 1 or shapes[0] != shapes[1] or not shapes[0][0]:
+        raise ArgumentError(
+            f"interp: xp of shape {shapes[0]} and fp of shape {shapes[1]} must be vectors of one "
+            "length, of one element at least",
+            argument="fp",
+            shapes=shapes,
+        )
+
+
+def _number(argument: str, value: Any, ys: Any) -> Any:
+    if not is_number(value) or (isinstance(value, complex) and ys.dtype.kind != "c"):
+        raise ArgumentTypeError(
+            f"interp: {argument}={value!r} must be a number such as those of fp",
+            argument=argument,
+            value=value,
+        )
+    return value
+
+
+def _vectors(row: Row, a: Any, v: Any, mode: str, to: Any) -> Any:
+    """Do the work of both; every device gets both vectors."""
+    name = row.name
+    if mode not in _MODES:
+        raise ArgumentError(
+            f"{name}: mode={mode!r} is unknown; use one of {', '.join(_MODES)}",
+            argument="mode",
+            value=mode,
+        )
+    pair = [as_value(x, name) if is_number(x) else x for x in operands(name, a, v)]
+    pair = [x.reshape((1,)) if not x.ndim else x for x in pair]
+    shapes = tuple(x.shape for x in pair)
+    if any(len(shape) != 1 or not shape[0] for shape in shapes):
+        raise ArgumentError(
+            f"{name}: operands of shapes {shapes[0]} and {shapes[1]} must be vectors of one "
+            "element at least",
+            argument="a",
+            shapes=shapes,
+        )
+    return settle(bind(row, pair, (mode,)), to)
+
+
+def convolve(a: Any, v: Any, /, mode: str = "full", *, out_sharding: Any = None) -> Any:
+    """Return the convolution of two vectors.
+
+    Args:
+      a: a vector.
+      v: another one.
+      mode: "full" for all places where they overlap, "valid" for those where they do so in full,
+        "same" for as many as the longer one has elements.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: one of them is no vector or has no elements, or the mode is unknown.
+
+    >>> convolve([1, 2, 3], [0, 1])
+    Array([0, 1, 2, 3], dtype=int64)
+    """
+    return _vectors(rows.CONVOLVE, a, v, mode, out_sharding)
+
+
+def correlate(a: Any, v: Any, /, mode: str = "valid", *, out_sharding: Any = None) -> Any:
+    """Return the correlation of two vectors, of which the second one is conjugated.
+
+    Args:
+      a: a vector.
+      v: another one.
+      mode: as for `convolve`.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: one of them is no vector or has no elements, or the mode is unknown.
+    """
+    return _vectors(rows.CORRELATE, a, v, mode, out_sharding)

@@ -1,0 +1,160 @@
+"""Means and variances of what is no NaN: each block counts what it has.
+
+Parameters of all rows: (axes counted from the end, keepdims, one more that the row says).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.ops import rule
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.row import Kernel, Params, Reduction, Row, State
+from gpushard.ops.rule import Rule
+from gpushard.ops.table.elementwise import writing
+from gpushard.ops.table.reductions import reduced_shape
+from gpushard.typing import LocalArray
+
+_COUNT = np.dtype(np.int64)
+
+
+def _real(dtype: Dtype) -> Dtype:
+    return np.empty(0, dtype).real.dtype
+
+
+def _wide(dtype: Dtype) -> Dtype:
+    """Return the type that half precision is worked out in, and that of others."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+def _rule(avals: Sequence[Aval], params: Params) -> Rule:
+    axes, keepdims, _ = params
+    shape = avals[0].shape
+    return rule.reduction(shape, [len(shape) + axis for axis in axes], keepdims=keepdims)
+
+
+def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, finished: Any) -> Row:
+    """Return a row.
+
+    Args:
+      name: what users call it.
+      dtype_of: takes the type of the operand and the last parameter; gives that of the result.
+      states: takes the same; gives the types of a state.
+      make: takes the namespace, the parameters and these types; gives what makes the state of a
+        block.
+      merged: takes the namespace and two states; gives the state of both.
+      finished: takes the namespace, a state and the last parameter; gives the result.
+    """
+
+    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+        axes, keepdims, extra = params
+        shape = reduced_shape(avals[0].shape, axes, keepdims=keepdims)
+        return (Aval(shape, dtype_of(avals[0].dtype, extra)),)
+
+    def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        return writing(make(xp, params, states(avals[0].dtype, params[2])))
+
+    def finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+        dtype = dtype_of(avals[0].dtype, params[2])
+
+        def end(state: State, count: int) -> LocalArray:
+            return finished(xp, state, params[2]).astype(dtype, copy=False)
+
+        return end
+
+    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        begin = make(xp, params, states(avals[0].dtype, params[2]))
+        end = finish(xp, avals, params)
+        return writing(lambda x: end(tuple(map(xp.asarray, begin(x))), 0))
+
+    reduction = Reduction(
+        lambda avals, params: states(avals[0].dtype, params[2]),
+        local,
+        lambda xp, avals, params: lambda a, b, m, n: merged(xp, a, b),
+        finish,
+    )
+    return Row(name, infer, _rule, kernel, reduction)
+
+
+def _sums(xp: Any, params: Params, types: tuple[Dtype, ...]) -> Any:
+    """Return what counts and sums a block."""
+    axes, keepdims, _ = params
+
+    def sums(x: Any) -> State:
+        counts = x == x
+        total = xp.where(counts, x, 0).sum(axes, dtype=types[1], keepdims=keepdims)
+        return counts.sum(axes, dtype=_COUNT, keepdims=keepdims), total
+
+    return sums
+
+
+def _mean(xp: Any, state: State, dtype: Any) -> Any:
+    count, total = state
+    return xp.where(count > 0, total / xp.maximum(count, 1).astype(_real(total.dtype)), xp.nan)
+
+
+NANMEAN = _row(
+    "nanmean",
+    lambda own, dtype: dtype or own,
+    lambda own, dtype: (_COUNT, _wide(dtype or own)),
+    _sums,
+    lambda xp, a, b: (a[0] + b[0], a[1] + b[1]),
+    _mean,
+)
+"""Last parameter: dtype or None."""
+
+
+def _squares(apart: Any) -> Any:
+    return (apart * apart.conj()).real if apart.dtype.kind == "c" else apart * apart
+
+
+def _moments(xp: Any, params: Params, types: tuple[Dtype, ...]) -> Any:
+    """Return what gives count, mean and sum of squared distances from it of a block."""
+    axes, keepdims, _ = params
+
+    def moments(x: Any) -> State:
+        counts = x == x
+        count = counts.sum(axes, dtype=_COUNT, keepdims=True)
+        total = xp.where(counts, x, 0).sum(axes, dtype=types[1], keepdims=True)
+        mean = total / xp.maximum(count, 1).astype(types[2])
+        apart = xp.where(counts, x - mean, 0).astype(types[1], copy=False)
+        spread = _squares(apart).sum(axes, keepdims=keepdims)
+        return count.reshape(spread.shape), mean.reshape(spread.shape), spread
+
+    return moments
+
+
+def _chan(xp: Any, a: State, b: State) -> State:
+    """Merge moments (Chan, Golub and LeVeque, 1979)."""
+    count, apart = a[0] + b[0], b[1] - a[1]
+    share = (b[0] / xp.maximum(count, 1)).astype(a[2].dtype)
+    return (
+        count,
+        a[1] + apart * share,
+        a[2] + b[2] + _squares(apart) * (share * a[0].astype(share.dtype)),
+    )
+
+
+def _variance(xp: Any, state: State, correction: Any) -> Any:
+    count, _, spread = state
+    many = (count - correction).astype(spread.dtype)
+    return xp.where(many > 0, spread / xp.where(many > 0, many, 1), xp.nan)
+
+
+def _spread_row(name: str, finished: Any) -> Row:
+    """Return the row of a spread; last parameter: what is taken from the number of elements."""
+    return _row(
+        name,
+        lambda own, correction: _real(own),
+        lambda own, correction: (_COUNT, _wide(own), _real(_wide(own))),
+        _moments,
+        _chan,
+        finished,
+    )
+
+
+NANVAR = _spread_row("nanvar", _variance)
+NANSTD = _spread_row("nanstd", lambda xp, state, c: xp.sqrt(_variance(xp, state, c)))

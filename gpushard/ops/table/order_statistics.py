@@ -1,0 +1,305 @@
+"""What is read off sorted elements: medians and quantiles. The dims that are reduced are whole.
+
+Quantiles are those of Hyndman and Fan, Sample quantiles in statistical packages, 1996, with NumPy's
+four further methods. NaNs are sorted to the end: functions that skip them count the others.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.rule import Dims, Rule
+from gpushard.ops.table.elementwise import writing
+from gpushard.ops.table.reductions import reduced_shape
+from gpushard.typing import LocalArray
+
+CONTINUOUS: dict[str, tuple[float, float]] = {
+    "interpolated_inverted_cdf": (0, 1),
+    "hazen": (0.5, 0.5),
+    "weibull": (0, 0),
+    "linear": (1, 1),
+    "median_unbiased": (1 / 3, 1 / 3),
+    "normal_unbiased": (3 / 8, 3 / 8),
+}
+"""Methods that interpolate: the parameters alpha and beta of their plotting positions."""
+
+STEPS = ("inverted_cdf", "closest_observation", "lower", "higher", "nearest")
+"""Methods that give an element."""
+
+METHODS = (*CONTINUOUS, "averaged_inverted_cdf", "midpoint", *STEPS)
+
+
+def _position(xp: Any, method: str, n: Any, q: Any) -> tuple[Any, Any]:
+    """Return where a quantile is: the number of an element, and how far it is to the next.
+
+    Args:
+      xp: the namespace.
+      method: one of `METHODS`.
+      n: how many elements there are, in the type of `q`.
+      q: which quantiles.
+    """
+    if method in CONTINUOUS:
+        alpha, beta = CONTINUOUS[method]
+        at = (n - 1) * q if method == "linear" else n * q + (alpha + q * (1 - alpha - beta)) - 1
+    elif method in ("inverted_cdf", "averaged_inverted_cdf"):
+        at = n * q - 1
+    else:
+        at = n * q - 1.5 if method == "closest_observation" else (n - 1) * q
+    low = xp.floor(at)
+    part = at - low
+    if method == "averaged_inverted_cdf":
+        part = xp.where(part == 0, 0.5, 1).astype(part.dtype)
+    elif method == "inverted_cdf":
+        part = (part != 0).astype(part.dtype)
+    elif method == "closest_observation":
+        part = ((part != 0) | (low % 2 == 0)).astype(part.dtype)
+    elif method == "midpoint":
+        part = xp.where(part == 0, 0, 0.5).astype(part.dtype)
+    elif method == "lower":
+        part = xp.zeros_like(part)
+    elif method == "higher":
+        part = (part != 0).astype(part.dtype)
+    elif method == "nearest":
+        low = xp.rint(at)
+        part = xp.zeros_like(part)
+    return low, part
+
+
+def _between(xp: Any, low: Any, high: Any, part: Any, dtype: Dtype) -> Any:
+    """Interpolate from the nearer end, so that both ends are exact and nothing overshoots.
+
+    What is no interpolation takes the element itself: NumPy gives NaN beside an infinite one.
+    """
+    low, high = low.astype(dtype), high.astype(dtype)
+    apart = high - low
+    found = xp.where(
+        part >= 0.5, high - apart * (1 - part).astype(dtype), low + apart * part.astype(dtype)
+    )
+    return xp.where((low == high) | (part == 0), low, found)
+
+
+def _sorted_rows(xp: Any, x: Any, axes: Sequence[int]) -> Any:
+    """Return an array with some dims joined into a last one, sorted."""
+    rows = _rows(x, axes)
+    if rows.dtype.kind == "?" or rows.dtype == np.bool_:  # CuPy does not sort these
+        return xp.sort(rows.astype(np.uint8), axis=-1).astype(rows.dtype)
+    return xp.sort(rows, axis=-1)
+
+
+def _rows(x: Any, axes: Sequence[int]) -> Any:
+    kept = [dim for dim in range(-x.ndim, 0) if dim not in axes]
+    order = [dim % x.ndim for dim in (*kept, *axes)]
+    rows = x.transpose(order) if order else x
+    return rows.reshape((*rows.shape[: len(kept)], int(np.prod(rows.shape[len(kept) :]))))
+
+
+def _counted(xp: Any, rows: Any, skips: bool) -> Any:
+    """Return how many elements there are that count in each row: all, or those that are no NaN."""
+    if skips:
+        return (rows == rows).sum(axis=-1, keepdims=True)
+    return xp.full((*rows.shape[:-1], 1), rows.shape[-1], np.int64)
+
+
+def _at(xp: Any, rows: Any, number: Any, count: Any) -> Any:
+    """Return elements of sorted rows; numbers outside stand for the ends, NaN for the first."""
+    number = xp.where(number == number, number, 0)
+    inside = xp.clip(number, 0, xp.maximum(count - 1, 0)).astype(np.int64)
+    return xp.take_along_axis(rows, inside, axis=-1)
+
+
+def _with_nans(xp: Any, rows: Any, found: Any, skips: bool) -> Any:
+    """Put NaN where a row has one."""
+    if skips or rows.dtype.kind not in "fc":
+        return found
+    last = rows[..., -1:]
+    return xp.where(last != last, last.astype(found.dtype, copy=False), found)
+
+
+def _rule(avals: Sequence[Aval], params: Params) -> Rule:
+    """Say that what is reduced and the dims of quantiles are whole."""
+    axes, keepdims = params[:2]
+    shape = avals[0].shape
+    own = tuple(range(len(shape)))
+    gone = {len(shape) + axis for axis in axes}
+    sizes = [*shape]
+    lead: Dims = ()
+    if len(avals) > 1:
+        lead = tuple(range(len(shape), len(shape) + len(avals[1].shape)))
+        sizes += avals[1].shape
+    kept: Dims = tuple(None if dim in gone else dim for dim in own if keepdims or dim not in gone)
+    operands = (own, lead, own)[: len(avals)]
+    whole = gone.union(range(len(shape), len(sizes)))
+    return Rule(operands, ((*lead, *kept),), tuple(sizes), frozenset(whole))
+
+
+def _not_empty(name: str, x: Aval, axes: Sequence[int]) -> None:
+    if any(x.shape[axis] == 0 for axis in axes):
+        raise ArgumentError(
+            f"{name}: the array of shape {x.shape} has no elements along the axes that are "
+            "reduced, and there is no result for that; check its size first",
+            argument="x",
+            shape=x.shape,
+        )
+
+
+@functools.lru_cache(maxsize=256)
+def _typed(name: str, own: Dtype, q: Dtype | None, weak: bool, method: str) -> Dtype:
+    """Return the type of NumPy's result.
+
+    Args:
+      name: of NumPy's function.
+      own: type of the array.
+      q: type of the quantiles, if there are any.
+      weak: whether they are a number of Python's.
+      method: how quantiles are found.
+
+    Raises:
+      ArgumentTypeError: the function is not defined for the type.
+    """
+    x = np.ones(2, own)
+    try:
+        if q is None:
+            return np.asarray(np.median(x)).dtype
+        which = np.zeros(1, q)
+        given = which[0].item() if weak else which
+        return np.asarray(np.quantile(x, given, method=method)).dtype  # type: ignore[call-overload]
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name} with method={method!r} is not defined for {own}: complex numbers have no "
+            "order, and there is nothing between booleans; convert the array with astype",
+            argument="x",
+            dtype=own,
+        ) from None
+
+
+def _median_row(name: str, *, skips: bool) -> Row:
+    """Return the row of a median; parameters: (axes, keepdims)."""
+
+    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+        (x,) = avals
+        axes, keepdims = params
+        dtype = _typed(name, x.dtype, None, False, "")
+        return (Aval(reduced_shape(x.shape, axes, keepdims=keepdims), dtype),)
+
+    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        axes, keepdims = params
+        dtype = _typed(name, avals[0].dtype, None, False, "")
+        wide = np.dtype(np.float32) if dtype == np.float16 else dtype
+
+        def median(x: Any) -> LocalArray:
+            shape = reduced_shape(x.shape, axes, keepdims=keepdims)
+            rows = _sorted_rows(xp, x, axes)
+            if not rows.shape[-1]:
+                return xp.full(shape, xp.nan, dtype)
+            count = _counted(xp, rows, skips)
+            low = _at(xp, rows, (count - 1) // 2, count).astype(wide)
+            high = _at(xp, rows, count // 2, count).astype(wide)
+            found = xp.where(count % 2 == 1, low, (low + high) / 2)
+            return _with_nans(xp, rows, found, skips).reshape(shape).astype(dtype, copy=False)
+
+        return writing(median)
+
+    return Row(name, infer, _rule, kernel)
+
+
+def _quantile_row(
+    name: str, make: Callable[[Any, Params, Dtype, bool], Callable[..., Any]], *, skips: bool
+) -> Row:
+    """Return the row of quantiles; parameters: (axes, keepdims, method, weak).
+
+    The second operand has the quantiles, which are from 0 to 1. `weak` says that they were a number
+    of Python's.
+
+    Args:
+      name: what users call it.
+      make: takes the namespace, the parameters, the type of the result and `skips`; gives what
+        finds a last dim of quantiles for an array, quantiles in one dim, and weights.
+      skips: whether NaNs are skipped.
+    """
+
+    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+        axes, keepdims, method, weak = params
+        x, q = avals[:2]
+        if not skips:
+            _not_empty(name, x, axes)
+        dtype = _typed(name, x.dtype, q.dtype, weak, method)
+        shape = reduced_shape(x.shape, axes, keepdims=keepdims)
+        return (Aval((*q.shape, *shape), dtype),)
+
+    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        axes, keepdims, method, weak = params
+        dtype = _typed(name, avals[0].dtype, avals[1].dtype, weak, method)
+        find = make(xp, params, dtype, skips)
+
+        def quantile(x: Any, q: Any, *weights: Any) -> LocalArray:
+            shape = reduced_shape(x.shape, axes, keepdims=keepdims)
+            q = xp.asarray(q)
+            flat = q.reshape(-1)
+            if q.dtype.kind != "f":
+                flat = flat.astype(np.float64)
+            found = xp.moveaxis(find(x, flat, *weights), -1, 0)
+            return found.reshape((*q.shape, *shape)).astype(dtype, order="C")
+
+        return writing(quantile)
+
+    return Row(name, infer, _rule, kernel)
+
+
+def _equal_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callable[..., Any]:
+    axes, _, method, _ = params
+
+    def find(x: Any, q: Any) -> Any:
+        rows = _sorted_rows(xp, x, axes)
+        if not rows.shape[-1]:
+            return xp.full((*rows.shape[:-1], q.size), xp.nan, dtype)
+        count = _counted(xp, rows, skips)
+        number, part = _position(xp, method, count.astype(q.dtype), q)
+        low = _at(xp, rows, number, count)
+        high = _at(xp, rows, number + 1, count)
+        if method in STEPS or dtype.kind not in "fc":  # shares of integers are 0 and 1
+            found = xp.where(part > 0, high, low)
+        else:
+            found = _between(xp, low, high, part, dtype)
+        return _with_nans(xp, rows, found, skips)
+
+    return find
+
+
+def _given_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callable[..., Any]:
+    """Return what inverts the distribution of elements that have weights."""
+    axes = params[0]
+
+    def find(x: Any, q: Any, weights: Any) -> Any:
+        rows, heavy = _rows(x, axes), _rows(weights, axes).astype(np.float64)
+        if skips:
+            heavy = xp.where(rows == rows, heavy, 0)
+        order = xp.argsort(rows, axis=-1)
+        rows = xp.take_along_axis(rows, order, axis=-1)
+        count = _counted(xp, rows, skips)
+        below = xp.cumsum(xp.take_along_axis(heavy, order, axis=-1), axis=-1)
+        below = below / below[..., -1:]
+        found = []
+        for n in range(q.size):  # an element of weight 0 is never the least
+            short = xp.where(q[n] > 0, below < q[n], below <= 0)
+            found.append(_at(xp, rows, short.sum(axis=-1, keepdims=True), count))
+        made = xp.concatenate(found, axis=-1) if found else rows[..., :0]
+        return _with_nans(xp, rows, made, skips)
+
+    return find
+
+
+MEDIAN = _median_row("median", skips=False)
+NANMEDIAN = _median_row("nanmedian", skips=True)
+QUANTILE = _quantile_row("quantile", _equal_weights, skips=False)
+NANQUANTILE = _quantile_row("nanquantile", _equal_weights, skips=True)
+WEIGHTED_QUANTILE = _quantile_row("quantile with weights", _given_weights, skips=False)
+"""The third operand has the weights, in the shape of the first."""
+WEIGHTED_NANQUANTILE = _quantile_row("nanquantile with weights", _given_weights, skips=True)
+"""As `WEIGHTED_QUANTILE`."""

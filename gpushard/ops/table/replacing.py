@@ -1,0 +1,28 @@
+"""Numbers in the place of NaNs and infinities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpushard.ops import rule
+from gpushard.ops.aval import Aval
+from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.rule import Rule
+from gpushard.ops.table.elementwise import writing
+
+
+def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    return (avals[0],)
+
+
+def _rule(avals: Sequence[Aval], params: Params) -> Rule:
+    return rule.elementwise([avals[0].shape], avals[0].shape)
+
+
+def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    return writing(lambda x: xp.nan_to_num(x, True, *params))
+
+
+NAN_TO_NUM = Row("nan_to_num", _infer, _rule, _kernel)
+"""Parameters: what replaces NaN, infinity and minus infinity."""

@@ -1,0 +1,93 @@
+"""Running totals along a dim: sums, products, extremes, tests. The dim is whole.
+
+Parameters of all rows: (axis counted from the end, dtype or None).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentTypeError
+from gpushard.ops import rule
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.rule import Rule
+from gpushard.ops.table.elementwise import writing
+
+_OF_CUPY = {"add": "cumsum", "multiply": "cumprod"}
+"""CuPy's functions of what CuPy can accumulate."""
+
+
+@functools.lru_cache(maxsize=256)
+def _accumulated(ufunc: np.ufunc, own: Dtype, dtype: Dtype | None) -> Dtype:
+    """Return the type that NumPy gives.
+
+    Raises:
+      ArgumentTypeError: the ufunc is not defined for it.
+    """
+    try:
+        found: Dtype = ufunc.accumulate(np.ones(1, dtype or own), dtype=dtype).dtype
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{ufunc.__name__}.accumulate is not defined for {dtype or own}; convert the array "
+            "with astype",
+            argument="x",
+            dtype=dtype or own,
+        ) from None
+    return found
+
+
+def doubling(function: Any, x: Any, axis: int) -> Any:
+    """Accumulate in as many passes as the length has binary digits (Hillis and Steele, 1986).
+
+    Args:
+      function: of two arrays, associative.
+      x: an array, which is overwritten.
+      axis: along which dim, counted from the end.
+
+    >>> doubling(np.maximum, np.array([1, 3, 2, 5, 4]), -1)
+    array([1, 3, 3, 5, 5])
+    """
+    rows = x.swapaxes(axis, -1)
+    step = 1
+    while step < rows.shape[-1]:
+        rows[..., step:] = function(rows[..., step:], rows[..., :-step])
+        step *= 2
+    return x
+
+
+def _row(name: str, ufunc: np.ufunc) -> Row:
+    """Return the row of what accumulates by a ufunc."""
+
+    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+        (x,) = avals
+        dtype = _accumulated(ufunc, x.dtype, params[1])
+        return (Aval(x.shape, dtype, x.weak and dtype == x.dtype),)
+
+    def rule_of(avals: Sequence[Aval], params: Params) -> Rule:
+        return rule.along([avals[0].shape], [params[0]])
+
+    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        axis = params[0]
+        dtype = _accumulated(ufunc, avals[0].dtype, params[1])
+        if xp is np:
+            return lambda x, out=None: ufunc.accumulate(x, axis, dtype, out)
+        if ufunc.__name__ in _OF_CUPY:
+            total = getattr(xp, _OF_CUPY[ufunc.__name__])
+            return writing(lambda x: total(x, axis, dtype))
+        function = getattr(xp, ufunc.__name__)
+        return writing(lambda x: doubling(function, x.astype(dtype), axis))
+
+    return Row(name, infer, rule_of, kernel)
+
+
+CUMSUM = _row("cumsum", np.add)
+CUMPROD = _row("cumprod", np.multiply)
+CUMMAX = _row("maximum.accumulate", np.maximum)
+CUMMIN = _row("minimum.accumulate", np.minimum)
+CUMALL = _row("logical_and.accumulate", np.logical_and)
+CUMANY = _row("logical_or.accumulate", np.logical_or)

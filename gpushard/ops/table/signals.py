@@ -1,0 +1,81 @@
+"""Interpolation between points, and convolutions of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.ops.aval import Aval
+from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.rule import Rule
+from gpushard.ops.table.elementwise import writing
+
+_DOUBLE = np.dtype(np.float64)
+_COMPLEX = np.dtype(np.complex128)
+
+
+def _interp_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    return (Aval(avals[0].shape, _COMPLEX if avals[2].dtype.kind == "c" else _DOUBLE),)
+
+
+def _interp_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    """Say that points are whole and positions are not."""
+    shape = avals[0].shape
+    own = tuple(range(len(shape)))
+    at = len(shape)
+    more = ((),) * (len(avals) - 3)
+    sizes = (*shape, avals[1].shape[0])
+    return Rule((own, (at,), (at,), *more), (own,), sizes, frozenset({at}))
+
+
+def _interp(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    left, right, period = params
+
+    def interp(x: Any, xs: Any, ys: Any, *outside: Any) -> Any:
+        given = iter(outside)
+        low = next(given) if left else None
+        high = next(given) if right else None
+        return xp.interp(x, xs, ys, low, high, period)
+
+    return writing(interp)
+
+
+INTERP = Row("interp", _interp_infer, _interp_rule, _interp)
+"""Operands: where, the points' positions, ascending, and their values; numbers for what lies to the
+left and to the right. Parameters: (whether the first is given, whether the second is, period)."""
+
+
+def _length(n: int, m: int, mode: str) -> int:
+    """Return the length of a convolution.
+
+    >>> [_length(5, 3, mode) for mode in ("full", "same", "valid")]
+    [7, 5, 3]
+    """
+    longer, shorter = max(n, m), min(n, m)
+    return {"full": n + m - 1, "same": longer, "valid": longer - shorter + 1}[mode]
+
+
+def _vectors_row(name: str) -> Row:
+    """Return the row of a convolution of two vectors, which are whole; parameters: (mode,)."""
+
+    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+        a, b = avals
+        length = _length(a.shape[0], b.shape[0], params[0])
+        return (Aval((length,), np.result_type(a.dtype, b.dtype)),)
+
+    def rule_of(avals: Sequence[Aval], params: Params) -> Rule:
+        a, b = avals
+        longer = int(b.shape[0] > a.shape[0])  # the result goes back to how it is split
+        return Rule(((0,), (1,)), ((longer,),), (a.shape[0], b.shape[0]), frozenset({0, 1}))
+
+    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        function = getattr(xp, name)
+        return writing(lambda a, b: function(a, b, mode=params[0]))
+
+    return Row(name, infer, rule_of, kernel)
+
+
+CONVOLVE = _vectors_row("convolve")
+CORRELATE = _vectors_row("correlate")

@@ -1,0 +1,138 @@
+"""Histograms and counts against NumPy's."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import testing
+from gpushard.errors import ArgumentError
+from gpushard.numpy.bin_edges import RULES
+from tests.numpy.calls import Call, alike, everywhere
+from tests.numpy.compare import LAYOUTS, placed, put, same
+
+gnp = gs.numpy
+pytestmark = pytest.mark.usefixtures("domains")
+
+EDGES: list[Any] = [[-2, 0, 0.5, 3], np.array([-1.0, 0, 0, 2, 2]), [-3, 4], [5, 6, 7]]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout: str) -> None:
+    data, x = placed(layout)
+    weights = np.arange(data.size).reshape(data.shape) * 0.5
+    calls: list[Call] = [
+        lambda ns, x: ns.histogram(x, 7),
+        lambda ns, x: ns.histogram(x, 4, range=(-1, 2)),
+        lambda ns, x: ns.histogram(x, weights=weights),
+        lambda ns, x: ns.histogram(x, 3, weights=weights * 1j),
+        lambda ns, x: ns.histogram_bin_edges(x, 5),
+        *(lambda ns, x, e=e: ns.histogram(x, e) for e in EDGES),  # type: ignore[misc]
+    ]
+    if data.size:
+        calls += [
+            lambda ns, x: ns.histogram(x, 7, density=True),
+            lambda ns, x: ns.histogram(x, [-3, 0, 1, 3], density=True, weights=weights),
+        ]
+    for call in calls:
+        alike(call, data, x)
+
+
+@pytest.mark.parametrize("dtype", ["?", "b", "B", "l", "f", "e"])
+def test_types(dtype: str) -> None:
+    data, x = placed("uneven", dtype)
+    weights = np.arange(15).reshape(5, 3)
+    calls: list[Call] = [
+        lambda ns, x: ns.histogram(x, 4, range=(0, 3)),
+        lambda ns, x: ns.histogram(x, [0, 1, 2]),
+        lambda ns, x: ns.histogram(x, 5, weights=weights),
+    ]
+    if dtype != "?":  # NumPy warns of booleans
+        calls.append(lambda ns, x: ns.histogram(x, 5))
+        for call in calls:
+            alike(call, data, x)
+    else:
+        same(gnp.histogram(x, 2), np.histogram(data.astype("B"), 2))
+
+
+def test_one_value_and_what_is_no_number() -> None:
+    everywhere(lambda ns, x: ns.histogram(x, 3), np.full((4,), 2.0))
+    holes = np.array([0.5, np.nan, 1.5, np.inf, -np.inf, 2.0])
+    everywhere(lambda ns, x: ns.histogram(x, [0, 1, 2]), holes)
+    everywhere(lambda ns, x: ns.histogram(x, 4, range=(0, 2)), holes)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rules(rule: str) -> None:
+    rng = np.random.default_rng(7)
+    warnings.simplefilter("ignore")  # NumPy's of the most bins that a rule tries
+    several = [rng.standard_normal((30, 5)), rng.integers(0, 9, 40), np.ones(3), np.zeros(0)]
+    for data in several[1:] if rule == "stone" else several:  # stone counts a hundred times
+        alike(lambda ns, x: ns.histogram(x, rule), data, put(data, "x"))
+        alike(lambda ns, x: ns.histogram_bin_edges(x, rule, range=(-9, 9)), data, put(data, "y"))
+
+
+def test_grids() -> None:
+    rng = np.random.default_rng(5)
+    points, weights = rng.standard_normal((23, 3)), rng.random(23)
+    limits = [(-1, 1), None, (0, 2)]
+    calls: list[Call] = [
+        lambda ns, x: ns.histogramdd(x, 3),
+        lambda ns, x: ns.histogramdd(x, [2, 3, 4], density=True),
+        lambda ns, x: ns.histogramdd(x, [[-1, 0, 2], 3, [-9, 9]], weights=weights, range=limits),
+    ]
+    for call in calls:
+        everywhere(lambda ns, x: _flat(call(ns, x)), points)  # noqa: B023
+    flat: list[Call] = [
+        lambda ns, x: ns.histogram2d(x[:, 0], x[:, 1], 4),
+        lambda ns, x: ns.histogram2d(x[:, 0], x[:, 1], [-1, 0, 1], weights=weights),
+        lambda ns, x: ns.histogram2d(x[:, 0], x[:, 1], [2, [0, 1]], density=True),
+    ]
+    for call in flat:
+        everywhere(call, points)
+
+
+def _flat(found: Any) -> tuple[Any, ...]:
+    return (found[0], *found[1])
+
+
+@pytest.mark.parametrize("dtype", ["?", "b", "H", "l"])
+def test_counts(dtype: str) -> None:
+    data = (np.arange(11) * 5 % 7).astype(dtype)
+    weights = np.arange(11) * 0.25
+    calls: list[Call] = [
+        lambda ns, x: ns.bincount(x),
+        lambda ns, x: ns.bincount(x, minlength=12),
+        lambda ns, x: ns.bincount(x, weights),
+    ]
+    for call in calls:
+        everywhere(call, data)
+    x = put(data, "x")
+    same(gnp.bincount(x, length=3), np.bincount(data, minlength=3)[:3])
+    same(gnp.bincount(gs.device_put(np.array([-1, 5, 1])), length=3), [0, 1, 0])
+    same(gnp.bincount(put(np.zeros(0, int), "x")), np.bincount(np.zeros(0, int)))
+    same(gnp.bincount(x, put(weights, "x")), np.bincount(data, weights))
+    with pytest.raises(ArgumentError, match="element -1"):
+        gnp.bincount(put(np.array([3, -1]), "x"))
+
+
+def test_only_counts_move() -> None:
+    with testing.runtime(host_devices=8, host_domains=8) as runtime:
+        mesh = gs.make_mesh((8,), "x")
+        value = np.arange(8000) % 5
+        x = gs.device_put(value, gs.NamedSharding(mesh, gs.P("x")))
+        with gs.transfer_guard("disallow_explicit"):
+            before = _crossed(runtime)
+            made = gnp.bincount(x, length=5)
+            assert _crossed(runtime) - before <= 14 * 5 * 8
+        with gs.transfer_guard("disallow"):
+            counts, edges = gnp.histogram(x, 5)
+        np.testing.assert_array_equal(np.asarray(made), np.bincount(value))
+        np.testing.assert_array_equal(np.asarray(counts), np.bincount(value))
+        assert edges.dtype == np.float64
+
+
+def _crossed(runtime: Any) -> int:
+    return sum(n for link, n in runtime.backend.traffic.items() if link[0] != link[1])
