@@ -127,9 +127,14 @@ def writing(function: Callable[..., Any]) -> Kernel:
     """Let a function that returns fresh arrays also write into given ones."""
 
     def kernel(*operands: Any, out: Any = None) -> Any:
+        found = function(*operands)
         if out is None:
-            return function(*operands)
-        out[...] = function(*operands)
+            return found
+        if isinstance(out, tuple):
+            for target, array in zip(out, found, strict=True):
+                target[...] = array
+        else:
+            out[...] = found
         return out
 
     return kernel
