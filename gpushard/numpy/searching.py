@@ -103,8 +103,7 @@ def _digitized(x: Any, bins: Any, side: str) -> Any:
 
 
 def _from_end(x: Any, bins: Any, side: str) -> Any:
-    other = "left" if side == "right" else "right"
-    return ew.subtract(bins.shape[0], searchsorted(bins, x, other))
+    return ew.subtract(bins.shape[0], searchsorted(bins, x, side))
 
 
 def _ascends(bins: Any) -> bool:

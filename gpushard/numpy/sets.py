@@ -100,7 +100,8 @@ def unique_counts(
     """
     x = as_value(x, "unique_counts").ravel()
     wish = Wish((COUNTS,), equal_nan=False)
-    return settle(UniqueCounts(*_unique("unique_counts", x, wish, size, fill_value)), out_sharding)
+    values, counts = _unique("unique_counts", x, wish, size, fill_value)
+    return UniqueCounts(*settle((values, counts), out_sharding))
 
 
 def unique_inverse(

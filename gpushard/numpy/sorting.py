@@ -12,7 +12,7 @@ import numpy as np
 
 from gpushard.array import ordering
 from gpushard.array.checks import count
-from gpushard.errors import ArgumentError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, is_number, operands, settle, wanted
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
@@ -148,11 +148,12 @@ def lexsort(keys: Any, /, axis: int = -1, *, out_sharding: Any = None) -> Any:
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
-      ArgumentError: there are no keys, or their shapes differ.
+      ArgumentError: their shapes differ.
+      ArgumentTypeError: there are no keys.
     """
     many = list(keys) if isinstance(keys, tuple | list) else list(as_value(keys, "lexsort"))
     if not many:
-        raise ArgumentError("lexsort got no keys; give at least one", argument="keys")
+        raise ArgumentTypeError("lexsort got no keys; give at least one", argument="keys")
     arrays = [as_value(k, "lexsort") if is_number(k) else k for k in operands("lexsort", *many)]
     where = one_from_end(axis, len(arrays[0].shape), "lexsort")
     found = bind(rows.LEXSORT, arrays, (where,), wanted(out_sharding, *arrays))

@@ -147,7 +147,7 @@ def _without_mesh(
         whole = rule.results[0]
         alike = all(dims == whole or not any(d is not None for d in dims) for dims in rule.operands)
         same = all(dims == whole for dims in rule.results)
-        if len(frame.fixed) > 1 or not alike or not same or rule.reduced:
+        if len(frame.fixed) > 1 or not alike or not same or rule.reduced or rule.whole:
             raise no_mesh(frame, [x.aval.shape for x in operands])
         if any(
             dims != whole and not isinstance(x, Scalar)

@@ -14,7 +14,7 @@ import gpushard as gs
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row, Site
-from tests.ops.forms import core
+from tests.ops.forms import core, sorting
 from tests.ops.forms.core import MADE, UFUNCS
 from tests.ops.forms.form import Form
 
@@ -25,7 +25,7 @@ AXES = {"a": 3, "b": 2}
 
 Shape = tuple[int, ...]
 
-_AREAS = (core,)
+_AREAS = (core, sorting)
 
 TABLES: list[ModuleType] = [module for area in _AREAS for module in area.TABLES]
 
@@ -112,6 +112,8 @@ def _case(row: Row, form: Form, split: dict[str, tuple[str, int]], letters: Sequ
             entries.append(axis if axis not in used else None)
             used.add(axis or "")
         specs.append(gs.P(*entries))
+    if form.prepare is not None:
+        arrays = list(form.prepare(*arrays))
     shapes = [array.shape for array in arrays]
     params = form.params(shapes) if callable(form.params) else form.params
     return Case(row, form, tuple(arrays), tuple(specs), params, "".join(split))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.ops.aval import Aval
 from gpushard.ops.create import create
 from gpushard.ops.row import Row, Site
 from gpushard.ops.rule import Rule
@@ -133,7 +135,15 @@ def test_a_wrong_merge_is_caught(row: Row) -> None:
     assert _is_caught(_broken(row, reduction=reduction), row)
 
 
-COMPUTING = [row for row in FORMS if row.moves is None]
+def _rules(row: Row) -> Iterator[Rule]:
+    """Yield the rules of a row's cases, if it does more than move data."""
+    for case in cases(row) if row.moves is None else ():
+        arrays = (*case.arrays, *map(np.asarray, case.form.scalars))
+        yield row.rule_for([Aval(a.shape, a.dtype) for a in arrays], case.params)
+
+
+COMPUTING = [row for row in FORMS if any(len(r.whole) < len(r.sizes) for r in _rules(row))]
+WHOLE = [row for row in FORMS if any(r.whole for r in _rules(row))]
 
 
 @pytest.mark.parametrize("row", COMPUTING, ids=lambda row: row.name)
@@ -155,9 +165,8 @@ def test_wrong_factors_are_caught(row: Row) -> None:
     assert _is_caught(_broken(row, rule=wrong), row)
 
 
-def test_a_factor_that_is_split_though_it_must_be_whole_is_caught() -> None:
-    row = contractions.EINSUM
-
+@pytest.mark.parametrize("row", WHOLE, ids=lambda row: row.name)
+def test_a_factor_that_is_split_though_it_must_be_whole_is_caught(row: Row) -> None:
     def free(avals: Any, params: Any) -> Rule:
         return dataclasses.replace(row.rule_for(avals, params), whole=frozenset())
 

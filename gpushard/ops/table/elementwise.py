@@ -124,17 +124,17 @@ def _in_types(function: Any, types: Sequence[Dtype]) -> Kernel:
 
 
 def writing(function: Callable[..., Any]) -> Kernel:
-    """Let a function that returns fresh arrays also write into given ones."""
+    """Let a function that returns fresh arrays, one or a tuple, also write into given ones."""
 
     def kernel(*operands: Any, out: Any = None) -> Any:
-        found = function(*operands)
+        result = function(*operands)
         if out is None:
-            return found
+            return result
         if isinstance(out, tuple):
-            for target, array in zip(out, found, strict=True):
+            for target, array in zip(out, result, strict=True):
                 target[...] = array
         else:
-            out[...] = found
+            out[...] = result[0] if isinstance(result, tuple) else result
         return out
 
     return kernel

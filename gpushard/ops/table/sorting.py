@@ -74,7 +74,7 @@ def _argpartition(xp: Any, x: LocalArray, params: Params) -> LocalArray:
 def _topk(xp: Any, x: LocalArray, params: Params) -> tuple[LocalArray, LocalArray]:
     axis, k, largest = params
     order = argsort(xp, reverse(x) if largest else x, axis)
-    first = order[(..., slice(k), *(slice(None),) * (-1 - axis))]
+    first = order[(..., slice(k), *(slice(None),) * (-1 - axis))].copy()  # dense, and no more
     return xp.take_along_axis(x, first, axis=axis), first
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 
@@ -27,3 +28,6 @@ class Form:
 
     density: float = 0.5
     """How many booleans are true."""
+
+    prepare: Callable[..., tuple[Any, ...]] | None = None
+    """Makes operands as the operation wants them from random ones."""
