@@ -1,9 +1,9 @@
 """Layer 7: `gpushard.numpy`, functions of sharded arrays under NumPy's and the Array API's names.
 
 A file for each section of the standard (https://data-apis.org/array-api/2025.12): `elementwise`,
-`statistical`, `linear_algebra`, `creation` with `ranges` and `grids`, `manipulation` with `joining`
-and `padding`, `data_type`, `constants`, `info`; and `comparison`, which is NumPy's. `protocol` lets
-NumPy's own functions take arrays.
+`statistical`, `searching`, `sorting`, `sets`, `linear_algebra`, `creation` with `ranges` and
+`grids`, `manipulation` with `joining` and `padding`, `data_type`, `constants`, `info`; and
+`comparison`, which is NumPy's. `protocol` lets NumPy's own functions take arrays.
 
 Functions take arrays, and what `asarray` takes. They run where their operands lie.
 

@@ -4,20 +4,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpushard as gs
+from gpushard import testing
 from gpushard.errors import TransferGuardError
 from tests.numpy.compare import LAYOUTS, put, same, value
 from tests.numpy.test_sorting import DTYPES, mixed, placed
 
 gnp = gs.numpy
-pytestmark = pytest.mark.usefixtures("domains")
+pytestmark = pytest.mark.usefixtures("rt")
 SETS = ["union1d", "intersect1d", "setdiff1d", "setxor1d"]
 NAMES = ["unique_all", "unique_counts", "unique_inverse", "unique_values"]
-# NumPy sorts what it returns only where asked to, and NaNs are in no order.
-WITHOUT_NAN = ["?", "b", "H", "l", "Q", "f", "D"]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -34,8 +33,8 @@ def test_unique(dtype: str, layout: str) -> None:
     same(np.unique(x, return_inverse=True), np.unique(data, return_inverse=True))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", ["?", "b", "f", "D"])
+@pytest.mark.parametrize("layout", ["uneven", "cube", "empty"])
+@pytest.mark.parametrize("dtype", ["?", "b", "D"])
 @pytest.mark.parametrize("name", NAMES)
 def test_functions_of_the_standard(name: str, dtype: str, layout: str) -> None:
     shape, entries = LAYOUTS[layout]
@@ -92,7 +91,7 @@ def test_membership(dtype: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["even", "uneven", "replicated", "empty"])
-@pytest.mark.parametrize("second", ["uneven", "joined", "empty"])
+@pytest.mark.parametrize("second", ["joined", "empty"])
 @pytest.mark.parametrize("name", SETS)
 def test_sets(name: str, first: str, second: str) -> None:
     for dtype, other in [("b", "b"), ("f", "f"), ("b", "d"), ("?", "H")]:
@@ -102,6 +101,18 @@ def test_sets(name: str, first: str, second: str) -> None:
         same(getattr(np, name)(x, more), getattr(np, name)(data, more))
 
 
+def test_sets_in_several_memory_domains() -> None:
+    with testing.runtime(host_domains=4, enable_checks=True):
+        for layout in ("uneven", "joined", "empty"):
+            data, x = placed(layout, "f")
+            more, y = placed("cube", "f")
+            same(gnp.unique(x, True, True, True), np.unique(data, True, True, True))
+            same(gnp.isin(x, y), np.isin(data, more))
+            for name in SETS:
+                same(getattr(gnp, name)(x, y), getattr(np, name)(data, more))
+
+
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 9), unique=True), st.lists(st.integers(0, 9), unique=True))
 def test_sets_of_different_elements(one: list[int], two: list[int]) -> None:
     a, b = np.array(one, "l"), np.array(two, "l")
@@ -114,24 +125,23 @@ def test_sets_of_different_elements(one: list[int], two: list[int]) -> None:
     same(again, np.intersect1d(np.repeat(a, 2), b, return_indices=True))
 
 
-@pytest.mark.parametrize("split", [(), ("x",), (("x", "y"),)])
-def test_results_of_a_given_size(jax: Any, split: Any) -> None:
-    data = value((7,), "i")
-    x = put(data, *split)
-    for size in (1, 3, 9):
-        for fill in (None, 5):
-            wanted = jax.numpy.unique(
-                data, True, True, True, size=size, fill_value=fill, equal_nan=False
-            )
-            found = gnp.unique(x, True, True, True, size=size, fill_value=fill)
-            same(found[0], wanted[0])
-            for one, other in zip(found[1:], wanted[1:], strict=True):
-                same(one, np.asarray(other, "l"))
-            for name in SETS:
-                other = value((5,), "i", "other")
-                wanted = getattr(jax.numpy, name)(data, other, size=size, fill_value=fill or 3)
-                found = getattr(gnp, name)(x, put(other, "y"), size=size, fill_value=fill or 3)
-                same(found, np.asarray(wanted))
+@pytest.mark.parametrize("fill", [None, 5])
+def test_results_of_a_given_size(jax: Any, fill: Any) -> None:
+    data, other = value((7,), "i"), value((5,), "i", "other")
+    size = {None: 9, 5: 2}[fill]
+    wanted = jax.numpy.unique(data, True, True, True, size=size, fill_value=fill)
+    sets = {}
+    for name in SETS:
+        function = getattr(jax.numpy, name)
+        sets[name] = function(data, other, size=size, fill_value=fill or 3)
+    for split in ((), ("x",), (("x", "y"),)):
+        x, y = put(data, *split), put(other, "y")
+        found = gnp.unique(x, True, True, True, size=size, fill_value=fill)
+        same(found[0], wanted[0])
+        for one, number in zip(found[1:], wanted[1:], strict=True):
+            same(one, np.asarray(number, "l"))
+        for name in SETS:
+            same(getattr(gnp, name)(x, y, size=size, fill_value=fill or 3), sets[name])
 
 
 def test_filling() -> None:
