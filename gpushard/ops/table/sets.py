@@ -99,7 +99,7 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
             first &= more[0][order]
         # Counting firsts gives each element its number, and that is sorted. So a search finds where
         # each number starts, and the host need not know how many there are.
-        number = xp.cumsum(first) - 1
+        number = xp.cumsum(first, dtype=INDEX) - 1
         wanted = xp.arange(many)
         there = wanted <= number[-1]
         at = xp.searchsorted(number, wanted)

@@ -36,8 +36,9 @@ def reverse(x: LocalArray) -> LocalArray:
 
 def argsort(xp: Any, x: LocalArray, axis: int = -1) -> LocalArray:
     """Return the positions of elements in ascending order; equal ones keep theirs."""
-    found = np.argsort(x, axis, kind="stable") if xp is np else xp.argsort(x, axis=axis)
-    return found.astype(INDEX, copy=False)
+    if xp is np:
+        return np.argsort(x, axis, kind="stable")
+    return xp.ascontiguousarray(xp.argsort(x, axis=axis), INDEX)  # CuPy's is a view of another one
 
 
 def _sorted(xp: Any, x: LocalArray, axis: int, stable: bool) -> LocalArray:
