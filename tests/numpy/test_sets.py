@@ -149,6 +149,8 @@ def test_filling() -> None:
     same(gnp.unique(x, size=4), np.array([1, 3, 1, 1]))
     same(gnp.unique_counts(x, size=3).counts, np.array([1, 2, 0]))
     same(gnp.setdiff1d(x, x, size=2), np.zeros(2, int))
+    same(gnp.setdiff1d(x, [1], size=3), np.full(3, 3))
+    same(gnp.setdiff1d(x, [3], True, size=3), np.full(3, 1))
     same(gnp.unique(x[:0], size=2, fill_value=7), np.array([7, 7]))
     same(gnp.unique(x.reshape(3, 1), axis=0, size=3, fill_value=9), np.array([[1], [3], [9]]))
 

@@ -34,7 +34,7 @@ class Wish:
     """How many there shall be; None for as many as could be."""
 
     masked: bool = False
-    """Whether a second operand says which elements count."""
+    """Whether a second operand says which elements count: of equal ones all or none."""
 
     filled: bool = False
     """Whether a last operand fills places without an element; else the first element does, or 0 if
@@ -80,50 +80,61 @@ def _differs(xp: Any, before: LocalArray, after: LocalArray, wish: Wish) -> Loca
     return found if found.ndim == 1 else found.any(axis=1)
 
 
+def _numbered(
+    xp: Any, x: LocalArray, mask: LocalArray | None, wish: Wish
+) -> tuple[LocalArray, LocalArray]:
+    """Return positions in the order of elements, and there the number of each among different ones.
+
+    Elements that do not count have the number before theirs, -1 for the first.
+    """
+    order = _ordered(xp, x, wish)
+    ordered = x[order]
+    first = xp.ones(len(x), bool)
+    first[1:] = _differs(xp, ordered[:-1], ordered[1:], wish)
+    if mask is not None:
+        first &= mask[order]
+    return order, xp.cumsum(first, dtype=INDEX) - 1
+
+
 def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     (wish,) = params
     many = avals[0].shape[0] if wish.size is None else wish.size
 
     def unique(x: LocalArray, *more: Any) -> tuple[LocalArray, ...]:
-        length = len(x)
         fill = more[-1] if wish.filled else None
-        if not length:
+        if not len(x):
             return _of_nothing(xp, x, many, fill, wish)
-        order = _ordered(xp, x, wish)
-        if wish.masked:
-            order = order[argsort(xp, ~more[0][order])]
-        ordered = x[order]
-        first = xp.ones(length, bool)
-        first[1:] = _differs(xp, ordered[:-1], ordered[1:], wish)
-        if wish.masked:
-            first &= more[0][order]
-        # Counting firsts gives each element its number, and that is sorted. So a search finds where
-        # each number starts, and the host need not know how many there are.
-        number = xp.cumsum(first, dtype=INDEX) - 1
+        order, number = _numbered(xp, x, more[0] if wish.masked else None, wish)
+        # Numbers ascend, so a search finds where each starts, and the host need not know how many
+        # there are.
         wanted = xp.arange(many)
         there = wanted <= number[-1]
         at = xp.searchsorted(number, wanted)
-        at = xp.where(there, at, 0)
-        values = ordered[at]
+        at = xp.where(there, at, xp.minimum(at[:1], len(x) - 1))
+        values = x[order[at]]
         if fill is not None:
-            mask = there if x.ndim == 1 else there[:, None]
-            values = xp.where(mask, values, fill).astype(x.dtype, copy=False)
+            fits = there if x.ndim == 1 else there[:, None]
+            values = xp.where(fits, values, fill).astype(x.dtype, copy=False)
         elif wish.masked:
             values = xp.where(there[:1], values, x.dtype.type(0))
-        found = [values]
-        for part in wish.parts:
-            if part == INDICES:
-                found.append(order[at])
-            elif part == INVERSE:
-                inverse = xp.empty(length, INDEX)
-                inverse[order] = number
-                found.append(inverse)
-            else:
-                ends = xp.searchsorted(number, wanted, side="right")
-                found.append(xp.where(there, ends - at, 0))
-        return (*found, number[-1] + 1)
+        rest = [_part(xp, part, order, number, at, there) for part in wish.parts]
+        return (values, *rest, number[-1] + 1)
 
     return writing(unique)
+
+
+def _part(
+    xp: Any, part: str, order: LocalArray, number: LocalArray, at: LocalArray, there: LocalArray
+) -> LocalArray:
+    """Return one of the results that are wanted beside the values."""
+    if part == INDICES:
+        return order[at]
+    if part == INVERSE:
+        inverse = xp.empty(len(order), INDEX)
+        inverse[order] = number
+        return inverse
+    ends = xp.searchsorted(number, xp.arange(len(at)), side="right")
+    return xp.where(there, ends - at, 0)
 
 
 def _of_nothing(xp: Any, x: LocalArray, many: int, fill: Any, wish: Wish) -> tuple[LocalArray, ...]:
