@@ -1,9 +1,9 @@
 """Layer 7: `gpushard.numpy`, functions of sharded arrays under NumPy's and the Array API's names.
 
 A file for each section of the standard (https://data-apis.org/array-api/2025.12): `elementwise`,
-`statistical`, `searching`, `sorting`, `sets`, `linear_algebra`, `creation` with `ranges` and
-`grids`, `manipulation` with `joining` and `padding`, `data_type`, `constants`, `info`; and
-`comparison`, which is NumPy's. `protocol` lets NumPy's own functions take arrays.
+`statistical`, `searching`, `sorting`, `sets` with `uniques`, `linear_algebra`, `creation` with
+`ranges` and `grids`, `manipulation` with `joining` and `padding`, `data_type`, `constants`, `info`;
+and `comparison`, which is NumPy's. `protocol` lets NumPy's own functions take arrays.
 
 Functions take arrays, and what `asarray` takes. They run where their operands lie.
 
@@ -251,11 +251,6 @@ from gpushard.numpy.sets import (
     setdiff1d,
     setxor1d,
     union1d,
-    unique,
-    unique_all,
-    unique_counts,
-    unique_inverse,
-    unique_values,
 )
 from gpushard.numpy.sorting import (
     argpartition,
@@ -281,6 +276,13 @@ from gpushard.numpy.statistical import (
     std,
     sum,
     var,
+)
+from gpushard.numpy.uniques import (
+    unique,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
 )
 
 

@@ -6,14 +6,7 @@ from typing import Any
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import (
-    as_value,
-    host_data,
-    is_value,
-    operands,
-    settle,
-    wanted,
-)
+from gpushard.numpy.arguments import as_value, host_data, is_value, operands, settle, wanted
 from gpushard.numpy.manipulation import flip
 from gpushard.ops.bind import bind
 from gpushard.ops.table import searching as rows
