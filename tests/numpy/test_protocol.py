@@ -132,7 +132,11 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         ArgumentTypeError,
         r"hypot\.reduce is not supported",
     ),
-    "sort": (lambda x: np.sort(x), ArgumentTypeError, r"numpy\.sort is not .*numpy\.asarray\(x\)"),
+    "bits": (
+        lambda x: np.packbits(x),
+        ArgumentTypeError,
+        r"packbits is not .*numpy\.asarray\(x\)",
+    ),
     "linalg": (lambda x: np.linalg.svd(x), ArgumentTypeError, r"svd is not supported"),
     "condition alone": (lambda x: np.where(x), ArgumentTypeError, "missing a required argument"),
     "casting": (

@@ -16,11 +16,11 @@ SPLITS: list[tuple[Any, ...]] = [(), ("x",), (("y", "x"),)]
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", ["?", "H", "f", "D"])
+@pytest.mark.parametrize("layout", ["even", "uneven", "replicated", "empty", "cube"])
+@pytest.mark.parametrize("dtype", ["?", "H", "D"])
 def test_positions(dtype: str, layout: str, side: str) -> None:
     data, x = placed(layout, dtype)
-    for length in (0, 3, 11):
+    for length in (0, 11):
         edges = np.sort(value((length,), dtype, "edges"))
         if dtype in "fdD" and length > 3:
             edges[-2:] = np.inf, np.nan

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -92,6 +92,7 @@ def test_descending(dtype: str, layout: str) -> None:
         np.testing.assert_array_equal(np.signbit(np.asarray(found).real), np.signbit(wanted.real))
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_any_shape(data: st.DataObject) -> None:
     """Shapes, splits, axes and types of all kinds."""
