@@ -2311,6 +2311,87 @@ OPERATIONS: dict[str, Case] = {
         error=ShardingError,
         argument="spec",
     ),
+    "sort along no dim": wrong(
+        lambda w: GNP.sort(w.scalar), "sort: axis=-1", "0 dims", argument="axis", ndim=0
+    ),
+    "sort in an unknown way": wrong(
+        lambda w: GNP.sort(w.x, kind="bubble"), "sort: kind='bubble'", "'stable'", argument="kind"
+    ),
+    "sort by a field": wrong(
+        lambda w: w.x.argsort(order="a"), "argsort: order='a'", "leave it out", argument="order"
+    ),
+    "sort in place along no such dim": wrong(
+        lambda w: w.x.sort(2), "sort: axis=2", "-2 to 1", argument="axis", axis=2
+    ),
+    "partition beyond the end": wrong(
+        lambda w: GNP.partition(w.x, 6), "kth=6", "6 elements", "-6 to 5", argument="kth", size=6
+    ),
+    "partition at no integer": wrong(
+        lambda w: w.x.partition(1.5), "kth=1.5", error=ArgumentTypeError, argument="kth"
+    ),
+    "keys of different shapes": wrong(
+        lambda w: GNP.lexsort((w.x, w.x[:, :5])),
+        "lexsort: keys have shapes",
+        "(8, 6)",
+        "(8, 5)",
+        "one shape",
+        argument="keys",
+    ),
+    "no keys": wrong(
+        lambda w: GNP.lexsort(()), "no keys", error=ArgumentTypeError, argument="keys"
+    ),
+    "more of the greatest than there are": wrong(
+        lambda w: GNP.topk(w.x, 9, axis=0), "k=9 of 8", "at most 8", argument="k", k=9, size=8
+    ),
+    "search in a matrix": wrong(
+        lambda w: GNP.searchsorted(w.x, 1.0), "x1 has shape (8, 6)", argument="x1", shape=(8, 6)
+    ),
+    "search on no side": wrong(
+        lambda w: w.x[0].searchsorted(1.0, "up"), "side='up'", '"left"', argument="side"
+    ),
+    "sorter of another length": wrong(
+        lambda w: GNP.searchsorted(w.x[0], 1.0, sorter=[0, 1]),
+        "sorter has shape (2,)",
+        "(6,)",
+        "argsort(x1)",
+        argument="sorter",
+    ),
+    "sorter that is no position": wrong(
+        lambda w: GNP.searchsorted(w.x[0], 1.0, sorter=w.x[0]),
+        "sorter has dtype float32",
+        error=ArgumentTypeError,
+        argument="sorter",
+    ),
+    "bins in no order": wrong(
+        lambda w: GNP.digitize(w.x, [1, 3, 2]), "neither ascend nor descend", argument="bins"
+    ),
+    "bins of complex numbers": wrong(
+        lambda w: GNP.digitize(w.x + 1j, [1.0]), "real part", error=ArgumentTypeError
+    ),
+    "negative size of a set": wrong(
+        lambda w: GNP.unique(w.x, size=-1), "unique: size=-1", "negative", argument="size"
+    ),
+    "size without an element to fill it": wrong(
+        lambda w: GNP.unique_values(w.x[:0], size=2),
+        "size=2",
+        "fill_value=",
+        argument="fill_value",
+        size=2,
+    ),
+    "fill of a set that does not fit": wrong(
+        lambda w: GNP.union1d(w.small, w.small, size=99, fill_value=300),
+        "union1d: fill_value=300",
+        "int8",
+        error=ArgumentRangeError,
+        argument="fill_value",
+    ),
+    "sort in a user's own sharding": wrong(
+        lambda w: GNP.sort(gs.device_put(w.value, Boxes([slice(0, 4), slice(4, 8)])), axis=0),
+        "sort of operands",
+        "Boxes",
+        "reshard to a NamedSharding",
+        error=ShardingError,
+    ),
     "operation without room": wrong(
         lambda w: GNP.zeros((8 * QUOTA, 6), out_sharding=w.named("x")),
         "quota",

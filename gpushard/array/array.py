@@ -16,6 +16,7 @@ from gpushard.array.data import Data, Detached, data_of, is_gone
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
 from gpushard.array.operators import Operators
+from gpushard.array.ordering import Ordering
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.shard import Shards
@@ -37,7 +38,7 @@ from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape
 
 
-class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable):
+class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable, Ordering):
     """An array spread over devices as its sharding says.
 
     Arrays are values: what other arrays hold never changes. `x[index] = value` gives `x` a new

@@ -1,11 +1,12 @@
 """Layer 7: `gpushard.numpy`, functions of sharded arrays under NumPy's and the Array API's names.
 
 A file for each section of the standard (https://data-apis.org/array-api/2025.12): `elementwise`,
-`statistical` with `cumulative`, `linear_algebra`, `creation` with `ranges` and `grids`,
-`manipulation` with `joining`, `splitting`, `editing`, `rearranging` and `padding`, `data_type`,
-`constants`, `info`. NumPy's own are `comparison`, `number_kinds`, `averages`, `nan_functions`,
-`quantiles`, `histograms` with `bin_edges`, `differences`, `signals`, `windows`, `applying`,
-`products` and `correlation`. The extensions, `linalg` and `fft`, are imported when first asked for.
+`statistical` with `cumulative`, `searching`, `sorting`, `sets` with `uniques`, `linear_algebra`,
+`creation` with `ranges` and `grids`, `manipulation` with `joining`, `splitting`, `editing`,
+`rearranging` and `padding`, `data_type`, `constants`, `info`. NumPy's own are `comparison`,
+`number_kinds`, `averages`, `nan_functions`, `quantiles`, `histograms` with `bin_edges`,
+`differences`, `signals`, `windows`, `applying`, `products` and `correlation`. The extensions,
+`linalg` and `fft`, are imported when they are first asked for.
 `protocol` lets NumPy's own functions take arrays.
 
 Functions take arrays, and what `asarray` takes. They run where their operands lie.
@@ -337,10 +338,30 @@ from gpushard.numpy.rearranging import (
     rollaxis,
     rot90,
 )
+from gpushard.numpy.searching import (
+    digitize,
+    searchsorted,
+)
+from gpushard.numpy.sets import (
+    intersect1d,
+    isin,
+    setdiff1d,
+    setxor1d,
+    union1d,
+)
 from gpushard.numpy.signals import (
     convolve,
     correlate,
     interp,
+)
+from gpushard.numpy.sorting import (
+    argpartition,
+    argsort,
+    lexsort,
+    partition,
+    sort,
+    sort_complex,
+    topk,
 )
 from gpushard.numpy.splitting import (
     array_split,
@@ -364,6 +385,13 @@ from gpushard.numpy.statistical import (
     std,
     sum,
     var,
+)
+from gpushard.numpy.uniques import (
+    unique,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
 )
 from gpushard.numpy.windows import (
     bartlett,
@@ -417,6 +445,8 @@ __all__ = [
     "arctanh",
     "argmax",
     "argmin",
+    "argpartition",
+    "argsort",
     "around",
     "array",
     "array_equal",
@@ -482,6 +512,7 @@ __all__ = [
     "diagflat",
     "diagonal",
     "diff",
+    "digitize",
     "divide",
     "divmod",
     "dot",
@@ -544,12 +575,14 @@ __all__ = [
     "int32",
     "int64",
     "interp",
+    "intersect1d",
     "invert",
     "isclose",
     "iscomplex",
     "iscomplexobj",
     "isdtype",
     "isfinite",
+    "isin",
     "isinf",
     "isnan",
     "isneginf",
@@ -562,6 +595,7 @@ __all__ = [
     "left_shift",
     "less",
     "less_equal",
+    "lexsort",
     "linspace",
     "log",
     "log1p",
@@ -613,6 +647,7 @@ __all__ = [
     "ones_like",
     "outer",
     "pad",
+    "partition",
     "percentile",
     "permute_dims",
     "pi",
@@ -640,6 +675,9 @@ __all__ = [
     "rollaxis",
     "rot90",
     "round",
+    "searchsorted",
+    "setdiff1d",
+    "setxor1d",
     "shape",
     "sign",
     "signbit",
@@ -647,6 +685,8 @@ __all__ = [
     "sinc",
     "sinh",
     "size",
+    "sort",
+    "sort_complex",
     "spacing",
     "split",
     "sqrt",
@@ -661,6 +701,7 @@ __all__ = [
     "tanh",
     "tensordot",
     "tile",
+    "topk",
     "trace",
     "transpose",
     "trapezoid",
@@ -674,6 +715,12 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
+    "union1d",
+    "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
     "unstack",
     "unwrap",
     "vander",

@@ -27,6 +27,9 @@ ARRAY_API: dict[str, str] = {
     "ones_like tril triu zeros zeros_like",
     "manipulation": "broadcast_arrays broadcast_shapes broadcast_to concat expand_dims flip "
     "moveaxis permute_dims repeat reshape roll squeeze stack tile unstack",
+    "searching": "argmax argmin count_nonzero searchsorted where",
+    "sets": "isin unique_all unique_counts unique_inverse unique_values",
+    "sorting": "argsort sort",
     "data type": "astype can_cast finfo iinfo isdtype result_type",
     "dtypes": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 "
     "complex128",
@@ -79,6 +82,10 @@ KEYWORDS: dict[str, set[str]] = {
     "roll": {"shift", "axis"},
     "squeeze": {"axis"},
     "astype": {"copy", "device"},
+    "searchsorted": {"side", "sorter"},
+    "isin": {"invert"},
+    "argsort": {"axis", "descending", "stable"},
+    "sort": {"axis", "descending", "stable"},
 }
 
 FUNCTIONS = sorted(n for n in gnp.__all__ if inspect.isfunction(getattr(gnp, n)))

@@ -146,7 +146,11 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         ArgumentTypeError,
         r"hypot\.reduce is not supported",
     ),
-    "sort": (lambda x: np.sort(x), ArgumentTypeError, r"numpy\.sort is not .*numpy\.asarray\(x\)"),
+    "bits": (
+        lambda x: np.packbits(x),
+        ArgumentTypeError,
+        r"packbits is not .*numpy\.asarray\(x\)",
+    ),
     "linalg": (
         lambda x: np.linalg.lstsq(x, x, rcond="no"),
         ArgumentTypeError,

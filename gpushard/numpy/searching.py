@@ -1,0 +1,114 @@
+"""Positions in sorted vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.arguments import as_value, host_data, is_value, operands, settle, wanted
+from gpushard.numpy.manipulation import flip
+from gpushard.ops.bind import bind
+from gpushard.ops.table import searching as rows
+
+
+def searchsorted(
+    x1: Any,
+    x2: Any,
+    /,
+    side: str = "left",
+    sorter: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return where elements would go into a sorted vector, so that it stays sorted.
+
+    Either side may be split: what moves is the smaller one, or the positions that parts give.
+
+    Args:
+      x1: the sorted vector; NaNs come last.
+      x2: the elements, of any shape.
+      side: "left" for before those that are equal, "right" for behind them.
+      sorter: positions that sort `x1`; None if it is sorted.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: `x1` is no vector, or `side` is neither.
+
+    >>> import gpushard as gs
+    >>> searchsorted(gs.numpy.asarray([1, 3, 3, 7]), [3, 8], side="right")
+    Array([3, 4], dtype=int64)
+    """
+    if side not in ("left", "right"):
+        raise ArgumentError(
+            f'searchsorted: side={side!r} must be "left" or "right"', argument="side", side=side
+        )
+    given = operands("searchsorted", x1, x2, *(() if sorter is None else (sorter,)))
+    found = bind(rows.SEARCHSORTED, given, (side,), wanted(out_sharding, *given))
+    return settle(found, out_sharding)
+
+
+def digitize(x: Any, bins: Any, right: bool = False, *, out_sharding: Any = None) -> Any:
+    """Return the number of the bin that each element is in; 0 and `len(bins)` are outside.
+
+    Args:
+      x: an array.
+      bins: a vector of edges, ascending or descending. One on devices is not checked: its first and
+        its last element say which.
+      right: whether bins include their right edge rather than the left one.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: `bins` is no vector, or on the host and not in order.
+      ArgumentTypeError: `x` is complex.
+
+    >>> import gpushard as gs
+    >>> digitize(gs.numpy.asarray([0.5, 1.0, 9.0]), [1, 2, 3])
+    Array([0, 1, 3], dtype=int64)
+    """
+    x = as_value(x, "digitize")
+    bins = bins if is_value(bins) else host_data(bins, "digitize")
+    if x.dtype.kind == "c" or bins.dtype.kind == "c":
+        raise ArgumentTypeError(
+            "digitize: complex numbers are in no bins; take the real part or the absolute value",
+            argument="x",
+            dtype=x.dtype,
+        )
+    if len(bins.shape) != 1:
+        raise ArgumentError(
+            f"digitize: bins has shape {bins.shape}; give a vector of edges",
+            argument="bins",
+            shape=bins.shape,
+        )
+    return settle(_digitized(x, bins, ("right", "left")[bool(right)]), out_sharding)
+
+
+def _digitized(x: Any, bins: Any, side: str) -> Any:
+    """Search in ascending edges, or in descending ones from their end."""
+    if not is_value(bins):
+        if _ascends(bins):
+            return searchsorted(bins, x, side)
+        return _from_end(x, bins[::-1], side)
+    if bins.shape[0] < 2:
+        return searchsorted(bins, x, side)
+    ascends = ew.less_equal(bins[0], bins[-1])
+    return ew.where(ascends, searchsorted(bins, x, side), _from_end(x, flip(bins), side))
+
+
+def _from_end(x: Any, bins: Any, side: str) -> Any:
+    return ew.subtract(bins.shape[0], searchsorted(bins, x, side))
+
+
+def _ascends(bins: Any) -> bool:
+    """Whether edges ascend.
+
+    Raises:
+      ArgumentError: they neither ascend nor descend.
+    """
+    if (bins[:-1] <= bins[1:]).all():
+        return True
+    if (bins[:-1] >= bins[1:]).all():
+        return False
+    raise ArgumentError(
+        "digitize: bins neither ascend nor descend; sort them", argument="bins", shape=bins.shape
+    )

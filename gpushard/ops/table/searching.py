@@ -1,0 +1,141 @@
+"""Positions in sorted arrays, and membership.
+
+What is searched in may be split: a position is the sum of those in its parts, and what is in a part
+is in the whole. So neither side has to be whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.row import Kernel, Params, Reduction, Row
+from gpushard.ops.rule import Rule
+from gpushard.ops.table.elementwise import writing
+from gpushard.ops.table.sorting import INDEX
+from gpushard.typing import LocalArray
+
+_BOOL = np.dtype(bool)
+
+
+def _common(avals: Sequence[Aval]) -> Dtype:
+    """Return the type that elements are compared in: Python's numbers are those of NumPy."""
+    return np.result_type(avals[0].dtype, avals[1].dtype)
+
+
+def _dims(avals: Sequence[Aval], many: int, *, whole: bool = False) -> Rule:
+    """Return the rule: dims of one operand stay, the dim of the other one is reduced.
+
+    Args:
+      avals: of the operands; those after the second one belong to the other one.
+      many: which operand's dims stay.
+      whole: whether the other one must not be split.
+    """
+    shape = avals[many].shape
+    kept = tuple(range(len(shape)))
+    other = len(shape)
+    operands = tuple(kept if n == many else (other,) for n in range(len(avals)))
+    size = avals[1 - many].shape[0]
+    return Rule(operands, (kept,), (*shape, size), frozenset({other} if whole else ()))
+
+
+def _check_search(avals: Sequence[Aval]) -> None:
+    sorted_shape = avals[0].shape
+    if len(sorted_shape) != 1:
+        raise ArgumentError(
+            f"searchsorted: x1 has shape {sorted_shape}; give one dim, or search in each row",
+            argument="x1",
+            shape=sorted_shape,
+        )
+    for sorter in avals[2:]:
+        if sorter.shape != sorted_shape:
+            raise ArgumentError(
+                f"searchsorted: sorter has shape {sorter.shape} and x1 {sorted_shape}; give "
+                "sorter=argsort(x1)",
+                argument="sorter",
+                shape=sorter.shape,
+                expected=sorted_shape,
+            )
+        if sorter.dtype.kind not in "iu":
+            raise ArgumentTypeError(
+                f"searchsorted: sorter has dtype {sorter.dtype}; give integers, as argsort does",
+                argument="sorter",
+                dtype=sorter.dtype,
+            )
+
+
+def _infer_search(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    _check_search(avals)
+    return (Aval(avals[1].shape, INDEX),)
+
+
+def _search_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    (side,) = params
+    dtype = _common(avals)
+
+    def search(x1: LocalArray, x2: LocalArray, *sorter: LocalArray) -> LocalArray:
+        if sorter:
+            x1 = x1[sorter[0]]
+        x1, x2 = (x.astype(dtype, copy=False) for x in (x1, x2))
+        return xp.searchsorted(x1, x2, side=side)
+
+    return writing(search)
+
+
+SEARCHSORTED = Row(
+    "searchsorted",
+    _infer_search,
+    lambda avals, params: _dims(avals, 1, whole=len(avals) > 2),
+    _search_kernel,
+    Reduction(
+        lambda avals, params: (INDEX,),
+        _search_kernel,
+        lambda xp, avals, params: lambda a, b, m, n: (a[0] + b[0],),
+        lambda xp, avals, params: lambda state, n: state[0],
+    ),
+)
+"""Operands: what is sorted, what is looked for, and maybe what sorts the first; with that the first
+must be whole. Parameters: (side,)."""
+
+
+def _infer_isin(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    return (Aval(avals[0].shape, _BOOL),)
+
+
+def _isin_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    dtype = _common(avals)
+
+    def isin(x: LocalArray, members: LocalArray) -> LocalArray:
+        x, members = (each.astype(dtype, copy=False) for each in (x, members))
+        if not math.prod(members.shape):
+            return xp.zeros(x.shape, bool)
+        members = xp.sort(members)
+        at = xp.searchsorted(members, x)
+        return members[xp.minimum(at, members.size - 1)] == x
+
+    return writing(isin)
+
+
+def _isin_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    local, (invert,) = _isin_local(xp, avals, params), params
+    return writing(lambda x, members: local(x, members) ^ invert)
+
+
+ISIN = Row(
+    "isin",
+    _infer_isin,
+    lambda avals, params: _dims(avals, 0),
+    _isin_kernel,
+    Reduction(
+        lambda avals, params: (_BOOL,),
+        _isin_local,
+        lambda xp, avals, params: lambda a, b, m, n: (a[0] | b[0],),
+        lambda xp, avals, params: lambda state, n: state[0] ^ params[0],
+    ),
+)
+"""Operands: elements, and a vector of members. Parameters: (whether the others are true,)."""

@@ -1,0 +1,151 @@
+"""The different elements of an array, where they are first, which each is, and how many."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from gpushard.errors import ArgumentError
+from gpushard.ops.aval import Aval
+from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.rule import Rule
+from gpushard.ops.table.elementwise import writing
+from gpushard.ops.table.sorting import INDEX, argsort, lexsort
+from gpushard.typing import LocalArray
+
+INDICES, INVERSE, COUNTS = "indices", "inverse", "counts"
+
+
+@dataclasses.dataclass(frozen=True)
+class Wish:
+    """The parameter of `UNIQUE`."""
+
+    parts: tuple[str, ...] = ()
+    """What is wanted beside the values: "indices", "inverse", "counts"."""
+
+    equal_nan: bool = True
+    """Whether NaNs are one element."""
+
+    distinct: bool = False
+    """Whether all elements are known to differ; then they stay in order."""
+
+    size: int | None = None
+    """How many there shall be; None for as many as could be."""
+
+    masked: bool = False
+    """Whether a second operand says which elements count: of equal ones all or none."""
+
+    filled: bool = False
+    """Whether a last operand fills places without an element; else the first element does, or 0 if
+    no element counts."""
+
+
+def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    (wish,) = params
+    shape, dtype = avals[0].shape, avals[0].dtype
+    many = shape[0] if wish.size is None else wish.size
+    if many and not shape[0] and not wish.filled:
+        raise ArgumentError(
+            f"unique: size={many} of an array without elements; give fill_value=, too",
+            argument="fill_value",
+            size=many,
+        )
+    rest = [Aval((shape[0] if part == INVERSE else many,), INDEX) for part in wish.parts]
+    return (Aval((many, *shape[1:]), dtype), *rest, Aval((), INDEX))
+
+
+def _rule(avals: Sequence[Aval], params: Params) -> Rule:
+    (wish,) = params
+    lone, rows = (0,), (0, 1)
+    dims = rows if len(avals[0].shape) == 2 else lone
+    operands = (dims, *[lone] * wish.masked, *[()] * wish.filled)
+    results = (dims, *[lone] * len(wish.parts), ())
+    return Rule(operands, results, avals[0].shape, frozenset(dims))
+
+
+def _ordered(xp: Any, x: LocalArray, wish: Wish) -> LocalArray:
+    """Return positions in the order of elements, or of rows by their first column, and so on."""
+    if wish.distinct or 0 in x.shape:
+        return xp.arange(len(x))
+    return argsort(xp, x) if x.ndim == 1 else lexsort(xp, x.T[::-1])
+
+
+def _differs(xp: Any, before: LocalArray, after: LocalArray, wish: Wish) -> LocalArray:
+    if wish.distinct:
+        return xp.ones(len(after), bool)
+    found = before != after
+    if wish.equal_nan and after.dtype.kind not in "biu":
+        found &= ~(xp.isnan(before) & xp.isnan(after))
+    return found if found.ndim == 1 else found.any(axis=1)
+
+
+def _numbered(
+    xp: Any, x: LocalArray, mask: LocalArray | None, wish: Wish
+) -> tuple[LocalArray, LocalArray]:
+    """Return positions in the order of elements, and there the number of each among different ones.
+
+    Elements that do not count have the number before theirs, -1 for the first.
+    """
+    order = _ordered(xp, x, wish)
+    ordered = x[order]
+    first = xp.ones(len(x), bool)
+    first[1:] = _differs(xp, ordered[:-1], ordered[1:], wish)
+    if mask is not None:
+        first &= mask[order]
+    return order, xp.cumsum(first, dtype=INDEX) - 1
+
+
+def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    (wish,) = params
+    many = avals[0].shape[0] if wish.size is None else wish.size
+
+    def unique(x: LocalArray, *more: Any) -> tuple[LocalArray, ...]:
+        fill = more[-1] if wish.filled else None
+        if not len(x):
+            return _of_nothing(xp, x, many, fill, wish)
+        order, number = _numbered(xp, x, more[0] if wish.masked else None, wish)
+        # Numbers ascend, so a search finds where each starts, and the host need not know how many
+        # there are.
+        wanted = xp.arange(many)
+        there = wanted <= number[-1]
+        at = xp.searchsorted(number, wanted)
+        at = xp.where(there, at, xp.minimum(at[:1], len(x) - 1))
+        values = x[order[at]]
+        if fill is not None:
+            fits = there if x.ndim == 1 else there[:, None]
+            values = xp.where(fits, values, fill).astype(x.dtype, copy=False)
+        elif wish.masked:
+            values = xp.where(there[:1], values, x.dtype.type(0))
+        rest = [_part(xp, part, order, number, at, there) for part in wish.parts]
+        return (values, *rest, number[-1] + 1)
+
+    return writing(unique)
+
+
+def _part(
+    xp: Any, part: str, order: LocalArray, number: LocalArray, at: LocalArray, there: LocalArray
+) -> LocalArray:
+    """Return one of the results that are wanted beside the values."""
+    if part == INDICES:
+        return order[at]
+    if part == INVERSE:
+        inverse = xp.empty(len(order), INDEX)
+        inverse[order] = number
+        return inverse
+    ends = xp.searchsorted(number, xp.arange(len(at)), side="right")
+    return xp.where(there, ends - at, 0)
+
+
+def _of_nothing(xp: Any, x: LocalArray, many: int, fill: Any, wish: Wish) -> tuple[LocalArray, ...]:
+    values = xp.zeros((many, *x.shape[1:]), x.dtype)
+    if fill is not None:
+        values[...] = fill
+    rest = [xp.zeros(0 if part == INVERSE else many, INDEX) for part in wish.parts]
+    return (values, *rest, xp.zeros((), INDEX))
+
+
+UNIQUE = Row("unique", _infer, _rule, _kernel)
+"""Operands: a vector, or a matrix whose rows are the elements; maybe which elements count, and what
+fills. Results: values in order, what else is wanted, and how many there are; places beyond hold the
+filling, the position of the first element, and 0 of it. Parameters: (wish,)."""

@@ -1,0 +1,183 @@
+"""Different elements and sets against NumPy's; results of a given size against JAX's."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpushard as gs
+from gpushard import testing
+from gpushard.errors import TransferGuardError
+from tests.numpy.compare import LAYOUTS, put, same, value
+from tests.numpy.test_sorting import DTYPES, mixed, placed
+
+gnp = gs.numpy
+pytestmark = pytest.mark.usefixtures("rt")
+SETS = ["union1d", "intersect1d", "setdiff1d", "setxor1d"]
+NAMES = ["unique_all", "unique_counts", "unique_inverse", "unique_values"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_unique(dtype: str, layout: str) -> None:
+    data, x = placed(layout, dtype)
+    for equal_nan in (True, False):
+        if dtype in "FD" and not equal_nan:
+            continue  # of which NumPy's order is not that of its sort
+        wanted = np.unique(data, True, True, True, equal_nan=equal_nan)
+        same(gnp.unique(x, True, True, True, equal_nan=equal_nan), wanted)
+    same(gnp.unique(x), np.unique(data, return_index=True)[0])
+    same(gnp.unique(x, return_counts=True)[1], np.unique(data, return_counts=True)[1])
+    same(np.unique(x, return_inverse=True), np.unique(data, return_inverse=True))
+
+
+@pytest.mark.parametrize("layout", ["uneven", "cube", "empty"])
+@pytest.mark.parametrize("dtype", ["?", "b", "D"])
+@pytest.mark.parametrize("name", NAMES)
+def test_functions_of_the_standard(name: str, dtype: str, layout: str) -> None:
+    shape, entries = LAYOUTS[layout]
+    data = value(shape, dtype)
+    x = put(data, *entries)
+    found, wanted = getattr(gnp, name)(x), getattr(np, name)(data)
+    if name == "unique_values":
+        same(found, np.sort(wanted))
+    else:
+        same(found, wanted)
+        assert found._fields == wanted._fields
+
+
+def test_nans_of_the_standard_differ() -> None:
+    data = np.array([np.nan, 2.0, np.nan, 2.0, 0.0])
+    for split in ((), ("x",), (("x", "y"),)):
+        x = put(data, *split)
+        found = gnp.unique_all(x)
+        same(found.values, np.array([0.0, 2.0, np.nan, np.nan]))
+        same(found.indices, np.array([4, 1, 0, 2]))
+        same(found.inverse_indices, np.array([2, 1, 3, 1, 0]))
+        same(found.counts, np.array([1, 2, 1, 1]))
+        same(gnp.unique(x, return_counts=True)[1], np.array([1, 2, 2]))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["?", "b", "f", "D"])
+def test_unique_slices(dtype: str, layout: str) -> None:
+    shape, entries = LAYOUTS[layout]
+    data = value(shape, dtype) > 1 if dtype == "?" else value(shape, dtype).clip(0, 1)
+    data = data.astype(dtype)
+    x = put(data, *entries)
+    for axis in range(data.ndim):
+        if not data.size:
+            same(gnp.unique(x, axis=axis), np.unique(data, axis=axis))
+            continue
+        wanted = np.unique(data, True, True, True, axis=axis)
+        same(gnp.unique(x, True, True, True, axis=axis), wanted)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_membership(dtype: str, layout: str) -> None:
+    data, x = placed(layout, dtype)
+    for shape, split in (((3,), ("x",)), ((0,), ()), ((5, 3), ("y", "x"))):
+        members = mixed(shape, dtype, 7)
+        for invert in (False, True):
+            wanted = np.isin(data, members, invert=invert)
+            same(gnp.isin(x, put(members, *split), invert=invert), wanted)
+            same(np.isin(x, members, invert=invert), wanted)
+    same(gnp.isin(x, 1), np.isin(data, 1))
+    same(gnp.isin(1, x), np.isin(1, data))
+    same(gnp.isin(x, [0.75, 2]), np.isin(data, [0.75, 2]))
+
+
+@pytest.mark.parametrize("first", ["even", "uneven", "replicated", "empty"])
+@pytest.mark.parametrize("second", ["joined", "empty"])
+@pytest.mark.parametrize("name", SETS)
+def test_sets(name: str, first: str, second: str) -> None:
+    for dtype, other in [("b", "b"), ("f", "f"), ("b", "d"), ("?", "H")]:
+        data, x = placed(first, dtype)
+        more, y = placed(second, other)
+        same(getattr(gnp, name)(x, y), getattr(np, name)(data, more))
+        same(getattr(np, name)(x, more), getattr(np, name)(data, more))
+
+
+def test_sets_in_several_memory_domains() -> None:
+    with testing.runtime(host_domains=4, enable_checks=True):
+        for layout in ("uneven", "joined", "empty"):
+            data, x = placed(layout, "f")
+            more, y = placed("cube", "f")
+            same(gnp.unique(x, True, True, True), np.unique(data, True, True, True))
+            same(gnp.isin(x, y), np.isin(data, more))
+            for name in SETS:
+                same(getattr(gnp, name)(x, y), getattr(np, name)(data, more))
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 9), unique=True), st.lists(st.integers(0, 9), unique=True))
+def test_sets_of_different_elements(one: list[int], two: list[int]) -> None:
+    a, b = np.array(one, "l"), np.array(two, "l")
+    x, y = put(a, "x"), put(b, ("y", "x"))
+    for name in ("intersect1d", "setdiff1d", "setxor1d"):
+        same(getattr(gnp, name)(x, y, True), getattr(np, name)(a, b, True))
+    found = gnp.intersect1d(x, y, return_indices=True)
+    same(found, np.intersect1d(a, b, return_indices=True))
+    again = gnp.intersect1d(put(np.repeat(a, 2), "y"), y, return_indices=True)
+    same(again, np.intersect1d(np.repeat(a, 2), b, return_indices=True))
+
+
+@pytest.mark.parametrize("fill", [None, 5])
+def test_results_of_a_given_size(jax: Any, fill: Any) -> None:
+    data, other = value((7,), "i"), value((5,), "i", "other")
+    size = {None: 9, 5: 2}[fill]
+    wanted = jax.numpy.unique(data, True, True, True, size=size, fill_value=fill)
+    sets = {}
+    for name in SETS:
+        padded = np.full(9, fill or 3, "i")
+        there = getattr(np, name)(data, other)
+        padded[: there.size] = there
+        sets[name] = padded[:size]
+    for split in ((), ("x",), (("x", "y"),)):
+        x, y = put(data, *split), put(other, "y")
+        found = gnp.unique(x, True, True, True, size=size, fill_value=fill)
+        same(found[0], wanted[0])
+        for one, number in zip(found[1:], wanted[1:], strict=True):
+            same(one, np.asarray(number, "l"))
+        for name in SETS:
+            same(getattr(gnp, name)(x, y, size=size, fill_value=fill or 3), sets[name])
+
+
+def test_filling() -> None:
+    x = put(np.array([3, 1, 3]), "x")
+    same(gnp.unique(x, size=4), np.array([1, 3, 1, 1]))
+    same(gnp.unique_counts(x, size=3).counts, np.array([1, 2, 0]))
+    same(gnp.setdiff1d(x, x, size=2), np.zeros(2, int))
+    same(gnp.setdiff1d(x, [1], size=3), np.full(3, 3))
+    same(gnp.setdiff1d(x, [3], True, size=3), np.full(3, 1))
+    same(gnp.unique(x[:0], size=2, fill_value=7), np.array([7, 7]))
+    same(gnp.unique(x.reshape(3, 1), axis=0, size=3, fill_value=9), np.array([[1], [3], [9]]))
+
+
+def test_the_host_reads_nothing_but_the_number() -> None:
+    x = put(value((9,), "l"), "x")
+    with gs.transfer_guard("disallow"):
+        found = gnp.unique(x)
+        gnp.setxor1d(x, x)
+    same(found, np.unique(np.asarray(x)))
+    with gs.transfer_guard("disallow_explicit"):
+        gnp.unique(x, size=4)
+        gnp.isin(x, x)
+        with pytest.raises(TransferGuardError):
+            gnp.unique(x)
+
+
+def test_results_go_where_they_are_asked_to() -> None:
+    data, x = placed("even", "l")
+    found = gnp.unique(x, return_counts=True, out_sharding=gs.P("y"))
+    same(found, np.unique(data, return_counts=True))
+    assert all(part.sharding.spec == gs.P("y") for part in found)
+    assert gnp.isin(x, [1]).sharding == x.sharding
+    alone = gs.device_put(data, gs.devices()[2])
+    same(gnp.unique(alone), np.unique(data))
+    assert gnp.unique(alone).devices() == {gs.devices()[2]}
+    same(gnp.unique(3.5), np.unique(3.5))
+    same(gnp.unique_inverse(put(np.array(2))), np.unique_inverse(np.array(2)))
