@@ -131,7 +131,7 @@ CALLS: dict[str, Any] = {
     "linalg.trace": calls.matrices(square=False),
     "linalg.vector_norm": calls.reduction(REAL),
     **{
-        f"fft.{name}": calls.along((*REAL, *COMPLEX) if name in ("fft", "ifft") else REAL)
+        f"fft.{name}": calls.along(COMPLEX if name in ("fft", "ifft") else REAL)
         for name in ("fft", "ifft", "rfft", "ihfft")
     },
     "fft.fftshift": calls.unary((*REAL, *COMPLEX), wild=False),
