@@ -129,7 +129,11 @@ def writing(function: Callable[..., Any]) -> Kernel:
     def kernel(*operands: Any, out: Any = None) -> Any:
         if out is None:
             return function(*operands)
-        out[...] = function(*operands)
+        if isinstance(out, tuple):
+            for target, array in zip(out, function(*operands), strict=True):
+                target[...] = array
+        else:
+            out[...] = function(*operands)
         return out
 
     return kernel
