@@ -18,6 +18,7 @@ from gpushard.array.methods import Methods
 from gpushard.array.operators import Operators
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
+from gpushard.array.reading import read_part
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.errors import ArgumentError
@@ -31,7 +32,7 @@ from gpushard.movement.host_copies import HostRead, StagedRead, read_host, start
 from gpushard.movement.move import move
 from gpushard.movement.plan import Plan
 from gpushard.ops.bind import bind
-from gpushard.ops.indexing import parse_index
+from gpushard.ops.indexing import NotBasicError, parse_index
 from gpushard.ops.table.movement import INDEX
 from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape
@@ -258,8 +259,21 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable):
         return Array(move(self._live(), plan), sharding, weak_type=self.weak_type)
 
     def __getitem__(self, index: Any) -> Array:
-        """Return the part that a basic index selects; it stays on the devices."""
-        result: Array = bind(INDEX, (self,), (parse_index(self._shape, index),))
+        """Return the part that an index selects, as NumPy does; it stays on the devices.
+
+        Integers, slices, `...` and None select a part that is moved as it is. Integer arrays and
+        lists, on the host or sharded, and masks select elements: see `gpushard.array.reading`.
+        Positions out of bounds raise; to see that those on devices are not, the host reads one
+        number, and to know how many a mask selects. `x.at[index].get(mode=...)` does not check.
+
+        Raises:
+          ArrayIndexError: it is no index of the array, or a position is out of bounds.
+        """
+        try:
+            entries = parse_index(self._shape, index)
+        except NotBasicError:
+            return read_part(self, index)
+        result: Array = bind(INDEX, (self,), (entries,))
         return result
 
     def __iter__(self) -> Iterator[Array]:

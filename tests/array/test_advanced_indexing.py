@@ -1,0 +1,171 @@
+"""Indices with arrays in them against NumPy's: reads and updates, bit for bit.
+
+Expressions are random, from a seed each: shapes with lengths 0 and 1, meshes, shardings that are
+even, uneven, with empty shards, replicated or on one device, every dtype, index arrays on the host,
+replicated and split, masks of any rank, mixed with slices, integers, new dims and `...`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.runtime.runtime import Runtime
+from gpushard.testing import runtime
+from tests.array.conftest import DTYPES
+
+P = gs.P
+SETTINGS: dict[str, dict[str, Any]] = {
+    "one-domain": {},
+    "eight-domains-queued": {"host_domains": 8, "small_bytes": 0, "inline_bytes": 0},
+}
+MESHES = [(8,), (3,), (4, 2), (2, 2, 2)]
+READS = {"one-domain": 2200, "eight-domains-queued": 300}
+UPDATES = {"one-domain": 2200, "eight-domains-queued": 300}
+INDEX_TYPES = "bhilBHILQ"
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def how(request: pytest.FixtureRequest) -> Iterator[str]:
+    with runtime(**SETTINGS[request.param]):
+        yield request.param
+
+
+class Draw:
+    """Random arrays and indices.
+
+    Args:
+      seed: of all of it.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        shape = MESHES[self.below(len(MESHES))]
+        self.mesh = gs.make_mesh(shape, tuple("xyz"[: len(shape)]))
+
+    def below(self, n: int) -> int:
+        return int(self.rng.integers(n))
+
+    def chance(self, share: float) -> bool:
+        return bool(self.rng.random() < share)
+
+    def numbers(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """Any bits at all, NaNs included."""
+        dtype = np.dtype(dtype)
+        if dtype.kind == "b":
+            return self.rng.random(shape) < 0.5
+        count = int(np.prod(shape))
+        return np.frombuffer(self.rng.bytes(count * dtype.itemsize), dtype).reshape(shape)
+
+    def put(self, data: np.ndarray) -> gs.Array:
+        """Place data in a random sharding of the mesh."""
+        groups: list[list[str]] = [[] for _ in data.shape]
+        for axis in self.rng.permutation(list(self.mesh.axis_names)):
+            dim = self.below(data.ndim + 1)
+            if dim < data.ndim:
+                groups[dim].append(str(axis))
+        spec = P(*(tuple(axes) for axes in groups))
+        array: gs.Array = gs.device_put(data, gs.NamedSharding(self.mesh, spec))
+        return array
+
+    def array(self) -> tuple[np.ndarray, gs.Array]:
+        lengths = [0, 1, 2, 3, 4, 5, 8] if self.chance(0.15) else [1, 2, 3, 4, 5, 8]
+        shape = tuple(lengths[self.below(len(lengths))] for _ in range(1 + self.below(4)))
+        data = self.numbers(shape, DTYPES[self.below(len(DTYPES))])
+        if self.chance(0.1):
+            return data, gs.device_put(data, gs.devices()[0])
+        return data, self.put(data)
+
+    def index(self, shape: tuple[int, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return an index for NumPy, and the same for arrays on devices."""
+        wide = tuple(1 + self.below(4) for _ in range(1 + self.below(2)))
+        wide = (0,) if self.chance(0.05) else wide
+        theirs: list[Any] = []
+        ours: list[Any] = []
+        dots, dim, arrays = self.chance(0.6), 0, 0
+        while dim < len(shape):
+            if dots and self.chance(0.3):
+                dots, one = False, (..., ...)
+                theirs, ours = [*theirs, ...], [*ours, ...]
+                dim += self.below(len(shape) - dim + 1)
+                # the dims that are left out are those at the end of the index
+                rest = len(shape) - dim
+                dim, shape = 0, shape[len(shape) - rest :]
+                continue
+            if self.chance(0.1):
+                theirs.append(None)
+                ours.append(None)
+                continue
+            if self.chance(0.02):
+                flag = self.chance(0.5)
+                theirs.append(flag)
+                ours.append(np.bool_(flag))
+                continue
+            taken, one = self.entry(shape[dim:], wide)
+            dim += taken
+            theirs.append(one[0])
+            ours.append(one[1])
+            arrays += isinstance(one[0], np.ndarray)
+        return tuple(theirs), tuple(ours)
+
+    def entry(self, shape: tuple[int, ...], wide: tuple[int, ...]) -> tuple[int, tuple[Any, Any]]:
+        n = shape[0]
+        kind = self.rng.choice(["array", "mask", "slice", "int"], p=[0.5, 0.14, 0.2, 0.16])
+        if kind == "mask":
+            rank = 1 + self.below(len(shape))
+            mask = self.rng.random(shape[:rank]) < 0.6
+            return rank, (mask, self.placed(mask))
+        if kind == "slice" or n == 0:
+            step = [None, 1, 2, -1, -2][self.below(5)]
+            ends = [None if self.chance(0.5) else self.below(2 * n + 1) - n for _ in range(2)]
+            part = slice(None) if self.chance(0.5) else slice(*ends, step)
+            return 1, (part, part)
+        if kind == "int":
+            at = self.below(2 * n) - n
+            return 1, (at, [at, np.int8(at), np.array(at)][self.below(3)])
+        own = [1 if self.chance(0.2) else m for m in wide[self.below(len(wide)) :]]
+        own = own if 0 not in wide else [0]
+        dtype = INDEX_TYPES[self.below(len(INDEX_TYPES))]
+        low = 0 if dtype.isupper() else -n
+        data = self.rng.integers(low, n, tuple(own)).astype(dtype)
+        return 1, (data, self.placed(data))
+
+    def placed(self, data: np.ndarray) -> Any:
+        """Leave data on the host, as an array or a list, or place them on the devices of all."""
+        if self.chance(0.5):
+            return data.tolist() if self.chance(0.3) and data.size else data
+        return self.put(data)
+
+
+def same(found: gs.Array, expected: np.ndarray, what: Any) -> None:
+    value = np.asarray(found)
+    assert (value.shape, value.dtype) == (expected.shape, expected.dtype), what
+    assert value.tobytes() == expected.tobytes(), what
+    for shard in found.addressable_shards[:: max(1, len(found.addressable_shards) - 1)]:
+        assert np.asarray(shard.data).tobytes() == expected[(*shard.index, ...)].tobytes(), what
+
+
+def on_one(x: gs.Array, index: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return an index for an array on one device: index arrays have to be there, too."""
+    if x.sharding.num_devices > 1:
+        return index
+    return tuple(gs.device_put(e, x.sharding) if isinstance(e, gs.Array) else e for e in index)
+
+
+def test_reads_are_numpys(how: str) -> None:
+    for seed in range(READS[how]):
+        draw = Draw(seed)
+        data, x = draw.array()
+        theirs, ours = draw.index(data.shape)
+        what = seed, data.shape, x.sharding, ours
+        try:
+            expected = np.asarray(data[theirs])
+        except IndexError:
+            with pytest.raises(IndexError):
+                x[on_one(x, ours)]
+            continue
+        same(x[on_one(x, ours)], expected, what)
