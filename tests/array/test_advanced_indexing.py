@@ -7,6 +7,7 @@ replicated and split, masks of any rank, mixed with slices, integers, new dims a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,6 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
 from tests.array.conftest import DTYPES
 
@@ -33,6 +33,12 @@ INDEX_TYPES = "bhilBHILQ"
 def how(request: pytest.FixtureRequest) -> Iterator[str]:
     with runtime(**SETTINGS[request.param]):
         yield request.param
+    _mesh.cache_clear()
+
+
+@functools.cache
+def _mesh(sizes: tuple[int, ...]) -> gs.Mesh:
+    return gs.make_mesh(sizes, tuple("xyz"[: len(sizes)]))
 
 
 class Draw:
@@ -44,8 +50,7 @@ class Draw:
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
-        shape = MESHES[self.below(len(MESHES))]
-        self.mesh = gs.make_mesh(shape, tuple("xyz"[: len(shape)]))
+        self.mesh = _mesh(MESHES[self.below(len(MESHES))])
 
     def below(self, n: int) -> int:
         return int(self.rng.integers(n))
@@ -169,3 +174,68 @@ def test_reads_are_numpys(how: str) -> None:
                 x[on_one(x, ours)]
             continue
         same(x[on_one(x, ours)], expected, what)
+
+
+UFUNCS = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "power": np.power,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+
+def small(draw: Draw, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Numbers whose sums and products depend on their order, and none that is no number."""
+    found = draw.rng.integers(0 if dtype.kind in "bu" else -9, 10, shape) / 7
+    return (found * 7 if dtype.kind in "biu" else found).astype(dtype)
+
+
+def test_updates_are_numpys(how: str) -> None:
+    for seed in range(UPDATES[how]):
+        draw = Draw(seed)
+        data, x = draw.array()
+        theirs, ours = draw.index(data.shape)
+        names = ["set", "assign", *UFUNCS]
+        name = names[draw.below(len(names))] if draw.chance(0.6) else "assign"
+        ufunc = UFUNCS.get(name)
+        if ufunc is not None:
+            data = small(draw, data.shape, data.dtype)
+            x = gs.device_put(data, x.sharding)
+        try:
+            part = data[theirs].shape
+        except IndexError:
+            with pytest.raises(IndexError):
+                x[on_one(x, ours)] = 0
+            continue
+        own = tuple(1 if draw.chance(0.2) else n for n in part)[draw.below(len(part) + 1) :]
+        own = () if draw.chance(0.2) else own
+        value = draw.numbers(own, data.dtype) if ufunc is None else small(draw, own, data.dtype)
+        if ufunc is np.power:
+            value = abs(value)
+        if ufunc is np.divide and data.dtype.kind not in "fc":
+            ufunc, name = np.maximum, "max"
+        expected = data.copy()
+        what = seed, name, data.shape, data.dtype, x.sharding, ours, own
+        place = gs.device_put(value, x.sharding) if x.sharding.num_devices == 1 else None
+        given: Any = value if draw.chance(0.5) else draw.put(value) if place is None else place
+        with np.errstate(all="ignore"):
+            try:
+                if ufunc is None:
+                    expected[theirs] = value
+                else:
+                    ufunc.at(expected, theirs, value)
+            except TypeError:
+                with pytest.raises(TypeError):
+                    getattr(x.at[on_one(x, ours)], name)(given)
+                continue
+        before = x.sharding
+        if name == "assign":
+            x[on_one(x, ours)] = given
+        else:
+            old, x = x, getattr(x.at[on_one(x, ours)], name)(given)
+            assert np.asarray(old).tobytes() == data.tobytes(), what
+        assert x.sharding == before
+        same(x, expected, what)

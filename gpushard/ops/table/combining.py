@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.typing import LocalArray
+from gpushard.typing import LocalArray, Shape
 
 _BASE = {np.subtract: np.add, np.divide: np.multiply, np.power: np.multiply}
 """How values that go to the same position come together, where that is not the ufunc itself."""
@@ -44,7 +44,8 @@ def apply_at(
 ) -> None:
     """Combine elements with values, one after the other; arguments as for `set_at`."""
     if xp is np:
-        ufunc.at(view, tuple(index), values)
+        # NumPy 2.4 reads beyond the end of values of fewer dims than the index arrays have
+        ufunc.at(view, tuple(index), np.broadcast_to(values, _part_shape(view, index)))
         return
     keys, places, values = _sorted(xp, view, index, values, room)
     base = getattr(xp, _BASE.get(ufunc, ufunc).__name__)
@@ -65,6 +66,12 @@ def _lead(index: Sequence[Any]) -> int:
     return sum(isinstance(entry, slice) for entry in index)
 
 
+def _part_shape(view: LocalArray, index: Sequence[Any]) -> Shape:
+    lead = _lead(index)
+    wide = np.broadcast_shapes(*(at.shape for at in index[lead:]))
+    return (*view.shape[:lead], *wide, *view.shape[len(index) :])
+
+
 def _sorted(
     xp: Any, view: LocalArray, index: Sequence[Any], values: LocalArray, room: int
 ) -> tuple[LocalArray, tuple[Any, ...], LocalArray]:
@@ -74,7 +81,7 @@ def _sorted(
     """
     lead = _lead(index)
     arrays = xp.broadcast_arrays(*index[lead:])
-    wide, sizes = arrays[0].shape, view.shape[lead : len(index)]
+    sizes = view.shape[lead : len(index)]
     keys = xp.zeros(arrays[0].size, np.int64)
     for at, size in zip(arrays, sizes, strict=True):
         keys = keys * size + at.reshape(-1)
@@ -84,7 +91,6 @@ def _sorted(
     last[:-1] = keys[1:] != keys[:-1]
     places = [at.reshape(-1)[order] for at in arrays]
     places[room - lead] = xp.where(last, places[room - lead], view.shape[room] - 1)
-    shape = (*view.shape[:lead], *wide, *view.shape[len(index) :])
     flat = (*view.shape[:lead], keys.size, *view.shape[len(index) :])
-    values = xp.broadcast_to(values, shape).reshape(flat)
+    values = xp.broadcast_to(values, _part_shape(view, index)).reshape(flat)
     return keys, (*index[:lead], *places), values[(*index[:lead], order)]
