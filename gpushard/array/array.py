@@ -13,6 +13,7 @@ from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.checks import place_tiling
 from gpushard.array.conversions import Conversions
 from gpushard.array.data import Data, Detached, data_of, is_gone
+from gpushard.array.elements import Elements
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
 from gpushard.array.operators import Operators
@@ -38,7 +39,7 @@ from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape
 
 
-class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable):
+class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assignable):
     """An array spread over devices as its sharding says.
 
     Arrays are values: what other arrays hold never changes. `x[index] = value` gives `x` a new

@@ -102,7 +102,12 @@ def _assign_selected(x: Array, index: Any, value: Any) -> None:
     part, new = updated(x, index, value)
     if part is not Ellipsis:
         _assign(x, part, new)
-        return
+    else:
+        renew(x, new)
+
+
+def renew(x: Array, new: Array) -> None:
+    """Give an array a new value: that of another one, which is laid out like it."""
     data = x._held()
     x._data = Data(new._live(), data.runtime, _exported(data))
     x._weak_type = False

@@ -9,7 +9,7 @@ selects. A mask becomes an array of positions for each of its dims.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from gpushard.ops.indexing import (
     parse_index,
     too_many,
 )
-from gpushard.ops.table.elementwise import ASTYPE, CLIP, ufunc_row
+from gpushard.ops.table.elementwise import CLIP, ufunc_row
 from gpushard.typing import HostArray, Shape
 
 if TYPE_CHECKING:
@@ -268,48 +268,47 @@ def _inside(at: Positions, mode: str | None, size: int, dim: int) -> Positions:
     Raises:
       ArrayIndexError: one is out of bounds, and there is no mode.
     """
-    if is_on_devices(at):
-        return _inside_there(at, mode, size, dim)
     if mode is None:
-        check_on_host(at, size, dim)
+        check_positions(at, size, dim)
     elif mode == "clip":
-        at = np.clip(at, -size, size - 1)
+        return clipped(at, -size, size - 1)
     elif mode == "wrap" and size:
-        at = at % size
-    return at.astype(np.int64)
+        return as_int64(at) % size
+    return at if is_on_devices(at) else as_int64(at)
 
 
-def check_on_host(at: HostArray, size: int, dim: int) -> None:
-    """Check positions that the host has.
+def check_positions(at: Positions, size: int, dim: int) -> None:
+    """Check that positions are in bounds; waits for those on devices.
 
     Raises:
-      ArrayIndexError: one is out of bounds.
+      ArrayIndexError: one is not.
     """
+    if is_on_devices(at):
+        check_inside(at, dim, size)
+        return
     wrong = (at >= size) | (at < -size)
     if wrong.any():
         raise out_of_bounds(int(at[wrong][0]), dim, size)
 
 
-def _inside_there(at: Array, mode: str | None, size: int, dim: int) -> Array:
-    if mode is None:
-        check_inside(at, dim, size)
-    elif mode == "clip":
-        return clipped(at, -size, size - 1)
-    elif mode == "wrap" and size:
-        return cast("Array", bind(ufunc_row(np.remainder), (as_int64(at), size)))
-    return at
+def clipped(at: Positions, low: int, high: int) -> Positions:
+    """Return positions brought into a range."""
+    at = as_int64(at)
+    if not is_on_devices(at):
+        return np.clip(at, low, high)
+    return bind(CLIP, (at, low, high), (True, True))
 
 
-def clipped(at: Array, low: int, high: int) -> Array:
-    """Return positions on devices, brought into a range."""
-    return cast("Array", bind(CLIP, (as_int64(at), low, high), (True, True)))
-
-
-def as_int64(at: Array) -> Array:
-    """Return positions on devices as 64-bit integers; the largest there is for larger ones."""
+def as_int64(at: Positions) -> Positions:
+    """Return positions as 64-bit integers; the largest there is for larger ones."""
     if at.dtype == np.uint64:
-        at = bind(ufunc_row(np.minimum), (at, _LARGEST))
-    return at if at.dtype == np.int64 else bind(ASTYPE, (at,), (np.dtype(np.int64),))
+        at = _minimum(at, _LARGEST)
+    return at if at.dtype == np.int64 else at.astype(np.int64)
+
+
+def _minimum(at: Positions, most: int) -> Positions:
+    there = is_on_devices(at)
+    return bind(ufunc_row(np.minimum), (at, most)) if there else np.minimum(at, np.uint64(most))
 
 
 def check_mode(mode: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,6 +13,7 @@ from gpushard.array.selection import entries_of, is_mask, is_on_devices, select
 from gpushard.errors import ArgumentTypeError
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
+from gpushard.ops.indexed import Indexed
 from gpushard.ops.indexing import parse_index
 from gpushard.ops.scalars import KINDS, converter
 from gpushard.ops.table.elementwise import ASTYPE, WHERE, ufunc_row
@@ -54,10 +56,35 @@ def updated(
     part = x
     if selection.basic is not None:
         part = bind(INDEX, (x,), (parse_index(x.shape, selection.basic),))
-    new = _as_operand(value, selection.shape, x, ufunc)
-    operands = part, new, *selection.arrays
-    made = bind(SCATTER, operands, (selection.indexed, ufunc), part.sharding)
+    made = scattered(part, selection.indexed, selection.arrays, value, selection.shape, ufunc)
     return ... if selection.basic is None else selection.basic, made
+
+
+def scattered(
+    x: Array,
+    indexed: Indexed,
+    arrays: Sequence[Any],
+    value: Any,
+    shape: Shape,
+    ufunc: np.ufunc | None = None,
+) -> Array:
+    """Return an array with elements replaced, or combined with values, where index arrays say.
+
+    Args:
+      x: the array, which stays as it is.
+      indexed: how it is indexed.
+      arrays: the index arrays, checked.
+      value: a number or an array.
+      shape: of what is selected.
+      ufunc: as for `updated`.
+
+    Raises:
+      ArgumentError: the value does not broadcast to the part.
+      ArgumentTypeError: the value cannot be converted.
+      ArgumentRangeError: a Python integer does not fit.
+    """
+    new = as_operand(value, shape, x, ufunc)
+    return cast("Array", bind(SCATTER, (x, new, *arrays), (indexed, ufunc), x.sharding))
 
 
 def _only_mask(shape: Shape, index: Any) -> Any:
@@ -92,7 +119,7 @@ def _same_for_all(value: Any, rest: Shape) -> Any:
 def _where(x: Array, mask: Any, value: Any, rest: Shape, ufunc: np.ufunc | None) -> Array:
     """Return an array with what a mask selects replaced: nothing moves, and no position is known."""
     if ufunc is None:
-        new = _as_operand(value, rest, x, None)
+        new = as_operand(value, rest, x, None)
     else:
         new = converted(bind(ufunc_row(ufunc), (x, value)), x.dtype)
     if is_on_devices(mask):
@@ -120,7 +147,7 @@ def converted(value: Array, dtype: np.dtype[Any]) -> Array:
     return value if value.dtype == dtype else bind(ASTYPE, (value,), (dtype,))
 
 
-def _as_operand(value: Any, shape: Shape, x: Array, ufunc: np.ufunc | None) -> Any:
+def as_operand(value: Any, shape: Shape, x: Array, ufunc: np.ufunc | None) -> Any:
     """Return new values as an operand: not yet broadcast to the part."""
     if is_on_devices(value):
         if value.sharding.device_set != x.sharding.device_set:
