@@ -6,11 +6,13 @@ What changes an array gives it a new value, as `x[index] = value` does.
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from gpushard.array.assignment import renew
+from gpushard.array.checks import count
 from gpushard.array.positions import count_true, true_positions
 from gpushard.array.reading import read_part
 from gpushard.array.selection import as_int64, check_positions, clipped, is_on_devices
@@ -59,7 +61,7 @@ def as_integers(at: Any, name: str, argument: str = "indices") -> Any:
 
 
 def bounded(at: Any, size: int, mode: Any, name: str, dim: int = 0) -> Any:
-    """Return positions as a mode of `numpy.take` has them: in bounds, negative ones only by "raise".
+    """Return positions in bounds, as a mode of `numpy.take` has them.
 
     Raises:
       ArrayIndexError: one is out of bounds, and the mode is "raise".
@@ -126,11 +128,11 @@ def along(x: Array, indices: Any, axis: Any, name: str) -> tuple[Indexed, Any, S
 
 def put(x: Array, indices: Any, values: Any, mode: str = "raise") -> None:
     """Do the work of `gpushard.numpy.put`."""
-    at = as_integers(indices, "put")
-    at = bounded(at.reshape(-1), math.prod(x.shape), mode, "put")
-    new = repeated(values, at.shape[0], "put")
-    if new is None or not at.shape[0]:
+    at = as_integers(indices, "put").reshape(-1)
+    new = repeated(values, at.shape[0])
+    if new is None:
         return
+    at = bounded(at, math.prod(x.shape), mode, "put")
     if not x.shape:
         x[...] = new[-1]
         return
@@ -149,21 +151,21 @@ def unravelled(at: Any, shape: Shape) -> list[Any]:
     return found[::-1]
 
 
-def repeated(values: Any, count: int, name: str) -> Any:
+def repeated(values: Any, length: int) -> Any:
     """Return values as one dim of some length, from the first again where they are too few.
 
     Returns:
       An array on the host or on devices; None if there are no values, or none are wanted.
     """
     found: Any = values if is_on_devices(values) else np.asarray(values)
-    if not found.size or not count:
+    if not found.size or not length:
         return None
     if found.size == 1:
         return np.asarray(values).reshape(1) if found is not values else found.reshape(1)
     flat = found.reshape(-1)
-    if found.size >= count:
-        return flat[:count]
-    at = np.arange(count) % found.size
+    if found.size >= length:
+        return flat[:length]
+    at = np.arange(length) % found.size
     return take(flat, at) if is_on_devices(flat) else flat[at]
 
 
@@ -181,17 +183,35 @@ def nonzero(
             argument="x",
             shape=(),
         )
-    fills = None
-    if fill_value is not None:
-        given = fill_value if isinstance(fill_value, tuple | list) else (fill_value,) * x.ndim
-        fills = tuple(int(one.__index__()) for one in given)
-        if len(fills) != x.ndim:
-            raise ArgumentError(
-                f"{name}: fill_value has {len(fills)} numbers for {x.ndim} dims; give one for each",
-                argument="fill_value",
-                value=fill_value,
-            )
-    return true_positions(x, size, fills)
+    many = None if size is None else count(size, name, "size")
+    return true_positions(x, many, _fills(fill_value, x.ndim, name))
+
+
+def _fills(value: Any, ndim: int, name: str) -> tuple[int, ...] | None:
+    """Return what positions get that are too many, for each dim.
+
+    Raises:
+      ArgumentTypeError: it is no integer, nor a tuple of them.
+      ArgumentError: there are not as many as dims.
+    """
+    if value is None:
+        return None
+    given = value if isinstance(value, tuple | list) else (value,) * ndim
+    try:
+        fills = tuple(operator.index(one) for one in given)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name}: fill_value={value!r} must be an integer, or a tuple of them",
+            argument="fill_value",
+            value=value,
+        ) from None
+    if len(fills) != ndim:
+        raise ArgumentError(
+            f"{name}: fill_value has {len(fills)} numbers for {ndim} dims; give one for each",
+            argument="fill_value",
+            value=value,
+        )
+    return fills
 
 
 def argwhere(x: Array, size: int | None = None, fill_value: Any = None) -> Array:
@@ -199,9 +219,7 @@ def argwhere(x: Array, size: int | None = None, fill_value: Any = None) -> Array
     return cast("Array", bind(STACK, nonzero(x, size, fill_value, "argwhere"), (-1,)))
 
 
-def compress(
-    x: Array, condition: Any, axis: Any = None, out: Sharding | None = None
-) -> Array:
+def compress(x: Array, condition: Any, axis: Any = None, out: Sharding | None = None) -> Array:
     """Do the work of `gpushard.numpy.compress`.
 
     Raises:
@@ -241,11 +259,11 @@ def place(x: Array, mask: Any, values: Any) -> None:
             expected=x.shape,
         )
     chosen = found.reshape(x.shape) != 0
-    count = count_true(chosen) if is_on_devices(chosen) else int(np.count_nonzero(chosen))
-    new = repeated(values, count, "place")
+    many = count_true(chosen) if is_on_devices(chosen) else int(np.count_nonzero(chosen))
+    new = repeated(values, many)
     if new is not None:
         x[chosen] = new
-    elif count:
+    elif many:
         raise ArgumentError("place: there are no values; give at least one", argument="vals")
 
 
@@ -259,15 +277,13 @@ def masked(x: Array, mask: Any, values: Any) -> None:
             shape=found.shape,
             expected=x.shape,
         )
-    new = repeated(values, x.size, "putmask")
+    new = repeated(values, x.size)
     if new is not None:
         new = as_operand(new if new.size == 1 else new.reshape(x.shape), x.shape, x, None)
         renew(x, bind(WHERE, (found, new, x), (), x.sharding))
 
 
-def choose(
-    index: Array, choices: Any, mode: str = "raise", out: Sharding | None = None
-) -> Array:
+def choose(index: Array, choices: Any, mode: str = "raise", out: Sharding | None = None) -> Array:
     """Do the work of `gpushard.numpy.choose`.
 
     Raises:

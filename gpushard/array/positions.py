@@ -7,7 +7,7 @@ guard forbids them; but they wait for whatever has to be computed first.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 

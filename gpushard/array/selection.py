@@ -115,21 +115,25 @@ def _entry(entry: Any) -> Any:
     try:
         return as_position(array)
     except NotBasicError:
-        raise _refused(entry, "not supported; use integers, slices, '...', None, or arrays") from None
+        why = "not supported; use integers, slices, '...', None, or arrays of integers or booleans"
+        raise _refused(entry, why) from None
 
 
 def _from_list(entry: Any) -> HostArray:
     try:
         array = np.asarray(entry)
     except ValueError:
-        raise _refused(entry, "made of lists of different lengths; make them equally long") from None
+        why = "made of lists of different lengths; make them equally long"
+        raise _refused(entry, why) from None
     if not array.ndim or array.dtype.kind == "O":
         raise _refused(entry, "no list of integers or booleans")
     return array if array.size else array.astype(np.int64)
 
 
 def _refused(entry: Any, why: str) -> ArrayIndexError:
-    return ArrayIndexError(f"entry {entry!r} of the index is {why}", argument="index", entry=entry)
+    there = is_on_devices(entry)
+    text = f"of shape {entry.shape} on devices" if there else repr(entry)
+    return ArrayIndexError(f"entry {text} of the index is {why}", argument="index", entry=entry)
 
 
 class _Parts:
@@ -236,9 +240,7 @@ def select(x: Array, index: Any, mode: str | None = None) -> Selection:
         parts.add(entry)
     basic = tuple(parts.basic)
     given = index_piece(parse_index(shape, basic)).shape
-    arrays = tuple(
-        _inside(at, mode, given[dim], of) for dim, at, of in parts.arrays
-    )
+    arrays = tuple(_inside(at, mode, given[dim], of) for dim, at, of in parts.arrays)
     shapes = tuple(at.shape for at in arrays)
     axes = tuple(dim - len(given) for dim, _, _ in parts.arrays)
     indexed = Indexed(axes, parts.after, (), mode in (None, "wrap") and _has_any(given, axes))

@@ -117,7 +117,7 @@ def _same_for_all(value: Any, rest: Shape) -> Any:
 
 
 def _where(x: Array, mask: Any, value: Any, rest: Shape, ufunc: np.ufunc | None) -> Array:
-    """Return an array with what a mask selects replaced: nothing moves, and no position is known."""
+    """Return an array with what a mask selects replaced, where it lies; no position is known."""
     if ufunc is None:
         new = as_operand(value, rest, x, None)
     else:

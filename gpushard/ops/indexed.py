@@ -104,10 +104,8 @@ def gather_rule(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Ru
     return Rule((array, *own), (part,), sizes)
 
 
-def scatter_rule(
-    indexed: Indexed, shape: Shape, values: Shape, shapes: tuple[Shape, ...]
-) -> Rule:
-    """Return the factors of writing: all dims of the array pass through, those of indices are whole.
+def scatter_rule(indexed: Indexed, shape: Shape, values: Shape, shapes: tuple[Shape, ...]) -> Rule:
+    """Return the factors of writing: dims of the array pass through, those of indices are whole.
 
     >>> scatter_rule(Indexed((-2,), 1), (4, 5), (3, 1), ((3,),)).operands
     ((0, 1), (2, None), (2,))
@@ -115,8 +113,8 @@ def scatter_rule(
     array, index, part, sizes = _factors(indexed, shape, shapes)
     own = [_aligned(one, spread(indexed, shape, shapes), index) for one in shapes]
     new = _aligned(values, part_shape(indexed, shape, shapes), part)
-    whole = frozenset(index) - frozenset(array) - {None}
-    return Rule((array, new, *own), (tuple(range(len(shape))),), sizes, frozenset(whole))
+    whole = frozenset(factor for factor in index if factor is not None and factor not in array)
+    return Rule((array, new, *own), (array,), sizes, whole)
 
 
 def _factors(
@@ -147,8 +145,7 @@ def _aligned(own: Shape, shape: Shape, dims: Dims) -> Dims:
     """Return the factors of what broadcasts to a shape whose dims have some."""
     lead = len(shape) - len(own)
     return tuple(
-        None if n == 1 and shape[lead + dim] != 1 else dims[lead + dim]
-        for dim, n in enumerate(own)
+        None if n == 1 and shape[lead + dim] != 1 else dims[lead + dim] for dim, n in enumerate(own)
     )
 
 

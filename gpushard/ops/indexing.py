@@ -103,8 +103,8 @@ def as_position(entry: Any) -> int:
             return operator.index(entry)
     except TypeError:
         pass
-    raise NotBasicError(
-        f"entry {entry!r} of the index is not supported; use integers, slices, '...' or None",
+    raise NotBasicError(  # without its value, which may be an array on devices
+        f"an entry of the index is a {type(entry).__name__}; use integers, slices, '...' or None",
         argument="index",
         entry=entry,
     )

@@ -134,7 +134,7 @@ def test_a_wrong_merge_is_caught(row: Row) -> None:
 
 
 COMPUTING = [row for row in FORMS if row.moves is None and row is not positions.NONZERO]
-"""Not the row whose operand is whole everywhere: what its factors are called makes no difference."""
+"""Not the row whose operand is whole: what its factors are called makes no difference."""
 
 
 @pytest.mark.parametrize("row", COMPUTING, ids=lambda row: row.name)

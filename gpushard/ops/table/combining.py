@@ -15,7 +15,11 @@ import numpy as np
 
 from gpushard.typing import LocalArray, Shape
 
-_BASE = {np.subtract: np.add, np.divide: np.multiply, np.power: np.multiply}
+_BASE: dict[np.ufunc, np.ufunc] = {
+    np.subtract: np.add,
+    np.divide: np.multiply,
+    np.power: np.multiply,
+}
 """How values that go to the same position come together, where that is not the ufunc itself."""
 
 

@@ -31,7 +31,7 @@ def _nonzero_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 
 def _nonzero(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    """Return what finds the positions of its part of the result, without knowing how many there are.
+    """Return what finds the positions of its part of the result.
 
     The n-th true element is where the running count of them first reaches n.
     """
