@@ -130,9 +130,11 @@ def put(x: Array, indices: Any, values: Any, mode: str = "raise") -> None:
     """Do the work of `gpushard.numpy.put`."""
     at = as_integers(indices, "put").reshape(-1)
     new = repeated(values, at.shape[0])
-    if new is None:
+    if new is None and x.size:  # NumPy does not look at the positions then
         return
     at = bounded(at, math.prod(x.shape), mode, "put")
+    if new is None:
+        return
     if not x.shape:
         x[...] = new[-1]
         return

@@ -25,8 +25,8 @@ from gpushard.ops.table.gather import GATHER
 
 def take(
     x: Any,
-    indices: Any,
     /,
+    indices: Any,
     axis: int | None = None,
     out: Any = None,
     mode: str = "raise",
@@ -59,7 +59,7 @@ def take(
 
 
 def take_along_axis(
-    x: Any, indices: Any, /, axis: int | None = -1, *, out_sharding: Any = None
+    x: Any, /, indices: Any, axis: int | None = -1, *, out_sharding: Any = None
 ) -> Any:
     """Return elements by their positions along a dim, which may differ elsewhere.
 
@@ -110,7 +110,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -
         renew(x, new)
 
 
-def _changed(x: Any, name: str) -> Any:
+def _changed(x: Any, name: str, argument: str = "arr") -> Any:
     """Return the array that a function changes.
 
     Raises:
@@ -118,27 +118,27 @@ def _changed(x: Any, name: str) -> Any:
     """
     if not isinstance(x, Array):
         raise ArgumentTypeError(
-            f"{name} changes a gpushard array, arr is a {type(x).__name__}; use numpy.{name} for "
+            f"{name} changes a gpushard array, {argument} is a {type(x).__name__}; use numpy.{name} for "
             "what is on the host",
-            argument="arr",
+            argument=argument,
             type=type(x),
         )
     return x
 
 
-def put(arr: Any, indices: Any, values: Any, mode: str = "raise") -> None:
+def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     """Replace elements of an array, numbered in row-major order.
 
     Args:
-      arr: the array, which gets a new value.
-      indices: the numbers of elements.
-      values: the new elements; from the first again where they are too few.
+      a: the array, which gets a new value.
+      ind: the numbers of elements.
+      v: the new elements; from the first again where they are too few.
       mode: what happens to numbers out of bounds: "raise", "clip" or "wrap".
 
     Raises:
       ArrayIndexError: a number is out of bounds.
     """
-    picking.put(_changed(arr, "put"), indices, values, mode)
+    picking.put(_changed(a, "put", "a"), ind, v, mode)
 
 
 def place(arr: Any, mask: Any, vals: Any) -> None:
@@ -155,36 +155,36 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     picking.place(_changed(arr, "place"), mask, vals)
 
 
-def putmask(arr: Any, mask: Any, values: Any) -> None:
+def putmask(a: Any, mask: Any, values: Any) -> None:
     """Replace elements where a mask is true by those at the same place in other values.
 
     Args:
-      arr: the array, which gets a new value.
+      a: the array, which gets a new value.
       mask: of the array's shape.
       values: the values; from the first again where they are fewer than the array's elements.
 
     Raises:
       ArgumentError: the mask does not fit.
     """
-    picking.masked(_changed(arr, "putmask"), mask, values)
+    picking.masked(_changed(a, "putmask", "a"), mask, values)
 
 
-def fill_diagonal(arr: Any, val: Any, wrap: bool = False) -> None:
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     """Replace the elements of the main diagonal.
 
     Args:
-      arr: the array, of at least two dims, which gets a new value.
+      a: the array, of at least two dims, which gets a new value.
       val: a number, or values for one element after the other.
       wrap: whether the diagonal of a tall matrix starts again below its end.
 
     Raises:
       ArgumentError: there are fewer than two dims, or more of different lengths.
     """
-    x = _changed(arr, "fill_diagonal")
+    x = _changed(a, "fill_diagonal", "a")
     if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
         raise ArgumentError(
-            f"fill_diagonal: arr has shape {x.shape}; it needs two dims, or more of one length",
-            argument="arr",
+            f"fill_diagonal: a has shape {x.shape}; it needs two dims, or more of one length",
+            argument="a",
             shape=x.shape,
         )
     step = 1 + int(np.cumprod(x.shape[:0:-1]).sum())

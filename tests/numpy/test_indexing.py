@@ -91,12 +91,7 @@ def test_along_an_axis() -> None:
         _changed_alike(data, x, "put_along_axis", (at, [1, 2, 3, 4], None))
         order = data.argsort(-1)
         same(np.take_along_axis(x, order, -1), np.take_along_axis(data, order, -1))
-        assert (
-            gnp.take_along_axis(x, put(order, *LAYOUTS[layout][1])).sharding.is_equivalent_to(
-                x.sharding, x.ndim
-            )
-            or data.ndim > 1
-        )
+        same(np.take(x, axis=-1, indices=[0, 1]), data.take([0, 1], -1))
     long = put(value((1, 6), "d"), "y")
     at = np.random.default_rng(0).integers(0, 6, (4, 3))
     same(gnp.take_along_axis(long, put(at, "x")), np.take_along_axis(np.asarray(long), at, -1))
@@ -308,7 +303,7 @@ BAD: list[tuple[Callable[[gs.Array], Any], type[Exception], str]] = [
     (lambda x: gnp.take_along_axis(x, [0]), ArgumentError, "1 dims and the array 2"),
     (lambda x: gnp.take_along_axis(x, [[0]] * 3), ArgumentError, r"\(3, 1\) do not broadcast"),
     (lambda x: gnp.take_along_axis(x, [[9]]), ArrayIndexError, "index 9"),
-    (lambda x: gnp.put(np.ones(3), [0], 1), ArgumentTypeError, "arr is a ndarray"),
+    (lambda x: gnp.put(np.ones(3), [0], 1), ArgumentTypeError, "a is a ndarray"),
     (lambda x: gnp.put(x, [99], 1), ArrayIndexError, "index 99"),
     (lambda x: gnp.put(x, [0], 1j), ArgumentTypeError, "imaginary"),
     (lambda x: gnp.place(x, [True], 1), ArgumentError, "different numbers of elements"),

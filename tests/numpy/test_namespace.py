@@ -26,6 +26,8 @@ ARRAY_API: dict[str, str] = {
     "ones_like tril triu zeros zeros_like",
     "manipulation": "broadcast_arrays broadcast_shapes broadcast_to concat expand_dims flip "
     "moveaxis permute_dims repeat reshape roll squeeze stack tile unstack",
+    "indexing": "take take_along_axis",
+    "searching": "nonzero",
     "data type": "astype can_cast finfo iinfo isdtype result_type",
     "dtypes": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 "
     "complex128",
@@ -75,6 +77,8 @@ KEYWORDS: dict[str, set[str]] = {
     "roll": {"shift", "axis"},
     "squeeze": {"axis"},
     "astype": {"copy", "device"},
+    "take": {"axis"},
+    "take_along_axis": {"axis"},
 }
 
 FUNCTIONS = sorted(n for n in gnp.__all__ if inspect.isfunction(getattr(gnp, n)))
@@ -87,10 +91,15 @@ MAKE_NO_ARRAY = {
     "atleast_2d",
     "broadcast_shapes",
     "can_cast",
+    "fill_diagonal",
     "finfo",
     "iinfo",
     "isdtype",
     "ndim",
+    "place",
+    "put",
+    "put_along_axis",
+    "putmask",
     "result_type",
     "shape",
     "size",
@@ -197,6 +206,7 @@ def test_what_programs_may_ask() -> None:
     assert set(info.dtypes(kind=("bool", "real floating"))) == {"bool", "float32", "float64"}
     assert info.default_dtypes()["real floating"] == gnp.zeros(1).dtype
     assert info.default_dtypes()["integral"] == gnp.arange(1).dtype
-    assert info.capabilities()["boolean indexing"] is False
+    assert info.capabilities()["boolean indexing"] is True
+    assert info.capabilities()["data-dependent shapes"] is True
     with pytest.raises(ArgumentError, match="kind='text' is unknown"):
         info.dtypes(kind="text")
