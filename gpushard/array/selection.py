@@ -149,7 +149,8 @@ class _Parts:
         self.mode = mode
         self.dim = 0  # of the array
         self.basic: list[Any] = []
-        self.arrays: list[tuple[int, Positions, int]] = []  # (dim of the part, positions, dim)
+        self.arrays: list[tuple[int, Positions, int | None]] = []
+        """(dim of what the basic index gives, positions, dim of the array; None: in bounds)."""
         self.width = 0  # dims of what the basic index gives
         self.plain = 0  # how many of them are not indexed by arrays
         self.runs: list[int] = []  # `plain` where a run of arrays and integers begins
@@ -185,15 +186,15 @@ class _Parts:
         """Note how many dims have no entry of their own."""
         self._missing = len(self.shape) - sum(map(_taken, entries))
 
-    def _add_array(self, positions: Positions) -> None:
-        self.arrays.append((self.width, positions, self.dim))
+    def _add_array(self, positions: Positions, *, known: bool = False) -> None:
+        self.arrays.append((self.width, positions, None if known else self.dim))
         self.basic.append(slice(None))
         self.width += 1
         self.dim += 1
 
     def _add_mask(self, mask: Any) -> None:
         if not mask.ndim:  # a new dim, of length 1 or 0
-            self.arrays.append((self.width, np.zeros(int(mask), np.int64), -1))
+            self.arrays.append((self.width, np.zeros(int(mask), np.int64), None))
             self.basic.append(None)
             self.width += 1
             return
@@ -209,7 +210,7 @@ class _Parts:
                 )
         found = true_positions(mask) if is_on_devices(mask) else np.nonzero(mask)
         for positions in found:
-            self._add_array(positions)
+            self._add_array(positions, known=True)
 
     @property
     def after(self) -> int:
@@ -264,12 +265,14 @@ def _has_any(shape: Shape, axes: tuple[int, ...]) -> bool:
     return all(shape[axis] for axis in axes)
 
 
-def _inside(at: Positions, mode: str | None, size: int, dim: int) -> Positions:
-    """Return positions as a mode has them.
+def _inside(at: Positions, mode: str | None, size: int, dim: int | None) -> Positions:
+    """Return positions as a mode has them; `dim` is None for those that are known to be in bounds.
 
     Raises:
       ArrayIndexError: one is out of bounds, and there is no mode.
     """
+    if dim is None:
+        return at
     if mode is None:
         check_positions(at, size, dim)
     elif mode == "clip":

@@ -118,8 +118,8 @@ def _changed(x: Any, name: str, argument: str = "arr") -> Any:
     """
     if not isinstance(x, Array):
         raise ArgumentTypeError(
-            f"{name} changes a gpushard array, {argument} is a {type(x).__name__}; use numpy.{name} for "
-            "what is on the host",
+            f"{name} changes a gpushard array, {argument} is a {type(x).__name__}; use "
+            f"numpy.{name} for what is on the host",
             argument=argument,
             type=type(x),
         )
