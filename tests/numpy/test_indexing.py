@@ -12,7 +12,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from tests.numpy.compare import LAYOUTS, agree, placed, put, same, value
 
 gnp = gs.numpy
-pytestmark = pytest.mark.usefixtures("domains")
+pytestmark = pytest.mark.usefixtures("rt")
 
 FULL = [name for name in LAYOUTS if name != "empty"]
 MODES = ["raise", "clip", "wrap"]

@@ -67,7 +67,7 @@ def test_updates(jax: ModuleType) -> None:
             data, x = arrays(seed, dtype)
             for number, (theirs, ours) in enumerate(indices(seed)):
                 mode = modes[(seed + number) % 4]
-                if number % 3 == seed % 3 or (name == "set" and mode == "clip"):
+                if number % 2 == seed % 2 or (name == "set" and mode == "clip"):
                     continue  # of several values for one element any may stay in JAX
                 value = np.random.default_rng(seed).integers(1, 3, ()).astype(dtype)
                 expected = getattr(jax.numpy.asarray(data).at[theirs], name)(value, mode=mode)
