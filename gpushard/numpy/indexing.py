@@ -252,13 +252,13 @@ def choose(
 
 
 def compress(
-    condition: Any, x: Any, /, axis: int | None = None, out: Any = None, *, out_sharding: Any = None
+    condition: Any, a: Any, axis: int | None = None, out: Any = None, *, out_sharding: Any = None
 ) -> Any:
     """Return those slices along a dim for which a condition holds.
 
     Args:
       condition: a vector, which may be shorter than the dim.
-      x: an array.
+      a: an array.
       axis: which dim; by default all elements in row-major order.
       out: must be None; results are values.
       out_sharding: where the result goes; by default it stays where it was made.
@@ -268,21 +268,21 @@ def compress(
       ArrayIndexError: it holds beyond the end of the dim.
     """
     refuse_out("compress", out)
-    x = as_value(x, "compress")
+    x = as_value(a, "compress")
     to = wanted(out_sharding, x)
     return settle(x.compress(condition, axis, out_sharding=to), out_sharding)
 
 
-def extract(condition: Any, x: Any, /, *, out_sharding: Any = None) -> Any:
+def extract(condition: Any, arr: Any, *, out_sharding: Any = None) -> Any:
     """Return elements for which a condition holds, in row-major order.
 
     Args:
-      condition: an array, usually of the shape of `x`.
-      x: an array.
+      condition: an array, usually of the shape of `arr`.
+      arr: an array.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     mask = condition if is_value(condition) else np.asarray(condition)
-    return compress(mask.reshape(-1), x, out_sharding=out_sharding)
+    return compress(mask.reshape(-1), arr, out_sharding=out_sharding)
 
 
 def nonzero(

@@ -178,7 +178,7 @@ def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
             raise _unknown(f"{func.__module__}.{func.__name__}")
         ours, signature = found
         given = {_NAMES.get(k, k): v for k, v in kwargs.items() if v is not np._NoValue}
-        if "a" in given:
+        if "a" in given and (signature is None or "a" not in signature.parameters):
             args = (given.pop("a"), *args)
         try:
             if signature is not None:

@@ -173,6 +173,10 @@ def test_conditions() -> None:
         mask = data > 0
         for given in (mask, put(mask, *LAYOUTS[layout][1])):
             same(gnp.extract(given, x), np.extract(mask, data))
+            same(np.extract(given, arr=x), np.extract(mask, data))
+        first = np.arange(data.shape[0]) % 2 == 0
+        same(np.compress(first, a=x, axis=0), np.compress(first, data, 0))
+        same(np.compress(condition=first, axis=0, a=x), np.compress(first, data, 0))
 
 
 @pytest.mark.parametrize("dtype", "?bIfD")
