@@ -12,7 +12,6 @@ from tests.ops.forms.form import Form
 TABLES = (gather, scatter, positions)
 
 _FIRST = Indexed((-2,), 1)
-_LAST = Indexed((-1,), 0)
 _BOTH = Indexed((-2, -1), 0)
 _PAIRED = Indexed((-1,), 0, ((-2, -2),))
 _FILL = np.float64(-7.5).tobytes()
@@ -20,18 +19,15 @@ _FILL = np.float64(-7.5).tobytes()
 FORMS: dict[Row, list[Form]] = {
     gather.GATHER: [
         Form(("ij", "k"), (_FIRST, _FILL), "dl"),
-        Form(("ij", "kl"), (_LAST, b""), "bi"),
         Form(("ij", "k"), (Indexed((-1,), 1), b""), "?h"),
         Form(("ij", "k", "lk"), (_BOTH, b""), "Dlb"),
         Form(("ij", "ik"), (_PAIRED, _FILL), "dl"),
-        Form(("ij", "1k"), (_PAIRED, b""), "dl"),
         Form(("1j", "ik"), (_PAIRED, b""), "dl"),
     ],
     scatter.SCATTER: [
         Form(("ij", "kj", "k"), (_FIRST, None), "ddl"),
         Form(("ij", "j", "k"), (_FIRST, np.add), "bbi"),
         Form(("ij", "ik", "ik"), (_PAIRED, np.multiply), "ddl"),
-        Form(("ij", "ik", "k"), (_LAST, np.maximum), "ldl"),
         Form(("ij", "lk", "k", "lk"), (_BOTH, np.subtract), "ddll"),
         Form(("ij", "i1", "ik"), (_PAIRED, None), "ddl"),
     ],
