@@ -13,12 +13,14 @@ from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.checks import place_tiling
 from gpushard.array.conversions import Conversions
 from gpushard.array.data import Data, Detached, data_of, is_gone
+from gpushard.array.elements import Elements
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
 from gpushard.array.operators import Operators
 from gpushard.array.ordering import Ordering
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
+from gpushard.array.reading import read_part
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.errors import ArgumentError
@@ -32,13 +34,13 @@ from gpushard.movement.host_copies import HostRead, StagedRead, read_host, start
 from gpushard.movement.move import move
 from gpushard.movement.plan import Plan
 from gpushard.ops.bind import bind
-from gpushard.ops.indexing import parse_index
+from gpushard.ops.indexing import NotBasicError, parse_index
 from gpushard.ops.table.movement import INDEX
 from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape
 
 
-class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable, Ordering):
+class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assignable, Ordering):
     """An array spread over devices as its sharding says.
 
     Arrays are values: what other arrays hold never changes. `x[index] = value` gives `x` a new
@@ -259,8 +261,21 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable, Orde
         return Array(move(self._live(), plan), sharding, weak_type=self.weak_type)
 
     def __getitem__(self, index: Any) -> Array:
-        """Return the part that a basic index selects; it stays on the devices."""
-        result: Array = bind(INDEX, (self,), (parse_index(self._shape, index),))
+        """Return the part that an index selects, as NumPy does; it stays on the devices.
+
+        Integers, slices, `...` and None select a part that is moved as it is. Integer arrays and
+        lists, on the host or sharded, and masks select elements: see `gpushard.array.reading`.
+        Positions out of bounds raise; to see that those on devices are not, the host reads one
+        number, and to know how many a mask selects. `x.at[index].get(mode=...)` does not check.
+
+        Raises:
+          ArrayIndexError: it is no index of the array, or a position is out of bounds.
+        """
+        try:
+            entries = parse_index(self._shape, index)
+        except NotBasicError:
+            return read_part(self, index)
+        result: Array = bind(INDEX, (self,), (entries,))
         return result
 
     def __iter__(self) -> Iterator[Array]:

@@ -21,7 +21,8 @@ from gpushard.array.data import Data, Detached
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.host_values import as_element, as_part
 from gpushard.array.shard import Shards
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.array.updating import converted, updated
+from gpushard.errors import ArgumentError
 from gpushard.movement.blocks import box_of
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.fill import copy_now, fill_now, overlay_of_element, overlay_of_single
@@ -31,8 +32,7 @@ from gpushard.movement.rewrite import Overlay, is_by_host, is_idle, rewrite
 from gpushard.movement.touched import Touched
 from gpushard.movement.update import overlay_of, touched_by
 from gpushard.ops.bind import bind
-from gpushard.ops.indexing import index_key, index_piece, parse_index
-from gpushard.ops.table.elementwise import ASTYPE
+from gpushard.ops.indexing import NotBasicError, index_key, index_piece, parse_index
 from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE
 from gpushard.typing import HostArray, Index, Shape
 
@@ -55,14 +55,16 @@ class Assignable:
         of their own: each sees a whole value, but what one of them writes may be lost.
 
         Args:
-          index: integers, slices, `...` and None.
+          index: as NumPy takes it; with arrays in it the array gets a new block of memory. `x[mask]
+            = value` moves nothing where the value is the same for all that the mask selects.
           value: a number, an array of gpushard, or what `numpy.asarray` takes; it is broadcast to
-            the part, and converted to the dtype as NumPy does.
+            the part, and converted to the dtype as NumPy does. Of several values for one element
+            the last one stays.
 
         Raises:
           ArrayIndexError: too many entries, or a position out of bounds.
           ArgumentError: the value cannot be broadcast to the part.
-          ArgumentTypeError: the value cannot be converted, or the index is not basic.
+          ArgumentTypeError: the value cannot be converted.
           ArgumentRangeError: a Python integer does not fit into the dtype.
           DeletedArrayError: this array, or the value, was deleted.
           OutOfMemoryError: a device has no room for new blocks.
@@ -76,7 +78,11 @@ class Assignable:
 
 
 def _assign(x: Array, index: Any, value: Any) -> None:
-    touched = _touched(x._held(), index)
+    try:
+        touched = _touched(x._held(), index)
+    except NotBasicError:
+        _assign_selected(x, index, value)
+        return
     if isinstance(value, Shards):
         part = _as_part(cast("Array", value), touched.piece.shape, x.dtype)
         _replace(x, _overlay(x._live(), touched, part))
@@ -88,6 +94,22 @@ def _assign(x: Array, index: Any, value: Any) -> None:
             _assign_host(x, touched, data)
         else:
             _assign_number(x, touched, element)
+    x._weak_type = False
+
+
+def _assign_selected(x: Array, index: Any, value: Any) -> None:
+    """Give an array a new value where an index with arrays in it selects elements."""
+    part, new = updated(x, index, value)
+    if part is not Ellipsis:
+        _assign(x, part, new)
+    else:
+        renew(x, new)
+
+
+def renew(x: Array, new: Array) -> None:
+    """Give an array a new value: that of another one, which is laid out like it."""
+    data = x._held()
+    x._data = Data(new._live(), data.runtime, _exported(data))
     x._weak_type = False
 
 
@@ -130,16 +152,7 @@ def _as_part(value: Array, shape: Shape, dtype: np.dtype[Any]) -> ShardedBuffer:
             shape=own,
             expected=shape,
         )
-    if value.dtype.kind == "c" and dtype.kind != "c":
-        raise ArgumentTypeError(
-            f"value has dtype {value.dtype} and the array {dtype}: imaginary parts would be lost; "
-            "give value.real",
-            argument="value",
-            dtype=value.dtype,
-            expected=dtype,
-        )
-    if value.dtype != dtype:
-        value = bind(ASTYPE, (value,), (dtype,))
+    value = converted(value, dtype)
     if own != shape and value.size != 1:
         if more:
             value = bind(RESHAPE, (value,), (own[more:],))

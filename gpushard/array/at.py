@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from gpushard.array.reading import read_part
+from gpushard.array.selection import check_mode
+from gpushard.array.updating import updated
+from gpushard.errors import ArgumentTypeError
+from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
+from gpushard.ops.indexing import NotBasicError, parse_index
 from gpushard.ops.table.elementwise import ufunc_row
+from gpushard.ops.table.movement import INDEX
 
 if TYPE_CHECKING:
     from gpushard.array.array import Array
@@ -40,9 +47,15 @@ class Indexer:
 class At:
     """A part of an array; its methods return new arrays.
 
+    Methods take what JAX's take. `mode` says what happens to positions out of bounds: None (the
+    default) raises, as NumPy does; "drop" or "fill" leaves them out; "clip" takes the nearest
+    position, "wrap" the remainder; "promise_in_bounds" checks nothing. Only None makes the host
+    read anything where positions are on devices. `indices_are_sorted` and `unique_indices` are
+    hints that make no difference.
+
     Args:
       x: the array, which stays as it is.
-      index: integers, slices, `...` and None.
+      index: as NumPy takes it.
     """
 
     __slots__ = ("_index", "_x")
@@ -54,66 +67,153 @@ class At:
     def __repr__(self) -> str:
         return f"x.at[{self._index!r}]; use its methods, such as set(value) and add(value)"
 
-    def get(self) -> Array:
-        """Return the part: `x[index]`."""
-        return self._x[self._index]
+    def get(
+        self,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: str | None = None,
+        fill_value: Any = None,
+        out_sharding: Sharding | None = None,
+    ) -> Array:
+        """Return the part: `x[index]`.
 
-    def set(self, value: Any) -> Array:
-        """Return the array with the part replaced; what the part does not touch is shared.
+        Args:
+          indices_are_sorted: a hint.
+          unique_indices: a hint.
+          mode: what happens to positions out of bounds.
+          fill_value: what they give with "fill"; NaN, or the extreme of integers, by default.
+          out_sharding: how the result is laid out; by default as it comes.
+
+        >>> import gpushard as gs
+        >>> import numpy as np
+        >>> gs.device_put(np.arange(4)).at[np.array([3, 9])].get(mode="fill", fill_value=-1)
+        Array([ 3, -1], dtype=int64)
+        """
+        check_mode(mode)
+        if mode is None and _is_basic(self._x, self._index):
+            entries = parse_index(self._x.shape, self._index)
+            return cast("Array", bind(INDEX, (self._x,), (entries,), out_sharding))
+        return read_part(self._x, self._index, mode, fill_value, out_sharding)
+
+    def set(
+        self,
+        value: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: str | None = None,
+    ) -> Array:
+        """Return the array with the part replaced; what a basic index does not touch is shared.
 
         Args:
           value: as for `x[index] = value`.
+          indices_are_sorted: a hint.
+          unique_indices: a hint.
+          mode: what happens to values for positions out of bounds.
 
         >>> import gpushard as gs
         >>> import numpy as np
         >>> gs.device_put(np.arange(4)).at[1:3].set(7)
         Array([0, 7, 7, 3], dtype=int64)
         """
-        result = copy.copy(self._x)
-        result[self._index] = value
-        return result
+        check_mode(mode)
+        if mode is None and _is_basic(self._x, self._index):
+            result = copy.copy(self._x)
+            result[self._index] = value
+            return result
+        return self._updated(value, None, mode)
 
-    def add(self, value: Any) -> Array:
-        """Return the array with `value` added to the part.
+    def add(self, value: Any, **hints: Any) -> Array:
+        """Return the array with `value` added to the part, once for each time it is selected.
+
+        Args:
+          value: a number or an array; it is broadcast to the part.
+          **hints: `mode`, `indices_are_sorted` and `unique_indices`, as for `set`.
 
         >>> import gpushard as gs
         >>> import numpy as np
         >>> gs.device_put(np.arange(4)).at[1:3].add(10)
         Array([ 0, 11, 12,  3], dtype=int64)
+        >>> gs.device_put(np.zeros(3)).at[np.array([1, 1, 2])].add(1)
+        Array([0., 2., 1.], dtype=float64)
         """
-        return self._combined(np.add, value)
+        return self._combined(np.add, value, hints)
 
-    def subtract(self, value: Any) -> Array:
-        """Return the array with `value` taken from the part."""
-        return self._combined(np.subtract, value)
+    def subtract(self, value: Any, **hints: Any) -> Array:
+        """Return the array with `value` taken from the part; arguments as for `add`."""
+        return self._combined(np.subtract, value, hints)
 
-    def multiply(self, value: Any) -> Array:
-        """Return the array with the part multiplied by `value`."""
-        return self._combined(np.multiply, value)
+    def multiply(self, value: Any, **hints: Any) -> Array:
+        """Return the array with the part multiplied by `value`; arguments as for `add`."""
+        return self._combined(np.multiply, value, hints)
 
-    def divide(self, value: Any) -> Array:
-        """Return the array with the part divided by `value`."""
-        return self._combined(np.divide, value)
+    def mul(self, value: Any, **hints: Any) -> Array:
+        """Return the array with the part multiplied by `value`; arguments as for `add`."""
+        return self._combined(np.multiply, value, hints)
 
-    def power(self, value: Any) -> Array:
-        """Return the array with the part raised to the power of `value`."""
-        return self._combined(np.power, value)
+    def divide(self, value: Any, **hints: Any) -> Array:
+        """Return the array with the part divided by `value`; arguments as for `add`."""
+        return self._combined(np.divide, value, hints)
 
-    def min(self, value: Any) -> Array:
-        """Return the array with the lesser of the part and `value` there."""
-        return self._combined(np.minimum, value)
+    def power(self, value: Any, **hints: Any) -> Array:
+        """Return the array with the part raised to the power of `value`; arguments as for `add`."""
+        return self._combined(np.power, value, hints)
 
-    def max(self, value: Any) -> Array:
-        """Return the array with the greater of the part and `value` there."""
-        return self._combined(np.maximum, value)
+    def min(self, value: Any, **hints: Any) -> Array:
+        """Return the array with the lesser of the part and `value`; arguments as for `add`."""
+        return self._combined(np.minimum, value, hints)
 
-    def apply(self, function: Callable[[Array], Any]) -> Array:
+    def max(self, value: Any, **hints: Any) -> Array:
+        """Return the array with the greater of the part and `value`; arguments as for `add`."""
+        return self._combined(np.maximum, value, hints)
+
+    def apply(self, function: Callable[[Array], Any], **hints: Any) -> Array:
         """Return the array with the part replaced by what a function makes of it.
 
         Args:
-          function: takes the part, as an array; its result is broadcast and converted.
+          function: takes the part, as an array; its result is broadcast and converted. What is
+            selected twice is in there twice, and the last one stays.
+          **hints: as for `add`.
         """
-        return self.set(function(self.get()))
+        mode = _mode(hints)
+        return self.set(function(self.get(mode=mode)), mode=mode)
 
-    def _combined(self, ufunc: np.ufunc, value: Any) -> Array:
-        return self.set(bind(ufunc_row(ufunc), (self.get(), value)))
+    def _combined(self, ufunc: np.ufunc, value: Any, hints: dict[str, Any]) -> Array:
+        mode = _mode(hints)
+        if mode is None and _is_basic(self._x, self._index):
+            return self.set(bind(ufunc_row(ufunc), (self.get(), value)))
+        return self._updated(value, ufunc, mode)
+
+    def _updated(self, value: Any, ufunc: np.ufunc | None, mode: str | None) -> Array:
+        part, new = updated(self._x, self._index, value, ufunc, mode)
+        result = copy.copy(self._x)
+        result[part] = new
+        return result
+
+
+def _is_basic(x: Array, index: Any) -> bool:
+    """Whether an index has integers, slices, `...` and None only."""
+    try:
+        parse_index(x.shape, index)
+    except NotBasicError:
+        return False
+    return True
+
+
+def _mode(hints: dict[str, Any]) -> str | None:
+    """Return the mode among keywords.
+
+    Raises:
+      ArgumentTypeError: there is a keyword that JAX does not have.
+    """
+    for keyword in hints:
+        if keyword not in ("mode", "indices_are_sorted", "unique_indices"):
+            raise ArgumentTypeError(
+                f"x.at[index] takes no {keyword}=; there are mode=, indices_are_sorted= and "
+                "unique_indices=",
+                argument=keyword,
+            )
+    mode: str | None = hints.get("mode")
+    check_mode(mode)
+    return mode

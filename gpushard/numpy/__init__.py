@@ -3,11 +3,11 @@
 A file for each section of the standard (https://data-apis.org/array-api/2025.12): `elementwise`,
 `statistical` with `cumulative`, `searching`, `sorting`, `sets` with `uniques`, `linear_algebra`,
 `creation` with `ranges` and `grids`, `manipulation` with `joining`, `splitting`, `editing`,
-`rearranging` and `padding`, `data_type`, `constants`, `info`. NumPy's own are `comparison`,
-`number_kinds`, `averages`, `nan_functions`, `quantiles`, `histograms` with `bin_edges`,
-`differences`, `signals`, `windows`, `applying`, `products` and `correlation`. The extensions,
-`linalg` and `fft`, are imported when they are first asked for.
-`protocol` lets NumPy's own functions take arrays.
+`rearranging` and `padding`, `indexing` with `positions`, `data_type`, `constants`, `info`. NumPy's
+own are `comparison`, `number_kinds`, `averages`, `nan_functions`, `quantiles`, `histograms` with
+`bin_edges`, `differences`, `signals`, `windows`, `applying`, `products` and `correlation`. The
+extensions, `linalg` and `fft`, are imported when they are first asked for. `protocol` lets NumPy's
+own functions take arrays.
 
 Functions take arrays, and what `asarray` takes. They run where their operands lie.
 
@@ -242,6 +242,22 @@ from gpushard.numpy.histograms import (
     histogram_bin_edges,
     histogramdd,
 )
+from gpushard.numpy.indexing import (
+    argwhere,
+    choose,
+    compress,
+    extract,
+    fill_diagonal,
+    flatnonzero,
+    nonzero,
+    place,
+    put,
+    put_along_axis,
+    putmask,
+    select,
+    take,
+    take_along_axis,
+)
 from gpushard.numpy.info import __array_namespace_info__
 from gpushard.numpy.joining import (
     column_stack,
@@ -312,6 +328,17 @@ from gpushard.numpy.number_kinds import (
 )
 from gpushard.numpy.padding import (
     pad,
+)
+from gpushard.numpy.positions import (
+    diag_indices,
+    diag_indices_from,
+    ix_,
+    ravel_multi_index,
+    tril_indices,
+    tril_indices_from,
+    triu_indices,
+    triu_indices_from,
+    unravel_index,
 )
 from gpushard.numpy.products import (
     cross,
@@ -447,6 +474,7 @@ __all__ = [
     "argmin",
     "argpartition",
     "argsort",
+    "argwhere",
     "around",
     "array",
     "array_equal",
@@ -483,10 +511,12 @@ __all__ = [
     "can_cast",
     "cbrt",
     "ceil",
+    "choose",
     "clip",
     "column_stack",
     "complex64",
     "complex128",
+    "compress",
     "concat",
     "concatenate",
     "conj",
@@ -509,6 +539,8 @@ __all__ = [
     "degrees",
     "delete",
     "diag",
+    "diag_indices",
+    "diag_indices_from",
     "diagflat",
     "diagonal",
     "diff",
@@ -528,10 +560,13 @@ __all__ = [
     "exp2",
     "expand_dims",
     "expm1",
+    "extract",
     "eye",
     "fabs",
+    "fill_diagonal",
     "finfo",
     "fix",
+    "flatnonzero",
     "flip",
     "fliplr",
     "flipud",
@@ -589,6 +624,7 @@ __all__ = [
     "isposinf",
     "isreal",
     "isrealobj",
+    "ix_",
     "kron",
     "lcm",
     "ldexp",
@@ -642,6 +678,7 @@ __all__ = [
     "negative",
     "newaxis",
     "nextafter",
+    "nonzero",
     "not_equal",
     "ones",
     "ones_like",
@@ -652,16 +689,21 @@ __all__ = [
     "permute_dims",
     "pi",
     "piecewise",
+    "place",
     "polyval",
     "positive",
     "pow",
     "power",
     "prod",
     "ptp",
+    "put",
+    "put_along_axis",
+    "putmask",
     "quantile",
     "rad2deg",
     "radians",
     "ravel",
+    "ravel_multi_index",
     "real",
     "reciprocal",
     "remainder",
@@ -676,6 +718,7 @@ __all__ = [
     "rot90",
     "round",
     "searchsorted",
+    "select",
     "setdiff1d",
     "setxor1d",
     "shape",
@@ -697,6 +740,8 @@ __all__ = [
     "subtract",
     "sum",
     "swapaxes",
+    "take",
+    "take_along_axis",
     "tan",
     "tanh",
     "tensordot",
@@ -707,8 +752,12 @@ __all__ = [
     "trapezoid",
     "tri",
     "tril",
+    "tril_indices",
+    "tril_indices_from",
     "trim_zeros",
     "triu",
+    "triu_indices",
+    "triu_indices_from",
     "true_divide",
     "trunc",
     "uint8",
@@ -721,6 +770,7 @@ __all__ = [
     "unique_counts",
     "unique_inverse",
     "unique_values",
+    "unravel_index",
     "unstack",
     "unwrap",
     "vander",

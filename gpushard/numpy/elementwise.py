@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gpushard.errors import ArgumentError
 from gpushard.numpy import ufuncs
 from gpushard.numpy.arguments import as_value, integer, operands, refuse_out, settle
 from gpushard.ops.bind import bind
@@ -173,15 +174,22 @@ tanh = _unary("tanh", np.tanh, "Return the hyperbolic tangent of each element.")
 trunc = _unary("trunc", np.trunc, "Return each element without its fraction.")
 
 
-def where(condition: Any, x: Any, y: Any, /, *, out_sharding: Any = None) -> Any:
+def where(condition: Any, x: Any = None, y: Any = None, /, *, out_sharding: Any = None) -> Any:
     """Return elements of `x` where a condition holds, else those of `y`.
 
     Args:
       condition: booleans; of numbers those that are not 0.
-      x: an array or a number.
+      x: an array or a number. Without `x` and `y` the result is that of `nonzero(condition)`.
       y: likewise.
       out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: only one of `x` and `y` is given.
     """
+    if x is None and y is None:
+        return settle(as_value(condition, "where").nonzero(), out_sharding)
+    if x is None or y is None:
+        raise ArgumentError("where: give both x and y, or none", argument="y")
     return settle(bind(rows.WHERE, operands("where", condition, x, y)), out_sharding)
 
 

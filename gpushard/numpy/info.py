@@ -29,8 +29,8 @@ class Info:
     """
 
     def capabilities(self) -> dict[str, Any]:
-        """Return what can be done: there are no masks as indices, nor results of unknown size."""
-        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
+        """Return what can be done: masks as indices, and results of a size that data decides."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> Device:
         """Return the device that new arrays go to."""

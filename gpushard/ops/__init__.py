@@ -12,5 +12,6 @@ Plain arrays come to `dispatch`, which compiles a row once for operands of a kin
     reduced, merge      factors that are summed while they are split: states and what merges them
     fold, between       merging within a memory domain, and between domains
     create              rows without operands
+    indexing, indexed   basic indices as pieces; index arrays and the factors of their dims
     gather_guard        a guard for moves that nobody asked for
 """

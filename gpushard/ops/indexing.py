@@ -17,12 +17,16 @@ Entry: TypeAlias = tuple[int, int, int] | int | None
 """(start, step, length) of a slice, an integer, or None for a new dim."""
 
 
+class NotBasicError(ArgumentTypeError):
+    """An entry of an index is no integer, slice, `...` or None: an array, or something wrong."""
+
+
 def parse_index(shape: Shape, index: Any) -> tuple[Entry, ...]:
     """Return an index in a form that has no negative positions, ellipses or missing entries.
 
     Raises:
       ArrayIndexError: too many entries, or a position out of bounds.
-      ArgumentTypeError: an entry is not an integer, a slice, `...` or None.
+      NotBasicError: an entry is not an integer, a slice, `...` or None.
 
     >>> parse_index((4, 6), (-1, slice(None, None, -2)))
     (3, (5, -2, 3))
@@ -32,13 +36,10 @@ def parse_index(shape: Shape, index: Any) -> tuple[Entry, ...]:
     if sum(entry is Ellipsis for entry in entries) > 1:
         raise ArrayIndexError("an index can have only one '...'", argument="index", index=index)
     if taken > len(shape):
-        raise ArrayIndexError(
-            f"the index has {taken} entries for an array of shape {shape}; give at most one "
-            "per dim",
-            argument="index",
-            index=index,
-            shape=shape,
-        )
+        for entry in entries:  # arrays take any number of dims
+            if entry is not None and entry is not Ellipsis and not isinstance(entry, slice):
+                as_position(entry)
+        raise too_many(shape, index, taken)
     if not any(entry is Ellipsis for entry in entries):
         entries = (*entries, Ellipsis)
     result: list[Entry] = []
@@ -84,26 +85,51 @@ def _parse_entry(shape: Shape, dim: int, entry: Any) -> Entry:
     size = shape[dim]
     if isinstance(entry, slice):
         return _parse_slice(size, entry)
-    try:
-        if isinstance(entry, bool | np.bool_):  # operator.index takes True for 1
-            raise TypeError
-        position = operator.index(entry)
-    except TypeError:
-        raise ArgumentTypeError(
-            f"entry {entry!r} of the index is not supported; use integers, slices, '...' or None",
-            argument="index",
-            entry=entry,
-        ) from None
+    position = entry if type(entry) is int else as_position(entry)
     if not -size <= position < size:
-        raise ArrayIndexError(
-            f"index {position} is out of bounds for dim {dim} of length {size}; use "
-            f"{-size} to {size - 1}",
-            argument="index",
-            dim=dim,
-            size=size,
-            position=position,
-        )
+        raise out_of_bounds(position, dim, size)
     return position % size
+
+
+def as_position(entry: Any) -> int:
+    """Return what is an integer, as Python has them.
+
+    Raises:
+      NotBasicError: it is none.
+    """
+    try:
+        # operator.index takes True for 1, and would fetch a whole array to see that it is none
+        if not isinstance(entry, bool | np.bool_) and not getattr(entry, "shape", ()):
+            return operator.index(entry)
+    except TypeError:
+        pass
+    raise NotBasicError(  # without its value, which may be an array on devices
+        f"an entry of the index is a {type(entry).__name__}; use integers, slices, '...' or None",
+        argument="index",
+        entry=entry,
+    )
+
+
+def out_of_bounds(position: int, dim: int, size: int) -> ArrayIndexError:
+    """Return the error for a position out of bounds."""
+    return ArrayIndexError(
+        f"index {position} is out of bounds for dim {dim} of length {size}; "
+        + (f"use {-size} to {size - 1}" if size else "there are no elements"),
+        argument="index",
+        dim=dim,
+        size=size,
+        position=position,
+    )
+
+
+def too_many(shape: Shape, index: Any, taken: int) -> ArrayIndexError:
+    """Return the error for an index that takes more dims than there are."""
+    return ArrayIndexError(
+        f"the index has {taken} entries for an array of shape {shape}; give at most one per dim",
+        argument="index",
+        index=index,
+        shape=shape,
+    )
 
 
 def _parse_slice(size: int, entry: slice) -> Entry:

@@ -27,9 +27,10 @@ ARRAY_API: dict[str, str] = {
     "ones_like tril triu zeros zeros_like",
     "manipulation": "broadcast_arrays broadcast_shapes broadcast_to concat expand_dims flip "
     "moveaxis permute_dims repeat reshape roll squeeze stack tile unstack",
-    "searching": "argmax argmin count_nonzero searchsorted where",
+    "searching": "argmax argmin count_nonzero nonzero searchsorted where",
     "sets": "isin unique_all unique_counts unique_inverse unique_values",
     "sorting": "argsort sort",
+    "indexing": "take take_along_axis",
     "data type": "astype can_cast finfo iinfo isdtype result_type",
     "dtypes": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 "
     "complex128",
@@ -86,6 +87,8 @@ KEYWORDS: dict[str, set[str]] = {
     "isin": {"invert"},
     "argsort": {"axis", "descending", "stable"},
     "sort": {"axis", "descending", "stable"},
+    "take": {"axis"},
+    "take_along_axis": {"axis"},
 }
 
 FUNCTIONS = sorted(n for n in gnp.__all__ if inspect.isfunction(getattr(gnp, n)))
@@ -100,12 +103,17 @@ MAKE_NO_ARRAY = {
     "broadcast_shapes",
     "can_cast",
     "from_dlpack",
+    "fill_diagonal",
     "finfo",
     "iinfo",
     "iscomplexobj",
     "isdtype",
     "isrealobj",
     "ndim",
+    "place",
+    "put",
+    "put_along_axis",
+    "putmask",
     "result_type",
     "shape",
     "size",
@@ -212,6 +220,7 @@ def test_what_programs_may_ask() -> None:
     assert set(info.dtypes(kind=("bool", "real floating"))) == {"bool", "float32", "float64"}
     assert info.default_dtypes()["real floating"] == gnp.zeros(1).dtype
     assert info.default_dtypes()["integral"] == gnp.arange(1).dtype
-    assert info.capabilities()["boolean indexing"] is False
+    assert info.capabilities()["boolean indexing"] is True
+    assert info.capabilities()["data-dependent shapes"] is True
     with pytest.raises(ArgumentError, match="kind='text' is unknown"):
         info.dtypes(kind="text")

@@ -161,7 +161,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         ArgumentError,
         "out= is not supported",
     ),
-    "condition alone": (lambda x: np.where(x), ArgumentTypeError, "missing a required argument"),
+    "half of a choice": (lambda x: np.where(x, 1), ArgumentError, "give both x and y"),
     "casting": (
         lambda x: np.add(x, 1, dtype="f", casting="safe"),
         ArgumentTypeError,

@@ -14,7 +14,7 @@ import gpushard as gs
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row, Site
-from tests.ops.forms import core, fft, linalg, random, sorting, special, statistics
+from tests.ops.forms import core, fft, indexing, linalg, random, sorting, special, statistics
 from tests.ops.forms.core import MADE, UFUNCS
 from tests.ops.forms.form import Form
 
@@ -25,7 +25,7 @@ AXES = {"a": 3, "b": 2}
 
 Shape = tuple[int, ...]
 
-_AREAS = (core, random, linalg, fft, special, statistics, sorting)
+_AREAS = (core, random, linalg, fft, special, statistics, sorting, indexing)
 
 TABLES: list[ModuleType] = [module for area in _AREAS for module in area.TABLES]
 

@@ -142,7 +142,12 @@ def _rules(row: Row) -> Iterator[Rule]:
         yield row.rule_for([Aval(a.shape, a.dtype) for a in arrays], case.params)
 
 
-COMPUTING = [row for row in FORMS if any(len(r.whole) < len(r.sizes) for r in _rules(row))]
+def _free(rule: Rule) -> bool:
+    """Whether some dim of an operand may be split, so that it matters what factors are called."""
+    return any(factor not in rule.whole for dims in rule.operands for factor in dims)
+
+
+COMPUTING = [row for row in FORMS if any(map(_free, _rules(row)))]
 WHOLE = [row for row in FORMS if any(r.whole for r in _rules(row))]
 
 

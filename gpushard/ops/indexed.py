@@ -1,0 +1,170 @@
+"""Index arrays: which dims they index, where their own dims go, and the factors of all of them.
+
+Several index arrays broadcast together; their dims take the place of the dims that they index. A
+dim of the array may also be *paired* with one of theirs: positions there are those of the dim
+itself, as in `take_along_axis`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.ops.rule import Dims, Rule
+from gpushard.typing import LocalArray, Shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Indexed:
+    """How index arrays index an array; dims are counted from the end."""
+
+    axes: tuple[int, ...]
+    """The dims of the array that they index, one for each of them."""
+
+    after: int
+    """How many of the other dims come after theirs in the result."""
+
+    paired: tuple[tuple[int, int], ...] = ()
+    """(dim of the array, dim of the index arrays) where positions are equal."""
+
+    inside: bool = False
+    """Whether all positions are known to be in bounds."""
+
+    def order(self, ndim: int) -> tuple[list[int], list[int], list[int]]:
+        """Return dims of the array: those before, those that are indexed or paired, those after.
+
+        >>> Indexed((-2,), 0).order(3)
+        ([0, 2], [1], [])
+        """
+        dims = sorted(ndim + dim for dim in (*self.axes, *(dim for dim, _ in self.paired)))
+        rest = [dim for dim in range(ndim) if dim not in dims]
+        before = len(rest) - self.after
+        return rest[:before], dims, rest[before:]
+
+    def view(
+        self, xp: Any, x: LocalArray, positions: Sequence[LocalArray]
+    ) -> tuple[LocalArray, tuple[Any, ...]]:
+        """Return a view of an array with the indexed dims side by side, and the index of it.
+
+        Args:
+          xp: NumPy or CuPy.
+          x: the array.
+          positions: one array for each of `axes`.
+        """
+        of = {x.ndim + axis: at for axis, at in zip(self.axes, positions, strict=True)}
+        for dim, at in self.paired:
+            of[x.ndim + dim] = xp.arange(x.shape[dim]).reshape((-1, *(1,) * (-at - 1)))
+        before, dims, after = self.order(x.ndim)
+        index = (*(slice(None),) * len(before), *(of[dim] for dim in dims))
+        return x.transpose((*before, *dims, *after)), index
+
+
+@functools.lru_cache(maxsize=1024)
+def spread(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Shape:
+    """Return the shape that index arrays broadcast to.
+
+    Args:
+      indexed: how they index.
+      shape: of the array.
+      shapes: of the index arrays.
+
+    >>> spread(Indexed((-1,), 0, ((-2, -2),)), (4, 5), ((1, 3),))
+    (4, 3)
+    """
+    own = [(shape[dim], *(1,) * (-at - 1)) for dim, at in indexed.paired]
+    return np.broadcast_shapes(*shapes, *own)
+
+
+def part_shape(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Shape:
+    """Return the shape of what is selected; arguments as for `spread`.
+
+    >>> part_shape(Indexed((-2,), 1), (4, 5), ((2, 3),))
+    (2, 3, 5)
+    """
+    before, _, after = indexed.order(len(shape))
+    return (
+        *(shape[dim] for dim in before),
+        *spread(indexed, shape, shapes),
+        *(shape[dim] for dim in after),
+    )
+
+
+def gather_rule(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Rule:
+    """Return the factors of reading: indexed dims are reduced, all others pass through.
+
+    >>> gather_rule(Indexed((-2,), 1), (4, 5), ((3,),))
+    Rule(operands=((0, 1), (2,)), results=((2, 1),), sizes=(4, 5, 3), whole=frozenset())
+    """
+    array, index, part, sizes = _factors(indexed, shape, shapes)
+    own = [_aligned(one, spread(indexed, shape, shapes), index) for one in shapes]
+    return Rule((array, *own), (part,), sizes)
+
+
+def scatter_rule(indexed: Indexed, shape: Shape, values: Shape, shapes: tuple[Shape, ...]) -> Rule:
+    """Return the factors of writing: dims of the array pass through, those of indices are whole.
+
+    >>> scatter_rule(Indexed((-2,), 1), (4, 5), (3, 1), ((3,),)).operands
+    ((0, 1), (2, None), (2,))
+    """
+    array, index, part, sizes = _factors(indexed, shape, shapes)
+    own = [_aligned(one, spread(indexed, shape, shapes), index) for one in shapes]
+    new = _aligned(values, part_shape(indexed, shape, shapes), part)
+    whole = frozenset(factor for factor in index if factor is not None and factor not in array)
+    return Rule((array, new, *own), (array,), sizes, whole)
+
+
+def _factors(
+    indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]
+) -> tuple[Dims, Dims, Dims, Shape]:
+    """Return the factors of the array, of the index arrays together, of the part; and the sizes."""
+    ndim, wide = len(shape), spread(indexed, shape, shapes)
+    array: list[int | None] = list(range(ndim))
+    sizes = list(shape)
+    pairs = {len(wide) + at: ndim + dim for dim, at in indexed.paired}
+    index: list[int | None] = []
+    for at, n in enumerate(wide):
+        dim = pairs.get(at)
+        if dim is not None and shape[dim] == n:
+            index.append(dim)
+        elif dim is not None:  # of length 1, and repeated: the factor is that of the index arrays
+            array[dim], sizes[dim] = None, n
+            index.append(dim)
+        else:
+            index.append(len(sizes))
+            sizes.append(n)
+    before, _, after = indexed.order(ndim)
+    part = (*(array[dim] for dim in before), *index, *(array[dim] for dim in after))
+    return tuple(array), tuple(index), part, tuple(sizes)
+
+
+def _aligned(own: Shape, shape: Shape, dims: Dims) -> Dims:
+    """Return the factors of what broadcasts to a shape whose dims have some."""
+    lead = len(shape) - len(own)
+    return tuple(
+        None if n == 1 and shape[lead + dim] != 1 else dims[lead + dim] for dim, n in enumerate(own)
+    )
+
+
+def located(
+    xp: Any, positions: LocalArray, size: int, start: int, length: int
+) -> tuple[LocalArray, LocalArray]:
+    """Return positions within a block, and which are in it; those that are not become 0.
+
+    Args:
+      xp: NumPy or CuPy.
+      positions: in the whole dim, from the end where negative.
+      size: length of the whole dim.
+      start: where the block starts.
+      length: how long it is.
+    """
+    if positions.dtype == np.uint64:  # beyond the largest position there is only "outside"
+        positions = xp.minimum(positions, np.uint64(size))
+    at = positions.astype(np.int64)
+    at = xp.where(at < 0, at + size, at)
+    at = xp.where((at >= 0) & (at < size), at - start, -1)
+    inside = (at >= 0) & (at < length)
+    return xp.where(inside, at, 0), inside

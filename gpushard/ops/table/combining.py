@@ -1,0 +1,100 @@
+"""Local updates at positions, some of which may be the same, in NumPy's order.
+
+NumPy's `ufunc.at` and assignment do that by themselves. CuPy does not say which of several values
+wins, and has `ufunc.at` for few ufuncs and types. There, positions are sorted; values of the same
+position are combined by a segmented scan (Hillis and Steele, 1986) in log2(n) steps, and their last
+one is written. No step waits for the device. Results differ from NumPy's by rounding only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.typing import LocalArray, Shape
+
+_BASE: dict[np.ufunc, np.ufunc] = {
+    np.subtract: np.add,
+    np.divide: np.multiply,
+    np.power: np.multiply,
+}
+"""How values that go to the same position come together, where that is not the ufunc itself."""
+
+
+def set_at(
+    xp: Any, view: LocalArray, index: Sequence[Any], values: LocalArray, ufunc: None, room: int
+) -> None:
+    """Write values; of several at one position the last one stays.
+
+    Args:
+      xp: NumPy or CuPy.
+      view: what is written.
+      index: slices for the dims before, then arrays for those beside one another.
+      values: broadcast to the part.
+      ufunc: none.
+      room: a dim of the view whose last slice is for what nobody wants.
+    """
+    if xp is np:
+        view[tuple(index)] = values
+        return
+    _, places, values = _sorted(xp, view, index, values, room)
+    view[places] = values
+
+
+def apply_at(
+    xp: Any, view: LocalArray, index: Sequence[Any], values: LocalArray, ufunc: np.ufunc, room: int
+) -> None:
+    """Combine elements with values, one after the other; arguments as for `set_at`."""
+    if xp is np:
+        # NumPy 2.4 reads beyond the end of values of fewer dims than the index arrays have
+        ufunc.at(view, tuple(index), np.broadcast_to(values, _part_shape(view, index)))
+        return
+    keys, places, values = _sorted(xp, view, index, values, room)
+    base = getattr(xp, _BASE.get(ufunc, ufunc).__name__)
+    before = (slice(None),) * _lead(index)
+    width = (1,) * (values.ndim - len(before) - 1)
+    step = 1
+    while step < len(keys):
+        same = (keys[step:] == keys[:-step]).reshape(-1, *width)
+        later = values[(*before, slice(step, None))]
+        both = base(values[(*before, slice(None, -step))], later)
+        first = values[(*before, slice(None, step))]
+        values = xp.concatenate([first, xp.where(same, both, later)], axis=len(before))
+        step *= 2
+    view[places] = getattr(xp, ufunc.__name__)(view[places], values)
+
+
+def _lead(index: Sequence[Any]) -> int:
+    return sum(isinstance(entry, slice) for entry in index)
+
+
+def _part_shape(view: LocalArray, index: Sequence[Any]) -> Shape:
+    lead = _lead(index)
+    wide = np.broadcast_shapes(*(at.shape for at in index[lead:]))
+    return (*view.shape[:lead], *wide, *view.shape[len(index) :])
+
+
+def _sorted(
+    xp: Any, view: LocalArray, index: Sequence[Any], values: LocalArray, room: int
+) -> tuple[LocalArray, tuple[Any, ...], LocalArray]:
+    """Return updates in the order of their positions: a number for each, the index, the values.
+
+    The index sends all but the last of each position to the room.
+    """
+    lead = _lead(index)
+    arrays = xp.broadcast_arrays(*index[lead:])
+    sizes = view.shape[lead : len(index)]
+    keys = xp.zeros(arrays[0].size, np.int64)
+    for at, size in zip(arrays, sizes, strict=True):
+        keys = keys * size + at.reshape(-1)
+    order = xp.argsort(keys, kind="stable")
+    keys = keys[order]
+    last = xp.ones(keys.shape, bool)
+    last[:-1] = keys[1:] != keys[:-1]
+    places = [at.reshape(-1)[order] for at in arrays]
+    places[room - lead] = xp.where(last, places[room - lead], view.shape[room] - 1)
+    flat = (*view.shape[:lead], keys.size, *view.shape[len(index) :])
+    values = xp.broadcast_to(values, _part_shape(view, index)).reshape(flat)
+    return keys, (*index[:lead], *places), values[(*index[:lead], order)]

@@ -1,0 +1,112 @@
+"""Positions: where elements are true, and which position is furthest out of bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.ops import rule
+from gpushard.ops.aval import Aval
+from gpushard.ops.row import Kernel, Params, Reduction, Row, Site
+from gpushard.ops.rule import Rule
+from gpushard.ops.table.elementwise import writing
+from gpushard.ops.table.reductions import reduced_shape
+from gpushard.typing import LocalArray
+
+_INDEX = np.dtype(np.int64)
+
+
+def _nonzero_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    return (Aval((params[0],), _INDEX),) * len(avals[0].shape)
+
+
+def _nonzero_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    shape = avals[0].shape
+    dims = tuple(range(len(shape)))
+    result = (len(shape),)
+    return Rule((dims,), (result,) * len(shape), (*shape, params[0]), frozenset(dims))
+
+
+def _nonzero(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    """Return what finds the positions of its part of the result.
+
+    The n-th true element is where the running count of them first reaches n.
+    """
+    _, fills = params
+    shape = avals[0].shape
+    size = math.prod(shape)
+
+    def nonzero(site: Site, mask: LocalArray) -> Any:
+        start, length = site.result[0], site.shape[0]
+        if not size:
+            found = tuple(xp.full(length, fill, _INDEX) for fill in fills)
+            return found if len(found) > 1 else found[0]
+        counts = (mask.reshape(-1) != 0).cumsum(dtype=_INDEX)
+        wanted = xp.arange(start + 1, start + length + 1, dtype=_INDEX)
+        at = xp.searchsorted(counts, wanted)
+        there = at < size
+        places = xp.unravel_index(xp.minimum(at, size - 1), shape)
+        found = tuple(
+            xp.where(there, place, fill).astype(_INDEX, copy=False)
+            for place, fill in zip(places, fills, strict=True)
+        )
+        return found if len(found) > 1 else found[0]
+
+    return writing(nonzero)
+
+
+NONZERO = Row("nonzero", _nonzero_infer, _nonzero_rule, _nonzero, positional=True)
+"""Parameters: (how many positions, what those get that are too many, one for each dim). The mask is
+whole, of one byte per element; the positions are split as they are wanted."""
+
+
+def _furthest_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    axes, keepdims = params
+    return (Aval(reduced_shape(avals[0].shape, axes, keepdims=keepdims), _INDEX),)
+
+
+def _furthest_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    axes, keepdims = params
+    shape = avals[0].shape
+    return rule.reduction(shape, [len(shape) + axis for axis in axes], keepdims=keepdims)
+
+
+def _out(xp: Any, position: LocalArray) -> LocalArray:
+    """Return how long a dim has to be for a position to be in it, less 1."""
+    return xp.where(position < 0, -1 - position, position)
+
+
+def _furthest_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    axes, keepdims = params
+    most = np.iinfo(_INDEX).max
+
+    def furthest(x: LocalArray) -> LocalArray:
+        high, low = (f(axis=axes, keepdims=keepdims) for f in (x.max, x.min))
+        if x.dtype == np.uint64:  # no dim is as long as that
+            high, low = (xp.minimum(n, np.uint64(most)) for n in (high, low))
+        return _further(xp, xp.asarray(high).astype(_INDEX), xp.asarray(low).astype(_INDEX))
+
+    return writing(furthest)
+
+
+def _further(xp: Any, a: LocalArray, b: LocalArray) -> LocalArray:
+    return xp.where(_out(xp, b) > _out(xp, a), b, a)
+
+
+FURTHEST = Row(
+    "index check",
+    _furthest_infer,
+    _furthest_rule,
+    _furthest_local,
+    Reduction(
+        lambda avals, params: (_INDEX,),
+        _furthest_local,
+        lambda xp, avals, params: lambda a, b, m, n: (_further(xp, a[0], b[0]),),
+        lambda xp, avals, params: lambda state, n: state[0],
+    ),
+)
+"""The position that needs the longest dim to be in bounds. Parameters: (axes counted from the end,
+keepdims)."""

@@ -1,0 +1,136 @@
+"""Writing by index arrays: `x[i] = v`, `x.at[i].add(v)`, `put_along_axis`.
+
+The array stays split as it is. Index arrays are whole, so that every block makes those updates that
+fall into it, in NumPy's order; updates out of bounds fall into none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.indexed import Indexed, located, part_shape, scatter_rule
+from gpushard.ops.row import Kernel, Params, Row, Site
+from gpushard.ops.rule import Rule
+from gpushard.ops.table.combining import apply_at, set_at
+from gpushard.ops.table.elementwise import ufunc_row, writing
+from gpushard.typing import LocalArray, Shape
+
+
+def _shapes(avals: Sequence[Aval]) -> tuple[Shape, ...]:
+    return tuple(aval.shape for aval in avals[2:])
+
+
+def _types(avals: Sequence[Aval], params: Params) -> tuple[Dtype, Dtype]:
+    """Return the types of the elements, and of the values, while they are combined."""
+    x, values = avals[:2]
+    ufunc = params[1]
+    if ufunc is None:
+        return x.dtype, x.dtype
+    loop = ufunc_row(ufunc).loop
+    assert loop is not None
+    _, second, result = loop((x, values))
+    return result, second
+
+
+def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    """Check that values broadcast to the part, and become elements without a loss.
+
+    Raises:
+      ArgumentError: they do not broadcast.
+      ArgumentTypeError: imaginary parts would be lost.
+    """
+    x, values = avals[:2]
+    shape = part_shape(params[0], x.shape, _shapes(avals))
+    try:
+        fits = np.broadcast_shapes(values.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ArgumentError(
+            f"value has shape {values.shape} and the part of the array {shape}: it cannot be "
+            "broadcast; give a value of the part's shape",
+            argument="value",
+            shape=values.shape,
+            expected=shape,
+        )
+    wide, _ = _types(avals, params)
+    if wide.kind == "c" and x.dtype.kind != "c":
+        raise ArgumentTypeError(
+            f"value has dtype {values.dtype} and the array {x.dtype}: imaginary parts would be "
+            "lost; give value.real",
+            argument="value",
+            dtype=values.dtype,
+            expected=x.dtype,
+        )
+    return (Aval(x.shape, x.dtype),)
+
+
+def _rule(avals: Sequence[Aval], params: Params) -> Rule:
+    return scatter_rule(params[0], avals[0].shape, avals[1].shape, _shapes(avals))
+
+
+def _with_room(xp: Any, x: LocalArray, axis: int, dtype: Dtype) -> LocalArray:
+    """Return a copy with one more slice at the end of a dim, for updates of no element."""
+    shape = list(x.shape)
+    shape[axis] += 1
+    work = xp.empty(tuple(shape), dtype)
+    work[_without_room(axis)] = x
+    return work
+
+
+def _without_room(axis: int) -> tuple[Any, ...]:
+    return (..., slice(None, -1), *(slice(None),) * (-axis - 1))
+
+
+def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    indexed, ufunc = params
+    wide, kind = _types(avals, params)
+    sizes = [avals[0].shape[axis] for axis in indexed.axes]
+
+    def scatter(site: Site, x: LocalArray, values: Any, *positions: LocalArray) -> Any:
+        places = _places(xp, indexed, sizes, site, x, positions)
+        axis = indexed.axes[0]
+        values = xp.asarray(values).astype(kind, copy=False)
+        work = _with_room(xp, x, axis, wide)
+        view, index = indexed.view(xp, work, places)
+        before, dims, _ = indexed.order(x.ndim)
+        room = len(before) + dims.index(x.ndim + axis)
+        (set_at if ufunc is None else apply_at)(xp, view, index, values, ufunc, room)
+        made = work[_without_room(axis)]
+        if wide != x.dtype:  # elements that nothing was added to stay as they are
+            touched = xp.zeros(work.shape, bool)
+            view, index = indexed.view(xp, touched, places)
+            view[index] = True
+            return xp.where(touched[_without_room(axis)], made.astype(x.dtype), x)
+        return made if axis == -x.ndim else xp.ascontiguousarray(made)
+
+    return writing(scatter)
+
+
+def _places(
+    xp: Any,
+    indexed: Indexed,
+    sizes: Sequence[int],
+    site: Site,
+    x: LocalArray,
+    positions: Sequence[LocalArray],
+) -> list[LocalArray]:
+    """Return positions in a block; where an update is not for it, those of the room at the end."""
+    places, inside = [], xp.ones((), bool)
+    for axis, at, size in zip(indexed.axes, positions, sizes, strict=True):
+        place, there = located(xp, at, size, site.operands[0][axis], x.shape[axis])
+        places.append(place)
+        inside = inside & there
+    room = x.shape[indexed.axes[0]]
+    places[0] = xp.where(inside, places[0], room)
+    return places
+
+
+SCATTER = Row("indexed update", _infer, _rule, _kernel, positional=True)
+"""Operands: the array, the values, then index arrays. Parameters: (`Indexed`, the ufunc that
+combines elements with values, None where values take their place)."""

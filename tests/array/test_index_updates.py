@@ -1,0 +1,151 @@
+"""What updates by index arrays and masks cost, and how they go where NumPy's own loops are not."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.array import positions
+from gpushard.ops.aval import Aval
+from gpushard.ops.indexed import Indexed
+from gpushard.ops.row import Site
+from gpushard.ops.table.scatter import SCATTER
+from gpushard.testing import runtime
+
+P = gs.P
+DATA = np.arange(64 * 32.0).reshape(64, 32)
+
+
+def placed(data: np.ndarray, *entries: Any) -> gs.Array:
+    array: gs.Array = gs.device_put(data, gs.NamedSharding(gs.make_mesh((8,), ("x",)), P(*entries)))
+    return array
+
+
+def received(rt: Any, before: dict[tuple[int, int], int]) -> int:
+    """Return the bytes that domains received from others."""
+    for stream in rt.streams:
+        stream.synchronize(stream.issued)
+    return sum(
+        n - before.get(link, 0)
+        for link, n in rt.backend.traffic.items()
+        if link[0] != link[1] and min(link) >= 0
+    )
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers that the host reads to know positions."""
+    seen: list[int] = []
+
+    def noted(x: gs.Array) -> int:
+        seen.append(x.size)
+        return known(x)
+
+    known = positions._known
+    monkeypatch.setattr(positions, "_known", noted)
+    return seen
+
+
+def test_one_value_for_a_mask_moves_nothing_and_reads_nothing(reads: list[int]) -> None:
+    with runtime(host_domains=8, small_bytes=0, inline_bytes=0) as rt:
+        x = placed(DATA, "x")
+        mask, rows = x % 3 == 0, placed(np.arange(64) % 5 == 0, "x")
+        row = placed(np.arange(32.0))
+        before = dict(rt.backend.traffic)
+        x[mask] = -1.0
+        x[rows] = row
+        y = x.at[mask].add(2.0).at[rows].multiply(row).at[rows, :].min(3.0)
+        assert received(rt, before) == 0 and not reads
+        expected = np.where(DATA % 3 == 0, -1, DATA)
+        chosen = (np.arange(64) % 5 == 0)[:, None]
+        expected = np.where(chosen, np.arange(32.0), expected)
+        np.testing.assert_array_equal(x, expected)
+        expected = np.where(DATA % 3 == 0, expected + 2, expected)
+        expected = np.where(chosen, np.minimum(expected * np.arange(32.0), 3), expected)
+        np.testing.assert_array_equal(y, expected)
+
+
+def test_a_mask_is_counted_once_and_positions_are_checked_once(reads: list[int]) -> None:
+    with runtime():
+        x, mask = placed(DATA, "x"), placed(DATA > 100, "x")
+        at = placed(np.arange(8), "x")
+        for index, count in ((mask, 1), (at, 1), ((at, at), 2), ([1, 2], 0), ((at, 3), 1)):
+            reads.clear()
+            x[index]
+            assert len(reads) == count
+            reads.clear()
+            x.at[index].get(mode="clip")
+            x.at[index].add(1.0, mode="drop")
+            assert len(reads) == (index is mask)  # to update by one value takes no count
+        reads.clear()
+        gs.numpy.nonzero(mask, size=5)
+        assert not reads
+
+
+def test_neither_the_array_nor_its_update_is_gathered() -> None:
+    with runtime(host_domains=8, small_bytes=0, inline_bytes=0) as rt:
+        x, at = placed(DATA, "x"), placed(np.array([3, 60, -1, 17]))
+        before = dict(rt.backend.traffic)
+        found = x.at[at].get(mode="clip")
+        moved = received(rt, before)
+        state = 4 * 32 * (8 + 1)
+        assert moved <= (7 + 7) * state < 7 * DATA.nbytes // 2
+        np.testing.assert_array_equal(found, DATA[[3, 60, -1, 17]])
+        before = dict(rt.backend.traffic)
+        x.at[at].set(0.0, mode="drop")
+        assert received(rt, before) == 0
+
+
+def test_what_a_mask_selects_is_split_like_it() -> None:
+    with runtime():
+        x = placed(DATA, "x")
+        assert x[x > 100].sharding == x.sharding
+        assert x[x[:, 0] > 100].sharding == x.sharding
+        assert x[:, placed(np.arange(32) > 5)].sharding == x.sharding
+        y = placed(DATA, None, "x")
+        assert y[placed(np.arange(64) > 5, "x")].sharding.spec == P("x")
+
+
+ELSEWHERE = types.SimpleNamespace(**{name: getattr(np, name) for name in dir(np)})
+"""A namespace that is not NumPy, with what NumPy has: kernels take the way that they take on GPUs.
+"""
+
+HOW = [None, np.add, np.subtract, np.multiply, np.divide, np.minimum, np.maximum]
+
+
+@pytest.mark.parametrize("ufunc", HOW, ids=lambda f: f.__name__ if f else "set")
+def test_sorted_updates_are_those_of_numpys_loops(ufunc: Any) -> None:
+    rng = np.random.default_rng(0)
+    forms: list[tuple[Indexed, tuple[tuple[int, ...], ...], tuple[int, ...]]] = [
+        (Indexed((-2,), 1), ((30,),), (30, 5)),
+        (Indexed((-1,), 0), ((3, 4),), (3, 4)),
+        (Indexed((-1,), 0), ((0,),), ()),
+        (Indexed((-2, -1), 0), ((9,), (2, 1)), (9,)),
+        (Indexed((-1,), 0, ((-2, -2),)), ((6, 8),), (1, 8)),
+        (Indexed((-2,), 0, ((-1, -1),)), ((20, 1),), ()),
+    ]
+    for indexed, shapes, own in forms:
+        for dtype in "dlbF":
+            x = rng.integers(1, 5, (6, 5)).astype(dtype)
+            values = rng.integers(1, 5, own).astype(dtype)
+            at = [rng.integers(-7, 7, shape) for shape in shapes]
+            avals = [Aval(a.shape, a.dtype) for a in (x, values, *at)]
+            for start, stop in ((0, 6), (2, 5), (3, 3)):
+                site = Site(((start, 0),), (start, 0), (stop - start, 5))
+                if start and indexed.paired and indexed.paired[0][0] == -2:
+                    continue  # that dim is split for the positions as well
+                operands = site, x[start:stop], values, *at
+                wide = [SCATTER.kernel(xp, avals, (indexed, ufunc)) for xp in (np, ELSEWHERE)]
+                with np.errstate(all="ignore"):
+                    one, two = (kernel(*operands) for kernel in wide)
+                assert one.dtype == two.dtype == x.dtype and one.shape == (stop - start, 5)
+                exact = ufunc in (None, np.minimum, np.maximum) or dtype in "lb"
+                if exact and ufunc is not np.divide:
+                    np.testing.assert_array_equal(one, two)
+                else:
+                    whole = dtype in "lb"  # quotients on either side of an integer
+                    np.testing.assert_allclose(one, two, 1e-4, atol=float(whole))
