@@ -18,8 +18,8 @@ from gpushard.numpy.manipulation import atleast_2d, squeeze
 
 def cov(
     x: Any,
-    y: Any = None,
     /,
+    y: Any = None,
     rowvar: bool = True,
     bias: bool = False,
     ddof: int | None = None,
@@ -79,8 +79,8 @@ def cov(
 
 def corrcoef(
     x: Any,
-    y: Any = None,
     /,
+    y: Any = None,
     rowvar: bool = True,
     *,
     dtype: Any = None,

@@ -20,7 +20,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table.repeating import REPEAT_EACH
 
 
-def append(x: Any, values: Any, /, axis: int | None = None, *, out_sharding: Any = None) -> Any:
+def append(x: Any, /, values: Any, axis: int | None = None, *, out_sharding: Any = None) -> Any:
     """Return an array with others behind it.
 
     Args:
@@ -94,7 +94,7 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
     return np.where(found < 0, found + n, found)
 
 
-def delete(x: Any, obj: Any, /, axis: int | None = None, *, out_sharding: Any = None) -> Any:
+def delete(x: Any, /, obj: Any, axis: int | None = None, *, out_sharding: Any = None) -> Any:
     """Return an array without some of its elements along a dim.
 
     Args:
@@ -128,7 +128,7 @@ def delete(x: Any, obj: Any, /, axis: int | None = None, *, out_sharding: Any = 
 
 
 def insert(
-    x: Any, obj: Any, values: Any, /, axis: int | None = None, *, out_sharding: Any = None
+    x: Any, /, obj: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None
 ) -> Any:
     """Return an array with elements put in along a dim.
 

@@ -273,8 +273,8 @@ def _as_many(name: str, given: Any, dims: int, argument: str) -> Any:
 
 def histogram2d(
     x: Any,
-    y: Any,
     /,
+    y: Any,
     bins: Any = 10,
     range: Any = None,
     density: Any = None,

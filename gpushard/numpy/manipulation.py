@@ -117,7 +117,7 @@ def swapaxes(x: Any, /, axis1: int, axis2: int, *, out_sharding: Any = None) -> 
     return settle(as_value(x, "swapaxes").swapaxes(axis1, axis2), out_sharding)
 
 
-def moveaxis(x: Any, source: Any, destination: Any, /, *, out_sharding: Any = None) -> Any:
+def moveaxis(x: Any, /, source: Any, destination: Any, *, out_sharding: Any = None) -> Any:
     """Return an array with some dims moved; the others stay in order.
 
     Args:

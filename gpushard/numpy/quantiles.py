@@ -141,8 +141,8 @@ def _shares(name: str, q: Any) -> Any:
 
 def quantile(
     x: Any,
-    q: Any,
     /,
+    q: Any,
     axis: Any = None,
     out: Any = None,
     overwrite_input: bool = False,
@@ -178,8 +178,8 @@ def quantile(
 
 def percentile(
     x: Any,
-    q: Any,
     /,
+    q: Any,
     axis: Any = None,
     out: Any = None,
     overwrite_input: bool = False,
@@ -211,8 +211,8 @@ def percentile(
 
 def nanquantile(
     x: Any,
-    q: Any,
     /,
+    q: Any,
     axis: Any = None,
     out: Any = None,
     overwrite_input: bool = False,
@@ -244,8 +244,8 @@ def nanquantile(
 
 def nanpercentile(
     x: Any,
-    q: Any,
     /,
+    q: Any,
     axis: Any = None,
     out: Any = None,
     overwrite_input: bool = False,

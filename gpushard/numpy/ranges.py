@@ -105,8 +105,8 @@ def _length(start: Any, stop: Any, step: Any) -> int:
 
 def linspace(
     start: Any,
-    stop: Any,
     /,
+    stop: Any,
     num: int = 50,
     endpoint: bool = True,
     *,
@@ -157,8 +157,8 @@ def linspace(
 
 def logspace(
     start: Any,
-    stop: Any,
     /,
+    stop: Any,
     num: int = 50,
     endpoint: bool = True,
     base: Any = 10.0,
@@ -194,8 +194,8 @@ def logspace(
 
 def geomspace(
     start: Any,
-    stop: Any,
     /,
+    stop: Any,
     num: int = 50,
     endpoint: bool = True,
     dtype: Any = None,

@@ -46,7 +46,7 @@ def rot90(
     return settle(x, out_sharding)
 
 
-def rollaxis(x: Any, axis: int, /, start: int = 0, *, out_sharding: Any = None) -> Any:
+def rollaxis(x: Any, /, axis: int, start: int = 0, *, out_sharding: Any = None) -> Any:
     """Return an array with one dim moved before another; `moveaxis` is clearer.
 
     Args:

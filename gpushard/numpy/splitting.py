@@ -52,7 +52,7 @@ def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
 
 
 def array_split(
-    x: Any, indices_or_sections: Any, /, axis: int = 0, *, out_sharding: Any = None
+    x: Any, /, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
 ) -> list[Any]:
     """Return the parts of an array along a dim, of nearly one length.
 
@@ -72,7 +72,7 @@ def array_split(
 
 
 def split(
-    x: Any, indices_or_sections: Any, /, axis: int = 0, *, out_sharding: Any = None
+    x: Any, /, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
 ) -> list[Any]:
     """Return the parts of an array along a dim, of one length if only their number is given.
 
@@ -99,7 +99,7 @@ def _deep(name: str, x: Any, cuts: Any, axis: int, ndim: int, to: Any) -> list[A
     return _cut(name, x, cuts, axis, to, even=True)
 
 
-def vsplit(x: Any, indices_or_sections: Any, /, *, out_sharding: Any = None) -> list[Any]:
+def vsplit(x: Any, /, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Any]:
     """Return the parts of an array of at least two dims along the first.
 
     Args:
@@ -110,7 +110,7 @@ def vsplit(x: Any, indices_or_sections: Any, /, *, out_sharding: Any = None) -> 
     return _deep("vsplit", x, indices_or_sections, 0, 2, out_sharding)
 
 
-def hsplit(x: Any, indices_or_sections: Any, /, *, out_sharding: Any = None) -> list[Any]:
+def hsplit(x: Any, /, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Any]:
     """Return the parts of an array along the second dim; of a vector along its only one.
 
     Args:
@@ -122,7 +122,7 @@ def hsplit(x: Any, indices_or_sections: Any, /, *, out_sharding: Any = None) -> 
     return _deep("hsplit", x, indices_or_sections, int(x.ndim > 1), 1, out_sharding)
 
 
-def dsplit(x: Any, indices_or_sections: Any, /, *, out_sharding: Any = None) -> list[Any]:
+def dsplit(x: Any, /, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Any]:
     """Return the parts of an array of at least three dims along the third.
 
     Args:

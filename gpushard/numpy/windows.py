@@ -78,7 +78,7 @@ def bartlett(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
     return kept_at(found, place)
 
 
-def polyval(p: Any, x: Any, /, *, out_sharding: Any = None) -> Any:
+def polyval(p: Any, /, x: Any, *, out_sharding: Any = None) -> Any:
     """Return the values of a polynomial, by Horner's rule.
 
     Args:

@@ -134,7 +134,7 @@ CALLS: dict[str, Any] = {
         f"fft.{name}": calls.along(COMPLEX if name in ("fft", "ifft") else REAL)
         for name in ("fft", "ifft", "rfft", "ihfft")
     },
-    "fft.fftshift": calls.unary((*REAL, *COMPLEX), wild=False),
+    "fft.fftshift": calls.along((*REAL, *COMPLEX)).map(lambda call: Call(call.arrays)),
 }
 """Calls of a function, by its name."""
 

@@ -34,7 +34,6 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: integrate.cumulative_trapezoid(x, axis=0),
         (X,),
     ),
-    "integrate.simpson": (lambda x: integrate.simpson(x, axis=0), (X,)),
     "signal.detrend": (lambda x: signal.detrend(x, axis=0, type="constant"), (X,)),
     "special.erf": (special.erf, (X,)),
     "special.expit": (special.expit, (X,)),

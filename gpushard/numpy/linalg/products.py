@@ -73,7 +73,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None, out_sharding: Any = 
     return products.trace(x, offset, -2, -1, dtype, out_sharding=out_sharding)
 
 
-def matrix_power(x: Any, n: int, /, *, out_sharding: Any = None) -> Any:
+def matrix_power(x: Any, /, n: int, *, out_sharding: Any = None) -> Any:
     """Return matrices to the power of an integer, by repeated squaring.
 
     Args:

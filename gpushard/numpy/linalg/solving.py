@@ -93,7 +93,7 @@ def solve(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
     return settle(bind(rows.SOLVE, (x1, x2)), out_sharding)
 
 
-def lstsq(a: Any, b: Any, /, rcond: Any = None, *, out_sharding: Any = None) -> Any:
+def lstsq(a: Any, /, b: Any, rcond: Any = None, *, out_sharding: Any = None) -> Any:
     """Return what solves equations a @ x = b by least squares, from singular values.
 
     Whether there are residuals depends on the rank, which the host waits for where `a` has more
@@ -217,7 +217,7 @@ def tensorinv(x: Any, /, ind: int = 2, *, out_sharding: Any = None) -> Any:
     return settle(made.reshape(*rest, *lead), out_sharding)
 
 
-def tensorsolve(a: Any, b: Any, /, axes: Any = None, *, out_sharding: Any = None) -> Any:
+def tensorsolve(a: Any, /, b: Any, axes: Any = None, *, out_sharding: Any = None) -> Any:
     """Return the solution of `tensordot(a, x, x.ndim) == b`.
 
     Args:
