@@ -199,7 +199,7 @@ class _Parts:
             self.width += 1
             return
         for at, (own, size) in enumerate(zip(mask.shape, self.shape[self.dim :], strict=False)):
-            if own != size:
+            if own not in (size, 0):  # no elements select none, as the Array API has it
                 raise ArrayIndexError(
                     f"the boolean index of shape {mask.shape} has length {own} along dim "
                     f"{self.dim + at} of the array, whose length is {size}; make them equal",
@@ -256,7 +256,7 @@ def select(x: Array, index: Any, mode: str | None = None) -> Selection:
         ) from None
     masks = [entry for entry in entries if is_mask(entry)]
     others = [entry for entry in entries if not (entry is Ellipsis or isinstance(entry, slice))]
-    masked = len(masks) == 1 == len(others) and is_on_devices(masks[0])
+    masked = len(masks) == 1 == len(others) and is_on_devices(masks[0]) and 0 not in masks[0].shape
     everything = all(isinstance(entry, slice) and entry == slice(None) for entry in basic)
     return Selection(None if everything else basic, indexed, arrays, part, masked)
 

@@ -23,7 +23,9 @@ from gpushard.runtime.memory import Claim
 from gpushard.typing import HostArray, Index, LocalArray, Shape
 
 
-def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = None) -> Array:
+def from_dlpack(
+    x: Any, /, *, device: Device | Sharding | None = None, copy: bool | None = None
+) -> Array:
     """Return an array over the memory of another library's array.
 
     Memory is shared where it is of the device's own kind, dense, row-major and aligned to 16 bytes;
@@ -33,8 +35,8 @@ def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = 
     Args:
       x: an array with `__dlpack__` and `__dlpack_device__`, such as NumPy's, JAX's or PyTorch's;
         an array of gpushard is taken as it is, sharded or not.
-      device: one of `gpushard.devices()`. By default one that can share the memory, and the result
-        is uncommitted.
+      device: one of `gpushard.devices()`; for an array of gpushard it may be a sharding. By default
+        one that can share the memory, and the result is uncommitted.
       copy: True for a copy in any case, False for an error instead of a copy.
 
     Returns:
@@ -51,6 +53,8 @@ def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = 
     >>> from_dlpack(np.arange(3))
     Array([0, 1, 2], dtype=int64)
     """
+    if isinstance(x, Array):  # sharded ones have no single memory that DLPack could name
+        return _own(x, device, copy)
     if device is not None and not isinstance(device, Device):
         raise ArgumentTypeError(
             f"device={device!r} must be one of gpushard.devices(); for a sharding place the result "
@@ -58,20 +62,18 @@ def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = 
             argument="device",
             value=device,
         )
-    if isinstance(x, Array):  # sharded ones have no single memory that DLPack could name
-        return _own(x, device, copy)
     return import_array(
         x, None if device is None else SingleDeviceSharding(device), copy, "from_dlpack(x)"
     )
 
 
-def _own(x: Array, device: Device | None, copy: bool | None) -> Array:
-    """Return one of our arrays, on a device if one is named."""
-    moves = device is not None and x.devices() != {device}
+def _own(x: Array, device: Device | Sharding | None, copy: bool | None) -> Array:
+    """Return one of our arrays, on a device if another one is named than `x.device`."""
+    moves = device is not None and device != x.device
     if moves and copy is False:
         raise ArgumentError(
-            f"from_dlpack(x): the array is on {sorted(map(repr, x.devices()))}, and on {device!r} "
-            "it would be a copy; leave copy=False away",
+            f"from_dlpack(x): the array is on {x.device!r}, and on {device!r} it "
+            "would be a copy; leave copy=False away",
             argument="copy",
             value=copy,
         )

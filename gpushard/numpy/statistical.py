@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gpushard.array.checks import as_dtype
-from gpushard.errors import ArgumentTypeError
-from gpushard.numpy.arguments import as_value, refuse_out, settle, wanted
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.numpy.arguments import as_value, operands, refuse_out, settle, wanted
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
+from gpushard.ops.table import elementwise
 from gpushard.ops.table.reductions import COUNT_NONZERO
 
 
@@ -23,6 +26,8 @@ def sum(
     dtype: Any = None,
     out: Any = None,
     keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
     *,
     out_sharding: Any = None,
 ) -> Any:
@@ -34,12 +39,15 @@ def sum(
       dtype: type that is summed in, and of the result.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
+      initial: a number that takes part, too.
+      where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("sum", out)
-    x = as_value(x, "sum")
+    x = _taking_part(as_value(x, "sum"), where, 0, "sum")
     to = wanted(out_sharding, x)
-    return settle(x.sum(axis, dtype, keepdims=keepdims, out_sharding=to), out_sharding)
+    result = x.sum(axis, dtype, keepdims=keepdims, out_sharding=to)
+    return settle(_with_initial(np.add, result, initial), out_sharding)
 
 
 def prod(
@@ -49,6 +57,8 @@ def prod(
     dtype: Any = None,
     out: Any = None,
     keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
     *,
     out_sharding: Any = None,
 ) -> Any:
@@ -60,12 +70,15 @@ def prod(
       dtype: type that is multiplied in, and of the result.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
+      initial: a number that takes part, too.
+      where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("prod", out)
-    x = as_value(x, "prod")
+    x = _taking_part(as_value(x, "prod"), where, 1, "prod")
     to = wanted(out_sharding, x)
-    return settle(x.prod(axis, dtype, keepdims=keepdims, out_sharding=to), out_sharding)
+    result = x.prod(axis, dtype, keepdims=keepdims, out_sharding=to)
+    return settle(_with_initial(np.multiply, result, initial), out_sharding)
 
 
 def mean(
@@ -179,6 +192,8 @@ def min(
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
     *,
     out_sharding: Any = None,
 ) -> Any:
@@ -189,12 +204,18 @@ def min(
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
+      initial: a number that takes part, too; needed where there may be no element.
+      where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("min", out)
-    x = as_value(x, "min")
+    x = _taking_part(as_value(x, "min"), where, initial, "min")
     to = wanted(out_sharding, x)
-    return settle(x.min(axis, keepdims=keepdims, out_sharding=to), out_sharding)
+    if initial is not None and _is_of_nothing(x, axis, "min"):
+        result = x.sum(axis, x.dtype, keepdims=keepdims, out_sharding=to)  # zeros of that shape
+        return settle(_with_initial(np.add, result, initial), out_sharding)
+    result = x.min(axis, keepdims=keepdims, out_sharding=to)
+    return settle(_with_initial(np.minimum, result, initial), out_sharding)
 
 
 def max(
@@ -203,6 +224,8 @@ def max(
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
     *,
     out_sharding: Any = None,
 ) -> Any:
@@ -213,12 +236,18 @@ def max(
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
+      initial: a number that takes part, too; needed where there may be no element.
+      where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("max", out)
-    x = as_value(x, "max")
+    x = _taking_part(as_value(x, "max"), where, initial, "max")
     to = wanted(out_sharding, x)
-    return settle(x.max(axis, keepdims=keepdims, out_sharding=to), out_sharding)
+    if initial is not None and _is_of_nothing(x, axis, "max"):
+        result = x.sum(axis, x.dtype, keepdims=keepdims, out_sharding=to)  # zeros of that shape
+        return settle(_with_initial(np.add, result, initial), out_sharding)
+    result = x.max(axis, keepdims=keepdims, out_sharding=to)
+    return settle(_with_initial(np.maximum, result, initial), out_sharding)
 
 
 def any(
@@ -336,3 +365,26 @@ def count_nonzero(
 
 amin = min
 amax = max
+
+
+def _taking_part(x: Any, where: Any, neutral: Any, name: str) -> Any:
+    """Return an array with what takes no part replaced by a number that makes no difference."""
+    if where is None or where is True:
+        return x
+    if neutral is None:
+        raise ArgumentError(
+            f"{name}: where= needs initial=, for the case that it selects no element",
+            argument="initial",
+        )
+    return bind(elementwise.WHERE, (*operands(name, where, x), neutral))
+
+
+def _is_of_nothing(x: Any, axis: Any, name: str) -> bool:
+    """Whether dims that are reduced have no elements."""
+    return 0 in [x.shape[at] for at in from_end(axis, x.ndim, name)]
+
+
+def _with_initial(ufunc: np.ufunc, result: Any, initial: Any) -> Any:
+    if initial is None:
+        return result
+    return bind(elementwise.ufunc_row(ufunc), (result, initial))
