@@ -15,9 +15,13 @@ import pytest
 from hypothesis import settings
 
 from gpushard.geometry import sharding
+from tests.ops.whole_dims import MOVED
 
 # Tests that do not choose a backend count on the host's eight devices, on machines with GPUs too.
 os.environ.setdefault("GPUSHARD_BACKEND", "host")
+
+# SciPy and scikit-learn look it up when they are imported: whether to take arrays of any library.
+os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 DEVICES = 8
 """How many virtual CPU devices JAX has in tests."""
@@ -32,6 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail, rather than skip, where a library to compare with is not installed",
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the operations that make a split dim whole, for now."""
+    terminalreporter.write_line(f"operations that need dims whole: {', '.join(sorted(MOVED))}")
 
 
 def pytest_collection_finish() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import Any
+
+import numpy as np
 
 from gpushard.errors import MissingLibraryError
 
@@ -29,3 +32,16 @@ def special_functions(xp: Any) -> Any:
             f"imported ({error}); install it with pip install 'gpushard[special]'",
             library=error.name,
         ) from None
+
+
+def special_ufunc(name: str) -> np.ufunc:
+    """Return a ufunc of SciPy's, which it wraps in a function where SCIPY_ARRAY_API=1 is set.
+
+    Args:
+      name: what SciPy calls it.
+
+    Raises:
+      MissingLibraryError: SciPy is not installed.
+    """
+    found: np.ufunc = inspect.unwrap(getattr(special_functions(np), name))
+    return found

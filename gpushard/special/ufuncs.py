@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-import numpy as np
-
 from gpushard.numpy import ufuncs
 from gpushard.numpy.arguments import settle
-from gpushard.runtime.special import special_functions
+from gpushard.runtime.special import special_ufunc
 
 _DETAILS = """
 
@@ -46,7 +44,7 @@ class Ternary(Protocol):
 
 
 def _call(name: str, xs: tuple[Any, ...], out_sharding: Any) -> Any:
-    ufunc = getattr(special_functions(np), name)
+    ufunc = special_ufunc(name)
     return settle(ufuncs.call(ufunc, xs, out_sharding=out_sharding), out_sharding)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 import gpushard as gs
 
-os.environ.setdefault("SCIPY_ARRAY_API", "1")
 scipy = pytest.importorskip("scipy", reason="SciPy is not installed: pip install 'gpushard[test]'")
 from scipy import cluster, constants, fft, integrate, signal, special, stats  # noqa: E402
 

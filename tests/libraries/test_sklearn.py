@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +12,6 @@ from numpy.testing import assert_allclose
 
 import gpushard as gs
 
-os.environ.setdefault("SCIPY_ARRAY_API", "1")
 sklearn = pytest.importorskip(
     "sklearn", reason="scikit-learn is not installed: pip install 'gpushard[test]'"
 )

@@ -135,7 +135,7 @@ def test_a_wrong_merge_is_caught(row: Row) -> None:
     assert _is_caught(_broken(row, reduction=reduction), row)
 
 
-def _rules(row: Row) -> Iterator[Rule]:
+def rules_of(row: Row) -> Iterator[Rule]:
     """Yield the rules of a row's cases, if it does more than move data."""
     for case in cases(row) if row.moves is None else ():
         arrays = (*case.arrays, *map(np.asarray, case.form.scalars))
@@ -147,8 +147,8 @@ def _free(rule: Rule) -> bool:
     return any(factor not in rule.whole for dims in rule.operands for factor in dims)
 
 
-COMPUTING = [row for row in FORMS if any(map(_free, _rules(row)))]
-WHOLE = [row for row in FORMS if any(r.whole for r in _rules(row))]
+COMPUTING = [row for row in FORMS if any(map(_free, rules_of(row)))]
+WHOLE = [row for row in FORMS if any(r.whole for r in rules_of(row))]
 
 
 @pytest.mark.parametrize("row", COMPUTING, ids=lambda row: row.name)
