@@ -45,18 +45,18 @@ def as_rows(x: gs.Array) -> gs.Array | str:
       x: an array; dims beyond the second are joined with it.
     """
     if x.dtype.kind not in "iuf":
-        return f"needs real numbers, the array is {x.dtype.name}"
+        return f"they need real numbers, not {x.dtype.name}"
     if x.ndim == 0 or x.shape[0] < 2 or x.size == 0:
-        return f"needs two rows or more, the array has shape {x.shape}"
+        return f"they need two rows or more, not {x.shape}"
     rows: gs.Array = x.astype(np.float64).reshape(x.shape[0], -1)
     if rows.shape[1] > MOST_COLUMNS:
-        return f"is shown for {MOST_COLUMNS} columns at most, here are {rows.shape[1]}"
+        return f"shown for {MOST_COLUMNS} columns at most, not {rows.shape[1]}"
     if not bool(gs.numpy.isfinite(rows).all()):
-        return "needs finite numbers, some are not"
+        return "they need finite numbers"
     return rows
 
 
-def principal_components(rows: gs.Array, count: int, report: Callable[..., gs.Array]) -> Components:
+def principal_components(rows: gs.Array, count: int, report: Callable[..., Any]) -> Components:
     """Return principal components, worked out from the covariances of the columns.
 
     Args:
@@ -68,12 +68,19 @@ def principal_components(rows: gs.Array, count: int, report: Callable[..., gs.Ar
     mean = report("mean of the rows", lambda: rows.mean(axis=0))
     centered = report("rows - mean", lambda: rows - mean)
     products = report("products of columns", lambda: centered.T @ centered)
-    values, vectors = gnp.linalg.eigh(products / (rows.shape[0] - 1))
-    report("their eigenvectors", lambda: vectors)
+    values, vectors = report(
+        "their eigenvectors", lambda: gnp.linalg.eigh(products / (rows.shape[0] - 1))
+    )
     leading = vectors[:, ::-1][:, :count]
     scores = report("rows x components", lambda: centered @ leading)
     variances = gnp.clip(values[::-1], 0, None)
     return Components(variances[:count], scores, float(variances.sum()))
+
+
+def let_scipy_take_arrays() -> None:
+    """Ask SciPy for what scikit-learn's dispatch to arrays needs; it looks when it is imported."""
+    if "scipy" not in sys.modules:
+        os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 
 def run(x: gs.Array) -> bool:
@@ -82,12 +89,11 @@ def run(x: gs.Array) -> bool:
     Returns:
       Whether all agree.
     """
-    print("\nPrincipal components", end="")
     rows = as_rows(x)
     if isinstance(rows, str):
-        print(f": left out, the analysis {rows}.")
+        print(f"\nNo principal components: {rows}.")
         return True
-    print(" of the array, computed where it lies")
+    print("\nPrincipal components of the array, computed where it lies")
     across = len({device.memory_domain for device in x.devices()}) > 1
     report = _Report(rows, across)
     count = min(_COMPONENTS, *rows.shape)
@@ -113,25 +119,28 @@ class _Report:
     def __init__(self, x: gs.Array, across: bool) -> None:
         self._backend = next(iter(x.devices())).runtime.backend
         self._across = across
-        between = f" {'received':>9}" if across else ""
-        print(f"\n{'step':<20} {'result':<12} {'layout':<22} {'moved':>8}{between} {'time':>8}")
+        received = ["received"] if across else []
+        print("\n" + _line("step", "result", "layout", "moved", *received, "time"))
 
-    def __call__(self, title: str, work: Callable[[], gs.Array]) -> gs.Array:
+    def __call__(self, title: str, work: Callable[[], Any]) -> Any:
+        """Do a step and print its line; of several results it shows the last."""
         before = traffic(self._backend)
         started = time.perf_counter()
-        made = work().block_until_ready()
+        found = gs.block_until_ready(work())
         seconds = time.perf_counter() - started
         now = traffic(self._backend)
         moved, received = (b - a for a, b in zip(before, now, strict=True))
+        made = found[-1] if isinstance(found, tuple) else found
         layout = _layout(made)
         shape = " x ".join(map(str, made.shape))
-        between = f" {format_bytes(received):>9}" if self._across else ""
-        print(
-            f"{title:<20} {shape:<12} {layout:<22} {format_bytes(moved):>8}{between} "
-            f"{format_seconds(seconds):>8}",
-            flush=True,
-        )
-        return made
+        figures = [moved, received] if self._across else [moved]
+        cells = [*map(format_bytes, figures), format_seconds(seconds)]
+        print(_line(title, shape, layout, *cells), flush=True)
+        return found
+
+
+def _line(title: str, shape: str, layout: str, *figures: str) -> str:
+    return f"{title:<19} {shape:<11} {layout:<19} " + " ".join(f"{text:>8}" for text in figures)
 
 
 def _layout(x: gs.Array) -> str:
@@ -153,8 +162,6 @@ def _by_sklearn(rows: gs.Array, count: int) -> tuple[HostArray, HostArray] | str
     """Return what scikit-learn finds on the sharded array itself, or why it cannot be asked."""
     if importlib.util.find_spec("sklearn") is None:
         return "it is not installed; run pip install 'gpushard[demo]'"
-    if "scipy" not in sys.modules:  # SciPy reads it once, when it is imported
-        os.environ.setdefault("SCIPY_ARRAY_API", "1")
     if os.environ.get("SCIPY_ARRAY_API") != "1":
         return "it needs SCIPY_ARRAY_API=1 in the environment"
     sklearn: Any = importlib.import_module("sklearn")

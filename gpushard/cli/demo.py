@@ -80,6 +80,7 @@ def run(options: argparse.Namespace) -> int:
     if options.output is not None:
         _check_output(Path(options.output))
     mesh = _make_mesh(options.mesh, options.devices, options.domains)
+    analysis.let_scipy_take_arrays()
     name, data = _open_data(options.input)
     first, *others = [gs.NamedSharding(mesh, s) for s in layouts(mesh.axis_names, data.ndim)]
     _print_facts(name, data, mesh)
