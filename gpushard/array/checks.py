@@ -148,3 +148,19 @@ def new_shape_of(shape: Shape, new_shape: Any) -> Shape:
             new_shape=tuple(sizes),
         )
     return known
+
+
+def refuse_out(name: str, out: Any) -> None:
+    """Check that no place for the result is given.
+
+    Raises:
+      ArgumentError: one is.
+    """
+    if out is None:
+        return
+    if not isinstance(out, tuple) or any(one is not None for one in out):
+        raise ArgumentError(
+            f"{name}: out= is not supported, results are values; write x = {name}(...), and "
+            "numpy.asarray(x) for the host",
+            argument="out",
+        )

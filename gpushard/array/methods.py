@@ -10,177 +10,18 @@ import numpy as np
 
 from gpushard.array.checks import as_dtype, check_order, count, new_shape_of
 from gpushard.array.operators import shape_of
+from gpushard.array.reducing import Scans
 from gpushard.array.repeats import is_counts, repeated_each
-from gpushard.errors import ArgumentError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import Entry
-from gpushard.ops.table import contractions, elementwise, movement, reductions, scans
+from gpushard.ops.table import contractions, elementwise, movement
 from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.typing import Shape
 
 _CONJUGATE = ufunc_row(np.conjugate)
-
-
-def _kind(dtype: Any) -> Any:
-    return None if dtype is None else as_dtype(dtype)
-
-
-class Reductions(abc.ABC):
-    """Reductions over dims; `axis` is an integer, a tuple or None for all, `dtype` as NumPy's.
-
-    With `out_sharding` the result is merged where it is wanted; by default it lies as it comes.
-    """
-
-    __slots__ = ()
-
-    @property
-    @abc.abstractmethod
-    def ndim(self) -> int:
-        """Number of dims."""
-
-    def _reduced(
-        self, row: Any, axis: Any, keepdims: Any, extra: Any = None, out: Sharding | None = None
-    ) -> Any:
-        axes = from_end(axis, self.ndim, row.name)
-        return bind(row, (self,), (axes, bool(keepdims), extra), out)
-
-    def sum(
-        self,
-        axis: Any = None,
-        dtype: Any = None,
-        *,
-        keepdims: bool = False,
-        out_sharding: Sharding | None = None,
-    ) -> Any:
-        """Return the sum over dims; small integers are summed in 64 bits."""
-        return self._reduced(reductions.SUM, axis, keepdims, _kind(dtype), out_sharding)
-
-    def prod(
-        self,
-        axis: Any = None,
-        dtype: Any = None,
-        *,
-        keepdims: bool = False,
-        out_sharding: Sharding | None = None,
-    ) -> Any:
-        """Return the product over dims; small integers are multiplied in 64 bits."""
-        return self._reduced(reductions.PROD, axis, keepdims, _kind(dtype), out_sharding)
-
-    def min(
-        self, axis: Any = None, *, keepdims: bool = False, out_sharding: Sharding | None = None
-    ) -> Any:
-        """Return the least element over dims; NaN if there is one."""
-        return self._reduced(reductions.MIN, axis, keepdims, None, out_sharding)
-
-    def max(
-        self, axis: Any = None, *, keepdims: bool = False, out_sharding: Sharding | None = None
-    ) -> Any:
-        """Return the greatest element over dims; NaN if there is one."""
-        return self._reduced(reductions.MAX, axis, keepdims, None, out_sharding)
-
-    def any(
-        self, axis: Any = None, *, keepdims: bool = False, out_sharding: Sharding | None = None
-    ) -> Any:
-        """Return whether some element is true."""
-        return self._reduced(reductions.ANY, axis, keepdims, None, out_sharding)
-
-    def all(
-        self, axis: Any = None, *, keepdims: bool = False, out_sharding: Sharding | None = None
-    ) -> Any:
-        """Return whether all elements are true."""
-        return self._reduced(reductions.ALL, axis, keepdims, None, out_sharding)
-
-    def mean(
-        self,
-        axis: Any = None,
-        dtype: Any = None,
-        *,
-        keepdims: bool = False,
-        out_sharding: Sharding | None = None,
-    ) -> Any:
-        """Return the mean over dims."""
-        return self._reduced(reductions.MEAN, axis, keepdims, _kind(dtype), out_sharding)
-
-    def var(
-        self,
-        axis: Any = None,
-        *,
-        ddof: float = 0,
-        correction: Any = None,
-        keepdims: bool = False,
-        out_sharding: Sharding | None = None,
-    ) -> Any:
-        """Return the variance over dims.
-
-        Args:
-          axis: which dims.
-          ddof: what is taken from the number of elements that squares are divided by.
-          correction: the same, as the Array API calls it.
-          keepdims: whether dims stay, with length 1.
-          out_sharding: how the result is laid out; by default as it comes.
-        """
-        taken = ddof if correction is None else correction
-        return self._reduced(reductions.VAR, axis, keepdims, taken, out_sharding)
-
-    def std(
-        self,
-        axis: Any = None,
-        *,
-        ddof: float = 0,
-        correction: Any = None,
-        keepdims: bool = False,
-        out_sharding: Sharding | None = None,
-    ) -> Any:
-        """Return the square root of the variance over dims; arguments as for `var`."""
-        taken = ddof if correction is None else correction
-        return self._reduced(reductions.STD, axis, keepdims, taken, out_sharding)
-
-    def argmin(
-        self, axis: Any = None, *, keepdims: bool = False, out_sharding: Sharding | None = None
-    ) -> Any:
-        """Return where the least element is: along one dim, or in row-major order for None."""
-        return self._position(reductions.ARGMIN, axis, keepdims, out_sharding)
-
-    def argmax(
-        self, axis: Any = None, *, keepdims: bool = False, out_sharding: Sharding | None = None
-    ) -> Any:
-        """Return where the greatest element is: along one dim, or in row-major order for None."""
-        return self._position(reductions.ARGMAX, axis, keepdims, out_sharding)
-
-    def _position(self, row: Any, axis: Any, keepdims: bool, out: Sharding | None) -> Any:
-        if axis is not None:
-            axis = one_from_end(axis, self.ndim, row.name)
-        return self._reduced(row, axis, keepdims, None, out)
-
-
-class Scans(Reductions):
-    """Running totals along a dim, which is made whole; by default in row-major order."""
-
-    __slots__ = ()
-
-    @abc.abstractmethod
-    def ravel(self, order: str = "C") -> Any:
-        """Return the elements in row-major order as one dim."""
-
-    def _scanned(self, row: Any, axis: Any, dtype: Any, out: Sharding | None) -> Any:
-        if axis is None:
-            return self.ravel()._scanned(row, 0, dtype, out)
-        params = one_from_end(axis, self.ndim, row.name), _kind(dtype)
-        return bind(row, (self,), params, out)
-
-    def cumsum(
-        self, axis: Any = None, dtype: Any = None, *, out_sharding: Sharding | None = None
-    ) -> Any:
-        """Return running sums; small integers are summed in 64 bits."""
-        return self._scanned(scans.CUMSUM, axis, dtype, out_sharding)
-
-    def cumprod(
-        self, axis: Any = None, dtype: Any = None, *, out_sharding: Sharding | None = None
-    ) -> Any:
-        """Return running products; small integers are multiplied in 64 bits."""
-        return self._scanned(scans.CUMPROD, axis, dtype, out_sharding)
 
 
 class Methods(Scans):
@@ -229,14 +70,29 @@ class Methods(Scans):
         """The imaginary part; zeros for real numbers."""
         return bind(elementwise.IMAG, (self,))
 
-    def astype(self, dtype: Any, *, copy: bool = True) -> Any:
+    def astype(
+        self, dtype: Any, order: str = "K", casting: Any = "unsafe", *, copy: bool = True
+    ) -> Any:
         """Return the array with another dtype.
 
         Args:
           dtype: the type.
+          order: elements are in row-major order: "C", or what means it here.
+          casting: which conversions are fine, as in `numpy.can_cast`; all by default.
           copy: whether an array that has it already is copied; arrays are values, so it is not.
+
+        Raises:
+          ArgumentTypeError: the conversion is not fine.
         """
         target = as_dtype(dtype)
+        check_order(order)
+        if casting != "unsafe" and not np.can_cast(self.dtype, target, casting):
+            raise ArgumentTypeError(
+                f"astype: {self.dtype} does not convert to {target} under casting={casting!r}; "
+                'use casting="unsafe", or another dtype',
+                argument="dtype",
+                dtype=target,
+            )
         if target == self.dtype and not getattr(self, "weak_type", False):
             return self
         return bind(elementwise.ASTYPE, (self,), (target,))
@@ -351,6 +207,12 @@ class Methods(Scans):
         if is_counts(repeats):
             return repeated_each(self, repeats, at)
         return bind(movement.REPEAT, (self,), (count(repeats, "repeat", "repeats"), at))
+
+    def trace(
+        self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+    ) -> Any:
+        """Return the sum of a diagonal; small integers are summed in 64 bits."""
+        return self.diagonal(offset, axis1, axis2).sum(-1, dtype, out)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
         """Return the diagonal of two dims as a new last one.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.array.checks import refuse_out as refuse_out  # of methods, too
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.geometry.named_sharding import NamedSharding
@@ -112,22 +113,6 @@ def wanted(out_sharding: Any, *xs: Any) -> Sharding | None:
         named = [sharding for sharding in own if isinstance(sharding, NamedSharding)]
         return named[0].with_spec(out_sharding) if named else None
     return None
-
-
-def refuse_out(name: str, out: Any) -> None:
-    """Check that no place for the result is given.
-
-    Raises:
-      ArgumentError: one is.
-    """
-    if out is None:
-        return
-    if not isinstance(out, tuple) or any(one is not None for one in out):
-        raise ArgumentError(
-            f"{name}: out= is not supported, results are values; write x = {name}(...), and "
-            "numpy.asarray(x) for the host",
-            argument="out",
-        )
 
 
 def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any:

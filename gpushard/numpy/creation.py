@@ -113,6 +113,7 @@ def full(
     shape: Any,
     fill_value: Any,
     dtype: Any = None,
+    order: Any = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
@@ -123,6 +124,7 @@ def full(
       shape: its shape.
       fill_value: the element; an array is broadcast.
       dtype: type of the elements; that of `fill_value` by default.
+      order: must be "C" or None.
       device: where it goes.
       out_sharding: the same.
 
@@ -130,6 +132,7 @@ def full(
       ArgumentError: a size is negative, or an array does not broadcast.
       ArgumentTypeError: sizes are no integers, or the value no number.
     """
+    check_order(order)
     sizes, place = as_shape(shape), place_of(device, out_sharding)
     if not is_number(fill_value):
         x = asarray(fill_value, dtype)
@@ -143,12 +146,20 @@ def _type_of(value: Any, dtype: Any) -> np.dtype[Any]:
     return check_dtype(np.asarray(value).dtype, "fill_value") if dtype is None else as_dtype(dtype)
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def zeros(
+    shape: Any,
+    dtype: Any = None,
+    order: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """Return an array of zeros.
 
     Args:
       shape: its shape.
       dtype: type of the elements; float64 by default.
+      order: must be "C" or None.
       device: where it goes.
       out_sharding: the same.
 
@@ -157,31 +168,47 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     ...     [shard.data.shape for shard in zeros(6).addressable_shards]
     [(2,), (2,), (2,), (0,)]
     """
-    return full(shape, 0, dtype or np.float64, device=device, out_sharding=out_sharding)
+    return full(shape, 0, dtype or np.float64, order, device=device, out_sharding=out_sharding)
 
 
-def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def ones(
+    shape: Any,
+    dtype: Any = None,
+    order: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """Return an array of ones.
 
     Args:
       shape: its shape.
       dtype: type of the elements; float64 by default.
+      order: must be "C" or None.
       device: where it goes.
       out_sharding: the same.
     """
-    return full(shape, 1, dtype or np.float64, device=device, out_sharding=out_sharding)
+    return full(shape, 1, dtype or np.float64, order, device=device, out_sharding=out_sharding)
 
 
-def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def empty(
+    shape: Any,
+    dtype: Any = None,
+    order: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """Return an array whose elements do not matter; they are zeros.
 
     Args:
       shape: its shape.
       dtype: type of the elements; float64 by default.
+      order: must be "C" or None.
       device: where it goes.
       out_sharding: the same.
     """
-    return zeros(shape, dtype, device=device, out_sharding=out_sharding)
+    return zeros(shape, dtype, order, device=device, out_sharding=out_sharding)
 
 
 def full_like(
@@ -189,6 +216,7 @@ def full_like(
     /,
     fill_value: Any,
     dtype: Any = None,
+    order: Any = None,
     *,
     shape: Any = None,
     device: Any = None,
@@ -200,10 +228,12 @@ def full_like(
       x: the other one.
       fill_value: the element; an array is broadcast.
       dtype: type of the elements; that of `x` by default.
+      order: must be "C" or None.
       shape: the shape; that of `x` by default. One of another rank is laid out by default.
       device: where it goes; by default as `x` lies.
       out_sharding: the same.
     """
+    check_order(order)
     place = place_of(device, out_sharding)
     own = x.shape if hasattr(x, "shape") else np.shape(x)
     kind = x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
@@ -222,6 +252,7 @@ def zeros_like(
     x: Any,
     /,
     dtype: Any = None,
+    order: Any = None,
     *,
     shape: Any = None,
     device: Any = None,
@@ -232,17 +263,19 @@ def zeros_like(
     Args:
       x: the other one.
       dtype: type of the elements; that of `x` by default.
+      order: must be "C" or None.
       shape: the shape; that of `x` by default. One of another rank is laid out by default.
       device: where it goes; by default as `x` lies.
       out_sharding: the same.
     """
-    return full_like(x, 0, dtype, shape=shape, device=device, out_sharding=out_sharding)
+    return full_like(x, 0, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
 
 
 def ones_like(
     x: Any,
     /,
     dtype: Any = None,
+    order: Any = None,
     *,
     shape: Any = None,
     device: Any = None,
@@ -253,17 +286,19 @@ def ones_like(
     Args:
       x: the other one.
       dtype: type of the elements; that of `x` by default.
+      order: must be "C" or None.
       shape: the shape; that of `x` by default. One of another rank is laid out by default.
       device: where it goes; by default as `x` lies.
       out_sharding: the same.
     """
-    return full_like(x, 1, dtype, shape=shape, device=device, out_sharding=out_sharding)
+    return full_like(x, 1, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
 
 
 def empty_like(
     x: Any,
     /,
     dtype: Any = None,
+    order: Any = None,
     *,
     shape: Any = None,
     device: Any = None,
@@ -274,11 +309,12 @@ def empty_like(
     Args:
       x: the other one.
       dtype: type of the elements; that of `x` by default.
+      order: must be "C" or None.
       shape: the shape; that of `x` by default. One of another rank is laid out by default.
       device: where it goes; by default as `x` lies.
       out_sharding: the same.
     """
-    return full_like(x, 0, dtype, shape=shape, device=device, out_sharding=out_sharding)
+    return full_like(x, 0, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, refuse_out, settle
@@ -39,8 +38,7 @@ def trace(
     Array(12, dtype=int64)
     """
     refuse_out("trace", out)
-    found = as_value(x, "trace").diagonal(offset, axis1, axis2)
-    return settle(found.sum(-1, None if dtype is None else as_dtype(dtype)), out_sharding)
+    return settle(as_value(x, "trace").trace(offset, axis1, axis2, dtype), out_sharding)
 
 
 def cross(

@@ -15,7 +15,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, operands, refuse_out, settle, wanted
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
-from gpushard.ops.table import elementwise
+from gpushard.ops.table import elementwise, movement
 from gpushard.ops.table.reductions import COUNT_NONZERO
 
 
@@ -89,6 +89,7 @@ def mean(
     out: Any = None,
     keepdims: bool = False,
     *,
+    where: Any = None,
     out_sharding: Any = None,
 ) -> Any:
     """Return the mean over dims.
@@ -99,10 +100,13 @@ def mean(
       dtype: type that it is worked out in, and of the result.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
+      where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("mean", out)
     x = as_value(x, "mean")
+    if where is not None:
+        return settle(_mean_of(x, where, axis, dtype, keepdims), out_sharding)
     to = wanted(out_sharding, x)
     return settle(x.mean(axis, dtype, keepdims=keepdims, out_sharding=to), out_sharding)
 
@@ -257,6 +261,7 @@ def any(
     out: Any = None,
     keepdims: bool = False,
     *,
+    where: Any = None,
     out_sharding: Any = None,
 ) -> Any:
     """Return whether some element is true.
@@ -266,10 +271,11 @@ def any(
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
+      where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("any", out)
-    x = as_value(x, "any")
+    x = _taking_part(as_value(x, "any"), where, False, "any")
     to = wanted(out_sharding, x)
     return settle(x.any(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
@@ -281,6 +287,7 @@ def all(
     out: Any = None,
     keepdims: bool = False,
     *,
+    where: Any = None,
     out_sharding: Any = None,
 ) -> Any:
     """Return whether all elements are true.
@@ -290,10 +297,11 @@ def all(
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
+      where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("all", out)
-    x = as_value(x, "all")
+    x = _taking_part(as_value(x, "all"), where, True, "all")
     to = wanted(out_sharding, x)
     return settle(x.all(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
@@ -388,3 +396,14 @@ def _with_initial(ufunc: np.ufunc, result: Any, initial: Any) -> Any:
     if initial is None:
         return result
     return bind(elementwise.ufunc_row(ufunc), (result, initial))
+
+
+def _mean_of(x: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    """Return the mean of some elements; NaN where there are none."""
+    default = x.dtype if x.dtype.kind in "fc" else np.dtype(np.float64)
+    kind = default if dtype is None else as_dtype(dtype)
+    total = _taking_part(x, where, 0, "mean").sum(axis, kind, keepdims=keepdims)
+    counted = bind(elementwise.WHERE, (as_value(where, "mean"), 1, 0))
+    if counted.shape != x.shape:
+        counted = bind(movement.BROADCAST_TO, (counted,), (x.shape,))
+    return (total / counted.sum(axis, keepdims=keepdims)).astype(kind)

@@ -1,0 +1,232 @@
+"""The methods of arrays that reduce dims, or run along one, in NumPy's order of arguments."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+from gpushard.array.checks import as_dtype, refuse_out
+from gpushard.geometry.sharding import Sharding
+from gpushard.ops.axes import from_end, one_from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.row import Row
+from gpushard.ops.table import reductions, scans
+
+
+def _kind(dtype: Any) -> Any:
+    return None if dtype is None else as_dtype(dtype)
+
+
+class Reductions(abc.ABC):
+    """Reductions over dims; `axis` is an integer, a tuple or None for all, `dtype` as NumPy's.
+
+    With `out_sharding` the result is merged where it is wanted; by default it lies as it comes.
+    `out` must be None: results are values.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abc.abstractmethod
+    def ndim(self) -> int:
+        """Number of dims."""
+
+    @abc.abstractmethod
+    def astype(self, dtype: Any) -> Any:
+        """Return the array with another dtype."""
+
+    def _reduced(
+        self, row: Row, axis: Any, out: Any, keepdims: Any, extra: Any, to: Sharding | None
+    ) -> Any:
+        if out is not None:
+            refuse_out(row.name, out)
+        axes = from_end(axis, self.ndim, row.name)
+        return bind(row, (self,), (axes, bool(keepdims), extra), to)
+
+    def sum(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
+        """Return the sum over dims; small integers are summed in 64 bits."""
+        return self._reduced(reductions.SUM, axis, out, keepdims, _kind(dtype), out_sharding)
+
+    def prod(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
+        """Return the product over dims; small integers are multiplied in 64 bits."""
+        return self._reduced(reductions.PROD, axis, out, keepdims, _kind(dtype), out_sharding)
+
+    def min(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
+        """Return the least element over dims; NaN if there is one."""
+        return self._reduced(reductions.MIN, axis, out, keepdims, None, out_sharding)
+
+    def max(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
+        """Return the greatest element over dims; NaN if there is one."""
+        return self._reduced(reductions.MAX, axis, out, keepdims, None, out_sharding)
+
+    def any(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
+        """Return whether some element is true."""
+        return self._reduced(reductions.ANY, axis, out, keepdims, None, out_sharding)
+
+    def all(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
+        """Return whether all elements are true."""
+        return self._reduced(reductions.ALL, axis, out, keepdims, None, out_sharding)
+
+    def mean(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
+        """Return the mean over dims."""
+        return self._reduced(reductions.MEAN, axis, out, keepdims, _kind(dtype), out_sharding)
+
+    def var(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        *,
+        correction: Any = None,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
+        """Return the variance over dims.
+
+        Args:
+          axis: which dims.
+          dtype: the array is converted to it first.
+          out: must be None; results are values.
+          ddof: what is taken from the number of elements that squares are divided by.
+          keepdims: whether dims stay, with length 1.
+          correction: `ddof`, as the Array API calls it.
+          out_sharding: how the result is laid out; by default as it comes.
+        """
+        taken = ddof if correction is None else correction
+        x = self if dtype is None else self.astype(dtype)
+        return x._reduced(reductions.VAR, axis, out, keepdims, taken, out_sharding)
+
+    def std(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        *,
+        correction: Any = None,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
+        """Return the square root of the variance over dims; arguments as for `var`."""
+        taken = ddof if correction is None else correction
+        x = self if dtype is None else self.astype(dtype)
+        return x._reduced(reductions.STD, axis, out, keepdims, taken, out_sharding)
+
+    def argmin(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        *,
+        keepdims: bool = False,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
+        """Return where the least element is: along one dim, or in row-major order for None."""
+        return self._position(reductions.ARGMIN, axis, out, keepdims, out_sharding)
+
+    def argmax(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        *,
+        keepdims: bool = False,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
+        """Return where the greatest element is: along one dim, or in row-major order for None."""
+        return self._position(reductions.ARGMAX, axis, out, keepdims, out_sharding)
+
+    def _position(self, row: Row, axis: Any, out: Any, keepdims: bool, to: Sharding | None) -> Any:
+        if axis is not None:
+            axis = one_from_end(axis, self.ndim, row.name)
+        return self._reduced(row, axis, out, keepdims, None, to)
+
+
+class Scans(Reductions):
+    """Running totals along a dim, which is made whole; by default in row-major order."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def ravel(self, order: str = "C") -> Any:
+        """Return the elements in row-major order as one dim."""
+
+    def _scanned(self, row: Row, axis: Any, dtype: Any, out: Any, to: Sharding | None) -> Any:
+        refuse_out(row.name, out)
+        if axis is None:
+            return self.ravel()._scanned(row, 0, dtype, None, to)
+        params = one_from_end(axis, self.ndim, row.name), _kind(dtype)
+        return bind(row, (self,), params, to)
+
+    def cumsum(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        *,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
+        """Return running sums; small integers are summed in 64 bits."""
+        return self._scanned(scans.CUMSUM, axis, dtype, out, out_sharding)
+
+    def cumprod(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        *,
+        out_sharding: Sharding | None = None,
+    ) -> Any:
+        """Return running products; small integers are multiplied in 64 bits."""
+        return self._scanned(scans.CUMPROD, axis, dtype, out, out_sharding)

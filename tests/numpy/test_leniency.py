@@ -1,0 +1,77 @@
+"""Spellings that NumPy takes and libraries use: of axes, types, orders, and arguments by place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.errors import ArgumentError
+
+MASK = np.arange(30).reshape(6, 5) % 3 > 0
+
+SPELLINGS: dict[str, Callable[[Any], Any]] = {
+    "an axis of NumPy's": lambda x: x.sum(axis=np.int64(0)),
+    "an axis as a 0-d array": lambda x: x.sum(np.array(0)),
+    "a list of axes": lambda x: np.transpose(x, [1, 0]),
+    "axes of mixed types": lambda x: x.max(axis=(np.int32(0), 1)),
+    "a type by its Python name": lambda x: x.astype(float),
+    "a type by a letter": lambda x: x.astype("f"),
+    "a type by a word": lambda x: x.astype("float32", copy=False),
+    "a class of NumPy's": lambda x: x.astype(np.float32, casting="same_kind"),
+    "an order": lambda x: x.astype("d", "C"),
+    "sizes of NumPy's": lambda x: x.reshape(np.int64(10), -1),
+    "sizes in a tuple": lambda x: x.reshape((np.int32(3), 10)),
+    "dims by place": lambda x: x.transpose(1, 0),
+    "dims by name": lambda x: np.swapaxes(x, axis1=0, axis2=1),
+    "keepdims by place": lambda x: x.max(0, None, True),
+    "a type by place": lambda x: x.sum(0, np.float32),
+    "no place for the result": lambda x: np.sum(x, axis=0, out=None),
+    "ddof by place": lambda x: x.var(0, None, None, 1),
+    "a type to work in": lambda x: x.std(axis=1, dtype=np.float32),
+    "a bound alone": lambda x: x.clip(min=0),
+    "bounds by old names": lambda x: np.clip(x, a_min=-1, a_max=1),
+    "a trace": lambda x: x.trace(1),
+    "an initial number": lambda x: np.sum(x, axis=0, initial=2.5),
+    "an initial maximum": lambda x: np.max(x, axis=0, initial=0.5),
+    "an initial minimum of nothing": lambda x: np.min(x[:0], axis=0, initial=0.5),
+    "a part of a sum": lambda x: np.sum(x, axis=1, where=MASK),
+    "a part of a product": lambda x: np.prod(x, where=MASK),
+    "a part of a maximum": lambda x: np.max(x, axis=0, initial=-9, where=MASK),
+    "a part of a mean": lambda x: np.mean(x, axis=0, where=MASK),
+    "a part that broadcasts": lambda x: np.mean(x, axis=1, where=MASK[0], keepdims=True),
+    "a part of any": lambda x: np.any(x > 1, axis=0, where=MASK),
+    "a part of all": lambda x: np.all(x > -1, axis=1, where=MASK),
+    "like another in an order": lambda x: np.zeros_like(x, order="K"),
+    "like another in a shape": lambda x: np.full_like(x, 2, shape=(2,)),
+    "a split by name": lambda x: np.array_split(x, indices_or_sections=2)[1],
+    "a quantile by name": lambda x: np.quantile(x, q=0.25, axis=1, method="linear"),
+    "a difference by name": lambda x: np.diff(x, n=1, axis=0),
+    "repeats by name": lambda x: np.repeat(x, repeats=2, axis=0),
+    "a norm by name": lambda x: np.linalg.norm(x, ord=2, axis=0),
+}
+
+
+@pytest.mark.parametrize("spec", [gs.P("x", "y"), gs.P(None, "x"), gs.P()], ids=repr)
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_what_numpy_takes(name: str, spec: gs.P) -> None:
+    mesh = gs.make_mesh((3, 2), ("x", "y"), devices=gs.devices()[:6])
+    data = np.random.default_rng(2).standard_normal(MASK.shape)
+    x = gs.device_put(data, gs.NamedSharding(mesh, spec))
+    want, got = SPELLINGS[name](data), SPELLINGS[name](x)
+    assert isinstance(got, gs.Array)
+    assert got.dtype == want.dtype and got.shape == want.shape
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5 if want.dtype == "f" else 1e-12)
+
+
+REFUSED = ["sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "argmin", "argmax"]
+
+
+@pytest.mark.parametrize("name", [*REFUSED, "cumsum", "cumprod", "trace"])
+def test_methods_refuse_a_place_for_the_result(name: str) -> None:
+    x = gs.device_put(np.ones((2, 2)))
+    with pytest.raises(ArgumentError, match=r"out= is not supported, results are values"):
+        getattr(x, name)(out=np.zeros(()))
