@@ -17,7 +17,7 @@ from gpushard.ops.create import create
 from gpushard.ops.row import Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table import contractions
-from tests.ops.cases import AXES, FORMS, MADE, cases, rows_of_the_table
+from tests.ops.cases import AXES, FORMS, MADE, Case, cases, rows_of_the_table
 
 WAYS: dict[str, dict[str, Any]] = {
     "inline": {},
@@ -147,8 +147,19 @@ def _free(rule: Rule) -> bool:
     return any(factor not in rule.whole for dims in rule.operands for factor in dims)
 
 
+def _splits_whole(case: Case) -> bool:
+    """Whether a dim is split that must be whole."""
+    arrays = (*case.arrays, *map(np.asarray, case.form.scalars))
+    rule = case.row.rule_for([Aval(a.shape, a.dtype) for a in arrays], case.params)
+    return any(
+        axis is not None and factor in rule.whole
+        for spec, dims in zip(case.specs, rule.operands, strict=False)
+        for axis, factor in zip(spec, dims, strict=False)
+    )
+
+
 COMPUTING = [row for row in FORMS if any(map(_free, rules_of(row)))]
-WHOLE = [row for row in FORMS if any(r.whole for r in rules_of(row))]
+WHOLE = [row for row in FORMS if row.moves is None and any(map(_splits_whole, cases(row)))]
 
 
 @pytest.mark.parametrize("row", COMPUTING, ids=lambda row: row.name)

@@ -36,7 +36,7 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
     return rule.reduction(shape, [len(shape) + axis for axis in axes], keepdims=keepdims)
 
 
-def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, finished: Any) -> Row:
+def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, closing: Any) -> Row:
     """Return a row.
 
     Args:
@@ -46,7 +46,7 @@ def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, finished
       make: takes the namespace, the parameters and these types; gives what makes the state of a
         block.
       merged: takes the namespace and two states; gives the state of both.
-      finished: takes the namespace, a state and the last parameter; gives the result.
+      closing: takes the namespace, a state and the last parameter; gives the result.
     """
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -61,7 +61,7 @@ def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, finished
         dtype = dtype_of(avals[0].dtype, params[2])
 
         def end(state: State, count: int) -> LocalArray:
-            return finished(xp, state, params[2]).astype(dtype, copy=False)
+            return closing(xp, state, params[2]).astype(dtype, copy=False)
 
         return end
 
@@ -144,7 +144,7 @@ def _variance(xp: Any, state: State, correction: Any) -> Any:
     return xp.where(many > 0, spread / xp.where(many > 0, many, 1), xp.nan)
 
 
-def _spread_row(name: str, finished: Any) -> Row:
+def _spread_row(name: str, closing: Any) -> Row:
     """Return the row of a spread; last parameter: what is taken from the number of elements."""
     return _row(
         name,
@@ -152,7 +152,7 @@ def _spread_row(name: str, finished: Any) -> Row:
         lambda own, correction: (_COUNT, _wide(own), _real(_wide(own))),
         _moments,
         _chan,
-        finished,
+        closing,
     )
 
 
