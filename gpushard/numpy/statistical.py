@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.checks import as_dtype
-from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import as_value, operands, refuse_out, settle, wanted
+from gpushard.errors import ArgumentTypeError
+from gpushard.numpy.arguments import as_value, refuse_out, settle, wanted
+from gpushard.numpy.taking_part import is_of_nothing, mean_of, taking_part, with_initial
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
-from gpushard.ops.table import elementwise, movement
 from gpushard.ops.table.reductions import COUNT_NONZERO
 
 
@@ -44,10 +44,10 @@ def sum(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("sum", out)
-    x = _taking_part(as_value(x, "sum"), where, 0, "sum")
+    x = taking_part(as_value(x, "sum"), where, 0, "sum")
     to = wanted(out_sharding, x)
     result = x.sum(axis, dtype, keepdims=keepdims, out_sharding=to)
-    return settle(_with_initial(np.add, result, initial), out_sharding)
+    return settle(with_initial(np.add, result, initial), out_sharding)
 
 
 def prod(
@@ -75,10 +75,10 @@ def prod(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("prod", out)
-    x = _taking_part(as_value(x, "prod"), where, 1, "prod")
+    x = taking_part(as_value(x, "prod"), where, 1, "prod")
     to = wanted(out_sharding, x)
     result = x.prod(axis, dtype, keepdims=keepdims, out_sharding=to)
-    return settle(_with_initial(np.multiply, result, initial), out_sharding)
+    return settle(with_initial(np.multiply, result, initial), out_sharding)
 
 
 def mean(
@@ -106,7 +106,7 @@ def mean(
     refuse_out("mean", out)
     x = as_value(x, "mean")
     if where is not None:
-        return settle(_mean_of(x, where, axis, dtype, keepdims), out_sharding)
+        return settle(mean_of(x, where, axis, dtype, keepdims), out_sharding)
     to = wanted(out_sharding, x)
     return settle(x.mean(axis, dtype, keepdims=keepdims, out_sharding=to), out_sharding)
 
@@ -213,13 +213,13 @@ def min(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("min", out)
-    x = _taking_part(as_value(x, "min"), where, initial, "min")
+    x = taking_part(as_value(x, "min"), where, initial, "min")
     to = wanted(out_sharding, x)
-    if initial is not None and _is_of_nothing(x, axis, "min"):
+    if initial is not None and is_of_nothing(x, axis, "min"):
         result = x.sum(axis, x.dtype, keepdims=keepdims, out_sharding=to)  # zeros of that shape
-        return settle(_with_initial(np.add, result, initial), out_sharding)
+        return settle(with_initial(np.add, result, initial), out_sharding)
     result = x.min(axis, keepdims=keepdims, out_sharding=to)
-    return settle(_with_initial(np.minimum, result, initial), out_sharding)
+    return settle(with_initial(np.minimum, result, initial), out_sharding)
 
 
 def max(
@@ -245,13 +245,13 @@ def max(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("max", out)
-    x = _taking_part(as_value(x, "max"), where, initial, "max")
+    x = taking_part(as_value(x, "max"), where, initial, "max")
     to = wanted(out_sharding, x)
-    if initial is not None and _is_of_nothing(x, axis, "max"):
+    if initial is not None and is_of_nothing(x, axis, "max"):
         result = x.sum(axis, x.dtype, keepdims=keepdims, out_sharding=to)  # zeros of that shape
-        return settle(_with_initial(np.add, result, initial), out_sharding)
+        return settle(with_initial(np.add, result, initial), out_sharding)
     result = x.max(axis, keepdims=keepdims, out_sharding=to)
-    return settle(_with_initial(np.maximum, result, initial), out_sharding)
+    return settle(with_initial(np.maximum, result, initial), out_sharding)
 
 
 def any(
@@ -275,7 +275,7 @@ def any(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("any", out)
-    x = _taking_part(as_value(x, "any"), where, False, "any")
+    x = taking_part(as_value(x, "any"), where, False, "any")
     to = wanted(out_sharding, x)
     return settle(x.any(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
@@ -301,7 +301,7 @@ def all(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("all", out)
-    x = _taking_part(as_value(x, "all"), where, True, "all")
+    x = taking_part(as_value(x, "all"), where, True, "all")
     to = wanted(out_sharding, x)
     return settle(x.all(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
@@ -373,37 +373,3 @@ def count_nonzero(
 
 amin = min
 amax = max
-
-
-def _taking_part(x: Any, where: Any, neutral: Any, name: str) -> Any:
-    """Return an array with what takes no part replaced by a number that makes no difference."""
-    if where is None or where is True:
-        return x
-    if neutral is None:
-        raise ArgumentError(
-            f"{name}: where= needs initial=, for the case that it selects no element",
-            argument="initial",
-        )
-    return bind(elementwise.WHERE, (*operands(name, where, x), neutral))
-
-
-def _is_of_nothing(x: Any, axis: Any, name: str) -> bool:
-    """Whether dims that are reduced have no elements."""
-    return 0 in [x.shape[at] for at in from_end(axis, x.ndim, name)]
-
-
-def _with_initial(ufunc: np.ufunc, result: Any, initial: Any) -> Any:
-    if initial is None:
-        return result
-    return bind(elementwise.ufunc_row(ufunc), (result, initial))
-
-
-def _mean_of(x: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
-    """Return the mean of some elements; NaN where there are none."""
-    default = x.dtype if x.dtype.kind in "fc" else np.dtype(np.float64)
-    kind = default if dtype is None else as_dtype(dtype)
-    total = _taking_part(x, where, 0, "mean").sum(axis, kind, keepdims=keepdims)
-    counted = bind(elementwise.WHERE, (as_value(where, "mean"), 1, 0))
-    if counted.shape != x.shape:
-        counted = bind(movement.BROADCAST_TO, (counted,), (x.shape,))
-    return (total / counted.sum(axis, keepdims=keepdims)).astype(kind)
