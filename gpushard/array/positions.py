@@ -1,21 +1,19 @@
 """What the host has to know of positions on devices: how many there are, and that they exist.
 
-These are the only reads of the host that indexing makes. They fetch one number, and no transfer
-guard forbids them; but they wait for whatever has to be computed first.
+These are the only reads of the host that indexing makes.
 """
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpushard.array.known import known
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
-from gpushard.movement.host_copies import read_host
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import out_of_bounds
 from gpushard.ops.table.elementwise import ufunc_row
@@ -32,14 +30,12 @@ def _all(x: Array) -> tuple[int, ...]:
     return tuple(range(-x.ndim, 0))
 
 
-def _known(x: Array) -> int:
-    """Return an integer that was made for the host to read."""
-    return operator.index(read_host(x._live())[()])
-
-
 def count_true(mask: Array) -> int:
     """Return how many elements are true; waits for the mask."""
-    return _known(bind(COUNT_NONZERO, (mask,), (_all(mask), False, None))) if mask.size else 0
+    if not mask.size:
+        return 0
+    count: int = known(bind(COUNT_NONZERO, (mask,), (_all(mask), False, None)))
+    return count
 
 
 def check_inside(positions: Array, dim: int, size: int) -> None:
@@ -49,7 +45,7 @@ def check_inside(positions: Array, dim: int, size: int) -> None:
       ArrayIndexError: one is not.
     """
     if positions.size:
-        furthest = _known(bind(FURTHEST, (positions,), (_all(positions), False)))
+        furthest = known(bind(FURTHEST, (positions,), (_all(positions), False)))
         if not -size <= furthest < size:
             raise out_of_bounds(furthest, dim, size)
 

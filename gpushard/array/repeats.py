@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.host_values import as_part
+from gpushard.array.known import known
 from gpushard.array.shard import Shards
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.bind import bind
@@ -71,5 +72,5 @@ def _extent(counts: Any) -> tuple[int, int]:
     if not isinstance(counts, Shards):
         return int(counts.min()), int(counts.sum())
     made: list[Any] = [bind(row, (counts,), ((-1,), False, None)) for row in (MIN, SUM)]
-    least, total = (one._host_value("x.repeat(counts)", explicit=True).item() for one in made)
+    least, total = map(known, made)
     return int(least), int(total)

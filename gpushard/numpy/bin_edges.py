@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array.known import known
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import host_data, is_value
-from gpushard.numpy.host_numbers import read
 from gpushard.numpy.making import made_on
 from gpushard.numpy.quantiles import percentile
 from gpushard.ops.bind import bind
@@ -145,7 +145,7 @@ def _by_rule(name: str, x: Any, rule: str, limits: Any, weights: Any) -> int:
         )
     if not x.size:
         return 1
-    own = read(statistical.min(x)), read(statistical.max(x))
+    own = known(statistical.min(x)), known(statistical.max(x))
     if limits is not None and (own[0] < limits[0] or own[1] > limits[1]):
         raise ArgumentError(
             f"{name}: bins={rule!r} with range={limits} would leave out elements, which are from "
@@ -176,20 +176,20 @@ def _rice(x: Any, apart: Any, limits: Any) -> Any:
 
 
 def _scott(x: Any, apart: Any, limits: Any) -> Any:
-    return (24 * math.sqrt(math.pi) / x.size) ** (1 / 3) * read(statistical.std(x))
+    return (24 * math.sqrt(math.pi) / x.size) ** (1 / 3) * known(statistical.std(x))
 
 
 def _fd(x: Any, apart: Any, limits: Any) -> Any:
-    high, low = (read(percentile(x, at)) for at in (75, 25))
+    high, low = (known(percentile(x, at)) for at in (75, 25))
     return 2 * (high - low) * x.size ** (-1 / 3)
 
 
 def _doane(x: Any, apart: Any, limits: Any) -> Any:
     n = x.size
-    sigma = read(statistical.std(x)) if n > 2 else 0
+    sigma = known(statistical.std(x)) if n > 2 else 0
     if not sigma > 0:
         return 0
-    skewness = read(statistical.mean(((x - statistical.mean(x)) / sigma) ** 3))
+    skewness = known(statistical.mean(((x - statistical.mean(x)) / sigma) ** 3))
     error = math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))
     return apart / (1 + math.log2(n) + math.log2(1 + abs(skewness) / error))
 
@@ -203,7 +203,7 @@ def _stone(x: Any, apart: Any, limits: Any) -> Any:
     def error(many: int) -> Any:
         edges = np.linspace(limits[0], limits[1], many + 1)
         counts = bind(counting.HISTOGRAM, (x, edges), (1, np.dtype(np.float64)))
-        squares = read(statistical.sum(ew.square(counts / n)))
+        squares = known(statistical.sum(ew.square(counts / n)))
         return (2 - (n + 1) * squares) * many / apart
 
     return apart / min(np.arange(1, max(100, int(math.sqrt(n))) + 1).tolist(), key=error)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.checks import as_shape
+from gpushard.array.known import known
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, settle
 from gpushard.numpy.creation import zeros
-from gpushard.numpy.host_numbers import read
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import broadcast_to, moveaxis, tile
 from gpushard.numpy.slicing import part
@@ -239,10 +239,10 @@ def trim_zeros(x: Any, /, trim: str = "fb", axis: Any = None, *, out_sharding: A
         others = tuple(dim for dim in range(-x.ndim, 0) if dim != at)
         some = statistical.any(x, others)
         n = x.shape[at]
-        if not n or not read(statistical.any(some)):
+        if not n or not known(statistical.any(some)):
             chosen[at] = slice(0, 0)
             continue
-        first = read(statistical.argmax(some)) if "f" in ends else 0
-        last = n - read(statistical.argmax(some[::-1])) if "b" in ends else n
+        first = known(statistical.argmax(some)) if "f" in ends else 0
+        last = n - known(statistical.argmax(some[::-1])) if "b" in ends else n
         chosen[at] = slice(first, last)
     return settle(x[tuple(chosen)], out_sharding)

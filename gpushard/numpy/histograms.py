@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.checks import count
+from gpushard.array.known import known
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, settle
 from gpushard.numpy.bin_edges import edges_of, is_many
-from gpushard.numpy.host_numbers import read
 from gpushard.numpy.slicing import but_first, but_last, lengthwise, part
 from gpushard.ops.bind import bind
 from gpushard.ops.table import counting
@@ -79,14 +79,14 @@ def _length(x: Any, least: int) -> int:
     """Return how many counts there are; the host reads two numbers."""
     if not x.size:
         return least
-    lowest = read(statistical.min(x))
+    lowest = known(statistical.min(x))
     if lowest < 0:
         raise ArgumentError(
             f"bincount: x has the element {lowest}; elements must not be negative",
             argument="x",
             value=lowest,
         )
-    return max(least, int(read(statistical.max(x))) + 1)
+    return max(least, int(known(statistical.max(x))) + 1)
 
 
 def _weights_like(x: Any, weights: Any, name: str) -> Any:

@@ -1,6 +1,6 @@
 """The different elements of arrays.
 
-How many there are depends on values: the host reads that one number, as an explicit transfer,
+How many there are depends on values: the host reads that one number, which no guard forbids,
 unless `size` says how many results there are. All else stays on the devices.
 """
 
@@ -11,12 +11,12 @@ import math
 from typing import Any, NamedTuple
 
 from gpushard.array.checks import count
+from gpushard.array.known import known
 from gpushard.numpy.arguments import as_value, number_of, settle
 from gpushard.numpy.manipulation import moveaxis
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.sets import COUNTS, INDICES, INVERSE, UNIQUE, Wish
-from gpushard.placement.device_put import device_get
 
 
 class UniqueAll(NamedTuple):
@@ -207,7 +207,7 @@ def different(
     found: list[Any]
     *found, number = bind(UNIQUE, given, (wish,))
     if many is None:
-        there = int(device_get(number))
+        there = known(number)
         for at, part in enumerate(("values", *wish.parts)):
             if part != INVERSE:
                 found[at] = found[at][:there]

@@ -45,8 +45,8 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(x.size)
         return known(x)
 
-    known = positions._known
-    monkeypatch.setattr(positions, "_known", noted)
+    known = positions.known
+    monkeypatch.setattr(positions, "known", noted)
     return seen
 
 

@@ -1,0 +1,23 @@
+"""Numbers that the host must know, because the size of a result depends on them, or an error.
+
+These are the only reads of the host that nobody asks for by name. They fetch one number, and no
+transfer guard forbids them; but they wait for whatever has to be computed first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpushard.movement.host_copies import read_host
+
+if TYPE_CHECKING:
+    from gpushard.array.array import Array
+
+
+def known(x: Array) -> Any:
+    """Return an array without dims, or of one element, as a number of Python's.
+
+    Raises:
+      ExecutionError: the work that should have made it failed.
+    """
+    return read_host(x._live()).item()
