@@ -1,0 +1,132 @@
+"""Functions of every area on a GPU, divided in every way, beside NumPy's; and on a driver without
+one. What a row does is in `test_ops`; here are functions that are made of several, indices of all
+kinds, and random numbers, whose integers and uniforms are those of the host to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import random
+from gpushard.testing import runtime
+from gpushard.testing.runtime import using
+from tests.gpu.device import DRIVERS, SPLITS, Split, make_driver, make_gpu_runtime
+
+RANDOM = np.random.default_rng(4)
+X = RANDOM.standard_normal((12, 7))
+SQUARE = RANDOM.standard_normal((3, 5, 5)) + 4 * np.eye(5)
+HOLES = np.where(X > 1, np.nan, X)
+WHOLE = RANDOM.integers(0, 9, (12, 7))
+
+Call = Callable[[Any, Any], Any]
+
+CALLS: dict[str, tuple[np.ndarray[Any, Any], Call]] = {
+    "sort": (X, lambda ns, x: ns.sort(x, axis=0)),
+    "argsort": (X, lambda ns, x: ns.argsort(x, axis=0)),
+    "searchsorted": (X, lambda ns, x: ns.searchsorted(ns.sort(x[:, 0]), x)),
+    "unique": (WHOLE, lambda ns, x: ns.unique(x, return_counts=True)),
+    "isin": (WHOLE, lambda ns, x: ns.isin(x, x[0])),
+    "setdiff1d": (WHOLE, lambda ns, x: ns.setdiff1d(x, x[:2])),
+    "cumsum": (X, lambda ns, x: ns.cumsum(x, axis=0)),
+    "diff": (X, lambda ns, x: ns.diff(x, n=2, axis=0)),
+    "gradient": (X, lambda ns, x: ns.gradient(x, axis=0)),
+    "median": (X, lambda ns, x: ns.median(x, axis=0)),
+    "quantile": (X, lambda ns, x: ns.quantile(x, 0.3, axis=1)),
+    "nanmean": (HOLES, lambda ns, x: ns.nanmean(x, axis=0)),
+    "nanmax": (HOLES, lambda ns, x: ns.nanmax(x, axis=0)),
+    "histogram": (X, lambda ns, x: ns.histogram(x, bins=5)[0]),
+    "bincount": (WHOLE, lambda ns, x: ns.bincount(x[:, 0], minlength=4)),
+    "interp": (X, lambda ns, x: ns.interp(x, np.arange(-3.0, 4), np.arange(7.0) ** 2)),
+    "convolve": (X, lambda ns, x: ns.convolve(x[:, 0], x[:3, 1])),
+    "average": (X, lambda ns, x: ns.average(x, axis=0, weights=abs(x[:, 0]))),
+    "cov": (X, lambda ns, x: ns.cov(x, rowvar=False)),
+    "kron": (X, lambda ns, x: ns.kron(x[:2], x[:3])),
+    "inv": (SQUARE, lambda ns, x: ns.linalg.inv(x)),
+    "solve": (SQUARE, lambda ns, x: ns.linalg.solve(x, x[..., :2])),
+    "det": (SQUARE, lambda ns, x: ns.linalg.det(x)),
+    "svdvals": (X, lambda ns, x: ns.linalg.svdvals(x)),
+    "eigvalsh": (SQUARE, lambda ns, x: ns.linalg.eigvalsh(x + ns.matrix_transpose(x))),
+    "norm": (X, lambda ns, x: ns.linalg.norm(x, axis=0)),
+    "pinv": (X, lambda ns, x: ns.linalg.pinv(x)),
+    "fft": (X, lambda ns, x: ns.fft.fft(x, axis=0)),
+    "irfftn": (X, lambda ns, x: ns.fft.irfftn(ns.fft.rfftn(x), s=(12, 7), axes=(0, 1))),
+    "take": (X, lambda ns, x: ns.take(x, np.array([3, -1, 3]), axis=0)),
+    "take_along_axis": (X, lambda ns, x: ns.take_along_axis(x, ns.argsort(x, axis=0), axis=0)),
+    "nonzero": (X, lambda ns, x: ns.nonzero(x > 0.5)),
+    "a mask": (X, lambda ns, x: x[x > 0]),
+    "rows by number": (X, lambda ns, x: x[[5, 0, 5, -2]]),
+    "pairs by number": (X, lambda ns, x: x[[5, 0, 5], [1, 6, 1]]),
+    "mixed": (X, lambda ns, x: x[::-2, [0, 3, 3]]),
+    "repeat": (X, lambda ns, x: ns.repeat(x, np.arange(12) % 3, axis=0)),
+    "delete": (X, lambda ns, x: ns.delete(x, [1, 4], axis=0)),
+}
+
+
+def spread(data: np.ndarray[Any, Any], partitions: int) -> gs.Array:
+    mesh = gs.make_mesh((max(partitions // 2, 1), min(partitions, 2)), ("a", "b"))
+    return gs.device_put(data, gs.NamedSharding(mesh, gs.P("a", "b")))
+
+
+def agree(found: Any, wanted: Any) -> None:
+    if isinstance(wanted, tuple):
+        for one, other in zip(found, wanted, strict=True):
+            agree(one, other)
+        return
+    value = np.asarray(found)
+    assert (value.shape, value.dtype) == (np.shape(wanted), np.asarray(wanted).dtype)
+    np.testing.assert_allclose(value, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+@pytest.mark.parametrize("kind", DRIVERS)
+def test_functions_are_numpys(kind: str, split: Split) -> None:
+    with using(make_gpu_runtime(make_driver(kind), split)):
+        for data, call in CALLS.values():
+            agree(call(gs.numpy, spread(data, split.partitions)), call(np, data))
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+@pytest.mark.parametrize("kind", DRIVERS)
+def test_updates_are_numpys(kind: str, split: Split) -> None:
+    rows, mask = np.array([3, 0, 3, 11]), X > 0.7
+    values = RANDOM.standard_normal((4, 7))
+    with using(make_gpu_runtime(make_driver(kind), split)):
+        x = spread(X, split.partitions)
+        for name in ("add", "multiply", "maximum"):
+            wanted = X.copy()
+            getattr(np, name).at(wanted, rows, values)
+            at = x.at[rows]
+            found = {"add": at.add, "multiply": at.multiply, "maximum": at.max}[name](values)
+            agree(found, wanted)
+        wanted = X.copy()
+        wanted[mask], wanted[rows] = 0.25, values
+        x[spread(mask, split.partitions)] = 0.25
+        x[rows] = values
+        agree(x, wanted)
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+@pytest.mark.parametrize("kind", DRIVERS)
+def test_random_numbers_are_those_of_the_host(kind: str, split: Split) -> None:
+    def draw(out: Any = None) -> list[Any]:
+        key = random.key(7)
+        exact = [
+            random.bits(key, (13, 5), out_sharding=out),
+            random.uniform(key, (13, 5), "float64", out_sharding=out),
+            random.randint(key, (13, 5), -3, 99, "int64", out_sharding=out),
+        ]
+        return [np.asarray(x) for x in (*exact, random.normal(key, (13, 5), out_sharding=out))]
+
+    with runtime():
+        wanted = draw()
+    with using(make_gpu_runtime(make_driver(kind), split)):
+        mesh = gs.make_mesh((split.partitions,), "a")
+        found = draw(gs.NamedSharding(mesh, gs.P("a")))
+    for one, other in zip(found[:3], wanted[:3], strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_max_ulp(found[3], wanted[3], 4)
