@@ -46,10 +46,16 @@ def record() -> dict[str, dict[str, object]]:
 
 @contextlib.contextmanager
 def mutant(site: Site) -> Iterator[str]:
-    """Make a folder with a package in which one place is disabled."""
+    """Make a folder with a package in which one place is disabled.
+
+    What is compiled already comes along: to compile the package takes longer than most programs.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(PACKAGE, f"{folder}/gpushard", ignore=shutil.ignore_patterns("__pycache__"))
-        Path(folder, "gpushard", site.file).write_text(mutated(site), encoding="utf-8")
+        shutil.copytree(PACKAGE, f"{folder}/gpushard")
+        source = Path(folder, "gpushard", site.file)
+        source.write_text(mutated(site), encoding="utf-8")
+        for compiled in source.parent.glob(f"__pycache__/{source.stem}.*"):
+            compiled.unlink()
         yield folder
 
 
