@@ -5,6 +5,8 @@
     pip install pytest-json-report ndindex pytest-xdist hypothesis
     python -m tests.array_api.suite CHECKOUT
 
+On a GPU divided in eight: GPUSHARD_BACKEND=cuda GPUSHARD_PARTITIONS=8 before that.
+
 A test may fail if plain NumPy fails it in the same run, or if `expected.txt` has it, with a reason.
 Everything else that fails ends the script with status 1.
 """
