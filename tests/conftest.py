@@ -38,6 +38,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the tests that take minutes, so that no process waits for another in the end."""
+    items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the operations that make a split dim whole, for now."""
     terminalreporter.write_line(f"operations that need dims whole: {', '.join(sorted(MOVED))}")

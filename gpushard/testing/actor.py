@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -27,6 +26,7 @@ from gpushard.placement.make_array import (
 from gpushard.runtime import current
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.testing.deferred import deferred
+from gpushard.testing.known import Known
 from gpushard.testing.updated import updated
 from gpushard.typing import HostArray, Shape
 
@@ -38,16 +38,6 @@ _SHAPES = ((7, 9), (1, 5), (4, 4), (3, 8))
 
 class PlannedError(Exception):
     """What work raises that is meant to fail."""
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class Known:
-    """An array, and what it must hold."""
-
-    array: Array
-    value: HostArray
-    fails: bool = False
-    """Whether the work that makes it was meant to fail."""
 
 
 def by_host(sharding: Sharding) -> bool:
@@ -236,8 +226,8 @@ class Actor:
         value: Any = self._random.choice((7, part, None))
         changed[index] = part if value is None else value
         value = device_put(part.copy(), self._sharding()) if value is None else value
-        known.array[index] = value
-        known.value = changed  # not before: without room nothing has changed
+        with known.changing_to(changed):
+            known.array[index] = value
         if isinstance(value, np.ndarray):
             value[...] = -1
 

@@ -26,6 +26,8 @@ def compare(name: str, data: Any, x: Any, *args: Any, **kwargs: Any) -> None:
     """Compare a transform with NumPy's, also that both refuse."""
     try:
         wanted = getattr(np.fft, name)(data, *args, **kwargs)
+        if not data.size:  # NumPy's irfft and hfft give what memory holds
+            wanted = np.zeros_like(wanted)
     except (ValueError, IndexError):
         with pytest.raises(ArgumentError):
             getattr(fft, name)(x, *args, **kwargs)

@@ -14,6 +14,7 @@ from tests.stress.programs import run_many
 COUNT = 20_000
 
 
+@pytest.mark.minutes
 @pytest.mark.timeout(900)
 def test_random_programs_are_right_whatever_the_schedule():
     total = run_many(0, COUNT, jobs=os.cpu_count() or 1)
@@ -33,6 +34,7 @@ def test_a_seed_gives_the_same_run_every_time(seed):
     assert runs[0] == runs[1]
 
 
+@pytest.mark.minutes
 @pytest.mark.timeout(900)
 def test_every_wait_and_every_claim_that_is_disabled_is_caught():
     assert mutations.survivors(os.cpu_count() or 1) == []

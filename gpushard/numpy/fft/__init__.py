@@ -1,7 +1,7 @@
 """Fourier transforms under the names of `numpy.fft` and of the Array API's extension.
 
     transforms  along one dim or several
-    helpers     frequencies, and shifting them
+    frequencies frequencies, and shifting them
 
 >>> import gpushard as gs
 >>> sharding = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
@@ -9,7 +9,7 @@
 PartitionSpec('x')
 """
 
-from gpushard.numpy.fft.helpers import fftfreq, fftshift, ifftshift, rfftfreq
+from gpushard.numpy.fft.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
 from gpushard.numpy.fft.transforms import (
     fft,
     fft2,

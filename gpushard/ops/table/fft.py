@@ -17,6 +17,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
+from gpushard.typing import LocalArray
 
 
 def _rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -60,9 +61,15 @@ def _transform(name: str, length: Callable[[int], int]) -> Row:
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         axis, n, norm = params
         function, dtype = getattr(xp.fft, name), _dtype(name, avals[0].dtype)
-        return writing(
-            lambda x: xp.ascontiguousarray(function(x, n=n, axis=axis, norm=norm), dtype)
-        )
+
+        def transform(x: LocalArray) -> LocalArray:
+            if not x.shape[
+                axis
+            ]:  # NumPy's irfft and hfft read beyond no elements: give them a zero
+                x = xp.zeros((*x.shape[: x.ndim + axis], 1, *x.shape[x.ndim + axis + 1 :]), x.dtype)
+            return xp.ascontiguousarray(function(x, n=n, axis=axis, norm=norm), dtype)
+
+        return writing(transform)
 
     return Row(name, infer, _rule, kernel)
 
