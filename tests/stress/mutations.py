@@ -12,11 +12,12 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.stress.sites import PACKAGE, Site, mutated, sites
@@ -24,6 +25,9 @@ from tests.stress.sites import PACKAGE, Site, mutated, sites
 RECORD = Path(__file__).with_name("mutations.json")
 PATIENCE = 60
 """Seconds for one place."""
+
+SUITE = ("tests", "conftest.py", "pyproject.toml", "bench", "docs", "kernels", "README.md")
+"""What tests read beside the package."""
 
 HUNT = """
 import gc, sys
@@ -45,15 +49,15 @@ def record() -> dict[str, dict[str, object]]:
 
 
 @contextlib.contextmanager
-def mutant(site: Site) -> Iterator[str]:
-    """Make a folder with a package in which one place is disabled.
+def mutant(file: str, text: str) -> Iterator[str]:
+    """Make a folder with a package in which one file has another text.
 
     What is compiled already comes along: to compile the package takes longer than most programs.
     """
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(PACKAGE, f"{folder}/gpushard")
-        source = Path(folder, "gpushard", site.file)
-        source.write_text(mutated(site), encoding="utf-8")
+        source = Path(folder, "gpushard", file)
+        source.write_text(text, encoding="utf-8")
         for compiled in source.parent.glob(f"__pycache__/{source.stem}.*"):
             compiled.unlink()
         yield folder
@@ -65,7 +69,7 @@ def hunt(site: Site, first: int, count: int) -> tuple[int, str] | None:
     Returns:
       The first seed that fails, and how; None if none does.
     """
-    with mutant(site) as folder:
+    with mutant(site.file, mutated(site)) as folder:
         run = _run(folder, "-c", HUNT, folder, str(first), str(first + count))
     if run is None:
         return first, "it hangs"
@@ -75,7 +79,9 @@ def hunt(site: Site, first: int, count: int) -> tuple[int, str] | None:
     return (int(seed), error) if seed else None
 
 
-def _run(folder: str, *arguments: str) -> subprocess.CompletedProcess[str] | None:
+def _run(
+    folder: str, *arguments: str, patience: float = PATIENCE
+) -> subprocess.CompletedProcess[str] | None:
     """Run Python on the package in a folder; None if it takes too long."""
     environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("PYTEST_ADDOPTS", None)  # a test alone needs no more processes
@@ -86,7 +92,7 @@ def _run(folder: str, *arguments: str) -> subprocess.CompletedProcess[str] | Non
             env=environment,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=patience,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -134,12 +140,28 @@ def _is_caught(site: Site, entry: dict[str, object]) -> bool:
 
 def is_caught_by(site: Site, test: str) -> bool:
     """Say whether a test of the suite fails with one place disabled."""
-    with mutant(site) as folder:
-        for name in ("tests", "pyproject.toml"):
+    with mutant(site.file, mutated(site)) as folder:
+        return run_tests(folder, [test]) is not None
+
+
+def run_tests(folder: str, tests: Sequence[str], patience: float = PATIENCE) -> str | None:
+    """Run tests of the suite on the package in a folder until one fails.
+
+    Returns:
+      The test that failed, or how the run ended otherwise; None if all passed.
+    """
+    for name in SUITE:
+        if not os.path.lexists(f"{folder}/{name}"):
             os.symlink(PACKAGE.parent / name, f"{folder}/{name}")
-        command = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
-        run = _run(folder, *command)
-    return run is None or run.returncode == 1
+    Path(folder, "chosen").write_text("\n".join(tests), encoding="utf-8")
+    command = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "@chosen"]
+    run = _run(folder, *command, patience=patience)
+    if run is None:
+        return "it hangs"
+    if run.returncode in (0, 5):
+        return None
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)
+    return failed[1] if failed else f"exit status {run.returncode}"
 
 
 def main() -> None:

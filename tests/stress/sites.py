@@ -66,6 +66,12 @@ class Site:
         return f"{self.file}:{self.function}: {self.kind} {self.text}{again}"
 
 
+def parse(text: str) -> ast.Module:
+    """Parse a file, one thread at a time."""
+    with _parsing:
+        return ast.parse(text)
+
+
 def files() -> list[str]:
     """List the sources of the layers that all backends share, relative to the package."""
     found = [PACKAGE / name for name in FILES]
@@ -88,8 +94,7 @@ def mutated(wanted: Site) -> str:
 
 
 def _mutants(file: str) -> Iterator[tuple[Site, ast.Module]]:
-    with _parsing:
-        tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
+    tree = parse((PACKAGE / file).read_text(encoding="utf-8"))
     seen: dict[tuple[str, str, str], int] = {}
     for position, (function, node, parent) in enumerate(_walk(tree)):
         for kind in _kinds(node, parent):

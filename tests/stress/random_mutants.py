@@ -1,0 +1,315 @@
+"""Draws small changes of the package at random, and runs the tests that cover them.
+
+`python -m tests.stress.random_mutants --count 400 --seed 1` first runs the suite once to learn
+which tests run which lines (`--coverage FOLDER` keeps that, or takes it from an earlier run; it
+needs pytest-cov). Then it makes each change in a copy of the package and runs tests that cover its
+lines, the shortest of many files first, until one fails. What no test catches must stand in
+`random_mutants.json` with a reason: it changes no behaviour, or speed alone. `--only TEXT` takes
+the changes whose name contains a text.
+
+A change is one of: a comparison (`<` for `<=`, `==` for `!=`), a sign (`+` for `-`, `x` for `-x`),
+`&` for `|`, a number that is one too large, `and` for `or`, `min` for `max`, `any` for `all`, a
+`not` that is gone, a statement that is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import concurrent.futures
+import copy
+import dataclasses
+import itertools
+import json
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.stress.mutations import mutant, run_tests
+from tests.stress.sites import PACKAGE, Site, parse
+
+RECORD = Path(__file__).with_name("random_mutants.json")
+
+OUT_OF_REACH = {
+    "runtime/cuda/cupy_driver.py": "every line calls CuPy",
+    "runtime/cuda/special.py": "every line calls CuPy",
+    "runtime/cuda/green_driver.py": "every line calls the driver of a GPU",
+    "interop/torch.py": "every line calls PyTorch",
+    "testing": "tools for tests",
+}
+"""Files and folders from which nothing is drawn, and why."""
+
+BUDGETS = (20.0, 200.0)
+"""Seconds of tests to run for a change: at first, and again where these did not catch it."""
+
+LONGEST = 600
+"""Seconds after which a run hangs, and the change is caught."""
+
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
+}
+NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
+TYPES = ("annotation", "returns", "decorator_list", "bases")
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """A change of one place."""
+
+    site: Site
+    """Its name."""
+
+    lines: range
+    """The lines of the place."""
+
+    source: str
+    """The file after the change."""
+
+
+class Suite:
+    """Which tests run which lines, and how long they take.
+
+    Args:
+      folder: has the coverage of a run of the suite, with contexts, and its times.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.seconds: dict[str, float] = {}
+        cases = xml.etree.ElementTree.parse(folder / "times.xml").iter("testcase")
+        for case in cases:
+            if case.find("skipped") is None:
+                key = _key(case.get("classname", ""), case.get("name", ""))
+                self.seconds[key] = float(case.get("time", 0))
+        self._lines: dict[str, dict[int, set[str]]] = {}
+        self._base = sqlite3.connect(folder / "coverage", check_same_thread=False)
+
+    def covering(self, file: str, lines: range) -> list[str]:
+        """List the tests that run some of the lines, the shortest of each file first.
+
+        Lines that run when the package is imported, and no others, belong to all of the file.
+        """
+        tests = self._tests(file)
+        found = set().union(*(tests.get(line, set()) for line in lines))
+        found = found or set().union(*tests.values())
+        files: dict[str, list[str]] = defaultdict(list)
+        for test in sorted(found, key=lambda test: self.seconds.get(_name(test), 1.0)):
+            files[test.partition("::")[0]].append(test)
+        rounds = itertools.zip_longest(*files.values())
+        return [test for turn in rounds for test in turn if test is not None]
+
+    def _tests(self, file: str) -> dict[int, set[str]]:
+        if file not in self._lines:
+            found: dict[int, set[str]] = defaultdict(set)
+            query = """
+                select context.context, line_bits.numbits from line_bits
+                join file on file.id = line_bits.file_id
+                join context on context.id = line_bits.context_id
+                where file.path like ? and context.context != ''
+            """
+            for context, bits in self._base.execute(query, (f"%/gpushard/{file}",)):
+                test = context.rpartition("|")[0]
+                for byte, bit in itertools.product(range(len(bits)), range(8)):
+                    if bits[byte] >> bit & 1:
+                        found[8 * byte + bit].add(test)
+            self._lines[file] = found
+        return self._lines[file]
+
+    def within(self, tests: Sequence[str], budget: float) -> list[str]:
+        """Return the first of the tests that take no longer, and at least one."""
+        ends = itertools.accumulate(self.seconds.get(_name(test), 1.0) for test in tests)
+        return [test for test, end in zip(tests, ends, strict=True) if end <= budget] or [
+            *tests[:1]
+        ]
+
+
+def _key(module: str, name: str) -> str:
+    return f"{module.replace('/', '.')}::{name}"
+
+
+def _name(test: str) -> str:
+    """Return the name that pytest gives a test in its times."""
+    path, _, rest = test.partition("::")
+    *classes, name = rest.split("::") if "[" not in rest else [rest]
+    return _key(".".join([path.removesuffix(".py").replace("/", "."), *classes]), name)
+
+
+def measure(folder: Path) -> None:
+    """Run the suite but for what takes minutes, and keep which test runs which line."""
+    (folder / "rc").write_text(f"[run]\ndata_file = {folder}/coverage\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not minutes", "-p", "no:xdist"]
+    command += ["--cov=gpushard", f"--cov-config={folder}/rc", "--cov-context=test"]
+    command += ["--cov-report=", f"--junitxml={folder}/times.xml", "--timeout=900"]
+    subprocess.run(command, cwd=PACKAGE.parent, check=True)
+
+
+def draw(count: int, seed: int) -> list[Mutant]:
+    """Draw changes at random over all files, each place as likely as any other."""
+    files = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+    places = [
+        (file, n)
+        for file in files
+        if not any(file == out or file.startswith(f"{out}/") for out in OUT_OF_REACH)
+        for n in range(len(_candidates(file)[1]))
+    ]
+    chosen = random.Random(seed).sample(places, min(count, len(places)))
+    return [_changed(file, n) for file, n in sorted(chosen)]
+
+
+def _changed(file: str, n: int) -> Mutant:
+    tree, places = _candidates(file)
+    site, node, parent, new = places[n]
+    for field, value in ast.iter_fields(parent):
+        if value is node:
+            setattr(parent, field, new)
+        elif isinstance(value, list):
+            setattr(parent, field, [new if entry is node else entry for entry in value])
+    first = getattr(node, "lineno", 1)
+    lines = range(first, (getattr(node, "end_lineno", None) or first) + 1)
+    return Mutant(site, lines, ast.unparse(ast.fix_missing_locations(tree)))
+
+
+def _candidates(file: str) -> tuple[ast.Module, list[tuple[Site, ast.AST, ast.AST, ast.AST]]]:
+    """Return a file, and (name, node, parent, what replaces it) of every possible change."""
+    tree = parse((PACKAGE / file).read_text(encoding="utf-8"))
+    seen: dict[tuple[str, str, str], int] = defaultdict(int)
+    found = []
+    for scope, node, parent in _walk(tree, ""):
+        for kind, new in _changes(node, parent):
+            place = parent if kind == "off by one" else node
+            key = (scope, kind, ast.unparse(place).partition("\n")[0][:80])
+            found.append((Site(file, *key, seen[key]), node, parent, new))
+            seen[key] += 1
+    return tree, found
+
+
+def _walk(node: ast.AST, scope: str) -> Iterator[tuple[str, ast.AST, ast.AST]]:
+    """Yield (qualified function, node, parent) of what runs: no types, no texts of errors."""
+    for field, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else [value]:
+            if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr):
+                continue
+            typing = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
+            if field in TYPES or typing:
+                continue
+            inner = scope
+            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                inner = f"{scope}.{child.name}".lstrip(".")
+            yield inner, child, node
+            yield from _walk(child, inner)
+
+
+def _changes(node: ast.AST, parent: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Yield the kind of every change of a node, and what replaces it."""
+    if isinstance(node, ast.Compare):
+        for n, operator in enumerate(node.ops):
+            if type(operator) in COMPARISONS:
+                swapped = [*node.ops]
+                swapped[n] = COMPARISONS[type(operator)]()
+                yield "compare", ast.Compare(node.left, swapped, node.comparators)
+    elif isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in OPERATORS:
+        new = copy.copy(node)
+        new.op = OPERATORS[type(node.op)]()
+        yield "operator", new
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
+        yield ("not" if isinstance(node.op, ast.Not) else "sign"), node.operand
+    elif isinstance(node, ast.Constant) and type(node.value) is int:
+        yield "off by one", ast.Constant(node.value + 1)
+    elif isinstance(node, ast.BoolOp):
+        other = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        yield "and/or", ast.BoolOp(other, node.values)
+    elif isinstance(node, ast.Name) and node.id in NAMES and isinstance(parent, ast.Call):
+        yield "name", ast.Name(NAMES[node.id], ast.Load())
+    if _can_go(node):
+        yield "dropped", ast.Pass()
+
+
+def _can_go(node: ast.AST) -> bool:
+    """Whether a statement can be dropped so that what follows can still run."""
+    if isinstance(node, ast.Expr):
+        return not isinstance(node.value, ast.Constant | ast.Yield | ast.YieldFrom)
+    if isinstance(node, ast.Assign):
+        return not isinstance(node.targets[0], ast.Name | ast.Tuple)
+    return isinstance(node, ast.Raise | ast.Continue | ast.Break | ast.AugAssign)
+
+
+def caught_by(change: Mutant, suite: Suite) -> str | None:
+    """Return the test that fails with a change; None if none does."""
+    tests = suite.covering(change.site.file, change.lines)
+    done = 0
+    with mutant(change.site.file, change.source) as folder:
+        for budget in BUDGETS:
+            chosen = suite.within(tests, budget)
+            if len(chosen) > done:
+                failed = run_tests(folder, chosen[done:], LONGEST)
+                if failed is not None:
+                    return failed
+            done = max(done, len(chosen))
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--coverage", type=Path, help="a folder for which test runs which line")
+    parser.add_argument("--only", default="", help="a text in the names of changes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.coverage or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "times.xml").exists():
+            measure(folder)
+        lost = _survivors(options, Suite(folder))
+    raise SystemExit(bool(lost))
+
+
+def _survivors(options: argparse.Namespace, suite: Suite) -> list[str]:
+    """Run the tests of all changes, print what becomes of each, return those that nobody judged."""
+    judged: dict[str, str] = json.loads(RECORD.read_text(encoding="utf-8"))
+    drawn = [m for m in draw(options.count, options.seed) if options.only in str(m.site)]
+    caught, known, lost = 0, 0, []
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        results = pool.map(lambda change: caught_by(change, suite), drawn)
+        for change, test in zip(drawn, results, strict=True):
+            name = str(change.site)
+            if test is not None:
+                caught += 1
+                print("caught  ", name, "by", test, flush=True)
+            elif name in judged:
+                known += 1
+                print("judged  ", name, "-", judged[name], flush=True)
+            else:
+                lost.append(name)
+                print("SURVIVES", name, change.lines, flush=True)
+    print(
+        f"{len(drawn)} changes (seed {options.seed}): {caught} caught, {known} change no behaviour "
+        f"or speed alone, {len(lost)} survive"
+    )
+    return lost
+
+
+if __name__ == "__main__":
+    main()
