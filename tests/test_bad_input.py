@@ -2509,13 +2509,6 @@ OPERATIONS: dict[str, Case] = {
         error=ArgumentRangeError,
         argument="fill_value",
     ),
-    "sort in a user's own sharding": wrong(
-        lambda w: GNP.sort(gs.device_put(w.value, Boxes([slice(0, 4), slice(4, 8)])), axis=0),
-        "sort of operands",
-        "Boxes",
-        "reshard to a NamedSharding",
-        error=ShardingError,
-    ),
     "operation without room": wrong(
         lambda w: GNP.zeros((8 * QUOTA, 6), out_sharding=w.named("x")),
         "quota",

@@ -27,7 +27,7 @@ from gpushard.errors import ArgumentError
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard.geometry.sharding import GridSharding, Sharding, SingleDeviceSharding
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.execute import plan_for
 from gpushard.movement.host_copies import HostRead, StagedRead, read_host, start_read
@@ -161,7 +161,9 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
     @property
     def is_fully_replicated(self) -> bool:
         """Whether every device holds the whole array."""
-        return self._sharding.is_fully_replicated
+        if isinstance(self._sharding, GridSharding):
+            return self._sharding.is_fully_replicated
+        return bool((self._sharding.tiling(self._shape).volumes == self.size).all())
 
     @property
     def is_fully_addressable(self) -> bool:

@@ -71,7 +71,7 @@ def agreed(rule: Rule, operands: Sequence[Given]) -> Splits | None:
         if operand.axes is None:
             return None
         for factor, axes in zip(dims, operand.axes, strict=True):
-            if axes and factor not in rule.splittable:
+            if axes and factor not in rule.splittable and not _is_short(rule, factor):
                 return None
             if factor is not None and found.setdefault(factor, axes) != axes:
                 return None
@@ -79,6 +79,16 @@ def agreed(rule: Rule, operands: Sequence[Given]) -> Splits | None:
     if len(set(used)) != len(used):
         return None
     return tuple(found.get(factor, ()) for factor in range(len(rule.sizes)))
+
+
+def _is_short(rule: Rule, factor: int | None) -> bool:
+    """Whether a factor of at most one element can stay split, as its operands have it."""
+    return (
+        factor is not None
+        and rule.sizes[factor] <= 1
+        and factor not in rule.whole
+        and factor not in rule.reduced
+    )
 
 
 def assignments(rule: Rule, mesh: Mesh, operands: Sequence[Given]) -> list[Splits]:

@@ -15,7 +15,7 @@ from gpushard.ops.gather_guard import check_gather, watched
 from gpushard.ops.jobs import jobs_of
 from gpushard.ops.layout import Layout, in_sharding, lay_out, refines
 from gpushard.ops.merge import Merge
-from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
+from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded, common_memory, in_memory
 from gpushard.ops.placing import placed
 from gpushard.ops.reduced import Reduced
 from gpushard.ops.row import Params, Row
@@ -48,18 +48,18 @@ class Computation:
         avals = tuple(x.aval for x in operands)
         found = row.infer(avals, params)
         rule = row.rule_for(avals, params)
-        layout = lay_out(row, rule, operands, found, params, out)
+        memory = common_memory(operands)
+        inside = [in_memory(x, "device") for x in operands]
+        layout = lay_out(row, rule, inside, found, params, out)
         self.name = row.name
         self.runtime = runtime
-        self.results = layout.results
-        """Shapes, types and layouts of the results."""
+        ends = layout.ends or [result.sharding for result in layout.results]
         if out is not None:
-            self.results = tuple(in_sharding(result, out) for result in layout.results)
-        elif any(layout.ends):
-            self.results = tuple(
-                result if end is None else in_sharding(result, end)
-                for result, end in zip(layout.results, layout.ends, strict=True)
-            )
+            ends = [out] * len(found)
+        elif memory != "device":
+            ends = [end.with_memory_kind(memory) for end in ends]
+        self.results = tuple(map(in_sharding, found, ends))
+        """Shapes, types and layouts of the results."""
         self.choice = layout.choice
         """How the work is split; None on one device or without a mesh."""
         self.committed = any(isinstance(x, Sharded) and x.committed for x in operands)
@@ -74,7 +74,7 @@ class Computation:
         if self._moves and layout.choice is not None:
             wanted = [None if lies is None else lies[1] for lies in layout.operands]
             limit = runtime.settings.large_move_bytes
-            self._watched = watched(row.name, operands, wanted, layout.choice.nbytes, limit)
+            self._watched = watched(row.name, inside, wanted, layout.choice.nbytes, limit)
         self._ends = [
             end.tiling if end.tiling is not result.tiling else None
             for end, result in zip(self.results, layout.results, strict=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
@@ -14,7 +13,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
 from gpushard.ops.aval import Aval
 from gpushard.ops.choose import Choice, Given, Target, choose, sharding_of
-from gpushard.ops.operand import Frame, Operand, Scalar, Sharded, frame_of, given, no_mesh
+from gpushard.ops.operand import Frame, Operand, Scalar, as_written, frame_of, given, splits_of
 from gpushard.ops.row import Params, Row, Splits
 from gpushard.ops.rule import Dims, Rule
 from gpushard.typing import Shape
@@ -47,9 +46,8 @@ class Layout:
     choice: Choice | None
     """How the work is split, if over a mesh."""
 
-    ends: tuple[Sharding | None, ...] = ()
-    """Where results go in the end: back to the splits of dims that had to be whole; None where they
-    lie already."""
+    ends: tuple[Sharding, ...] = ()
+    """Where results go in the end: back to the splits of dims that had to be whole, if any."""
 
     @property
     def tilings(self) -> list[Tiling]:
@@ -67,8 +65,8 @@ def lay_out(
 ) -> Layout:
     """Decide where operands go and where results lie, before they go where they were asked for."""
     frame = frame_of(row.name, operands)
-    if not frame.meshes:
-        return _without_mesh(frame, rule, operands, found)
+    if frame.single is not None or _stays(frame, rule, operands):
+        return _without_mesh(frame.fixed[0], operands, found)
     state_bytes = 0
     avals = [x.aval for x in operands]
     if row.reduction is not None:
@@ -77,8 +75,7 @@ def lay_out(
     if isinstance(out, NamedSharding) and out.device_set == set(meshes[0].assignment):
         assert isinstance(out.mesh, Mesh)
         meshes = (out.mesh,)
-        axes = tuple(out.spec.axes(dim) for dim in range(len(found[0].shape)))
-        target = Target(axes, found[0].dtype.itemsize)
+        target = Target(splits_of(out, len(found[0].shape)), found[0].dtype.itemsize)
     candidates = [
         (mesh, [given(x, mesh, x.aval.dtype.itemsize) for x in operands]) for mesh in meshes
     ]
@@ -89,16 +86,21 @@ def lay_out(
         if isinstance(x, Scalar):
             places.append(None)
             continue
-        sharding: Sharding = make(dims)
-        if isinstance(x, Sharded) and x.sharding == sharding:
-            sharding = x.sharding
+        sharding = as_written(make(dims), len(dims), [x])
         places.append((sharding, sharding.tiling(x.aval.shape)))
-    results = _results(found, rule, make, operands)
+    results = tuple(
+        in_sharding(aval, as_written(make(dims), len(dims), operands))
+        for aval, dims in zip(found, rule.results, strict=True)
+    )
     at = meshes.index(choice.mesh)
     back = _given_back(rule, candidates[at][1]) if out is None else None
+    if back is None:
+        return Layout(tuple(places), results, choice)
     ends = [
-        None if back is None else sharding_of(choice.mesh, *_fitting(result.aval.shape, dims, back))
-        for result, dims in zip(results, rule.results, strict=True)
+        as_written(
+            sharding_of(choice.mesh, _fitting(rule, aval.shape, dims), back), len(dims), operands
+        )
+        for aval, dims in zip(found, rule.results, strict=True)
     ]
     return Layout(tuple(places), results, choice, tuple(ends))
 
@@ -119,56 +121,47 @@ def _given_back(rule: Rule, operands: Sequence[Given]) -> Splits | None:
     return tuple(found.get(factor, ()) for factor in range(len(rule.sizes)))
 
 
-def _fitting(shape: Shape, dims: Dims, splits: Splits) -> tuple[Dims, Splits]:
-    """Return dims and splits without those of dims that cannot be split, or are there twice."""
-    kept = [
-        factor if n > 1 and factor not in dims[:dim] else None
+def _fitting(rule: Rule, shape: Shape, dims: Dims) -> Dims:
+    """Return the dims of a result without those that are new and short, or there twice."""
+    return tuple(
+        factor
+        if factor is not None and (n > 1 or rule.sizes[factor] == n) and factor not in dims[:dim]
+        else None
         for dim, (factor, n) in enumerate(zip(dims, shape, strict=True))
+    )
+
+
+def _stays(frame: Frame, rule: Rule, operands: Sequence[Operand]) -> bool:
+    """Whether everything has one user's own sharding, and the results can have it too."""
+    dims = rule.results[0]
+    arrays = [
+        own for own, x in zip(rule.operands, operands, strict=True) if not isinstance(x, Scalar)
     ]
-    return tuple(kept), splits
+    return (
+        not frame.named
+        and len(frame.fixed) == 1
+        and all(own == dims for own in (*arrays, *rule.results))
+        and not rule.reduced
+        and not rule.whole
+    )
 
 
-def _results(found: Sequence[Aval], rule: Rule, make: Any, operands: Sequence[Operand]) -> Any:
-    results = []
-    known = [x.sharding for x in operands if isinstance(x, Sharded)]
-    for aval, dims in zip(found, rule.results, strict=True):
-        sharding = make(dims)
-        sharding = next((s for s in known if s == sharding), sharding)
-        results.append(Result(aval, sharding, sharding.tiling(aval.shape)))
-    return tuple(results)
-
-
-def _without_mesh(
-    frame: Frame, rule: Rule, operands: Sequence[Operand], found: Sequence[Aval]
-) -> Layout:
+def _without_mesh(sharding: Sharding, operands: Sequence[Operand], found: Sequence[Aval]) -> Layout:
     """Lay out what is on one device, or what has a user's own sharding throughout."""
-    sharding = frame.fixed[0]
-    if frame.single is None:
-        whole = rule.results[0]
-        alike = all(dims == whole or not any(d is not None for d in dims) for dims in rule.operands)
-        same = all(dims == whole for dims in rule.results)
-        if len(frame.fixed) > 1 or not alike or not same or rule.reduced or rule.whole:
-            raise no_mesh(frame, [x.aval.shape for x in operands])
-        if any(
-            dims != whole and not isinstance(x, Scalar)
-            for x, dims in zip(operands, rule.operands, strict=True)
-        ):
-            raise no_mesh(frame, [x.aval.shape for x in operands])
     places = [
         None if isinstance(x, Scalar) else (sharding, sharding.tiling(x.aval.shape))
         for x in operands
     ]
-    results = tuple(Result(aval, sharding, sharding.tiling(aval.shape)) for aval in found)
-    return Layout(tuple(places), results, None)
+    return Layout(tuple(places), tuple(in_sharding(aval, sharding) for aval in found), None)
 
 
-def in_sharding(result: Result, out: Sharding) -> Result:
-    """Return a result in the sharding that was asked for.
+def in_sharding(aval: Aval, sharding: Sharding) -> Result:
+    """Return a result in a sharding.
 
     Raises:
       ShardingError: it does not fit the shape.
     """
-    return Result(result.aval, out, out.tiling(result.aval.shape))
+    return Result(aval, sharding, sharding.tiling(aval.shape))
 
 
 def refines(fine: Tiling, coarse: Tiling) -> bool:

@@ -15,7 +15,18 @@ from gpushard.movement.move import move
 from gpushard.movement.rearrange import rearrange
 from gpushard.ops.choose import sharding_of
 from gpushard.ops.layout import Result
-from gpushard.ops.operand import Frame, Hosted, Operand, Scalar, Sharded, frame_of, given, no_mesh
+from gpushard.ops.operand import (
+    Frame,
+    Hosted,
+    Operand,
+    Scalar,
+    Sharded,
+    as_written,
+    common_memory,
+    frame_of,
+    in_memory,
+    nearest_axes,
+)
 from gpushard.ops.placing import placed
 from gpushard.ops.row import Params, Row, Splits
 from gpushard.runtime.runtime import Runtime
@@ -46,8 +57,10 @@ class Movement:
         arrays = [x for x in operands if not isinstance(x, Scalar)]
         shapes = [x.aval.shape for x in arrays]
         found = row.infer(avals, params)
-        frame = frame_of(row.name, operands, computes=False)
-        sharding = out or _moved_sharding(row, frame, arrays, params, found[0].shape)
+        memory = common_memory(operands)
+        inside = [in_memory(x, memory) for x in arrays]
+        frame = frame_of(row.name, inside)
+        sharding = out or _moved_sharding(row, frame, inside, params, found[0].shape)
         self.name = row.name
         self.runtime = runtime
         self.results = (Result(found[0], sharding, sharding.tiling(found[0].shape)),)
@@ -62,6 +75,11 @@ class Movement:
             (n, everywhere.tiling(x.aval.shape))
             for n, x in enumerate(arrays)
             if isinstance(x, Hosted)
+        ]
+        self._elsewhere = [
+            (n, x.tiling)
+            for n, x in enumerate(inside)
+            if isinstance(x, Sharded) and x is not arrays[n]
         ]
 
     @property
@@ -82,10 +100,12 @@ class Movement:
           OutOfMemoryError: a device has no room.
         """
         sources: Any = operands
-        if self._hosted:
+        if self._hosted or self._elsewhere:
             sources = list(operands)
             for n, tiling in self._hosted:
                 sources[n] = placed(self.runtime, sources[n], tiling)
+            for n, tiling in self._elsewhere:
+                sources[n] = move(sources[n], plan_for(sources[n], tiling), self.name)
         if isinstance(self._how, Piece):
             plan = plan_for(sources[0], self._tiling, self._how)
             return [move(sources[0], plan, self.name)]
@@ -96,21 +116,15 @@ class Movement:
 def _moved_sharding(
     row: Row, frame: Frame, arrays: Sequence[Operand], params: Params, shape: Shape
 ) -> Sharding:
-    """Return how the result of a movement is laid out.
-
-    Raises:
-      ShardingError: a user's own sharding does not say.
-    """
+    """Return how the result of a movement is laid out."""
     assert row.moves is not None
     if frame.single is not None:
         return frame.single
     shapes = [x.aval.shape for x in arrays]
-    if not frame.meshes:
-        raise no_mesh(frame, shapes)
     mesh = frame.meshes[0]
-    splits = [given(x, mesh, 1).axes for x in arrays]
+    splits = [nearest_axes(x, mesh) for x in arrays]
     if row.moves.splits is not None:
-        found = row.moves.splits(shapes, params, splits[0] or ((),) * len(shapes[0]), mesh.shape)
+        found = row.moves.splits(shapes, params, splits[0], mesh.shape)
     else:
         rule = row.rule_for([x.aval for x in arrays], params)
         found = tuple(_kept_axes(factor, shapes, splits) for factor in rule.results[0])
@@ -119,18 +133,18 @@ def _moved_sharding(
     for axes, n in zip(found, shape, strict=True):
         entries.append(() if n <= 1 or used & set(axes) else axes)
         used.update(entries[-1])
-    sharding = sharding_of(mesh, tuple(range(len(entries))), tuple(entries), frame.memory_kind)
-    known = [x.sharding for x in arrays if isinstance(x, Sharded)]
-    return next((own for own in known if own == sharding), sharding)
+    memory = common_memory(arrays)
+    sharding = sharding_of(mesh, tuple(range(len(entries))), tuple(entries), memory)
+    return as_written(sharding, len(shape), arrays)
 
 
 def _kept_axes(
-    factor: int | None, shapes: Sequence[Shape], splits: Sequence[Splits | None]
+    factor: int | None, shapes: Sequence[Shape], splits: Sequence[Splits]
 ) -> tuple[str, ...]:
     """Return the axes that split a dim in the first operand where any do."""
     if factor is None:
         return ()
     for shape, axes in zip(shapes, splits, strict=True):
-        if axes is not None and axes[factor] and shape[factor] > 1:
+        if axes[factor] and shape[factor] > 1:
             return axes[factor]
     return ()

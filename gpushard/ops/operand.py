@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -11,10 +12,10 @@ from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import devices_of
 from gpushard.ops.aval import Aval
-from gpushard.ops.choose import Given
-from gpushard.runtime.device import Device
+from gpushard.ops.choose import Given, choose
+from gpushard.ops.row import Splits
+from gpushard.ops.rule import elementwise
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,25 +58,27 @@ Operand: TypeAlias = Sharded | Hosted | Scalar
 class Frame:
     """The devices that an operation runs on, and the shardings that its operands have there."""
 
-    name: str
-    """Of the operation."""
-
-    meshes: tuple[Mesh, ...]
+    named: tuple[Mesh, ...]
     """The different meshes of the operands, in their order."""
 
     fixed: tuple[Sharding, ...]
     """The different shardings without a mesh, likewise."""
 
-    memory_kind: str
-    """In which memory of the devices."""
+    devices: tuple[object, ...]
+    """The devices, in the order of the operand that decides."""
+
+    @functools.cached_property
+    def meshes(self) -> tuple[Mesh, ...]:
+        """The meshes that work can be split over: a line of the devices if operands have none."""
+        return self.named or (Mesh(list(self.devices), ("devices",)),)
 
     @property
     def single(self) -> Sharding | None:
         """The sharding of everything, where there is one device."""
-        return self.fixed[0] if not self.meshes and self.fixed[0].num_devices == 1 else None
+        return self.fixed[0] if not self.named and self.fixed[0].num_devices == 1 else None
 
 
-def frame_of(name: str, operands: Sequence[Operand], *, computes: bool = True) -> Frame:
+def frame_of(name: str, operands: Sequence[Operand]) -> Frame:
     """Find the devices that an operation runs on.
 
     Committed operands decide. Uncommitted ones follow them, and so does everything that has no
@@ -83,15 +86,12 @@ def frame_of(name: str, operands: Sequence[Operand], *, computes: bool = True) -
 
     Args:
       name: of the operation, for errors.
-      operands: at least one of them on devices.
-      computes: whether it does more than move data, and so works on the memory of devices only.
+      operands: at least one of them on devices; those all in one kind of memory.
 
     Raises:
-      ShardingError: committed operands are on different devices, or data is not in device memory.
+      ShardingError: committed operands are on different devices.
     """
     placed = [x for x in operands if isinstance(x, Sharded)]
-    for x in placed if computes else ():
-        _check_memory(name, x)
     deciding = (
         [x for x in placed if x.committed and x.aval.shape]
         or [x for x in placed if x.aval.shape]
@@ -108,19 +108,45 @@ def frame_of(name: str, operands: Sequence[Operand], *, computes: bool = True) -
     meshes = dict.fromkeys(s.mesh for s in there if isinstance(s, NamedSharding))
     fixed = dict.fromkeys(s for s in there if not isinstance(s, NamedSharding))
     concrete = tuple(mesh for mesh in meshes if isinstance(mesh, Mesh))
-    return Frame(name, concrete, tuple(fixed), deciding[0].sharding.memory_kind)
+    return Frame(concrete, tuple(fixed), deciding[0].tiling.devices)
 
 
-def _check_memory(name: str, x: Sharded) -> None:
-    for place in devices_of(x.tiling)[:1]:
-        if not isinstance(place, Device):
-            raise ShardingError(
-                f"{name} works on the memory of devices, an operand of shape {x.aval.shape} is in "
-                f"memory_kind={place.kind!r}; move it first: "
-                'device_put(x, x.sharding.with_memory_kind("device"))',
-                argument="x",
-                kind=place.kind,
-            )
+def in_memory(x: Operand, kind: str) -> Operand:
+    """Return an operand as it lies in a kind of memory of its devices."""
+    if not isinstance(x, Sharded) or x.sharding.memory_kind == kind:
+        return x
+    sharding = x.sharding.with_memory_kind(kind)
+    return dataclasses.replace(x, sharding=sharding, tiling=sharding.tiling(x.aval.shape))
+
+
+def common_memory(operands: Sequence[Operand]) -> str:
+    """Return the kind of memory that all operands with dims are in, else that of devices."""
+    placed = [x for x in operands if isinstance(x, Sharded)]
+    kinds = {x.sharding.memory_kind for x in [x for x in placed if x.aval.shape] or placed}
+    return kinds.pop() if len(kinds) == 1 else "device"
+
+
+def as_written(sharding: NamedSharding, ndim: int, operands: Iterable[Operand]) -> NamedSharding:
+    """Return a sharding as an operand that is laid out alike has it.
+
+    So a spec stays as its user wrote it, with None at its end or with axes of one device.
+    """
+    for x in operands:
+        own = x.sharding if isinstance(x, Sharded) and len(x.aval.shape) == ndim else None
+        if (
+            isinstance(own, NamedSharding)
+            and own.mesh is sharding.mesh
+            and own.memory_kind == sharding.memory_kind
+            and splits_of(own, ndim) == splits_of(sharding, ndim)
+        ):
+            return own
+    return sharding
+
+
+def splits_of(sharding: NamedSharding, ndim: int) -> Splits:
+    """Return the axes of more than one device that split each dim."""
+    spec, sizes = sharding.spec, sharding.mesh.shape
+    return tuple(tuple(a for a in spec.axes(dim) if sizes[a] > 1) for dim in range(ndim))
 
 
 def _apart(name: str, first: Sharded, other: Sharded) -> ShardingError:
@@ -147,18 +173,16 @@ def given(x: Operand, mesh: Mesh, itemsize: int) -> Given:
         return Given(None, ((),) * len(x.aval.shape), itemsize)
     axes = None
     if isinstance(x.sharding, NamedSharding) and x.sharding.mesh is mesh:
-        spec = x.sharding.spec
-        axes = tuple(spec.axes(dim) for dim in range(len(x.aval.shape)))
+        axes = splits_of(x.sharding, len(x.aval.shape))
     return Given(x.tiling, axes, itemsize)
 
 
-def no_mesh(frame: Frame, shapes: Sequence[tuple[int, ...]]) -> ShardingError:
-    """Return the error for operands whose own shardings do not fit one another."""
-    names = ", ".join(type(s).__name__ for s in frame.fixed)
-    return ShardingError(
-        f"{frame.name} of operands of shapes {', '.join(map(str, shapes))} cannot follow the "
-        f"shardings {names}, which do not say how other arrays are laid out; reshard to a "
-        "NamedSharding first",
-        argument="x",
-        shapes=tuple(shapes),
-    )
+def nearest_axes(x: Operand, mesh: Mesh) -> Splits:
+    """Return the axes of a mesh that split each dim of an operand; nearly so where it has none.
+
+    What a user's own sharding lays out is taken for split as would move the fewest bytes.
+    """
+    there = given(x, mesh, x.aval.dtype.itemsize)
+    if there.axes is not None:
+        return there.axes
+    return choose(elementwise([x.aval.shape], x.aval.shape), [(mesh, [there])]).splits

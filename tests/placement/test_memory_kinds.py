@@ -47,6 +47,34 @@ def test_every_kind_becomes_every_other(kinds: tuple[str, str], seed: int) -> No
         check_nothing_left(rt)
 
 
+COMPUTED = {
+    "add": lambda x, y: x + y,
+    "sum": lambda x, y: x.sum(),
+    "columns": lambda x, y: x.sum(axis=0) * y[0],
+    "product": lambda x, y: x @ y.T,
+    "concatenate": lambda x, y: np.concatenate([x, y]),
+    "mask": lambda x, y: x[y > 4],
+    "rows": lambda x, y: x[[0, 3]],
+    "sort": lambda x, y: np.sort(x, axis=0),
+    "number": lambda x, y: x * 2,
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("kinds", [*itertools.product(MEMORY_KINDS, repeat=2)])
+def test_arrays_of_all_kinds_compute(kinds: tuple[str, str], name: str) -> None:
+    with simulated(0, **STREAMS, pinned_bytes=64) as rt:
+        rt.sim.failing = 0
+        x = gs.device_put(VALUE, named(kinds[0], "x", "y"))
+        y = gs.device_put(VALUE[::-1].copy(), named(kinds[1], "y"))
+        result = COMPUTED[name](x, y)
+        assert np.allclose(result, COMPUTED[name](VALUE, VALUE[::-1]), rtol=1e-14, atol=0)
+        alike = kinds[0] == kinds[1] or name in ("sort", "sum", "rows", "number", "mask")
+        assert result.sharding.memory_kind == (kinds[0] if alike else "device")
+        del x, y, result
+        check_nothing_left(rt)
+
+
 def test_on_the_host_they_are_one_and_nothing_is_copied() -> None:
     with runtime(small_bytes=0) as rt:
         x = gs.device_put(VALUE, rt.devices[0])
