@@ -246,7 +246,7 @@ def _is_alone(detached: Detached, touched: Touched, at_once: bool) -> bool:
     if at_once and not (data.runtime.backend.host_readable and is_idle(data.buffer, touched)):
         return False
     shards = data.shards
-    if any([sys.getrefcount(shards[position]) != ALONE for position in shards]):
+    if any([sys.getrefcount(shard.data) != ALONE for shard in shards.values()]):
         return False
     data.host = None
     data.shards = shards = {}
