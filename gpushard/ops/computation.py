@@ -15,7 +15,7 @@ from gpushard.ops.gather_guard import check_gather, watched
 from gpushard.ops.jobs import jobs_of
 from gpushard.ops.layout import Layout, in_sharding, lay_out, refines
 from gpushard.ops.merge import Merge
-from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
+from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded, is_committed
 from gpushard.ops.placing import placed
 from gpushard.ops.reduced import Reduced
 from gpushard.ops.row import Params, Row
@@ -62,7 +62,7 @@ class Computation:
             )
         self.choice = layout.choice
         """How the work is split; None on one device or without a mesh."""
-        self.committed = any(isinstance(x, Sharded) and x.committed for x in operands)
+        self.committed = is_committed(operands)
         """Whether the results are."""
         self._scalars = [
             (position, converter(row, found, avals, position))

@@ -15,7 +15,17 @@ from gpushard.movement.move import move
 from gpushard.movement.rearrange import rearrange
 from gpushard.ops.choose import sharding_of
 from gpushard.ops.layout import Result
-from gpushard.ops.operand import Frame, Hosted, Operand, Scalar, Sharded, frame_of, given, no_mesh
+from gpushard.ops.operand import (
+    Frame,
+    Hosted,
+    Operand,
+    Scalar,
+    Sharded,
+    frame_of,
+    given,
+    is_committed,
+    no_mesh,
+)
 from gpushard.ops.placing import placed
 from gpushard.ops.row import Params, Row, Splits
 from gpushard.runtime.runtime import Runtime
@@ -51,7 +61,7 @@ class Movement:
         self.name = row.name
         self.runtime = runtime
         self.results = (Result(found[0], sharding, sharding.tiling(found[0].shape)),)
-        self.committed = any(isinstance(x, Sharded) and x.committed for x in operands)
+        self.committed = is_committed(operands)
         self._how = row.moves.how(shapes, params)
         self._tiling = self.results[0].tiling
         self._dtype = found[0].dtype
