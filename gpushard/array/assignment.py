@@ -56,8 +56,8 @@ class Assignable:
 
         Other arrays, and whatever else shares memory with this one, keep their value. Where nothing
         does, the part is written in place. Two threads that assign to one array at once need a lock
-        of their own: each sees a whole value, but what one of them writes may be lost. An array whose
-        devices nobody chose goes to where chosen indices and values with dims lie.
+        of their own: each sees a whole value, but what one of them writes may be lost. An array
+        whose devices nobody chose goes to where chosen indices and values with dims lie.
 
         Args:
           index: as NumPy takes it; with arrays in it the array gets a new block of memory. `x[mask]
