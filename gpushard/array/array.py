@@ -12,7 +12,7 @@ from gpushard.array.assignment import Assignable
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.checks import place_tiling
 from gpushard.array.conversions import Conversions
-from gpushard.array.data import Data, Detached, data_of, is_gone
+from gpushard.array.data import Data, Detached, ShardData, data_of, is_gone
 from gpushard.array.elements import Elements
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
@@ -325,9 +325,10 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
 
     def __copy__(self) -> Array:
         """Return another handle on the same memory; arrays are values."""
-        return Array(
-            self._live(), self._sharding, committed=self._committed, weak_type=self._weak_type
-        )
+        own = self._held()
+        data = Data(own.buffer, own.runtime)
+        data.host = own.host
+        return self._handle(data, self._sharding)
 
     def __deepcopy__(self, memo: Any) -> Array:
         return self.__copy__()
@@ -356,16 +357,29 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
 
     def _data_of(self, position: int) -> Array:
         data = self._held()
+        buffer = data.buffer
+        device = devices_of(buffer.tiling)[position].device
+        sharding = SingleDeviceSharding(device, memory_kind=self._sharding.memory_kind)
         shard = data.shards.get(position)
         if shard is None:
-            buffer = data.buffer
-            place = devices_of(buffer.tiling)[position]
-            kind = self._sharding.memory_kind
-            sharding = SingleDeviceSharding(place.device, memory_kind=kind)
             tiling = sharding.tiling(buffer.tiling.shard_shapes[position])
             part = ShardedBuffer(
                 tiling, buffer.dtype, [buffer.values[position]], [buffer.claims[position]]
             )
-            made = Array(part, sharding, committed=self.committed, weak_type=self.weak_type)
+            made = ShardData(Data(part, data.runtime))
             shard = data.shards.setdefault(position, made)  # another thread may be here too
-        return shard
+        array = self._handle(shard.data, sharding)
+        shard.arrays[id(array)] = array
+        return array
+
+    def _handle(self, data: Data, sharding: Sharding) -> Array:
+        """Return a new handle on data of this array, as committed and weak as this one."""
+        made = Array.__new__(Array)
+        made._data = data
+        made._shape = data.buffer.tiling.shape
+        made._dtype = self._dtype
+        made._sharding = sharding
+        made._committed = self._committed
+        made._weak_type = self._weak_type
+        data.runtime.register(made)
+        return made

@@ -21,8 +21,12 @@ from gpushard.array.data import Data, Detached
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.host_values import as_element, as_part
 from gpushard.array.shard import Shards
-from gpushard.array.updating import converted, updated
+from gpushard.array.updating import converted, follows, updated
 from gpushard.errors import ArgumentError
+from gpushard.geometry.mesh import Mesh
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import P
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.movement.blocks import box_of
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.fill import copy_now, fill_now, overlay_of_element, overlay_of_single
@@ -52,7 +56,8 @@ class Assignable:
 
         Other arrays, and whatever else shares memory with this one, keep their value. Where nothing
         does, the part is written in place. Two threads that assign to one array at once need a lock
-        of their own: each sees a whole value, but what one of them writes may be lost.
+        of their own: each sees a whole value, but what one of them writes may be lost. An array
+        whose devices nobody chose goes to where chosen indices and values with dims lie.
 
         Args:
           index: as NumPy takes it; with arrays in it the array gets a new block of memory. `x[mask]
@@ -84,6 +89,11 @@ def _assign(x: Array, index: Any, value: Any) -> None:
         _assign_selected(x, index, value)
         return
     if isinstance(value, Shards):
+        if follows(x, value):
+            moved = x.to_device(_beside(x, index, cast("Array", value)))
+            moved[index] = value
+            renew(x, moved)
+            return
         part = _as_part(cast("Array", value), touched.piece.shape, x.dtype)
         _replace(x, _overlay(x._live(), touched, part))
     else:
@@ -107,10 +117,56 @@ def _assign_selected(x: Array, index: Any, value: Any) -> None:
 
 
 def renew(x: Array, new: Array) -> None:
-    """Give an array a new value: that of another one, which is laid out like it."""
+    """Give an array a new value: that of another one, and its layout if `x` follows others."""
     data = x._held()
-    x._data = Data(new._live(), data.runtime, _exported(data))
+    made = Data(new._live(), data.runtime, _exported(data))
+    if new.sharding == x.sharding:
+        x._data = made
+    else:
+        _renew_elsewhere(x, made, new.sharding)
     x._weak_type = False
+
+
+def _renew_elsewhere(x: Array, made: Data, sharding: Sharding) -> None:
+    """Give an array data in another sharding; an interrupt leaves it as it was."""
+    data, before = x._held(), (x._sharding, x._committed)
+    detached = Detached(data.runtime.backend.new_lock(), data)
+    with detached.lock:
+        try:
+            x._data = detached
+            x._sharding, x._committed = sharding, True
+            if x._data is detached:  # nobody has deleted the array meanwhile
+                x._data = made
+        except BaseException:
+            x._sharding, x._committed = before
+            x._data = data
+            raise
+
+
+def _beside(x: Array, index: Any, value: Array) -> Sharding:
+    """Return where an array goes that follows a value: dims that it fills are split like its own.
+
+    Args:
+      x: the array.
+      index: of the part that gets the value, a basic one.
+      value: the value.
+    """
+    own = value.sharding
+    if isinstance(own, SingleDeviceSharding):
+        return own
+    if not isinstance(own, NamedSharding):
+        own = NamedSharding(Mesh(np.array(own.tiling(value.shape).devices), "devices"), P())
+    entries = parse_index(x.shape, index)
+    dim = value.ndim - sum(not isinstance(entry, int) for entry in entries)
+    axes: list[tuple[str, ...]] = []
+    for entry in entries:
+        if isinstance(entry, tuple):
+            fills = dim >= 0 and value.shape[dim] == entry[2]
+            axes.append(own.spec.axes(dim) if fills else ())
+        elif entry is not None:
+            axes.append(())
+        dim += not isinstance(entry, int)
+    return own.with_spec(P(*(names or None for names in axes)))
 
 
 def _assign_number(x: Array, touched: Touched, element: np.generic) -> None:
@@ -246,7 +302,7 @@ def _is_alone(detached: Detached, touched: Touched, at_once: bool) -> bool:
     if at_once and not (data.runtime.backend.host_readable and is_idle(data.buffer, touched)):
         return False
     shards = data.shards
-    if any([sys.getrefcount(shards[position]) != ALONE for position in shards]):
+    if any([sys.getrefcount(shard.data) != ALONE for shard in shards.values()]):
         return False
     data.host = None
     data.shards = shards = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from gpushard.errors import DeletedArrayError
 from gpushard.movement.buffer import ShardedBuffer
@@ -39,8 +40,29 @@ class Data(Holder):
         self.runtime = runtime
         self.host: HostArray | HostRead | StagedRead | None = None
         """The value on the host, or on its way there."""
-        self.shards: dict[int, Array] = {}
+        self.shards: dict[int, ShardData] = {}
         """The shards that were asked for as arrays, by position."""
+
+
+class ShardData:
+    """The data of one shard, and the arrays that were made of it.
+
+    Args:
+      data: the data.
+    """
+
+    __slots__ = ("arrays", "data")
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+        self.arrays: WeakValueDictionary[int, Array] = WeakValueDictionary()
+        """By identity; some may have got another value since."""
+
+    def delete(self) -> None:
+        """Delete the arrays that still have this value."""
+        for array in list(self.arrays.values()):
+            if array._data is self.data:
+                array.delete()
 
 
 class Detached:

@@ -55,6 +55,8 @@ class Eager:
         program: Program | None = runtime.plans.get(cached)
         if program is None:
             operands = [_operand(row, arg) for arg in args]
+            if _moved_meanwhile(operands, buffers):
+                return self.bind(row, args, params, out_sharding)
             program = program_for(row, cached, operands, params, runtime, out_sharding)
         made = program.run(buffers, numbers)
         results = [
@@ -62,6 +64,13 @@ class Eager:
             for buffer, result in zip(made, program.results, strict=True)
         ]
         return results[0] if len(results) == 1 else tuple(results)
+
+
+def _moved_meanwhile(operands: Sequence[Operand], buffers: Sequence[Any]) -> bool:
+    """Whether an assignment on another thread has taken an operand to other devices."""
+    arrays = (buffer for buffer in buffers if type(buffer) is ShardedBuffer)
+    placed = (x for x in operands if isinstance(x, Sharded))
+    return any(x.tiling is not buffer.tiling for x, buffer in zip(placed, arrays, strict=True))
 
 
 def _runtime(row: Row, buffers: Sequence[Any]) -> Runtime:
@@ -97,7 +106,8 @@ def _host_data(row: Row, arg: Any) -> HostArray:
 def _operand(row: Row, arg: Any) -> Operand:
     if type(arg) is Array:
         aval = Aval(arg.shape, arg.dtype, arg.weak_type)
-        return Sharded(aval, arg._live().tiling, arg.sharding, arg.committed)
+        sharding, committed = arg.sharding, arg.committed  # before the data, which change last
+        return Sharded(aval, arg._live().tiling, sharding, committed)
     if row.reduction is None:
         if type(arg) in KINDS:
             return Scalar(KINDS[type(arg)])

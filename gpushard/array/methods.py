@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copy as python_copy
 import operator
 from typing import Any
 
@@ -39,6 +40,10 @@ class Methods(Scans):
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements."""
 
+    def _same(self) -> Any:
+        """Return this value for the caller to have: assigning to it does not change this array."""
+        return python_copy.copy(self)
+
     @property
     def T(self) -> Any:
         """The array with its dims in reverse order; each keeps its mesh axes."""
@@ -63,7 +68,7 @@ class Methods(Scans):
     @property
     def real(self) -> Any:
         """The real part."""
-        return bind(elementwise.REAL, (self,)) if self.dtype.kind == "c" else self
+        return bind(elementwise.REAL, (self,)) if self.dtype.kind == "c" else self._same()
 
     @property
     def imag(self) -> Any:
@@ -94,12 +99,12 @@ class Methods(Scans):
                 dtype=target,
             )
         if target == self.dtype and not getattr(self, "weak_type", False):
-            return self
+            return self._same()
         return bind(elementwise.ASTYPE, (self,), (target,))
 
     def conj(self) -> Any:
         """Return the complex conjugate."""
-        return bind(_CONJUGATE, (self,)) if self.dtype.kind == "c" else self
+        return bind(_CONJUGATE, (self,)) if self.dtype.kind == "c" else self._same()
 
     conjugate = conj
 
@@ -110,7 +115,7 @@ class Methods(Scans):
     def clip(self, min: Any = None, max: Any = None) -> Any:
         """Return the array with elements below `min` and above `max` replaced by these."""
         if min is None and max is None:
-            return self
+            return self._same()
         bounds = [bound for bound in (min, max) if bound is not None]
         present = min is not None, max is not None
         return bind(elementwise.CLIP, (self, *bounds), present)
@@ -140,7 +145,7 @@ class Methods(Scans):
 
     def ravel(self, order: str = "C") -> Any:
         """Return the elements in row-major order as one dim."""
-        return self.reshape((-1,), order=order) if self.ndim != 1 else self
+        return self.reshape((-1,), order=order) if self.ndim != 1 else self._same()
 
     def flatten(self, order: str = "C") -> Any:
         """Return the elements in row-major order as one dim."""

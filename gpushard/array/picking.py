@@ -16,7 +16,7 @@ from gpushard.array.checks import count
 from gpushard.array.positions import count_true, true_positions
 from gpushard.array.reading import read_part
 from gpushard.array.selection import as_int64, check_positions, clipped, is_on_devices
-from gpushard.array.updating import as_operand, scattered
+from gpushard.array.updating import as_operand, scattered, stays
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import one_from_end
@@ -282,7 +282,7 @@ def masked(x: Array, mask: Any, values: Any) -> None:
     new = repeated(values, x.size)
     if new is not None:
         new = as_operand(new if new.size == 1 else new.reshape(x.shape), x.shape, x, None)
-        renew(x, bind(WHERE, (found, new, x), (), x.sharding))
+        renew(x, bind(WHERE, (found, new, x), (), stays(x, found, new)))
 
 
 def choose(index: Array, choices: Any, mode: str = "raise", out: Sharding | None = None) -> Array:

@@ -10,7 +10,9 @@ import numpy as np
 
 from gpushard.array.host_values import as_element, as_part
 from gpushard.array.selection import entries_of, is_mask, is_on_devices, select
+from gpushard.array.shard import Shards
 from gpushard.errors import ArgumentTypeError
+from gpushard.geometry.sharding import Sharding
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
 from gpushard.ops.indexed import Indexed
@@ -56,7 +58,8 @@ def updated(
     part = x
     if selection.basic is not None:
         part = bind(INDEX, (x,), (parse_index(x.shape, selection.basic),))
-    made = scattered(part, selection.indexed, selection.arrays, value, selection.shape, ufunc)
+    out = mask.sharding if mask is not None and follows(x, mask) else None
+    made = scattered(part, selection.indexed, selection.arrays, value, selection.shape, ufunc, out)
     return ... if selection.basic is None else selection.basic, made
 
 
@@ -67,6 +70,7 @@ def scattered(
     value: Any,
     shape: Shape,
     ufunc: np.ufunc | None = None,
+    out: Sharding | None = None,
 ) -> Array:
     """Return an array with elements replaced, or combined with values, where index arrays say.
 
@@ -77,14 +81,35 @@ def scattered(
       value: a number or an array.
       shape: of what is selected.
       ufunc: as for `updated`.
+      out: how the result is laid out; by default like the array, unless that follows others.
 
     Raises:
       ArgumentError: the value does not broadcast to the part.
       ArgumentTypeError: the value cannot be converted.
       ArgumentRangeError: a Python integer does not fit.
     """
-    new = as_operand(value, shape, x, ufunc)
-    return cast("Array", bind(SCATTER, (x, new, *arrays), (indexed, ufunc), x.sharding))
+    new, out = as_operand(value, shape, x, ufunc), out or stays(x, value, *arrays)
+    return cast("Array", bind(SCATTER, (x, new, *arrays), (indexed, ufunc), out))
+
+
+def follows(x: Array, *others: Any) -> bool:
+    """Whether an array goes to where others lie that are assigned to it, or that index it.
+
+    It does if nobody chose its devices, and somebody chose theirs, which are not the same. What has
+    no dims has no say, as in other operations.
+    """
+    return not x.committed and any(
+        isinstance(one, Shards)
+        and cast("Array", one).committed
+        and cast("Array", one).ndim > 0
+        and cast("Array", one).sharding.device_set != x.sharding.device_set
+        for one in others
+    )
+
+
+def stays(x: Array, *others: Any) -> Sharding | None:
+    """Return the sharding of an array that is assigned to; None if it follows others."""
+    return None if follows(x, *others) else x.sharding
 
 
 def _only_mask(shape: Shape, index: Any) -> Any:
@@ -127,7 +152,7 @@ def _where(x: Array, mask: Any, value: Any, rest: Shape, ufunc: np.ufunc | None)
         mask = bind(INDEX, (mask,), (entries,)) if rest else mask
     else:
         mask = mask.reshape(mask.shape + (1,) * len(rest))
-    return cast("Array", bind(WHERE, (mask, new, x), (), x.sharding))
+    return cast("Array", bind(WHERE, (mask, new, x), (), stays(x, mask, value)))
 
 
 def converted(value: Array, dtype: np.dtype[Any]) -> Array:
@@ -150,7 +175,7 @@ def converted(value: Array, dtype: np.dtype[Any]) -> Array:
 def as_operand(value: Any, shape: Shape, x: Array, ufunc: np.ufunc | None) -> Any:
     """Return new values as an operand: not yet broadcast to the part."""
     if is_on_devices(value):
-        if value.sharding.device_set != x.sharding.device_set:
+        if x.committed and value.sharding.device_set != x.sharding.device_set:
             value = value.to_device(x.device)
         value = value if ufunc is not None else converted(value, x.dtype)
         return _without_lead(value, len(shape))

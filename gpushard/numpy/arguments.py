@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from typing import Any
 
@@ -61,6 +62,8 @@ def holds_value(x: Any) -> bool:
 def as_value(x: Any, name: str) -> Any:
     """Return an array; data on the host is placed where new data goes.
 
+    It is never `x` itself: a function may return it as it is, for its caller to assign to.
+
     Args:
       x: an array, or data on the host.
       name: of the function, for errors and guards.
@@ -69,7 +72,7 @@ def as_value(x: Any, name: str) -> Any:
       ArgumentTypeError: it is no numeric data.
     """
     if is_value(x):
-        return x
+        return copy.copy(x)
     data = host_data(x, name)
     if data.ndim:
         check_transfer(HOST_TO_DEVICE, f"an operand of {name} on the host", explicit=False)

@@ -16,6 +16,7 @@ from gpushard.array.checks import as_dtype, as_shape, check_dtype, check_order
 from gpushard.array.protocols import provided
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import (
+    as_value,
     holds_value,
     host_data,
     is_number,
@@ -62,11 +63,11 @@ def asarray(
     place = place_of(device, out_sharding)
     target = None if dtype is None else as_dtype(dtype)
     if is_value(obj):
-        x = obj if target is None else obj.astype(target)
-        moved = settle(x, place)
-        if copy is False and moved is not obj:
+        same = place is None and target in (None, obj.dtype)
+        if copy is False and not same:
             raise _needs_copy()
-        return moved.copy() if copy and moved is obj else moved
+        x = as_value(obj, "asarray") if target is None else obj.astype(target)
+        return x.copy() if copy and same else settle(x, place)
     if copy is False:
         raise _needs_copy()
     if isinstance(obj, list | tuple) and holds_value(obj):

@@ -15,7 +15,15 @@ from gpushard.ops.gather_guard import check_gather, watched
 from gpushard.ops.jobs import jobs_of
 from gpushard.ops.layout import Layout, in_sharding, lay_out, refines
 from gpushard.ops.merge import Merge
-from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded, common_memory, in_memory
+from gpushard.ops.operand import (
+    Hosted,
+    Operand,
+    Scalar,
+    Sharded,
+    common_memory,
+    in_memory,
+    is_committed,
+)
 from gpushard.ops.placing import placed
 from gpushard.ops.reduced import Reduced
 from gpushard.ops.row import Params, Row
@@ -62,7 +70,7 @@ class Computation:
         """Shapes, types and layouts of the results."""
         self.choice = layout.choice
         """How the work is split; None on one device or without a mesh."""
-        self.committed = any(isinstance(x, Sharded) and x.committed for x in operands)
+        self.committed = is_committed(operands)
         """Whether the results are."""
         self._scalars = [
             (position, converter(row, found, avals, position))

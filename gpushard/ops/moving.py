@@ -25,6 +25,7 @@ from gpushard.ops.operand import (
     common_memory,
     frame_of,
     in_memory,
+    is_committed,
     nearest_axes,
 )
 from gpushard.ops.placing import placed
@@ -64,7 +65,7 @@ class Movement:
         self.name = row.name
         self.runtime = runtime
         self.results = (Result(found[0], sharding, sharding.tiling(found[0].shape)),)
-        self.committed = any(isinstance(x, Sharded) and x.committed for x in operands)
+        self.committed = is_committed(operands)
         self._how = row.moves.how(shapes, params)
         self._tiling = self.results[0].tiling
         self._dtype = found[0].dtype

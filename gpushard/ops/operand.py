@@ -92,12 +92,7 @@ def frame_of(name: str, operands: Sequence[Operand]) -> Frame:
       ShardingError: committed operands are on different devices.
     """
     placed = [x for x in operands if isinstance(x, Sharded)]
-    deciding = (
-        [x for x in placed if x.committed and x.aval.shape]
-        or [x for x in placed if x.aval.shape]
-        or [x for x in placed if x.committed]
-        or placed
-    )
+    deciding = _deciding(placed)
     if not deciding[0].committed:
         deciding = [max(deciding, key=lambda x: x.sharding.num_devices)]
     first = frozenset(deciding[0].tiling.devices)
@@ -109,6 +104,22 @@ def frame_of(name: str, operands: Sequence[Operand]) -> Frame:
     fixed = dict.fromkeys(s for s in there if not isinstance(s, NamedSharding))
     concrete = tuple(mesh for mesh in meshes if isinstance(mesh, Mesh))
     return Frame(concrete, tuple(fixed), deciding[0].tiling.devices)
+
+
+def _deciding(placed: Sequence[Sharded]) -> list[Sharded]:
+    """Return the operands that say where an operation runs, all of them committed or none."""
+    return (
+        [x for x in placed if x.committed and x.aval.shape]
+        or [x for x in placed if x.aval.shape]
+        or [x for x in placed if x.committed]
+        or list(placed)
+    )
+
+
+def is_committed(operands: Sequence[Operand]) -> bool:
+    """Whether somebody chose the devices that an operation runs on."""
+    placed = [x for x in operands if isinstance(x, Sharded)]
+    return bool(placed) and _deciding(placed)[0].committed
 
 
 def in_memory(x: Operand, kind: str) -> Operand:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -76,7 +77,7 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     flags = type(donate) is bool and type(may_alias) is bool
     if isinstance(x, (np.ndarray, Array)) and flags and not isinstance(device, list | tuple | dict):
         moved = _put_leaf(_read_leaf(x), device, may_alias)
-        _give_up([x], [donate], [moved])
+        _give_up([x], [donate])
         return moved
     leaves, structure = tree.flatten(x)
     places = _prefix(device, x, "device")
@@ -85,7 +86,7 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     for data, place in zip(read, places, strict=True):
         _check_place(data, place)
     put = [_put_leaf(*arguments) for arguments in zip(read, places, aliases, strict=True)]
-    _give_up(leaves, donations, put)
+    _give_up(leaves, donations)
     return tree.unflatten(structure, put)
 
 
@@ -152,7 +153,7 @@ def reshard(x: Any, sharding: Any, *, donate: bool = False) -> Any:
     for leaf, target in zip(leaves, targets, strict=True):
         place_tiling(target, leaf.shape)
     moved = [x._moved(to, "reshard(x, sharding)") for x, to in zip(leaves, targets, strict=True)]
-    _give_up(leaves, [donate] * len(leaves), moved)
+    _give_up(leaves, [donate] * len(leaves))
     return tree.unflatten(structure, moved)
 
 
@@ -264,7 +265,9 @@ def _check_place(x: Array | HostData, place: Any) -> None:
 
 def _put_leaf(x: Array | HostData, place: Any, may_alias: bool) -> Array:
     if isinstance(x, Array):
-        return x if place is None else x._moved(as_sharding(place, x.ndim), "device_put(x)")
+        if place is None:
+            return copy.copy(x)
+        return x._moved(as_sharding(place, x.ndim), "device_put(x)")
     data, weak = x
     committed = place is not None
     sharding = as_sharding(place, data.ndim) if committed else default_sharding(data.shape)
@@ -288,8 +291,8 @@ def _target(x: Array, place: Any) -> Sharding:
     return as_sharding(place, x.ndim, "sharding")
 
 
-def _give_up(sources: list[Any], donated: list[Any], moved: list[Array]) -> None:
+def _give_up(sources: list[Any], donated: list[Any]) -> None:
     """Delete donated arrays, once nothing can fail any more."""
-    for x, give, result in zip(sources, donated, moved, strict=True):
-        if give and isinstance(x, Array) and x is not result:
+    for x, give in zip(sources, donated, strict=True):
+        if give and isinstance(x, Array):
             x.delete()

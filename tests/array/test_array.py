@@ -101,9 +101,11 @@ def test_shards_are_the_parts_of_the_value(cases: Any, data: st.DataObject) -> N
             shard.index,
             shard.replica_id,
         )
-        assert twin.data is shard.data is x.addressable_shards[position].data
+        same = [twin.data, x.addressable_shards[position].data]
         if not x.is_fully_replicated:
-            assert x.addressable_data(position) is shard.data
+            same.append(x.addressable_data(position))
+        pointer = shard.data.unsafe_buffer_pointer()
+        assert all(one.unsafe_buffer_pointer() == pointer for one in same)
     sizes = [value[index].nbytes for index in indices.values()]
     assert x.on_device_size_in_bytes() == sum(sizes)
 
@@ -139,6 +141,45 @@ def test_shards_are_committed_as_the_array_is() -> None:
     for x in (gs.device_put(1.0), gs.device_put(1.0, gs.devices()[1])):
         data = x.addressable_shards[0].data
         assert (data.committed, data.weak_type) == (x.committed, True)
+
+
+def test_shards_are_values_of_their_own() -> None:
+    value = np.arange(8)
+    for sharding in (named("x"), named(), gs.SingleDeviceSharding(gs.devices()[1])):
+        x = gs.device_put(value, sharding)
+        shard = x.addressable_shards[0]
+        for part in (shard.data, x.addressable_data(0), x.global_shards[0].data):
+            part[0] = 99
+            assert part[0] == 99
+        x.addressable_data(0).delete()
+        shard.data.delete()
+        assert same_bits(x, value)
+        assert same_bits(x.addressable_shards[0].data, value[shard.index])
+        assert same_bits(x.addressable_data(0), value[shard.index])
+
+
+def test_a_shard_that_was_assigned_to_outlives_the_array() -> None:
+    x = gs.device_put(np.arange(8), named("x"))
+    one, other = x.addressable_data(0), x.addressable_data(0)
+    one[0] = 99
+    x.delete()
+    assert other.is_deleted() and one.tolist() == [99, 1]
+
+
+def test_an_array_is_not_written_in_place_while_its_shards_are_known() -> None:
+    x = gs.device_put(np.arange(8), named("x"))
+    before = x.addressable_shards
+    x[:] = 0
+    assert np.concatenate([shard.data for shard in before[::2]]).tolist() == list(range(8))
+    x.delete()
+    assert not any(shard.data.is_deleted() for shard in before)
+
+
+@pytest.mark.parametrize("field", ["data", "device", "index", "replica_id"])
+def test_shards_cannot_be_changed(field: str) -> None:
+    shard = gs.device_put(np.arange(8), named("x")).addressable_shards[0]
+    with pytest.raises(AttributeError):
+        setattr(shard, field, None)
 
 
 def test_shard_shows_its_fields() -> None:

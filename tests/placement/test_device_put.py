@@ -211,10 +211,26 @@ def test_without_a_place_data_goes_to_the_default_device_uncommitted() -> None:
 def test_arrays_stay_where_they_are_without_a_place() -> None:
     for x in (gs.device_put(GRID), gs.device_put(GRID, named("x"))):
         with gs.default_device(gs.devices()[1]):
-            assert gs.device_put(x) is x
-            assert gs.device_put({"a": x})["a"] is x
-            assert gs.device_put(x, donate=True) is x
-        assert not x.is_deleted()
+            put = [gs.device_put(x), gs.device_put({"a": x})["a"], gs.device_put(x, donate=True)]
+        assert x.is_deleted()
+        for y in put:
+            assert (y.sharding, y.committed) == (x.sharding, x.committed)
+            assert np.array_equal(y, GRID)
+            assert len({pointers(y) for y in put}) == 1
+
+
+def pointers(x: gs.Array) -> tuple[int, ...]:
+    return tuple(shard.data.unsafe_buffer_pointer() for shard in x.addressable_shards)
+
+
+def test_an_array_that_is_donated_twice_is_in_both_places() -> None:
+    for places in ([None, gs.devices()[1]], [gs.devices()[1], None], [None, None]):
+        x = gs.device_put(GRID, named("x"))
+        put = gs.device_put([x, x], places, donate=True)
+        assert x.is_deleted()
+        assert all(np.array_equal(y, GRID) for y in put)
+        put[0][:] = 0
+        assert np.array_equal(put[1], GRID)
 
 
 @pytest.mark.parametrize("place", [p for name, p in PLACES.items() if name != "default"])
