@@ -2769,6 +2769,15 @@ MATRICES: dict[str, Case] = {
         "astype",
         error=ArgumentTypeError,
     ),
+    "a first term of complex powers": wrong(
+        lambda w: special.zeta(w.x.astype("F"), 2),
+        "zeta with a first term is not defined for complex64",
+        "leave it out",
+        error=ArgumentTypeError,
+    ),
+    "a dimension of a gamma function": wrong(
+        lambda w: special.multigammaln(w.x, 2.5), "d=2.5", "positive integer", argument="d"
+    ),
 }
 
 USES: dict[str, Callable[[World, gs.Array], Any]] = {

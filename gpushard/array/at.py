@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from gpushard.array.known import known
 from gpushard.array.reading import read_part
-from gpushard.array.selection import check_mode
-from gpushard.array.updating import updated
+from gpushard.array.selection import check_mode, entries_of, is_mask
+from gpushard.array.updating import converted, updated
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import NotBasicError, parse_index
-from gpushard.ops.table.elementwise import ufunc_row
+from gpushard.ops.table.elementwise import ASTYPE, WHERE, ufunc_row
 from gpushard.ops.table.movement import INDEX
 
 if TYPE_CHECKING:
     from gpushard.array.array import Array
+
+
+_AND = ufunc_row(np.logical_and)
 
 
 class Indexer:
@@ -171,13 +175,30 @@ class At:
     def apply(self, function: Callable[[Array], Any], **hints: Any) -> Array:
         """Return the array with the part replaced by what a function makes of it.
 
+        What is selected several times is replaced as often, as `numpy.ufunc.at` does; the host then
+        reads how often that is at most.
+
         Args:
-          function: takes the part, as an array; its result is broadcast and converted. What is
-            selected twice is in there twice, and the last one stays.
+          function: takes the part, as an array; its result is broadcast and converted. Where index
+            arrays select the part, it must work on each element by itself.
           **hints: as for `add`.
+
+        >>> import gpushard as gs
+        >>> import numpy as np
+        >>> gs.device_put(np.ones(3)).at[np.array([1, 1, 2])].apply(lambda part: part * 10)
+        Array([  1., 100.,  10.], dtype=float64)
         """
         mode = _mode(hints)
-        return self.set(function(self.get(mode=mode)), mode=mode)
+        part: Any = self.get(mode=mode)
+        if not part.size or not _by_integers(self._x, self._index):
+            return self.set(function(part), mode=mode)
+        none = bind(ASTYPE, (bind(_AND, (self._x, False)),), (np.dtype(np.int64),))
+        often: Any = none.at[self._index].add(1, mode=mode).at[self._index]
+        often = often.get(mode=mode, fill_value=0)
+        for times in range(known(often.max())):
+            new = bind(WHERE, (often > times, function(part), part))
+            part = converted(new, self._x.dtype)
+        return self.set(part, mode=mode)
 
     def _combined(self, ufunc: np.ufunc, value: Any, hints: dict[str, Any]) -> Array:
         mode = _mode(hints)
@@ -199,6 +220,13 @@ def _is_basic(x: Array, index: Any) -> bool:
     except NotBasicError:
         return False
     return True
+
+
+def _by_integers(x: Array, index: Any) -> bool:
+    """Whether there are arrays of integers in an index: only they select something twice."""
+    if _is_basic(x, index):
+        return False
+    return any(hasattr(e, "ndim") and not is_mask(e) for e in entries_of(x.shape, index))
 
 
 def _mode(hints: dict[str, Any]) -> str | None:

@@ -434,7 +434,7 @@ __array_api_version__ = protocol.VERSIONS[-1]
 def __getattr__(name: str) -> Any:
     """Import an extension when it is first asked for (PEP 562)."""
     if name in protocol.EXTENSIONS:
-        return importlib.import_module(f"{__name__}.{name}")
+        return importlib.import_module(protocol.EXTENSIONS[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -16,8 +16,12 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import cumulative, linear_algebra, statistical, ufuncs
 from gpushard.numpy.arguments import is_number, is_value, refuse_out
 
-EXTENSIONS = ("fft", "linalg")
-"""Modules of functions that are imported when they are first asked for."""
+EXTENSIONS = {
+    "fft": "gpushard.numpy.fft",
+    "linalg": "gpushard.numpy.linalg",
+    "special": "gpushard.special",
+}
+"""Modules of functions that are imported when they are first asked for; SciPy looks there, too."""
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 """Versions of the Array API."""
@@ -240,7 +244,7 @@ def _extension(module: str) -> _Table:
     """Return the functions of an extension by NumPy's name of it; none if it is none."""
     for name in EXTENSIONS:
         if module.startswith(f"numpy.{name}"):
-            ours = importlib.import_module(f"gpushard.numpy.{name}")
+            ours = importlib.import_module(EXTENSIONS[name])
             return _table(getattr(np, name), vars(ours))
     return {}
 

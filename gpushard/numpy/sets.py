@@ -115,13 +115,14 @@ def setdiff1d(
       x2: an array.
       assume_unique: whether those of `x1` are known to differ; then they stay in their order.
       size: how many results there are; None for as many as there are.
-      fill_value: what fills places without an element; by default the first one does.
+      fill_value: what fills places without an element; 0 by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     x1, x2 = _vectors("setdiff1d", x1, x2)
     wish = Wish(distinct=bool(assume_unique))
     counting = isin(x1, x2, invert=True)
-    return settle(different("setdiff1d", x1, wish, size, fill_value, counting)[0], out_sharding)
+    fill = 0 if fill_value is None else fill_value
+    return settle(different("setdiff1d", x1, wish, size, fill, counting)[0], out_sharding)
 
 
 def setxor1d(

@@ -13,7 +13,7 @@ import numpy as np
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentTypeError
 from gpushard.numpy.arguments import as_value, refuse_out, settle, wanted
-from gpushard.numpy.taking_part import is_of_nothing, mean_of, taking_part, with_initial
+from gpushard.numpy.taking_part import initial_of, is_of_nothing, mean_of, taking_part, with_initial
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.reductions import COUNT_NONZERO
@@ -47,7 +47,7 @@ def sum(
     x = taking_part(as_value(x, "sum"), where, 0, "sum")
     to = wanted(out_sharding, x)
     result = x.sum(axis, dtype, keepdims=keepdims, out_sharding=to)
-    return settle(with_initial(np.add, result, initial), out_sharding)
+    return settle(with_initial(np.add, result, initial, "sum"), out_sharding)
 
 
 def prod(
@@ -78,7 +78,7 @@ def prod(
     x = taking_part(as_value(x, "prod"), where, 1, "prod")
     to = wanted(out_sharding, x)
     result = x.prod(axis, dtype, keepdims=keepdims, out_sharding=to)
-    return settle(with_initial(np.multiply, result, initial), out_sharding)
+    return settle(with_initial(np.multiply, result, initial, "prod"), out_sharding)
 
 
 def mean(
@@ -213,13 +213,14 @@ def min(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("min", out)
-    x = taking_part(as_value(x, "min"), where, initial, "min")
+    x = as_value(x, "min")
+    x = taking_part(x, where, initial_of(initial, x.dtype, "min"), "min")
     to = wanted(out_sharding, x)
     if initial is not None and is_of_nothing(x, axis, "min"):
         result = x.sum(axis, x.dtype, keepdims=keepdims, out_sharding=to)  # zeros of that shape
-        return settle(with_initial(np.add, result, initial), out_sharding)
+        return settle(with_initial(np.add, result, initial, "min"), out_sharding)
     result = x.min(axis, keepdims=keepdims, out_sharding=to)
-    return settle(with_initial(np.minimum, result, initial), out_sharding)
+    return settle(with_initial(np.minimum, result, initial, "min"), out_sharding)
 
 
 def max(
@@ -245,13 +246,14 @@ def max(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("max", out)
-    x = taking_part(as_value(x, "max"), where, initial, "max")
+    x = as_value(x, "max")
+    x = taking_part(x, where, initial_of(initial, x.dtype, "max"), "max")
     to = wanted(out_sharding, x)
     if initial is not None and is_of_nothing(x, axis, "max"):
         result = x.sum(axis, x.dtype, keepdims=keepdims, out_sharding=to)  # zeros of that shape
-        return settle(with_initial(np.add, result, initial), out_sharding)
+        return settle(with_initial(np.add, result, initial, "max"), out_sharding)
     result = x.max(axis, keepdims=keepdims, out_sharding=to)
-    return settle(with_initial(np.maximum, result, initial), out_sharding)
+    return settle(with_initial(np.maximum, result, initial, "max"), out_sharding)
 
 
 def any(

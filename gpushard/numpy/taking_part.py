@@ -8,7 +8,7 @@ import numpy as np
 
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError
-from gpushard.numpy.arguments import as_value, operands
+from gpushard.numpy.arguments import as_value, is_value, number_of, operands
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise, movement
@@ -35,11 +35,27 @@ def is_of_nothing(x: Any, axis: Any, name: str) -> bool:
     return 0 in [x.shape[at] for at in from_end(axis, x.ndim, name)]
 
 
-def with_initial(ufunc: np.ufunc, result: Any, initial: Any) -> Any:
+def initial_of(initial: Any, dtype: np.dtype[Any], name: str) -> Any:
+    """Return the number that takes part beside elements of a type, as one of them.
+
+    Raises:
+      ArgumentRangeError: an integer does not fit.
+      ArgumentTypeError: it is no number, or is complex where the elements are not.
+    """
+    if initial is None:
+        return None
+    if is_value(initial):
+        return initial.astype(dtype)
+    with np.errstate(over="ignore"):
+        return number_of(initial, dtype, name, "initial")
+
+
+def with_initial(ufunc: np.ufunc, result: Any, initial: Any, name: str) -> Any:
     """Return a result with which another number is combined, if there is one."""
     if initial is None:
         return result
-    return bind(elementwise.ufunc_row(ufunc), (result, initial))
+    number = initial_of(initial, result.dtype, name)
+    return bind(elementwise.ufunc_row(ufunc), (result, number))
 
 
 def mean_of(x: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:

@@ -31,7 +31,11 @@ def converter(
       avals: its operands.
       position: which of them is the number.
     """
-    dtype = row.loop(avals)[position] if row.loop is not None else found[0].dtype
+    own = avals[position]
+    if row.loop is not None:
+        dtype = row.loop(avals)[position]
+    else:  # NumPy's scalars have a type of their own
+        dtype = found[0].dtype if own.weak else own.dtype
     make = dtype.type
 
     def convert(number: Any) -> Any:

@@ -6,25 +6,26 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, operands, settle
+from gpushard.numpy.arguments import as_value, is_number, operands, settle
 from gpushard.ops.bind import bind
 from gpushard.ops.table.special import ZETA
-from gpushard.special.ufuncs import binom, digamma, gamma
+from gpushard.special.ufuncs import binom, digamma, gamma, gammaln
 
 
-def zeta(x: Any, q: Any = 1, /, *, out_sharding: Any = None) -> Any:
+def zeta(x: Any, q: Any = None, /, *, out_sharding: Any = None) -> Any:
     """Return the Hurwitz zeta function: the sum of (k + q) ** -x over k from 0.
 
     Args:
-      x: powers, greater than 1.
-      q: the first term; 1 for the Riemann zeta function.
+      x: powers; greater than 1 where there is a first term.
+      q: the first term; None for the Riemann zeta function, whose first term is 1.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       MissingLibraryError: SciPy is not installed.
     """
-    return settle(bind(ZETA, operands("zeta", x, q)), out_sharding)
+    return settle(bind(ZETA, operands("zeta", x, *(() if q is None else (q,)))), out_sharding)
 
 
 def polygamma(n: Any, x: Any, /, *, out_sharding: Any = None) -> Any:
@@ -41,6 +42,32 @@ def polygamma(n: Any, x: Any, /, *, out_sharding: Any = None) -> Any:
     x, n = as_value(x, "polygamma"), as_value(n, "polygamma")
     found = ew.float_power(-1.0, n + 1) * gamma(n + 1.0) * zeta(n + 1, x)
     return settle(ew.where(n == 0, digamma(x), found), out_sharding)
+
+
+def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Any:
+    """Return the logarithm of the multivariate gamma function.
+
+    Args:
+      a: an array; where it is not greater than (d - 1) / 2, the result is NaN.
+      d: the dimension, a positive integer.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: the dimension is no positive integer.
+      MissingLibraryError: SciPy is not installed.
+    """
+    if not is_number(d) or np.asarray(d).dtype.kind not in "iuf" or d % 1 or d < 1:
+        raise ArgumentError(
+            f"multigammaln: d={d!r} must be a positive integer, the dimension",
+            argument="d",
+            value=d,
+        )
+    a, many = as_value(a, "multigammaln"), int(d)
+    found = gammaln(a)
+    for j in range(1, many):
+        found = found + gammaln(a - j / 2)
+    found = found + many * (many - 1) / 4 * np.log(np.pi)  # in double precision, as SciPy's
+    return settle(ew.where(a > (many - 1) / 2, found, np.nan), out_sharding)
 
 
 def comb(N: Any, k: Any, /, *, out_sharding: Any = None) -> Any:

@@ -149,3 +149,40 @@ def test_sorted_updates_are_those_of_numpys_loops(ufunc: Any) -> None:
                 else:
                     whole = dtype in "lb"  # quotients on either side of an integer
                     np.testing.assert_allclose(one, two, 1e-4, atol=float(whole))
+
+
+MANY: dict[str, Any] = {
+    "rows": np.array([1, 1, 5, 1, -3]),
+    "elements": (np.array([0, 0, 2, 0]), np.array([4, 4, 1, 4])),
+    "a slice and columns": (slice(1, 4), np.array([3, 3])),
+    "a grid": (np.array([[1], [1]]), np.array([0, 0, 3])),
+    "a mask": np.arange(64) % 3 == 0,
+    "nothing": np.zeros(0, int),
+    "a row": 2,
+}
+
+
+@pytest.mark.parametrize("index", MANY.values(), ids=MANY)
+def test_a_function_is_applied_once_for_each_time_that_an_element_is_selected(index: Any) -> None:
+    data = DATA.copy()
+    np.square.at(data, index)
+    with runtime():
+        for place in ((), ("x",), (None, "x")):
+            x = placed(DATA, *place)
+            made = x.at[index].apply(gs.numpy.square)
+            np.testing.assert_array_equal(np.asarray(made), data)
+            assert made.sharding == x.sharding and made.dtype == x.dtype
+            if isinstance(index, np.ndarray):
+                again = x.at[gs.device_put(index)].apply(lambda part: part * part)
+                np.testing.assert_array_equal(np.asarray(again), data)
+        whole = placed(np.arange(8), "x").at[np.array([1, 1, 2])].apply(lambda part: part * 1.5 + 1)
+        assert np.asarray(whole).tolist() == [0, 4, 4, 3, 4, 5, 6, 7]  # int(1.5 * 2 + 1) twice
+
+
+@pytest.mark.parametrize("mode", ["drop", "fill", "clip"])
+def test_functions_are_applied_as_jax_applies_them(jax: Any, mode: str) -> None:
+    at, data = np.array([1, 9, 1, -1, 9, -20]), np.arange(8, dtype=np.float32)
+    wanted = jax.numpy.asarray(data).at[at].apply(lambda part: part * 3 + 1, mode=mode)
+    with runtime():
+        made = placed(data, "x").at[at].apply(lambda part: part * 3 + 1, mode=mode)
+        np.testing.assert_array_equal(np.asarray(made), np.asarray(wanted))

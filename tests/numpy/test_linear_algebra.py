@@ -160,3 +160,16 @@ def test_einsum_has_types_and_places() -> None:
     assert found.sharding.spec == gs.P("y")
     same(gnp.einsum("ij,j", x, np.arange(6)), a @ np.arange(6))
     same(gnp.einsum("i->", [1, 2, 3]), np.asarray(6))
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "D", "e"])
+def test_outer_products_keep_the_sign_of_zero(dtype: str) -> None:
+    data, other = np.array([-0.0, 1, 2], dtype), np.array([0.0, -0.0, -1], dtype)
+    x, y = put(data, "x"), put(other, "y")
+    want = np.outer(data, other)
+    for found in (gnp.outer(x, y), gnp.linalg.outer(x, y), gnp.einsum("i,j->ij", x, y)):
+        same(found, want)
+        np.testing.assert_array_equal(np.signbit(np.asarray(found.real)), np.signbit(want.real))
+        assert found.sharding.spec == gs.P("x", "y")
+    mixed = gnp.outer(x, np.array([1, 2]))
+    same(mixed, np.outer(data, np.array([1, 2])))

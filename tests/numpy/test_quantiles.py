@@ -59,6 +59,21 @@ def test_methods(method: str) -> None:
         )
 
 
+NUMBERS: list[Any] = [75.5, 50, 0, 100, np.float32(30), np.float64(33), np.array(20)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_percentiles_of_every_kind_at_numbers(method: str) -> None:
+    for dtype in "?BheHfld":
+        data = value((20,), dtype, method) * np.array(9, dtype)
+        x = put(data, "x")
+        for q in NUMBERS:
+            call: Call = lambda ns, x: ns.percentile(x, q, method=method)  # noqa: B023, E731
+            alike(call, data, x)
+        alike(lambda ns, x: ns.nanpercentile(x, 75.5, method=method), data, x)
+        alike(lambda ns, x: ns.nanquantile(x, np.float32(0.4), method=method), data, x)
+
+
 @pytest.mark.parametrize("dtype", [*KINDS, "e", "H"])
 def test_types(dtype: str) -> None:
     data, x = placed("uneven", dtype)

@@ -146,13 +146,21 @@ def test_results_of_a_given_size(jax: Any, fill: Any) -> None:
             same(getattr(gnp, name)(x, y, size=size, fill_value=fill or 3), sets[name])
 
 
+@pytest.mark.parametrize("name", SETS)
+def test_results_of_a_given_size_are_filled_as_jax_fills_them(jax: Any, name: str) -> None:
+    for other in ([3], [9], [3, 4, 5], []):
+        data, more = np.array([5, 3, 4, 3], "i"), np.array(other, "i")
+        wanted = getattr(jax.numpy, name)(data, more, size=6)
+        same(getattr(gnp, name)(put(data, "x"), put(more), size=6), np.asarray(wanted))
+
+
 def test_filling() -> None:
     x = put(np.array([3, 1, 3]), "x")
     same(gnp.unique(x, size=4), np.array([1, 3, 1, 1]))
     same(gnp.unique_counts(x, size=3).counts, np.array([1, 2, 0]))
     same(gnp.setdiff1d(x, x, size=2), np.zeros(2, int))
-    same(gnp.setdiff1d(x, [1], size=3), np.full(3, 3))
-    same(gnp.setdiff1d(x, [3], True, size=3), np.full(3, 1))
+    same(gnp.setdiff1d(x, [1], size=3), np.array([3, 0, 0]))
+    same(gnp.setdiff1d(x, [3], True, size=3), np.array([1, 0, 0]))
     same(gnp.unique(x[:0], size=2, fill_value=7), np.array([7, 7]))
     same(gnp.unique(x.reshape(3, 1), axis=0, size=3, fill_value=9), np.array([[1], [3], [9]]))
 

@@ -7,7 +7,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.errors import ArgumentError
+from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from tests.numpy.compare import LAYOUTS, agree, placed, same
 
 gnp = gs.numpy
@@ -109,3 +109,28 @@ def test_a_sum_that_is_wanted_split_is_merged_where_it_is_wanted() -> None:
         moved = sum(n for link, n in runtime.backend.traffic.items() if link[0] != link[1]) - before
         assert moved == 7 * 64 * 8 and made.sharding.spec == gs.P("x")
         np.testing.assert_array_equal(np.asarray(made), value.sum(0))
+
+
+INITIAL = {"sum": 1.5, "prod": 2.5, "max": 2.6, "min": 0.4}
+
+
+@pytest.mark.parametrize("dtype", ["?", "b", "l", "e", "f"])
+@pytest.mark.parametrize("name", INITIAL)
+def test_an_initial_number_has_no_say_in_the_type(name: str, dtype: str) -> None:
+    data, x = placed("uneven", dtype)
+    ours, theirs = getattr(gnp, name), getattr(np, name)
+    for initial in (INITIAL[name], 1, True, np.float64(2), np.int8(1)):
+        same(ours(x, initial=initial), theirs(data, initial=initial), exact=dtype not in "ef")
+        some = data > 0
+        found = ours(x, axis=0, initial=initial, where=some)
+        same(found, theirs(data, axis=0, initial=initial, where=some), exact=dtype not in "ef")
+    assert ours(x, initial=gnp.asarray(1.0)).dtype == theirs(data).dtype
+
+
+def test_what_an_initial_number_must_not_be() -> None:
+    x = placed("uneven", "b")[1]
+    with pytest.raises(ArgumentRangeError, match="initial=300 does not fit int8"):
+        gnp.max(x, initial=300)
+    for initial in (2j, np.complex64(2), "one"):
+        with pytest.raises(ArgumentTypeError, match=r"initial=.* must be a number that int8"):
+            gnp.max(x, initial=initial)

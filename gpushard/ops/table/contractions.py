@@ -148,6 +148,8 @@ def _kernel(xp: Any, subscripts: str, avals: Sequence[Aval], dtype: Dtype) -> Ke
     """Return the kernel of a product: matmul where it is one, since that is a call of BLAS."""
     left, right = subscripts.split("->")
     names = left.split(",")
+    if len(names) == 2 and right == "".join(names):
+        return _outer(xp, avals, dtype)
     if len(names) == 2 and all(a.dtype == dtype for a in avals):
         found = _as_matmul(xp, names[0], names[1], right, avals)
         if found is not None:
@@ -161,6 +163,17 @@ def _kernel(xp: Any, subscripts: str, avals: Sequence[Aval], dtype: Dtype) -> Ke
             return result if result.flags.c_contiguous and result.base is None else result.copy()
         out[...] = result
         return out
+
+    return kernel
+
+
+def _outer(xp: Any, avals: Sequence[Aval], dtype: Dtype) -> Kernel:
+    """Return the kernel of what sums nothing: added to 0, a product of -0 would lose its sign."""
+    more = (1,) * len(avals[1].shape)
+
+    def kernel(x: Any, y: Any, out: Any = None) -> Any:
+        x, y = x.astype(dtype, copy=False), y.astype(dtype, copy=False)
+        return xp.multiply(x.reshape(x.shape + more), y, out=out)
 
     return kernel
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.errors import ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Kernel, Params, Reduction, Row, State
@@ -26,13 +27,39 @@ def _inexact(avals: Sequence[Aval], params: Params) -> Dtype:
     return np.dtype(np.float32) if found == np.float16 else found
 
 
+def _zeta_dtype(avals: Sequence[Aval], params: Params) -> Dtype:
+    """Return the type that SciPy gives: the function of one operand works in double precision more.
+
+    Raises:
+      ArgumentTypeError: there are two operands, and one is complex.
+    """
+    found = _inexact(avals, params)
+    if len(avals) == 1:
+        own = avals[0].dtype
+        return own if own in (np.float32, np.complex64) else np.result_type(found, np.float64)
+    if found.kind == "c":
+        raise ArgumentTypeError(
+            f"zeta with a first term is not defined for {found}; take real parts, or leave it out",
+            argument="x",
+            dtype=found,
+        )
+    return found
+
+
 def _zeta(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
-    zeta = special_functions(xp).zeta
-    return lambda x, q: zeta(x.astype(dtype, copy=False), q.astype(dtype, copy=False))
+    function = special_functions(xp).zeta
+
+    def zeta(*operands: Any) -> Any:
+        given = [x.astype(dtype, copy=False) for x in operands]
+        if len(given) == 1 and xp is not np:  # CuPy's has no default
+            given.append(xp.ones_like(given[0]))
+        return function(*given)
+
+    return zeta
 
 
-ZETA = function_row("zeta", _inexact, _zeta)
-"""Operands: the power, and the first term."""
+ZETA = function_row("zeta", _zeta_dtype, _zeta)
+"""Operands: the power, and the first term, if there is one."""
 
 
 def _rule(avals: Sequence[Aval], params: Params) -> Rule:
