@@ -15,10 +15,11 @@ import numpy as np
 from gpushard.ops.random.stream import Stream
 from gpushard.typing import Shape
 
-ELEMENTS = 16384
+ELEMENTS = 32768
 """Of a block on the host: what keeps the few arrays of Threefry in the cache."""
 
 _EVEN = 64
+_LOW = (1 << 32) - 1
 
 
 def even(xp: Any, x: Any) -> Any:
@@ -53,19 +54,43 @@ def blocks(
     height, width = max(1, most // max(inner, 1)), min(inner, most)
     words = keys.reshape(-1, 2)
     for row in range(0, size // max(inner, 1), height):
-        rows = xp.arange(row, min(row + height, size // inner))
-        key, base = _rows(rows, start, local, whole, batch, outer)
+        count = min(height, size // inner - row)
         for column in range(0, inner, width):
-            stop = min(column + width, inner)
-            columns = xp.arange(column, stop)
-            positions = ((base + offset)[:, None] + columns).reshape(-1)
-            pair = words[key].T if batch else words.T
-            if batch:
-                pair = xp.repeat(pair, stop - column, axis=1)
-                pair = [even(xp, word) for word in pair]
-            stream = Stream(xp, (pair[0], pair[1]), even(xp, positions))
+            n = min(width, inner - column)
+            if count == 1:
+                number, base = _rows(row, start, local, whole, batch, outer)
+                high, low = _sequence(xp, base + offset + column, n)
+                pair = words[number] if batch else words[0]
+                key = pair[:1], pair[1:]
+            else:
+                numbers, bases = _rows(
+                    xp.arange(row, row + count), start, local, whole, batch, outer
+                )
+                columns = xp.arange(offset + column, offset + column + n)
+                high, low = _words(xp, bases, columns, math.prod(whole[batch:]))
+                key = words[:1, 0], words[:1, 1]
+                if batch:
+                    key = tuple(even(xp, xp.repeat(word, n)) for word in words[numbers].T)
             first = row * inner + column
-            yield first, first + len(positions), stream
+            yield first, first + count * n, Stream(xp, key, high, low)
+
+
+def _sequence(xp: Any, first: int, count: int) -> tuple[Any, Any]:
+    """Return the words of positions that follow one another, as many as make an even block."""
+    count += -count % _EVEN
+    if first >> 32 != first + count - 1 >> 32:
+        return _words(xp, xp.arange(1), xp.arange(first, first + count), first + count)
+    start = first & _LOW
+    return xp.full(1, first >> 32, np.uint32), xp.arange(start, start + count, dtype=np.uint32)
+
+
+def _words(xp: Any, bases: Any, columns: Any, size: int) -> tuple[Any, Any]:
+    """Return the words of all sums of bases and columns, which are less than `size`."""
+    if size <= _LOW:
+        short = bases.astype(np.uint32)[:, None] + columns.astype(np.uint32)
+        return xp.zeros(1, np.uint32), even(xp, short.reshape(-1))
+    positions = even(xp, (bases[:, None] + columns).reshape(-1))
+    return (positions >> 32).astype(np.uint32), positions.astype(np.uint32)
 
 
 def _run(start: Shape, local: Shape, whole: Shape, batch: int) -> tuple[int, int, int]:

@@ -47,7 +47,7 @@ def _until_accepted(
 
 def _spread(stream: Stream, x: Any, dtype: Dtype) -> Any:
     """Return a number for each element."""
-    return stream.xp.zeros(stream.positions.shape, dtype) + x
+    return stream.xp.zeros(stream.low.shape, dtype) + x
 
 
 def log_gamma(stream: Stream, dtype: Dtype, a: Any) -> Any:

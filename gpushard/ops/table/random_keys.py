@@ -72,10 +72,9 @@ def _aligned(own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int | None, 
 def _fold_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     def fold_in(keys: Any, data: Any) -> Any:
         shape = np.broadcast_shapes(keys.shape[:-1], np.shape(data))
-        high = xp.zeros((*shape, 1), _WORD)
-        low = high + xp.asarray(data).astype(_WORD)[..., None]
-        threefry(xp, (keys[..., :1], keys[..., 1:]), high, low)
-        return xp.concatenate([high, low], axis=-1)
+        low = xp.zeros((*shape, 1), _WORD) + xp.asarray(data).astype(_WORD)[..., None]
+        words = threefry(xp, (keys[..., :1], keys[..., 1:]), xp.zeros(1, _WORD), low)
+        return xp.concatenate(words, axis=-1)
 
     return writing(fold_in)
 

@@ -33,8 +33,8 @@ def _rounds(size: int) -> int:
 def _shuffled(xp: Any, key: Any, value: Any, axis: int, start: Shape, whole: Shape) -> Any:
     """Return a block in random order along a dim that it has whole."""
     for _ in range(_rounds(math.prod(whole))):
-        zero = xp.zeros(1, np.int64)
-        stream = Stream(xp, (key[:1], key[1:]), zero)
+        zero = xp.zeros(1, _WORD)
+        stream = Stream(xp, (key[:1], key[1:]), zero, zero)
         words = [xp.concatenate(stream.fold(n).key) for n in range(2)]
         key, bits = words[0], xp.empty(math.prod(value.shape), _WORD)
         for first, stop, own in blocks(xp, words[1], start, value.shape, whole):
