@@ -9,7 +9,8 @@ import pytest
 import gpushard as gs
 from gpushard import random
 from gpushard.movement import execute
-from gpushard.ops.random.blocks import blocks
+from gpushard.ops.random.blocks import each_block
+from gpushard.ops.random.stream import Stream
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
 
@@ -192,8 +193,11 @@ def test_positions_of_blocks(monkeypatch: pytest.MonkeyPatch, size: int) -> None
 
 def _positions(start: tuple[int, ...], local: tuple[int, ...], whole: tuple[int, ...]) -> Any:
     found = np.full(int(np.prod(local)), -1)
-    for first, stop, stream in blocks(np, np.zeros(2, np.uint32), start, local, whole):
+
+    def fill(first: int, stop: int, stream: Stream) -> None:
         assert len(stream.low) % 64 == 0 and stream.high.size in (1, stream.low.size)
         positions = stream.high.astype(np.int64) << 32 | stream.low
         found[first:stop] = positions[: stop - first]
+
+    each_block(np, np.zeros(2, np.uint32), start, local, whole, fill)
     return found

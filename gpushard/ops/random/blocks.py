@@ -6,13 +6,15 @@ is left over at the end, and bits must not depend on where an array was cut.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gpushard.ops.random.stream import Stream
+from gpushard.runtime.sharing import share
 from gpushard.typing import Shape
 
 ELEMENTS = 32768
@@ -35,10 +37,15 @@ def evenly(xp: Any, function: Callable[[Any], Any], x: Any) -> Any:
     return function(even(xp, x.reshape(-1)))[: x.size].reshape(x.shape)
 
 
-def blocks(
-    xp: Any, keys: Any, start: Shape, local: Shape, whole: Shape
-) -> Iterator[tuple[int, int, Stream]]:
-    """Yield the blocks of an array: where they start and stop in its row-major elements, a stream.
+def each_block(
+    xp: Any,
+    keys: Any,
+    start: Shape,
+    local: Shape,
+    whole: Shape,
+    work: Callable[[int, int, Stream], None],
+) -> None:
+    """Work on the blocks of an array, on the host on several threads if they are idle.
 
     Args:
       xp: NumPy or CuPy.
@@ -47,32 +54,43 @@ def blocks(
       start: the first element of the array in the whole one.
       local: its shape.
       whole: shape of the whole array.
+      work: takes where the block starts and stops in the array's row-major elements, and a stream.
     """
     batch, size = keys.ndim - 1, math.prod(local)
     outer, inner, offset = _run(start, local, whole, batch)
     most = ELEMENTS if xp is np else max(size, 1)
     height, width = max(1, most // max(inner, 1)), min(inner, most)
     words = keys.reshape(-1, 2)
-    for row in range(0, size // max(inner, 1), height):
-        count = min(height, size // inner - row)
-        for column in range(0, inner, width):
-            n = min(width, inner - column)
-            if count == 1:
-                number, base = _rows(row, start, local, whole, batch, outer)
-                high, low = _sequence(xp, base + offset + column, n)
-                pair = words[number] if batch else words[0]
-                key = pair[:1], pair[1:]
-            else:
-                numbers, bases = _rows(
-                    xp.arange(row, row + count), start, local, whole, batch, outer
+
+    def block(row: int, column: int) -> None:
+        count, n = min(height, size // inner - row), min(width, inner - column)
+        if count == 1:
+            number, base = _rows(row, start, local, whole, batch, outer)
+            high, low = _sequence(xp, base + offset + column, n)
+            pair = words[number] if batch else words[0]
+            key = pair[:1], pair[1:]
+        else:
+            rows = xp.arange(row, row + count)
+            numbers, bases = _rows(rows, start, local, whole, batch, outer)
+            columns = xp.arange(offset + column, offset + column + n)
+            high, low = _words(xp, bases, columns, math.prod(whole[batch:]))
+            key = words[:1, 0], words[:1, 1]
+            if batch:
+                first_words, second_words = words[numbers].T
+                key = (
+                    even(xp, xp.repeat(first_words, n)),
+                    even(xp, xp.repeat(second_words, n)),
                 )
-                columns = xp.arange(offset + column, offset + column + n)
-                high, low = _words(xp, bases, columns, math.prod(whole[batch:]))
-                key = words[:1, 0], words[:1, 1]
-                if batch:
-                    key = tuple(even(xp, xp.repeat(word, n)) for word in words[numbers].T)
-            first = row * inner + column
-            yield first, first + count * n, Stream(xp, key, high, low)
+        first = row * inner + column
+        work(first, first + count * n, Stream(xp, key, high, low))
+
+    share(
+        [
+            functools.partial(block, row, column)
+            for row in range(0, size // max(inner, 1), height)
+            for column in range(0, inner, width)
+        ]
+    )
 
 
 def _sequence(xp: Any, first: int, count: int) -> tuple[Any, Any]:
