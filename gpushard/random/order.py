@@ -57,8 +57,8 @@ def permutation(
         words = beside(data, place)
         array = _below(n, words)
     at = one_from_end(axis, len(array.shape), "permutation")
-    whole = bool(independent) or len(array.shape) == 1
-    made = bind(random_order.SHUFFLE, (words, array), (at, whole), place.sharding)
+    alone = bool(independent) and len(array.shape) > 1
+    made = bind(random_order.SHUFFLE, (words, array), (at, alone), place.sharding)
     return place.finish(made)
 
 

@@ -9,7 +9,8 @@ import pytest
 import gpushard as gs
 from gpushard import random
 from gpushard.movement import execute
-from gpushard.ops.random.blocks import blocks
+from gpushard.ops.random.blocks import each_block
+from gpushard.ops.random.stream import Stream
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
 
@@ -168,6 +169,8 @@ def test_a_position_needs_more_than_32_bits() -> None:
     found = _positions(start, local, whole)
     wanted = np.add.outer(np.arange(1, 3) * (1 << 33), np.arange((1 << 33) - 70, 1 << 33)).ravel()
     np.testing.assert_array_equal(found, wanted)
+    across = np.arange((1 << 32) - 7, (1 << 32) + 9)
+    np.testing.assert_array_equal(_positions((across[0],), (16,), (1 << 33,)), across)
 
 
 @pytest.mark.parametrize("size", [1, 5, 64, 1 << 20])
@@ -190,7 +193,11 @@ def test_positions_of_blocks(monkeypatch: pytest.MonkeyPatch, size: int) -> None
 
 def _positions(start: tuple[int, ...], local: tuple[int, ...], whole: tuple[int, ...]) -> Any:
     found = np.full(int(np.prod(local)), -1)
-    for first, stop, stream in blocks(np, np.zeros(2, np.uint32), start, local, whole):
-        assert len(stream.positions) % 64 == 0
-        found[first:stop] = stream.positions[: stop - first]
+
+    def fill(first: int, stop: int, stream: Stream) -> None:
+        assert len(stream.low) % 64 == 0 and stream.high.size in (1, stream.low.size)
+        positions = stream.high.astype(np.int64) << 32 | stream.low
+        found[first:stop] = positions[: stop - first]
+
+    each_block(np, np.zeros(2, np.uint32), start, local, whole, fill)
     return found

@@ -6,19 +6,22 @@ is left over at the end, and bits must not depend on where an array was cut.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gpushard.ops.random.stream import Stream
+from gpushard.runtime.sharing import share
 from gpushard.typing import Shape
 
-ELEMENTS = 16384
+ELEMENTS = 32768
 """Of a block on the host: what keeps the few arrays of Threefry in the cache."""
 
 _EVEN = 64
+_LOW = (1 << 32) - 1
 
 
 def even(xp: Any, x: Any) -> Any:
@@ -34,10 +37,15 @@ def evenly(xp: Any, function: Callable[[Any], Any], x: Any) -> Any:
     return function(even(xp, x.reshape(-1)))[: x.size].reshape(x.shape)
 
 
-def blocks(
-    xp: Any, keys: Any, start: Shape, local: Shape, whole: Shape
-) -> Iterator[tuple[int, int, Stream]]:
-    """Yield the blocks of an array: where they start and stop in its row-major elements, a stream.
+def each_block(
+    xp: Any,
+    keys: Any,
+    start: Shape,
+    local: Shape,
+    whole: Shape,
+    work: Callable[[int, int, Stream], None],
+) -> None:
+    """Work on the blocks of an array, on the host on several threads if they are idle.
 
     Args:
       xp: NumPy or CuPy.
@@ -46,26 +54,61 @@ def blocks(
       start: the first element of the array in the whole one.
       local: its shape.
       whole: shape of the whole array.
+      work: takes where the block starts and stops in the array's row-major elements, and a stream.
     """
     batch, size = keys.ndim - 1, math.prod(local)
     outer, inner, offset = _run(start, local, whole, batch)
     most = ELEMENTS if xp is np else max(size, 1)
     height, width = max(1, most // max(inner, 1)), min(inner, most)
     words = keys.reshape(-1, 2)
-    for row in range(0, size // max(inner, 1), height):
-        rows = xp.arange(row, min(row + height, size // inner))
-        key, base = _rows(rows, start, local, whole, batch, outer)
-        for column in range(0, inner, width):
-            stop = min(column + width, inner)
-            columns = xp.arange(column, stop)
-            positions = ((base + offset)[:, None] + columns).reshape(-1)
-            pair = words[key].T if batch else words.T
+
+    def block(row: int, column: int) -> None:
+        count, n = min(height, size // inner - row), min(width, inner - column)
+        if count == 1:
+            number, base = _rows(row, start, local, whole, batch, outer)
+            high, low = _sequence(xp, base + offset + column, n)
+            pair = words[number] if batch else words[0]
+            key = pair[:1], pair[1:]
+        else:
+            rows = xp.arange(row, row + count)
+            numbers, bases = _rows(rows, start, local, whole, batch, outer)
+            columns = xp.arange(offset + column, offset + column + n)
+            high, low = _words(xp, bases, columns, math.prod(whole[batch:]))
+            key = words[:1, 0], words[:1, 1]
             if batch:
-                pair = xp.repeat(pair, stop - column, axis=1)
-                pair = [even(xp, word) for word in pair]
-            stream = Stream(xp, (pair[0], pair[1]), even(xp, positions))
-            first = row * inner + column
-            yield first, first + len(positions), stream
+                first_words, second_words = words[numbers].T
+                key = (
+                    even(xp, xp.repeat(first_words, n)),
+                    even(xp, xp.repeat(second_words, n)),
+                )
+        first = row * inner + column
+        work(first, first + count * n, Stream(xp, key, high, low))
+
+    share(
+        [
+            functools.partial(block, row, column)
+            for row in range(0, size // max(inner, 1), height)
+            for column in range(0, inner, width)
+        ]
+    )
+
+
+def _sequence(xp: Any, first: int, count: int) -> tuple[Any, Any]:
+    """Return the words of positions that follow one another, as many as make an even block."""
+    count += -count % _EVEN
+    if first >> 32 != first + count - 1 >> 32:
+        return _words(xp, xp.arange(1), xp.arange(first, first + count), first + count)
+    start = first & _LOW
+    return xp.full(1, first >> 32, np.uint32), xp.arange(start, start + count, dtype=np.uint32)
+
+
+def _words(xp: Any, bases: Any, columns: Any, size: int) -> tuple[Any, Any]:
+    """Return the words of all sums of bases and columns, which are less than `size`."""
+    if size <= _LOW:
+        short = bases.astype(np.uint32)[:, None] + columns.astype(np.uint32)
+        return xp.zeros(1, np.uint32), even(xp, short.reshape(-1))
+    positions = even(xp, (bases[:, None] + columns).reshape(-1))
+    return (positions >> 32).astype(np.uint32), positions.astype(np.uint32)
 
 
 def _run(start: Shape, local: Shape, whole: Shape, batch: int) -> tuple[int, int, int]:

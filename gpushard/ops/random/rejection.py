@@ -24,30 +24,40 @@ _BOOST = 0
 
 
 def _until_accepted(
-    stream: Stream, trial: Callable[..., tuple[Any, Any]], value: Any, *parameters: Any
-) -> None:
-    """Fill in the values that trials give, one after another, until all are accepted.
+    stream: Stream,
+    trial: Callable[..., tuple[Any, Any]],
+    value: Any,
+    *parameters: Any,
+) -> Any:
+    """Return the values that trials give, one after another, until all are accepted.
 
     Args:
       stream: of the elements.
       trial: takes a stream and the parameters; gives values, and which are accepted.
-      value: the array that is filled in; elements that are not NaN have their value.
-      *parameters: arrays with a number for each element.
+      value: what elements have that need no trial, NaN for others; None if all of them do.
+      *parameters: arrays with a number for each element, or of a single one.
     """
     xp, number = stream.xp, 1
-    left = xp.flatnonzero(xp.isnan(value))
+    if value is None:
+        value, accepted = trial(stream.fold(number), *parameters)
+        left = xp.flatnonzero(~accepted)
+        number += 1
+    else:
+        left = xp.flatnonzero(xp.isnan(value))
     while left.size:
         which = even(xp, left)  # some twice: loops of even length have the same bits everywhere
-        made, accepted = trial(stream.at(which).fold(number), *(p[which] for p in parameters))
+        own = (p[which] if p.size > 1 else p for p in parameters)
+        made, accepted = trial(stream.at(which).fold(number), *own)
         made, accepted = made[: left.size], accepted[: left.size]
         value[left[accepted]] = made[accepted]
         left = left[~accepted]
         number += 1
+    return value
 
 
 def _spread(stream: Stream, x: Any, dtype: Dtype) -> Any:
     """Return a number for each element."""
-    return stream.xp.zeros(stream.positions.shape, dtype) + x
+    return stream.xp.zeros(stream.low.shape, dtype) + x
 
 
 def log_gamma(stream: Stream, dtype: Dtype, a: Any) -> Any:
@@ -57,26 +67,49 @@ def log_gamma(stream: Stream, dtype: Dtype, a: Any) -> Any:
     their boost for a < 1 in logarithms, where it does not underflow.
     """
     xp = stream.xp
-    a = _spread(stream, a, dtype)
+    single = not np.ndim(a)
+    if single:  # one number for all, worked out in a loop as long as theirs
+        a = even(xp, xp.full(1, a, dtype))
     valid = (a > 0) & (a < np.inf)
-    safe = xp.where(valid, a, 1)
-    d = xp.where(safe < 1, safe + 1, safe) - dtype.type(1 / 3)
+    safe = xp.where(valid, a, dtype.type(1))
+    small = safe < 1
+    d = xp.where(small, safe + 1, safe) - dtype.type(1 / 3)
     c = dtype.type(1 / 3) / xp.sqrt(d)
-    value = xp.full_like(d, np.nan)
+    log_d = xp.log(d)
 
-    def trial(own: Stream, d: Any, c: Any) -> tuple[Any, Any]:
+    def trial(own: Stream, d: Any, c: Any, log_d: Any) -> tuple[Any, Any]:
         x = own.fold(0).normal(dtype)
-        u = own.fold(1).uniform(dtype)
-        root = 1 + c * x
-        v = root * root * root
-        log_v = xp.log(xp.where(root > 0, v, 1))
-        bound = x * x / 2 + d * (1 - v + log_v)
-        return xp.log(d) + log_v, (root > 0) & (xp.log(u) < bound)
+        root = c * x
+        root += 1
+        inside = root > 0
+        root[~inside] = 1
+        cube = root * root
+        cube *= root
+        log_v = xp.log(cube)
+        xp.subtract(1, cube, cube)
+        cube += log_v
+        cube *= d
+        x *= x
+        x /= 2
+        x += cube  # below this is the logarithm of what is accepted
+        log_v += log_d
+        inside &= xp.log(own.fold(1).uniform(dtype)) < x
+        return log_v, inside
 
-    _until_accepted(stream, trial, value, d, c)
-    boost = xp.log1p(-stream.fold(_BOOST).uniform(dtype)) / safe
-    value = value + xp.where(safe < 1, boost, 0)
-    return xp.where(valid, value, xp.where(a == np.inf, a, np.nan)).astype(dtype, copy=False)
+    parameters = (d, c, log_d)
+    if single:
+        parameters = (d[:1], c[:1], log_d[:1])
+    value = _until_accepted(stream, trial, None, *parameters)
+    if xp is not np or small.any():
+        boost = stream.fold(_BOOST).uniform(dtype)
+        xp.negative(boost, boost)
+        xp.log1p(boost, boost)
+        boost /= safe[:1] if single else safe
+        value += boost * (small[:1] if single else small)
+    if xp is not np or not valid.all():
+        other = xp.where(a == np.inf, a, dtype.type(np.nan))
+        value = xp.where(valid[:1], value, other[:1]) if single else xp.where(valid, value, other)
+    return value
 
 
 def poisson(stream: Stream, dtype: Dtype, rate: Any) -> Any:
@@ -104,7 +137,7 @@ def poisson(stream: Stream, dtype: Dtype, rate: Any) -> Any:
         fits &= xp.log(v * scale / (a / (near * near) + b)) <= bound
         return k, fits | ((near >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2)))
 
-    _until_accepted(stream, trial, value, xp.where(valid & ~small, rate, 10.0))
+    value = _until_accepted(stream, trial, value, xp.where(valid & ~small, rate, 10.0))
     value[~valid] = np.nan
     return value
 
@@ -141,7 +174,7 @@ def binomial(stream: Stream, dtype: Dtype, n: Any, p: Any) -> Any:
         return k, quick | ((inside == k) & (scaled <= bound))
 
     large = [xp.where(small, 40.0, n), xp.where(small, 0.5, q)]
-    _until_accepted(stream, trial, value, *large)
+    value = _until_accepted(stream, trial, value, *large)
     value = xp.where(p > 0.5, n - value, value)
     return xp.where(valid, value, np.nan)
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from gpushard.errors import ArgumentError
 from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.random.blocks import blocks, even
+from gpushard.ops.random.blocks import each_block, even
+from gpushard.ops.random.stream import Stream
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Dims, Rule
 from gpushard.typing import Shape
@@ -97,9 +98,12 @@ class Sampler:
             count = len(parameters) - self.rows
             flats = [_flat(xp, p, site.shape, work) for p in parameters[:count]]
             flat = drawn.reshape(-1)
-            for first, stop, stream in blocks(xp, key, site.result, site.shape, whole):
+
+            def fill(first: int, stop: int, stream: Stream) -> None:
                 own = [even(xp, p[first:stop]) if p.ndim else p for p in flats]
                 flat[first:stop] = self.draw(stream, work, *own)[: stop - first]
+
+            each_block(xp, key, site.result, site.shape, whole, fill)
             if self.last is not None:
                 rows = [xp.asarray(p, work) for p in parameters[count:]]
                 made[...] = self.last(xp, drawn, *rows)

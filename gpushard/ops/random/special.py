@@ -27,7 +27,10 @@ def erfinv(xp: Any, x: Any) -> Any:
     Source: Giles, "Approximating the erfinv function" (GPU Computing Gems, 2012), with the
     logarithm that XLA takes, so that normal numbers are JAX's.
     """
-    w = -xp.log1p(-x * x)
+    w = x * x
+    xp.negative(w, w)
+    xp.log1p(w, w)
+    xp.negative(w, w)
     near, *tails = giles.SINGLE if x.dtype == np.float32 else giles.DOUBLE
     value = _polynomial(near.coefficients, w - x.dtype.type(near.shift))
     for tail in tails:
@@ -39,7 +42,12 @@ def erfinv(xp: Any, x: Any) -> Any:
             far = _polynomial(tail.coefficients, xp.sqrt(w) - shift)
             value = xp.where(w >= tail.edge, far, value)
     value *= x
-    return xp.where(abs(x) == 1, x * x.dtype.type(np.inf), value)
+    infinity = x.dtype.type(np.inf)
+    if xp is np:
+        ends = np.flatnonzero(w == infinity)
+        value[ends] = x[ends] * infinity
+        return value
+    return xp.where(w == infinity, x * infinity, value)
 
 
 def erf(xp: Any, x: Any) -> Any:

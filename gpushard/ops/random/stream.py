@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,13 @@ from gpushard.ops.random.special import erfinv
 from gpushard.ops.random.threefry import threefry
 
 _WORD = np.uint64(32)
+
+
+@functools.lru_cache(maxsize=1024)
+def _folded(first: int, second: int, number: int) -> tuple[Any, Any]:
+    """Return the words of a key folded with a number; every block of an array asks for the same."""
+    words = [np.array([word], np.uint32) for word in (first, second, 0, number)]
+    return threefry(np, (words[0], words[1]), words[2], words[3])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,35 +36,43 @@ class Stream:
     key: tuple[Any, Any]
     """Two arrays of uint32: of one element, or with one for each position."""
 
-    positions: Any
-    """The row-major position of each element in the whole array, int64."""
+    high: Any
+    """The high word of the row-major position of each element in the whole array, uint32; a single
+    one where they are equal."""
+
+    low: Any
+    """The low word of each."""
 
     def words(self) -> tuple[Any, Any]:
         """Return two words of 32 bits for each element."""
-        low = self.positions.astype(np.uint32)
-        high = (self.positions >> 32).astype(np.uint32)
-        threefry(self.xp, self.key, high, low)
-        return high, low
+        return threefry(self.xp, self.key, self.high, self.low)
 
     def fold(self, number: int) -> Stream:
         """Return another stream of the same elements: that of the key folded with a number."""
-        high = self.xp.zeros_like(self.key[0])
-        low = self.xp.full_like(self.key[0], number)
-        threefry(self.xp, self.key, high, low)
-        return dataclasses.replace(self, key=(high, low))
+        first, second = self.key
+        if self.xp is np and first.size == 1:
+            return dataclasses.replace(self, key=_folded(int(first[0]), int(second[0]), number))
+        data = self.xp.full_like(first, number)
+        key = threefry(self.xp, self.key, self.xp.zeros_like(first), data)
+        return dataclasses.replace(self, key=key)
 
     def at(self, which: Any) -> Stream:
         """Return the stream of some of the elements."""
-        key = self.key
+        key, high = self.key, self.high
         if key[0].size > 1:
             key = key[0][which], key[1][which]
-        return dataclasses.replace(self, key=key, positions=self.positions[which])
+        if high.size > 1:
+            high = high[which]
+        return dataclasses.replace(self, key=key, high=high, low=self.low[which])
 
     def bits(self, dtype: Dtype) -> Any:
         """Return random bits as unsigned integers of a dtype."""
         high, low = self.words()
         if dtype.itemsize == 8:
-            return (high.astype(np.uint64) << _WORD) | low
+            wide = high.astype(np.uint64)
+            wide <<= _WORD
+            wide |= low
+            return wide
         high ^= low
         return high.astype(dtype, copy=False)
 
@@ -77,10 +93,13 @@ class Stream:
         floats -= dtype.type(1)
         if low is None:
             return floats
-        return self.xp.maximum(low, floats * (high - low) + low)
+        floats *= high - low
+        floats += low
+        return self.xp.maximum(low, floats, out=floats)
 
     def normal(self, dtype: Dtype) -> Any:
         """Return standard normal floats, by inversion."""
         low = np.nextafter(dtype.type(-1), dtype.type(0))
-        uniform = self.uniform(dtype, low, dtype.type(1))
-        return erfinv(self.xp, uniform) * dtype.type(np.sqrt(2))
+        numbers = erfinv(self.xp, self.uniform(dtype, low, dtype.type(1)))
+        numbers *= dtype.type(np.sqrt(2))
+        return numbers

@@ -12,36 +12,42 @@ import numpy as np
 _PARITY = np.uint32(0x1BD11BDA)
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _SHIFTS = tuple(tuple((np.uint32(r), np.uint32(32 - r)) for r in group) for group in _ROTATIONS)
+_HOST_SHIFTS = tuple(tuple((np.array(a), np.array(b)) for a, b in group) for group in _SHIFTS)
+"""The same for NumPy, whose ufuncs take half as long to start with arrays as with scalars."""
 
 
-def threefry(xp: Any, key: tuple[Any, Any], first: Any, second: Any) -> None:
-    """Encrypt pairs of words in place.
+def threefry(xp: Any, key: tuple[Any, Any], high: Any, low: Any) -> tuple[Any, Any]:
+    """Encrypt pairs of words.
 
-    Every step works in place on a few arrays, so that blocks of some ten thousand words stay in
-    the cache.
+    Every step works in place on three arrays, so that blocks of some ten thousand words stay in the
+    cache.
 
     Args:
       xp: NumPy or CuPy.
-      key: two arrays of uint32 that broadcast to the words, of one dim at least: overflow of arrays
-        is silent.
-      first: the high words, uint32.
-      second: the low words.
+      key: two arrays of uint32, of one dim at least: overflow of arrays is silent.
+      high: the high words, uint32.
+      low: the low words; they, or the key, have the shape that all of these broadcast to.
 
-    >>> words = [np.zeros(1, np.uint32) for _ in range(4)]
-    >>> threefry(np, (words[0], words[1]), words[2], words[3])
-    >>> [hex(word[0]) for word in words[2:]]
+    Returns:
+      The high and the low words, two fresh arrays.
+
+    >>> zero = np.zeros(1, np.uint32)
+    >>> [hex(word[0]) for word in threefry(np, (zero, zero), zero, zero)]
     ['0x6b200159', '0x99ba4efe']
     """
     keys = (*key, key[0] ^ key[1] ^ _PARITY)
-    scratch = xp.empty_like(second)
-    first += keys[0]
-    second += keys[1]
+    shifts = _HOST_SHIFTS if xp is np else _SHIFTS
+    second = low + keys[1]
+    first, scratch = xp.empty_like(second), xp.empty_like(second)
+    start = high + keys[0]  # often a single one
     for group in range(5):
-        for left, right in _SHIFTS[group % 2]:
-            first += second
-            xp.left_shift(second, left, out=scratch)
-            xp.right_shift(second, right, out=second)
-            second |= scratch
-            second ^= first
-        first += keys[(group + 1) % 3]
-        second += keys[(group + 2) % 3] + np.uint32(group + 1)
+        for left, right in shifts[group % 2]:
+            xp.add(start, second, first)
+            start = first
+            xp.left_shift(second, left, scratch)
+            xp.right_shift(second, right, second)
+            xp.bitwise_or(second, scratch, second)
+            xp.bitwise_xor(second, first, second)
+        xp.add(first, keys[(group + 1) % 3], first)
+        xp.add(second, keys[(group + 2) % 3] + np.uint32(group + 1), second)
+    return first, second

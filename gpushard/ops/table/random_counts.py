@@ -22,8 +22,12 @@ def _randint(stream: Stream, dtype: Dtype, low: Any, last: Any) -> Any:
     The remainder of two numbers of bits, as JAX takes it: the high one counts 2**bits times.
     """
     unsigned = np.dtype(f"u{dtype.itemsize}")
-    one = unsigned.type(1)
     xp = stream.xp
+    if xp is np and not (np.ndim(low) or np.ndim(last)):
+        offset = _below(stream, unsigned, max(int(last) - int(low), 0) + 1)
+        offset += np.asarray(low).astype(unsigned)
+        return offset.view(dtype)
+    one = unsigned.type(1)
     low, last = xp.atleast_1d(low), xp.atleast_1d(last)
     span = xp.where(last < low, one, (last.astype(unsigned) - low.astype(unsigned)) + one)
     high, bits = (stream.fold(n).bits(unsigned) for n in range(2))
@@ -32,6 +36,39 @@ def _randint(stream: Stream, dtype: Dtype, low: Any, last: Any) -> Any:
     half = unsigned.type(1 << (unsigned.itemsize * 4)) % safe
     offset = ((high % safe) * (half * half % safe) + bits % safe) % safe
     return (xp.where(every, bits, offset) + low.astype(unsigned)).astype(dtype)
+
+
+def _below(stream: Stream, unsigned: Dtype, span: int) -> Any:
+    """Return the same for one range, from 0 on, as unsigned integers.
+
+    The high number is not drawn where it would count 0 times: where the range is a power of 2, or
+    so long that the product of halves overflows to 0.
+    """
+    width = unsigned.itemsize * 8
+    offset = stream.fold(1).bits(unsigned)
+    if span == 1 << width:
+        return offset
+    if span & (span - 1) == 0:
+        offset &= unsigned.type(span - 1)
+        return offset
+    half = (1 << width // 2) % span
+    factor = half * half % (1 << width) % span
+    divisor = unsigned.type(span)
+    _reduce(offset, divisor)
+    if factor:
+        high = stream.fold(0).bits(unsigned)
+        _reduce(high, divisor)
+        high *= unsigned.type(factor)
+        offset += high
+        _reduce(offset, divisor)
+    return offset
+
+
+def _reduce(x: Any, divisor: Any) -> None:
+    """Take remainders in place, by the division of NumPy that is vectorized."""
+    quotient = x // divisor
+    quotient *= divisor
+    x -= quotient
 
 
 def _integers(dtype: Dtype) -> Dtype:

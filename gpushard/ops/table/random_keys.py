@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Aval
-from gpushard.ops.random.blocks import blocks
+from gpushard.ops.random.blocks import each_block
+from gpushard.ops.random.stream import Stream
 from gpushard.ops.random.threefry import threefry
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
@@ -37,9 +38,12 @@ def _split_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
     def split(site: Site, keys: Any) -> Any:
         made = xp.empty((int(np.prod(site.shape[:-1])), 2), _WORD)
-        for first, stop, stream in blocks(xp, keys, site.result[:-1], site.shape[:-1], whole):
+
+        def fill(first: int, stop: int, stream: Stream) -> None:
             for n, word in enumerate(stream.words()):
                 made[first:stop, n] = word[: stop - first]
+
+        each_block(xp, keys, site.result[:-1], site.shape[:-1], whole, fill)
         return made.reshape(site.shape)
 
     return writing(split)
@@ -72,10 +76,9 @@ def _aligned(own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int | None, 
 def _fold_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     def fold_in(keys: Any, data: Any) -> Any:
         shape = np.broadcast_shapes(keys.shape[:-1], np.shape(data))
-        high = xp.zeros((*shape, 1), _WORD)
-        low = high + xp.asarray(data).astype(_WORD)[..., None]
-        threefry(xp, (keys[..., :1], keys[..., 1:]), high, low)
-        return xp.concatenate([high, low], axis=-1)
+        low = xp.zeros((*shape, 1), _WORD) + xp.asarray(data).astype(_WORD)[..., None]
+        words = threefry(xp, (keys[..., :1], keys[..., 1:]), xp.zeros(1, _WORD), low)
+        return xp.concatenate(words, axis=-1)
 
     return writing(fold_in)
 

@@ -22,6 +22,7 @@ from typing import TypeAlias
 
 from gpushard.runtime.backend import Item
 from gpushard.runtime.host.strand import Job, Strand, closed_latch
+from gpushard.runtime.sharing import share_with
 from gpushard.runtime.stream import Stream
 
 _PATIENCE = 2.0
@@ -224,6 +225,7 @@ class Workers:
             self._start_threads()
 
     def _serve(self, inbox: SimpleQueue[_Task]) -> None:
+        share_with(self.share)
         while True:
             task = inbox.get()
             if task is None or inbox is not self._inbox:
