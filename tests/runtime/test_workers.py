@@ -256,7 +256,10 @@ def test_pieces_of_a_cut_copy_tile_it():
         shape = tuple(rng.integers(1, 9, rng.integers(0, 4)))
         source = rng.random(shape)
         target = np.full(shape, np.nan)
-        pieces = cut((target, source, 0), int(rng.integers(1, 400)))
+        limit = int(rng.integers(1, 400))
+        pieces = cut((target, source, 0), limit)
+        assert all(to.nbytes <= max(limit, 8) for to, _, _ in pieces)
+        assert len(pieces) <= 4 * source.nbytes / max(limit, 8) + 1
         for to, of, _ in pieces:
             assert np.isnan(to).all()  # none twice
             np.copyto(to, of)

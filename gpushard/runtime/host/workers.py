@@ -77,8 +77,8 @@ class Workers:
 
     def enqueue(self, item: Item) -> None:
         """Append an item to its strand and wake a worker; once closed, run it at once."""
-        strand = self._strands[item.stream]
-        if self._closed:
+        strand, closed = self._strands[item.stream], self._closed
+        if closed:
             self._drop_all()
             raised = item.execute()
             self._complete(strand, item)
