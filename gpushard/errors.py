@@ -122,5 +122,16 @@ class FileFormatError(GpushardError, ValueError):
     """A file is not a readable array file."""
 
 
+class FileAccessError(FileFormatError, OSError):
+    """The system does not let a file be read or written: it is missing, or the disk is full.
+
+    `errno` is that of the system's error, which is chained.
+    """
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.errno = facts.get("errno")
+
+
 class DeserializationError(GpushardError, RuntimeError):
     """A pickled array names devices that this process does not have."""

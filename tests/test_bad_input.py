@@ -33,6 +33,7 @@ from gpushard.errors import (
     DeserializationError,
     ExecutionError,
     ExportError,
+    FileAccessError,
     FileFormatError,
     MeshError,
     OutOfMemoryError,
@@ -1311,19 +1312,24 @@ def head(w: World, nbytes: int) -> Path:
 
 
 def unreadable(call: Callable[[World], Any], *words: str, **facts: Any) -> Case:
-    """Return the case of a file that cannot be read or written."""
+    """Return the case of a file that is none of an array."""
     return Case(call, FileFormatError, ValueError, words, {"argument": "file", **facts})
 
 
+def inaccessible(call: Callable[[World], Any], *words: str, **facts: Any) -> Case:
+    """Return the case of a file that the system refuses to read or write."""
+    return Case(call, FileAccessError, OSError, words, {"argument": "file", **facts})
+
+
 FILES: dict[str, Case] = {
-    "missing file": unreadable(
+    "missing file": inaccessible(
         lambda w: gs.load("none.npy", w.named()),
         "none.npy cannot be read",
         "No such file",
         "numpy.save",
         file="none.npy",
     ),
-    "folder": unreadable(lambda w: gs.load(w.folder), "cannot be read", "Is a directory"),
+    "folder": inaccessible(lambda w: gs.load(w.folder), "cannot be read", "Is a directory"),
     "empty file": unreadable(lambda w: gs.load(w.written(b"")), "bad.npy cannot be read", "EOF"),
     "file of another kind": unreadable(
         lambda w: gs.load(w.written(b"%PDF-1.7 and more")), "bad.npy cannot be read", "magic"
@@ -1400,16 +1406,21 @@ FILES: dict[str, Case] = {
         ("x is a ndarray", "numpy.save"),
         {"argument": "x"},
     ),
-    "saving into a missing folder": unreadable(
+    "saving into a missing folder": inaccessible(
         lambda w: gs.save("none/y.npy", w.x), "none/y.npy cannot be written", "No such file"
     ),
-    "saving into a file": unreadable(
+    "saving into a file": inaccessible(
         lambda w: gs.save(w.file / "y.npy", w.x), "cannot be written", "Not a directory"
     ),
-    "saving over a folder": unreadable(
+    "saving over a folder": inaccessible(
         lambda w: gs.save(w.folder, w.x), "cannot be written", "Is a directory"
     ),
-    "saving to no name": unreadable(lambda w: gs.save("", w.x), "cannot be written"),
+    "saving to no name": inaccessible(lambda w: gs.save("", w.x), "cannot be written"),
+    "loading a type that NumPy cannot name": unreadable(
+        lambda w: gs.load(w.written(np.zeros(3, [("float8_of_the_future", "V1")]))),
+        "float8_of_the_future",
+        "import ml_dtypes",
+    ),
     "saving a failed value": Case(
         lambda w: gs.save("y.npy", failed(w)),
         ExecutionError,

@@ -6,6 +6,7 @@ two, takes an array from one value to the next.
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -65,20 +66,34 @@ class ShardData:
                 array.delete()
 
 
+_process = object()
+"""Stands for this process; a forked child has another one."""
+
+
+def _in_child() -> None:
+    global _process
+    _process = object()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
 class Detached:
     """Stands for an array's data while a thread writes them in place.
 
     Whoever wants to read waits until the thread is through. If it did not get there, as after an
-    interrupt, this stays, and the array cannot be used any more: nobody knows what is in it.
+    interrupt, or in the child of a fork where there is no such thread, this stays, and the array
+    cannot be used any more: nobody knows what is in it.
 
     Args:
       lock: a free one, of nobody else's.
       data: what it stands for.
     """
 
-    __slots__ = ("data", "lock", "thread", "torn")
+    __slots__ = ("_process", "data", "lock", "thread", "torn")
 
     def __init__(self, lock: Any, data: Data) -> None:
+        self._process = _process
         self.lock = lock
         self.data = data
         self.thread = threading.get_ident()
@@ -87,9 +102,13 @@ class Detached:
 
     def wait(self) -> None:
         """Wait for the writer, unless that is this thread: a signal handler or a finalizer."""
-        if self.thread != threading.get_ident():
-            with self.lock:
-                pass
+        if self.thread == threading.get_ident():
+            return
+        if self._process is not _process:
+            self.torn = True
+            return
+        with self.lock:
+            pass
 
 
 def is_gone(data: Data | Detached | None) -> bool:
@@ -111,7 +130,10 @@ def data_of(x: Array) -> Data:
         return data
     why = "was deleted or donated; keep a copy, or do not donate it"
     if data is not None:
-        why = "has no value: an assignment to a part of it was interrupted while it wrote"
+        why = (
+            "has no value: an assignment to a part of it was interrupted while it wrote, or "
+            "the process was forked meanwhile"
+        )
     raise DeletedArrayError(
         f"the array of shape {x.shape}, dtype {x.dtype} and sharding {x.sharding} {why}",
         shape=x.shape,

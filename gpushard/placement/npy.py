@@ -1,4 +1,9 @@
-"""`.npy` files, read and written shard by shard."""
+"""`.npy` files, read and written shard by shard.
+
+The format can only name NumPy's own types. bfloat16 is written as NumPy and JAX write it, as two
+bytes without a meaning, and read as what it was, as JAX does. Other types of `ml_dtypes` are
+written as the one field of a record, which has the name of the type.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,12 @@ import numpy as np
 from gpushard.array.array import Array
 from gpushard.array.checks import check_dtype
 from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
-from gpushard.errors import ArgumentTypeError, FileFormatError
+from gpushard.errors import (
+    ArgumentTypeError,
+    FileAccessError,
+    FileFormatError,
+    MissingLibraryError,
+)
 from gpushard.movement.blocks import blocks_of
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host_copies import fetch
@@ -22,6 +32,9 @@ from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import as_sharding
 from gpushard.placement.make_array import make_array_from_callback
 from gpushard.typing import HostArray
+
+_CHUNK = 1 << 20
+"""Bytes written at once."""
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -33,26 +46,65 @@ def open_npy(file: PathLike) -> HostArray:
       file: its path.
 
     Raises:
-      FileFormatError: it cannot be read, is no `.npy` file, is shorter than it says, or holds
-        elements that are not numbers.
+      FileAccessError: it is missing, or may not be read.
+      FileFormatError: it is no `.npy` file, is shorter than it says, or holds elements that are
+        not numbers.
     """
     path = _checked_path(file)
     try:
         data: HostArray = np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
-        raise FileFormatError(
+        raise _refused(
             f"{path} cannot be read as a .npy file: {error}. Write it with numpy.save or "
             "gpushard.save",
-            argument="file",
-            file=str(path),
+            path,
+            error,
         ) from error
     try:
+        data = data.view(_dtype_of_stored(data.dtype))
         check_dtype(data.dtype, str(path))
-    except ArgumentTypeError as error:
+    except (ArgumentTypeError, MissingLibraryError) as error:
         raise FileFormatError(
             str(error), argument="file", file=str(path), dtype=data.dtype
         ) from None
     return data
+
+
+def _refused(message: str, path: Path, error: Exception) -> FileFormatError:
+    """Return the error for a file that the system, or NumPy, refuses."""
+    if isinstance(error, OSError):
+        return FileAccessError(message, argument="file", file=str(path), errno=error.errno)
+    return FileFormatError(message, argument="file", file=str(path))
+
+
+def _stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type that a file has for elements of a type."""
+    if dtype.isbuiltin != 2:
+        return dtype
+    raw = np.dtype((np.void, dtype.itemsize))
+    return raw if dtype.name == "bfloat16" else np.dtype([(dtype.name, raw)])
+
+
+def _dtype_of_stored(stored: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of elements that a file has as another one.
+
+    Raises:
+      MissingLibraryError: NumPy does not know the type.
+    """
+    if stored == np.dtype("V2"):
+        name = "bfloat16"
+    elif stored.names is not None and len(stored.names) == 1 and stored[0].kind == "V":
+        name = stored.names[0]
+    else:
+        return stored
+    try:
+        dtype = np.dtype(name)
+    except TypeError:
+        raise MissingLibraryError(
+            f"the file holds {name}, which NumPy does not know by itself: import ml_dtypes first",
+            library="ml_dtypes",
+        ) from None
+    return dtype if dtype.isbuiltin == 2 and dtype.itemsize == stored.itemsize else stored
 
 
 def load(
@@ -70,7 +122,8 @@ def load(
       The array.
 
     Raises:
-      FileFormatError: the file cannot be read, is cut short, or does not hold numbers.
+      FileAccessError: the file is missing, or may not be read.
+      FileFormatError: the file is no `.npy` file, is cut short, or does not hold numbers.
       ShardingError: the sharding does not fit the shape.
     """
     data = open_npy(file)
@@ -99,7 +152,7 @@ def save(file: PathLike, x: Array) -> None:
 
     Raises:
       ArgumentTypeError: `x` is no `Array`.
-      FileFormatError: the file cannot be written.
+      FileAccessError: the file cannot be written, as when the disk is full.
       ExecutionError: the work that should have made the value failed.
 
     >>> import tempfile
@@ -120,18 +173,37 @@ def save(file: PathLike, x: Array) -> None:
     # Joined to the parent: a path without a name must fail as one that cannot be written.
     part = target.parent / f".{target.name}.{os.getpid()}.{threading.get_ident()}.part"
     try:
-        mapped = np.lib.format.open_memmap(part, mode="w+", dtype=x.dtype, shape=x.shape)
-        _write(buffer, mapped)
+        mapped = np.lib.format.open_memmap(
+            part, mode="w+", dtype=_stored_dtype(x.dtype), shape=x.shape
+        )
+        _reserve(mapped, part)
+        _write(buffer, mapped.view(x.dtype))
         mapped.flush()
         del mapped
         os.replace(part, target)
     except (OSError, ValueError) as error:
-        raise FileFormatError(
-            f"{target} cannot be written: {error}", argument="file", file=str(target)
-        ) from error
+        raise _refused(f"{target} cannot be written: {error}", target, error) from error
     finally:
         with contextlib.suppress(OSError, ValueError):
             part.unlink()
+
+
+def _reserve(mapped: np.memmap[Any, Any], path: Path) -> None:
+    """Let a new file have the room on its disk that its length says.
+
+    Memory that is mapped to a hole of a file takes room when it is first written. Where there is
+    none by then the system ends the process.
+
+    Raises:
+      OSError: there is no room.
+    """
+    with path.open("r+b", buffering=0) as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, mapped.offset + mapped.nbytes)
+        else:
+            file.seek(mapped.offset)
+            for start in range(0, mapped.nbytes, _CHUNK):
+                file.write(bytes(min(_CHUNK, mapped.nbytes - start)))
 
 
 def _write(buffer: ShardedBuffer, mapped: HostArray) -> None:

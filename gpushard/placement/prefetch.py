@@ -14,8 +14,9 @@ from gpushard.runtime import current
 def prefetch(batches: Iterable[Any], sharding: Any = None, *, size: int = 2) -> Iterator[Any]:
     """Yield batches placed on devices, with the next ones on their way already.
 
-    A batch is placed as soon as the one `size` before it is taken, so that copies to the devices
-    run while those compute. No more than `size` batches are held beside the one in use.
+    When a batch is asked for, the one `size` after the last is placed, so that copies to the
+    devices run while those compute. No more than `size` batches are held beside the last one,
+    which is in use until then.
 
     Args:
       batches: pytrees of arrays on the host.
@@ -55,17 +56,23 @@ def prefetch(batches: Iterable[Any], sharding: Any = None, *, size: int = 2) -> 
 def _placed(batches: Iterator[Any], sharding: Any, size: int) -> Iterator[Any]:
     waiting: deque[Any] = deque()
     error: Exception | None = None
-    while True:
-        while error is None and len(waiting) <= size:
-            try:
-                waiting.append(device_put(next(batches), sharding))
-            except Exception as raised:  # told when it is its turn; StopIteration ends it all
-                error = raised
-        if not waiting:
-            break
-        yield waiting.popleft()
-    if not isinstance(error, StopIteration) and error is not None:
-        raise error
+    ended = False
+    try:
+        while True:
+            while not ended and len(waiting) < size:
+                try:
+                    waiting.append(device_put(next(batches), sharding))
+                except StopIteration:
+                    ended = True
+                except Exception as raised:  # told when it is its turn
+                    error, ended = raised, True
+            if not waiting:
+                break
+            yield waiting.popleft()
+        if error is not None:
+            raise error
+    finally:
+        del error  # it has this frame, which has the source: a cycle
 
 
 def empty_cache() -> int:

@@ -8,6 +8,7 @@ a release never waits for anyone.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,9 @@ from typing import Any, Protocol
 from gpushard.runtime.stream import Clock, Stream, Tick
 
 _CLASSES_PER_DOUBLING = 8
+
+_MOST_LOOKS = 16
+"""So many blocks that are waited for are looked at before a pool grows."""
 
 
 class Account:
@@ -61,6 +65,7 @@ class Memory:
         "capacity",
         "charges",
         "error",
+        "home",
         "nbytes",
         "pool",
         "raw",
@@ -90,6 +95,8 @@ class Memory:
         """Why the content will never be there."""
         self.released = 0
         """When it was freed, as a number that grows with every release to its pool; 0 for never."""
+        self.home: Stream | None = None
+        """Once freed: the stream that wrote it last."""
 
     def pending(self) -> bool:
         """Whether its content is still to be written."""
@@ -188,10 +195,26 @@ class NoRoomError(Exception):
         self.pool = pool
 
 
+class _Shelf:
+    """The free blocks of one size, each by the number of its release, in that order."""
+
+    __slots__ = ("blocks", "idle", "waiting")
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, Memory] = {}
+        self.idle: dict[int, Memory] = {}
+        """Those known to be used by nothing any more."""
+        self.waiting: dict[Stream | None, dict[int, Memory]] = {}
+        """The others, by the stream that wrote them last, which looks there first."""
+
+
 class Pool:
     """The memory of one domain: what is in use, and free blocks with their clocks.
 
     Every method is called under the runtime's submission lock.
+
+    Work ends about in the order in which memory is let go of. So free blocks are kept in order of
+    release, and a search looks at the first ones only.
 
     Args:
       store: makes raw buffers.
@@ -204,9 +227,13 @@ class Pool:
         self._domain = domain
         self._limit = limit
         self._used: dict[int, Memory] = {}  # pooled memory that is claimed, by id
-        self._free: dict[int, dict[int, Memory]] = {}  # by capacity, then in order of release
+        self._shelves: dict[int, _Shelf] = {}  # by capacity
         self._by_release: dict[int, Memory] = {}
+        self._waiting: dict[int, Memory] = {}  # of these, what is not known to be idle
+        self._waited_for = 0  # bytes of those
         self._releases = 0
+        self.looks = 0
+        """How often a free block was asked whether its users are done: what searches cost."""
         self.total = 0
         """Bytes of all blocks."""
         self.free = 0
@@ -270,7 +297,7 @@ class Pool:
             self._list(memory)
             del self._used[id(memory)]
             if self.free > self.peak:
-                self._trim(self.free - self.peak)
+                self._trim_idle(self.free - self.peak)
 
     def trim(self) -> int:
         """Give free blocks that nothing uses any more back to the system.
@@ -278,11 +305,11 @@ class Pool:
         Returns:
           The bytes given back.
         """
-        return self._trim(self.free)
+        return self._trim(self.free, self._by_release)
 
     def pending(self) -> list[Tick]:
         """The ticks that free blocks wait for."""
-        return [tick for block in self._by_release.values() for tick in block.clock()]
+        return [tick for block in self._waiting.values() for tick in block.clock()]
 
     def repair(self, claimed: Iterable[Memory]) -> None:
         """Make lists and sums right again after a call that was cut short at any point.
@@ -294,7 +321,8 @@ class Pool:
         used, listed = self._used, list(self._by_release.values())
         self._used = {key: memory for key, memory in used.items() if key in claims}
         taken = {id(memory.raw) for memory in self._used.values()}
-        self._free, self._by_release, self.free = {}, {}, 0
+        self._shelves, self._by_release, self.free = {}, {}, 0
+        self._waiting, self._waited_for = {}, 0
         blocks = {id(block.raw): block for block in (*listed, *used.values())}
         for raw, block in blocks.items():
             if raw not in taken:
@@ -312,17 +340,44 @@ class Pool:
         self.peak = max(self.peak, self.total - self.free)
 
     def _covered(self, capacity: int, stream: Stream | None) -> Memory | None:
-        """Return the newest free block that needs no wait."""
-        for block in reversed(self._free.get(capacity, {}).values()):
-            if not block.busy() if stream is None else block.covered(stream):
-                return block
-        return None
+        """Return a free block that needs no wait: the newest one that is idle, if there is one."""
+        shelf = self._shelves.get(capacity)
+        if shelf is None:
+            return None
+        if not shelf.idle:
+            own = _first(shelf.waiting.get(stream, {}))
+            if own is not None and self._is_covered(own, stream):
+                return own
+            self._settle()
+        if shelf.idle:
+            return next(reversed(shelf.idle.values()))
+        oldest = itertools.islice(shelf.blocks.values(), _MOST_LOOKS)
+        return next((block for block in oldest if self._is_covered(block, stream)), None)
+
+    def _is_covered(self, block: Memory, stream: Stream | None) -> bool:
+        self.looks += 1
+        return not block.busy() if stream is None else block.covered(stream)
+
+    def _is_idle(self, block: Memory) -> bool:
+        self.looks += 1
+        return not block.busy()
+
+    def _settle(self) -> None:
+        """Find what is idle now, in order of release, up to the first block that is not."""
+        while (block := _first(self._waiting)) is not None and self._is_idle(block):
+            self._stop_waiting(block)
+            self._shelves[block.capacity].idle[block.released] = block
 
     def _grow(self, capacity: int) -> Memory | None:
         if self._limit is not None and self.total + capacity > self._limit:
-            self._trim(self.total + capacity - self._limit)
+            self._trim(self.total + capacity - self._limit, self._by_release)
             if self.total + capacity > self._limit:
                 return None
+        in_use = self.total - self.free
+        kept = in_use + capacity + self.free - self._waited_for
+        most = max(self.peak, in_use + capacity)
+        if kept > most:  # other sizes were needed before
+            self._trim_idle(kept - most)
         try:
             raw = self._store.allocate(self._domain, capacity)
         except MemoryError:
@@ -333,16 +388,29 @@ class Pool:
         return Memory(raw, capacity, capacity, (), self)
 
     def _oldest(self, capacity: int) -> Memory | None:
-        return next(iter(self._free.get(capacity, {}).values()), None)
+        shelf = self._shelves.get(capacity)
+        return None if shelf is None else _first(shelf.blocks)
 
-    def _trim(self, wanted: int) -> int:
-        """Drop at least `wanted` bytes of idle free blocks, if there are, oldest release first."""
+    def _trim_idle(self, wanted: int) -> int:
+        """Drop at least `wanted` bytes of blocks known to be idle, if there are."""
+        self._settle()
+        idle = (n for n in self._by_release if n not in self._waiting)
+        return self._trim(wanted, idle)
+
+    def _trim(self, wanted: int, candidates: Iterable[int]) -> int:
+        """Drop at least `wanted` bytes of idle free blocks, if there are.
+
+        Args:
+          wanted: bytes.
+          candidates: the numbers of their releases; the first ones go first.
+        """
         chosen = []
         dropped = 0
-        for block in self._by_release.values():
+        for number in candidates:
             if dropped >= wanted:
                 break
-            if not block.busy():
+            block = self._by_release[number]
+            if number not in self._waiting or self._is_idle(block):
                 chosen.append(block)
                 dropped += block.capacity
         for block in chosen:
@@ -354,18 +422,43 @@ class Pool:
     def _list(self, block: Memory) -> None:
         """Count a block as free."""
         self._releases += 1
-        block.released = self._releases
-        self._by_release[block.released] = block
-        self._free.setdefault(block.capacity, {})[block.released] = block
+        number = block.released = self._releases
+        shelf = self._shelves.get(block.capacity)
+        if shelf is None:
+            shelf = self._shelves[block.capacity] = _Shelf()
+        if block.written is None and not block.used:
+            shelf.idle[number] = block
+        else:
+            block.home = block.written[0] if block.written is not None else None
+            shelf.waiting.setdefault(block.home, {})[number] = block
+            self._waiting[number] = block
+            self._waited_for += block.capacity
+        shelf.blocks[number] = self._by_release[number] = block
         self.free += block.capacity
 
     def _unlist(self, block: Memory) -> None:
         """Count a block as no longer free."""
-        same_size = self._free[block.capacity]
-        del same_size[block.released], self._by_release[block.released]
-        if not same_size:
-            del self._free[block.capacity]
+        number, shelf = block.released, self._shelves[block.capacity]
+        if number in self._waiting:
+            self._stop_waiting(block)
+        else:
+            del shelf.idle[number]
+        del shelf.blocks[number], self._by_release[number]
+        if not shelf.blocks:
+            del self._shelves[block.capacity]
         self.free -= block.capacity
+
+    def _stop_waiting(self, block: Memory) -> None:
+        """Take a block out of those that are not known to be idle."""
+        waiting = self._shelves[block.capacity].waiting
+        del self._waiting[block.released], waiting[block.home][block.released]
+        self._waited_for -= block.capacity
+        if not waiting[block.home]:
+            del waiting[block.home]
+
+
+def _first(blocks: dict[int, Memory]) -> Memory | None:
+    return next(iter(blocks.values()), None)
 
 
 def size_class(nbytes: int) -> int:

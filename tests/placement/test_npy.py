@@ -1,14 +1,20 @@
 """`.npy` files, shard by shard."""
 
+import errno
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.errors import ExecutionError, FileFormatError
+from gpushard.errors import ExecutionError, FileAccessError, FileFormatError
+from gpushard.placement import npy
 from gpushard.testing import gated
 
 pytestmark = pytest.mark.usefixtures("rt")
@@ -131,3 +137,89 @@ def test_saving_waits_for_the_value(tmp_path: Path) -> None:
     gate.open()
     gs.save(tmp_path / "x.npy", x)
     assert np.load(tmp_path / "x.npy").tolist() == list(range(8))
+
+
+NOT_OF_NUMPY = [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.int4]
+
+
+@pytest.mark.parametrize("dtype", NOT_OF_NUMPY, ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize("shape", [(), (0, 3), (7, 5)])
+def test_types_that_numpy_cannot_name_come_back(
+    tmp_path: Path, dtype: Any, shape: tuple[int, ...]
+) -> None:
+    value = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    for place in PLACES[1:4] if shape else PLACES[1:3]:
+        gs.save(tmp_path / "x.npy", gs.device_put(value, place()))
+        assert np.array_equal(np.load(tmp_path / "x.npy").view(dtype), value)
+        check(gs.load(tmp_path / "x.npy", place()), value)
+
+
+def test_bfloat16_is_what_numpy_and_jax_write_for_it(tmp_path: Path) -> None:
+    value = np.arange(6).astype(ml_dtypes.bfloat16)
+    np.save(tmp_path / "numpy.npy", value)
+    check(gs.load(tmp_path / "numpy.npy", named("x")), value)
+    gs.save(tmp_path / "own.npy", gs.device_put(value, named("x")))
+    assert np.load(tmp_path / "own.npy").dtype == np.load(tmp_path / "numpy.npy").dtype
+
+
+def test_a_record_that_only_looks_like_one_type_is_refused(tmp_path: Path) -> None:
+    for name, size in ("f4", 4), ("bfloat16", 4), ("float8_of_the_future", 1):
+        np.save(tmp_path / "x.npy", np.zeros(3, [(name, f"V{size}")]))
+        with pytest.raises(FileFormatError):
+            gs.load(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize("call", ["posix_fallocate", "none"])
+def test_room_is_taken_before_the_first_element_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    value, write, taken = np.arange(1 << 18), npy._write, []
+
+    def measured(*arguments: Any) -> None:
+        (part,) = tmp_path.iterdir()
+        taken.append(part.stat().st_blocks * 512)
+        write(*arguments)
+
+    monkeypatch.setattr(npy, "_write", measured)
+    if call == "none":  # as on macOS
+        monkeypatch.delattr(os, "posix_fallocate")
+    gs.save(tmp_path / "x.npy", gs.device_put(value))
+    assert taken[0] >= value.nbytes
+    assert np.array_equal(np.load(tmp_path / "x.npy"), value)
+
+
+def test_a_disk_that_refuses_leaves_nothing_but_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    gs.save(tmp_path / "x.npy", gs.device_put(np.arange(8)))
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        gs.save(tmp_path / "x.npy", gs.device_put(np.zeros(8)))
+    assert isinstance(raised.value, FileAccessError) and raised.value.errno == errno.ENOSPC
+    assert os.listdir(tmp_path) == ["x.npy"]
+    assert np.load(tmp_path / "x.npy").tolist() == list(range(8))
+
+
+_FILL = """
+import errno, os, sys
+import numpy as np
+import gpushard as gs
+
+try:
+    gs.save(sys.argv[1] + "/x.npy", gs.device_put(np.ones(1 << 20)))
+except OSError as error:
+    assert error.errno == errno.ENOSPC and os.listdir(sys.argv[1]) == []
+    print("refused")
+"""
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    mount = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=1m none "$0" && exec "$@"']
+    if shutil.which("unshare") is None or subprocess.run([*mount, tmp_path, "true"]).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    command = [*mount, tmp_path, sys.executable, "-c", _FILL, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr

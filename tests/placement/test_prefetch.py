@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import weakref
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,18 +28,50 @@ def test_batches_are_taken_ahead_and_come_in_order(size: int) -> None:
         batches = gs.prefetch(counted(log), sharding, size=size)
         assert log == []
         for n, batch in enumerate(batches):
-            assert log == list(range(min(6, n + 1 + size)))
+            assert log == list(range(min(6, n + size)))
             assert batch["x"].sharding == sharding
             assert np.array_equal(np.asarray(batch["x"]), np.full((4, 2), n))
 
 
-def test_no_more_are_held_than_promised() -> None:
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_more_are_held_than_promised_beside_the_one_in_use(size: int) -> None:
     with runtime() as rt:
-        batches = gs.prefetch(counted([]), size=2)
-        first = next(batches)
-        assert len(rt.live_arrays()) == 3
-        del first
-        assert len(rt.live_arrays()) == 2
+        source = (np.full(4, n) for n in range(8))
+        for n, batch in enumerate(gs.prefetch(source, size=size)):
+            assert batch[0] == n
+        assert rt.devices[0].memory_stats()["peak_bytes_in_use"] <= (size + 1) * batch.nbytes + 8
+
+
+@pytest.mark.parametrize("end", [StopIteration, OSError])
+def test_the_source_goes_with_the_last_batch(end: type[Exception]) -> None:
+    class Source:
+        def __init__(self) -> None:
+            self.left = 3
+
+        def __iter__(self) -> Source:
+            return self
+
+        def __next__(self) -> np.ndarray:
+            if not self.left:
+                raise end
+            self.left -= 1
+            return np.zeros(2)
+
+    with runtime():
+        source = Source()
+        watch = weakref.ref(source)
+        gc.collect()
+        gc.disable()
+        try:
+            batches = gs.prefetch(source)
+            del source
+            with contextlib.suppress(OSError):
+                for _ in batches:
+                    pass
+            assert list(batches) == []
+            assert watch() is None
+        finally:
+            gc.enable()
 
 
 def test_errors_come_after_the_batches_before_them() -> None:

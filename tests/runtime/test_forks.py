@@ -223,6 +223,43 @@ def test_50_forks_while_two_threads_work():
     """)
 
 
+def test_an_array_that_another_thread_was_assigning_to_has_no_value_in_the_child():
+    run_forking("""
+        from gpushard.array import assignment
+
+        writing, gate, rewrite = threading.Event(), threading.Event(), assignment.rewrite
+
+        def slow(*arguments, **options):
+            writing.set()
+            gate.wait()
+            return rewrite(*arguments, **options)
+
+        def assign():
+            y[0] = 7.0
+
+        def child():
+            for read in (np.asarray, lambda y: y + 1, lambda y: y.addressable_shards[0].data):
+                try:
+                    read(y)
+                except gs.errors.DeletedArrayError as error:
+                    assert "forked" in str(error), error
+                else:
+                    raise AssertionError
+            assert y.is_deleted() and right(x)
+
+        y = gs.device_put(VALUE, rows)
+        assignment.rewrite = slow
+        thread = threading.Thread(target=assign)
+        thread.start()
+        writing.wait()
+        pid = fork(child)
+        gate.set()
+        thread.join()
+        join(pid)
+        assert (np.asarray(y)[0] == 7.0).all()
+    """)
+
+
 def test_a_pool_of_forked_processes_reads_arrays_of_the_parent():
     run_forking("""
         import multiprocessing

@@ -167,6 +167,57 @@ def test_free_blocks_never_take_more_than_was_ever_in_use():
         assert pool.free <= pool.peak
 
 
+@given(st.lists(st.tuples(st.integers(1, 60_000), st.booleans()), min_size=1, max_size=60))
+def test_idle_blocks_and_those_in_use_never_take_more_than_was_ever_in_use_at_once(program):
+    pool, claims, held = make_pool(), Claims(), []
+    for size, drop in program:
+        held.append(claims.make(pool.take(size, None, None)))
+        assert pool.total <= pool.peak
+        if drop:
+            held.pop(size % len(held))
+            claims.drain()
+
+
+def test_a_phase_of_another_size_takes_the_place_of_the_one_before():
+    pool, claims = make_pool(), Claims()
+    for size in (4096, 8192, 2048, 4096):
+        held = [claims.make(pool.take(size, None, None)) for _ in range((1 << 17) // size)]
+        held.clear()
+        claims.drain()
+    assert pool.peak == 1 << 17 and pool.total <= pool.peak
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["ends", "never ends"])
+def test_a_stencil_looks_at_hardly_more_blocks_than_it_takes(ends):
+    queue = Queue(exact=True)
+    streams = [Stream(queue, str(i)) for i in range(8)]
+    pool, claims, takes = make_pool(), Claims(), 0
+    rows = [[claims.make(pool.take(1000, None, None)) for _ in streams]]
+    for _ in range(300):
+        new = []
+        for i, stream in enumerate(streams):
+            claim = claims.make(pool.take(1000, None, stream))
+            takes += 1
+            for other, tick in claim.memory.clock():
+                stream.seen[other] = max(tick, stream.seen.get(other, 0))
+            stream.issued += 1
+            claim.memory.written, claim.memory.used = (stream, stream.issued), {}
+            new.append(claim)
+            for j in (i - 1, i, (i + 1) % 8):
+                rows[-1][j].memory.used[stream] = stream.issued
+                if rows[-1][j].memory.written is not None:
+                    other, tick = rows[-1][j].memory.written
+                    stream.seen[other] = max(tick, stream.seen.get(other, 0))
+            del claim
+        rows.append(new)
+        del rows[0]
+        if ends:
+            queue.finished.update({stream: stream.issued - 1 for stream in streams})
+        claims.drain()
+    assert pool.looks <= 1.5 * takes
+    assert pool.total <= 4 * pool.peak
+
+
 def test_a_request_that_only_fits_exactly_is_served():
     pool = make_pool(limit=1000)
     assert pool.take(1000, None, None).capacity == 1000
@@ -190,7 +241,7 @@ def test_what_was_released_first_is_given_back_to_the_system_first_whatever_its_
     for position in (1, 0, 2):
         held[position] = None
         claims.drain()
-    assert pool._trim(1) == 4096
-    assert pool._trim(1) == 1024
-    assert pool._trim(1) == 2048
+    assert pool._trim(1, pool._by_release) == 4096
+    assert pool._trim(1, pool._by_release) == 1024
+    assert pool._trim(1, pool._by_release) == 2048
     assert pool.total == pool.free == 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import random
 import threading
 
 import numpy as np
 import pytest
 
-from gpushard.runtime.backend import WorkFailure
+from gpushard.runtime.backend import Item, WorkFailure
 from gpushard.runtime.host.backend import batches, cut
 from gpushard.runtime.host.workers import Workers
 from gpushard.testing import runtime
@@ -134,6 +135,51 @@ def test_shared_parts_all_run_once_and_an_error_is_raised_after_all_are_over():
         workers.close()
 
 
+class Handover:
+    """A mutex that the pausing thread gives to a worker, and that tells when it comes back."""
+
+    def __init__(self, lock):
+        self._lock, self._owner = lock, threading.current_thread()
+        self.noting, self.back = threading.Event(), threading.Event()
+
+    def __enter__(self):
+        if threading.current_thread() is self._owner and self.noting.is_set():
+            self.back.set()
+        self._lock.acquire()
+
+    def __exit__(self, *_):
+        self._lock.release()
+        if threading.current_thread() is self._owner:
+            self.noting.wait(10)
+
+
+class Noted(collections.deque):
+    """What came up in a pause, noted no sooner than the pause is over, or about to be."""
+
+    def append(self, task):
+        self.mutex.noting.set()
+        self.mutex.back.wait(10)
+        super().append(task)
+
+
+def test_what_a_worker_leaves_while_a_pause_ends_is_not_forgotten():
+    with runtime(host_devices=1, host_workers=1) as rt:
+        workers, stream, ran = rt.backend.workers, rt.devices[0].stream, threading.Event()
+        tick = submit(rt, stream, lambda: None)
+        stream.synchronize(tick)
+        mutex = workers._mutex = Handover(workers._mutex)
+        pause = workers.quiet()
+        next(pause)
+        workers._paused = Noted()
+        workers._paused.mutex = mutex
+        strand = workers._strands[stream]
+        strand.queue.append(Item("work", ran.set, stream, tick + 1))
+        workers._inbox.put(strand)
+        pause.close()
+        mutex.back.set()
+        assert ran.wait(5)
+
+
 def test_closed_workers_end():
     workers = Workers(2)
     workers.close()
@@ -210,7 +256,10 @@ def test_pieces_of_a_cut_copy_tile_it():
         shape = tuple(rng.integers(1, 9, rng.integers(0, 4)))
         source = rng.random(shape)
         target = np.full(shape, np.nan)
-        pieces = cut((target, source, 0), int(rng.integers(1, 400)))
+        limit = int(rng.integers(1, 400))
+        pieces = cut((target, source, 0), limit)
+        assert all(to.nbytes <= max(limit, 8) for to, _, _ in pieces)
+        assert len(pieces) <= 4 * source.nbytes / max(limit, 8) + 1
         for to, of, _ in pieces:
             assert np.isnan(to).all()  # none twice
             np.copyto(to, of)

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpushard.config import Settings
 from gpushard.runtime.backend import Item
+from gpushard.runtime.chunks import Move
 from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
 from gpushard.runtime.phase import BoxCopy, Phase, StridedPhase
@@ -138,17 +139,17 @@ def _fill(targets: Sequence[HostArray], value: np.generic) -> None:
 
 
 def cut(copy: BoxCopy, limit: int) -> list[BoxCopy]:
-    """Cut a copy along its first long dim into parts of at most about `limit` bytes."""
+    """Cut a copy into parts of at most `limit` bytes, or of one element.
+
+    Dims are cut from the first one on, each only as far as it takes.
+
+    >>> box = np.zeros((3, 80))
+    >>> [part.shape for part, _, _ in cut((box, box, 0), 320)]
+    [(1, 40), (1, 40), (1, 40), (1, 40), (1, 40), (1, 40)]
+    """
     target, source, domain = copy
-    if target.nbytes <= limit:
-        return [copy]
-    dim = next((d for d, n in enumerate(target.shape) if n > 1), None)
-    if dim is None:
-        return [copy]
-    rows = max(1, target.shape[dim] * limit // target.nbytes)
-    lead = (slice(None),) * dim
-    parts = [(*lead, slice(i, i + rows)) for i in range(0, target.shape[dim], rows)]
-    return [(target[part], source[part], domain) for part in parts]
+    parts = Move(target, source, None).parts(max(limit, target.itemsize))
+    return [(part.target, part.source, domain) for part in parts]
 
 
 def batches(copies: Sequence[BoxCopy], limit: int) -> list[list[BoxCopy]]:

@@ -12,7 +12,8 @@ from gpushard.runtime.backend import Item
 class Strand:
     """The queue behind one stream of the host backend.
 
-    It changes under the workers' mutex, except that `finished` is read without: it only grows.
+    It changes under the workers' mutex. Without it, threads that submit append to `queue` and those
+    that wait to `latches`, before they read `finished`, which only grows.
     """
 
     __slots__ = ("active", "dropped", "finished", "latches", "parked", "queue", "running")

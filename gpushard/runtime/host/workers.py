@@ -1,8 +1,10 @@
 """Strands: logical queues that a few worker threads serve.
 
 A strand runs its items in order, one at a time. When the head of a strand waits for another strand
-it is parked there and costs no thread. User threads only append to a queue and wake a worker.
-Whatever several threads change is changed under the mutex, so that no GIL is needed.
+it is parked there and costs no thread. User threads only append, to a queue or to what waits, and
+wake a worker: they take the mutex to close and to fork alone, so that a signal handler, or a
+finalizer, that uses the library never finds it taken by its own thread. Whatever else several
+threads change is changed under the mutex, so that no GIL is needed.
 
 A user thread may be interrupted wherever the interpreter looks for signals: when a function
 starts, when a loop goes back, and when a call of C code returns or blocks. What runs on user
@@ -76,21 +78,21 @@ class Workers:
 
     def enqueue(self, item: Item) -> None:
         """Append an item to its strand and wake a worker; once closed, run it at once."""
-        strand = self._strands[item.stream]
-        with self._mutex:  # either it is there when everything is dropped, or this sees `_closed`
-            closed = self._closed
-            if not closed:
-                strand.queue.append(item)
+        strand, closed = self._strands[item.stream], self._closed
         if closed:
             self._drop_all()
             raised = item.execute()
             self._complete(strand, item)
             if isinstance(raised, KeyboardInterrupt):
                 raise raised
-        else:
-            if len(self._threads) < self.count:  # in a forked child, or after an interrupt
-                self._start_threads()
-            self._inbox.put(strand)
+            return
+        strand.queue.append(item)
+        if self._closed:  # meanwhile; whoever closed may have looked into the queue before
+            self._drop_all()
+            return
+        if len(self._threads) < self.count:  # in a forked child, or after an interrupt
+            self._start_threads()
+        self._inbox.put(strand)
 
     def finished(self, stream: Stream) -> int:
         """Return the last tick of `stream` that has run."""
@@ -102,11 +104,12 @@ class Workers:
         An interrupt leaves a latch behind that nobody waits for, which does no harm.
         """
         strand = self._strands[stream]
+        if strand.finished >= tick:
+            return
         latch = closed_latch()
-        with self._mutex:
-            if strand.finished >= tick:
-                return
-            strand.latches.append((tick, latch))
+        strand.latches.append((tick, latch))
+        if strand.finished >= tick:  # its end may have come before the latch
+            return
         self._inbox.put(strand)  # should a wake-up have been lost to an interrupt
         latch.acquire()
 
@@ -155,11 +158,9 @@ class Workers:
 
     def _await(self, job: Job) -> None:
         latch = closed_latch()
-        with self._mutex:
-            if not job.inside:
-                return
-            job.latches.append(latch)
-        latch.acquire()
+        job.latches.append(latch)
+        if job.inside:  # not before the latch is there, or the end may fall in between
+            latch.acquire()
 
     def close(self) -> None:
         """Run what has an effect outside, with all that it waits for, and end; the rest fails.
@@ -195,6 +196,8 @@ class Workers:
                 self._idle.acquire(timeout=left)
         finally:
             self._pausing = False
+            with self._mutex:  # whoever saw it set has noted by now what it left
+                pass
             while self._paused:
                 self._inbox.put(self._paused.popleft())
 
@@ -247,10 +250,11 @@ class Workers:
         job.help()
         with self._mutex:
             job.inside -= 1
-            latches, job.latches = ([], job.latches) if job.inside else (job.latches, [])
+            over = not job.inside
             self._rest()
-        for latch in latches:
-            latch.release()
+        while over and job.latches:
+            with contextlib.suppress(IndexError):  # another worker, inside once more, took it
+                job.latches.pop().release()
 
     def _run(self, strand: Strand) -> None:
         with self._mutex:
@@ -300,13 +304,14 @@ class Workers:
             strand.finished = max(tick, strand.finished)
             ready = [other for n, other in strand.parked if n <= tick]
             strand.parked = [entry for entry in strand.parked if entry[0] > tick]
-            latches = [latch for n, latch in strand.latches if n <= tick]
-            strand.latches = [entry for entry in strand.latches if entry[0] > tick]
+            latches = [entry for entry in strand.latches.copy() if entry[0] <= tick]
+            for entry in latches:
+                strand.latches.remove(entry)
             for other in ready:
                 other.active = False
         for other in ready:
             self._inbox.put(other)
-        for latch in latches:
+        for _, latch in latches:
             latch.release()
 
     def _keep_effects(self) -> dict[Stream, int]:
