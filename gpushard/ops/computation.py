@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -131,15 +132,16 @@ class Computation:
     ) -> Owned | None:
         """Return calls that take the first operand as it lies, for a row that has such.
 
-        Where nothing merges the first operand would be moved to where all of it is at hand. Among
-        devices that need no memory of their own that copy is saved, too.
+        Otherwise parts would be merged, or the first operand moved so that all of it is at hand.
+        The latter is the shorter way where much of it is wanted.
         """
         backend, first = self.runtime.backend, operands[0]
         if row.owners is None or not isinstance(first, Sharded) or layout.choice is None:
             return None
-        if not (merges or backend.host_readable):
-            return None
         tilings = [result.tiling for result in layout.results]
+        few = 2 * math.prod(tilings[0].shape) < math.prod(first.aval.shape)
+        if not (merges or (few and backend.host_readable)):
+            return None
         sizes = [x.aval.dtype.itemsize for x in operands]
         calls = owned(row, rule, first.tiling, layout.tilings, sizes, tilings)
         if calls is None:

@@ -24,7 +24,7 @@ from gpushard.ops.row import Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.stage import Job, Parts, Stage
 from gpushard.runtime.memory import Memory
-from gpushard.typing import Shape
+from gpushard.typing import Index, Shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +36,9 @@ class Owners:
 
     steps: Shape
     """How long blocks are along each of them; the last one may be shorter."""
+
+    part: Index
+    """What of every block is in question: all of it along these dims, a range along others."""
 
 
 class Owned(Stage):
@@ -102,27 +105,24 @@ def owned(
     read = list(zip(tilings[1:], sizes[1:], strict=True))
     jobs, of_device = jobs_of(row, read, results)
     kept = [dim for dim in range(lies.ndim) if dim not in searched]
-    blocks = holdings(lies.assignment)
-    devices = blocks.home
-    domains = blocks.domain.tolist()
-    boxes = np.concatenate((lies.starts[kept], lies.stops[kept]))[:, devices].T.tolist()
-    of_box: dict[tuple[int, ...], list[int]] = {}
-    for device, domain, box, volume in zip(
-        devices.tolist(), domains, boxes, lies.volumes[devices].tolist(), strict=True
-    ):
-        if volume:
-            of_box.setdefault((domain, *box), []).append(device)
-    wanted = np.concatenate((tilings[0].starts[kept], tilings[0].stops[kept])).T.tolist()
-    own = holdings(results[0].assignment).device_domain.tolist()
     steps = [max(-(-lies.shape[dim] // lies.assignment.counts[dim]), 1) for dim in searched]
     counts = [-(-lies.shape[dim] // step) for dim, step in zip(searched, steps, strict=True)]
-    grid = Owners(tuple(counts), tuple(steps))
-    inputs = []
+    held = holdings(lies.assignment)
+    own = holdings(results[0].assignment).device_domain
+    inputs, placed = [], []
     for job in jobs:
-        found = of_box.get((own[job.home], *wanted[job.home]), [])
-        if len(found) != math.prod(grid.counts):
+        low, high = tilings[0].starts[kept, job.home], tilings[0].stops[kept, job.home]
+        first = lies.starts[:, held.home]
+        there = (first[kept] <= low[:, None]) & (lies.stops[kept][:, held.home] >= high[:, None])
+        there = there.all(axis=0) & (held.domain == own[job.home])
+        found = held.home[there & (lies.volumes[held.home] > 0)]
+        if len(found) != math.prod(counts):
             return None
-        found.sort(key=lambda device: lies.starts[searched, device].tolist())
-        inputs.append(found)
-    placed = [dataclasses.replace(job, site=(grid,)) for job in jobs]
+        inputs.append(found[np.lexsort(lies.starts[searched][::-1, found])].tolist())
+        part = [slice(None)] * lies.ndim
+        for dim, start, stop in zip(kept, low.tolist(), high.tolist(), strict=True):
+            begin = int(lies.starts[dim, found[0]]) if len(found) else 0
+            part[dim] = slice(start - begin, stop - begin)
+        grid = Owners(tuple(counts), tuple(steps), tuple(part))
+        placed.append(dataclasses.replace(job, site=(grid,)))
     return placed, of_device, inputs

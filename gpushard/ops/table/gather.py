@@ -22,7 +22,8 @@ from gpushard.ops.table.elementwise import writing
 from gpushard.typing import LocalArray, Shape
 
 _SMALL = 64 << 10
-"""Blocks of so many bytes are joined at less cost than positions are sorted."""
+"""Blocks of so many bytes, or of no more than twice those of the result, are joined at less cost
+than positions are sorted."""
 
 
 def _shapes(avals: Sequence[Aval]) -> tuple[Shape, ...]:
@@ -102,8 +103,9 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     """Return plain indexing, where everything is in bounds; what is not gets the fill value."""
     indexed, _ = params
     if indexed.inside:
-        if xp is np and indexed.along is not None:
-            return lambda site, x, at, out=None: x.take(at, indexed.along, out, "wrap")
+        along = indexed.along
+        if xp is np and along is not None:
+            return lambda site, x, at, out=None: x.take(at, along, out, "wrap")
         return writing(lambda site, x, *positions: _taken(xp, indexed, x, positions))
     found, fill = _found(xp, avals, params), _fill(params, avals[0].dtype)
 
@@ -123,7 +125,7 @@ def _owners(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
     def gathered(owners: Owners, *arrays: LocalArray, out: Any = None) -> LocalArray:
         count = math.prod(owners.counts)
-        blocks, positions = arrays[:count], arrays[count:]
+        blocks, positions = [block[owners.part] for block in arrays[:count]], arrays[count:]
         if out is None:
             shapes = tuple(at.shape for at in positions)
             out = xp.empty(part_shape(indexed, blocks[0].shape, shapes), blocks[0].dtype)
@@ -173,8 +175,15 @@ def _by_owner(
 ) -> None:
     """Sort positions by the block that has them, and take from each once; as `_one_by_one`."""
     along = indexed.along
-    if along is not None and indexed.inside and sum([b.nbytes for b in blocks]) <= _SMALL:
-        np.concatenate(blocks, along).take(positions[0], along, out, "wrap")
+    if sum([block.nbytes for block in blocks]) <= max(_SMALL, 2 * out.nbytes):
+        x = _joined(indexed, sizes, owners, blocks)
+        if along is not None and indexed.inside:
+            x.take(positions[0], along, out, "wrap")
+        elif indexed.inside:
+            out[...] = _taken(xp, indexed, x, positions)
+        else:
+            values, inside = _in_block(xp, indexed, sizes, (0,) * len(sizes), x, positions)
+            np.copyto(out, values, where=inside)
         return
     shape = blocks[0].shape
     wide = spread(indexed, shape, tuple(at.shape for at in positions))
@@ -196,13 +205,29 @@ def _by_owner(
             continue
         mine = order[begin:end]
         if along is not None:
-            values = block.take(local[0][mine], along)
+            values = block[(*lead, local[0][mine])]
         else:
             at = dict(zip(indexed.axes, local, strict=True)) | beside
             view = block.transpose((*before, *dims, *after))
             values = view[(*lead, *(at[dim - len(shape)][mine] for dim in dims))]
         part[(*lead, mine) if len(mine) < len(owner) else ...] = values
         begin = end
+
+
+def _joined(
+    indexed: Indexed, sizes: Sequence[int], owners: Owners, blocks: Sequence[LocalArray]
+) -> LocalArray:
+    """Return blocks as one array that is whole along the indexed dims."""
+    shape = list(blocks[0].shape)
+    for axis, size in zip(indexed.axes, sizes, strict=True):
+        shape[axis] = size
+    joined = np.empty(shape, blocks[0].dtype)
+    index = [slice(None)] * len(shape)
+    for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
+        for axis, n, step in zip(indexed.axes, number, owners.steps, strict=True):
+            index[axis] = slice(n * step, (n + 1) * step)
+        joined[tuple(index)] = block
+    return joined
 
 
 def _flat(at: LocalArray, wide: Shape) -> LocalArray:
