@@ -13,6 +13,7 @@ import numpy as np
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.movement.execute import Targets, allocate, plan_for
+from gpushard.movement.joining import join
 from gpushard.movement.move import move
 from gpushard.movement.rearrange_jobs import Job, distinct, job_for
 from gpushard.movement.rearrange_plan import EMPTY, NEW, WHOLE
@@ -45,6 +46,8 @@ def rearrange(
     """
     if how.piece is not None:
         return move(sources[0], plan_for(sources[0], destination, how.piece), name)
+    if how.along is not None and (joined := join(sources, how, destination, name)) is not None:
+        return joined
     sources, numbers = distinct(sources)
     job = job_for(sources, numbers, how, destination)
     if job.nearby:

@@ -101,3 +101,7 @@ class Rearrangement:
 
     piece: Piece | None = None
     """The same as a piece of the only source, if nothing moves."""
+
+    along: int | None = None
+    """The dim of the result in which whole sources follow one another, if they do: one that they
+    have, or a new one."""

@@ -45,7 +45,8 @@ def concatenate(shapes: tuple[Shape, ...], axis: int) -> Rearrangement:
         parts += _unless_empty(shape, _placed(source, shape, starts))
         at += shape[axis]
     first = shapes[0]
-    return Rearrangement(shapes, (*first[:axis], at, *first[axis + 1 :]), tuple(parts))
+    shape = (*first[:axis], at, *first[axis + 1 :])
+    return Rearrangement(shapes, shape, tuple(parts), along=axis)
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -62,7 +63,8 @@ def stack(shapes: tuple[Shape, ...], axis: int) -> Rearrangement:
         dims = (*read.dims[:axis], (source, ()), *read.dims[axis:])
         write = Side(shape, dims, read.axes)
         parts += _unless_empty(shape, Part(source, read, write, (0,) * len(shape)))
-    return Rearrangement(shapes, (*shape[:axis], len(shapes), *shape[axis:]), tuple(parts))
+    result = (*shape[:axis], len(shapes), *shape[axis:])
+    return Rearrangement(shapes, result, tuple(parts), along=axis)
 
 
 @functools.lru_cache(maxsize=_CACHED)

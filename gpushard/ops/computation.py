@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from gpushard.ops.operand import (
     in_memory,
     is_committed,
 )
+from gpushard.ops.owners import Owned, owned
 from gpushard.ops.placing import placed
 from gpushard.ops.reduced import Reduced
 from gpushard.ops.row import Params, Row
@@ -87,8 +89,13 @@ class Computation:
             end.tiling if end.tiling is not result.tiling else None
             for end, result in zip(self.results, layout.results, strict=True)
         ]
-        if layout.choice is not None and any(layout.choice.splits[f] for f in rule.reduced):
-            self._work: Merge | Stage = self._merge(row, rule, avals, params, layout)
+        merges = layout.choice is not None and any(layout.choice.splits[f] for f in rule.reduced)
+        taken = self._owned(row, rule, operands, params, layout, merges)
+        if taken is not None:
+            self._work: Merge | Stage = taken
+            self._moves = [(n, tiling) for n, tiling in self._moves if n]
+        elif merges:
+            self._work = self._merge(row, rule, avals, params, layout)
         else:
             tilings = [result.tiling for result in layout.results]
             sizes = [x.aval.dtype.itemsize for x in operands if not isinstance(x, Scalar)]
@@ -121,6 +128,39 @@ class Computation:
                 dtype,
             )
         )
+
+    def _owned(
+        self,
+        row: Row,
+        rule: Rule,
+        operands: Sequence[Operand],
+        params: Params,
+        layout: Layout,
+        merges: bool,
+    ) -> Owned | None:
+        """Return calls that take the first operand as it lies, for a row that has such.
+
+        Otherwise parts would be merged, or the first operand moved so that all of it is at hand.
+        The latter is the shorter way where much of it is wanted.
+        """
+        backend, first = self.runtime.backend, operands[0]
+        if row.owners is None or not isinstance(first, Sharded) or layout.choice is None:
+            return None
+        if first.sharding.memory_kind != "device":
+            return None
+        tilings = [result.tiling for result in layout.results]
+        few = 2 * math.prod(tilings[0].shape) < math.prod(first.aval.shape)
+        if not (merges or (few and backend.host_readable)):
+            return None
+        sizes = [x.aval.dtype.itemsize for x in operands]
+        calls = owned(row, rule, first.tiling, layout.tilings, sizes, tilings)
+        if calls is None:
+            return None
+        jobs, of_device, inputs = calls
+        kernel = row.owners(backend.namespace, [x.aval for x in operands], params)
+        dtypes = [result.aval.dtype for result in layout.results]
+        stage = self.runtime, row.name, kernel, jobs, of_device, tilings, dtypes
+        return Owned(inputs, *stage)
 
     @property
     def nbytes(self) -> int:

@@ -34,6 +34,16 @@ class Indexed:
     inside: bool = False
     """Whether all positions are known to be in bounds."""
 
+    @property
+    def along(self) -> int | None:
+        """The indexed dim, if there is one only and index arrays take its place: `numpy.take`.
+
+        >>> Indexed((-2,), 1).along, Indexed((-2,), 0).along
+        (-2, None)
+        """
+        alone = len(self.axes) == 1 and not self.paired and self.after == -self.axes[0] - 1
+        return self.axes[0] if alone else None
+
     def order(self, ndim: int) -> tuple[list[int], list[int], list[int]]:
         """Return dims of the array: those before, those that are indexed or paired, those after.
 

@@ -96,6 +96,10 @@ class Row:
     reduction: Reduction | None = None
     """How parts of a reduced factor merge; None if there are no reduced factors."""
 
+    owners: Callable[[Any, Sequence[Aval], Params], Kernel] | None = None
+    """Makes the kernel that takes what it needs from several blocks of the first operand, cut along
+    its reduced dims: `kernel(Owners, *blocks, *other operands)`. None if there is none."""
+
     whole: str = ""
     """Letters of a rule string that must not be split."""
 

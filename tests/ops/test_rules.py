@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,9 +107,9 @@ def _broken(row: Row, **changes: Any) -> Row:
     return dataclasses.replace(row, **changes)
 
 
-def _is_caught(row: Row, original: Row) -> bool:
+def _is_caught(row: Row, original: Row, domains: int = 1) -> bool:
     """Whether some case of the original shows that a row is wrong."""
-    with testing.runtime(host_devices=6):
+    with testing.runtime(host_devices=6, host_domains=domains):
         for case in cases(original):
             expected = case.expected()
             try:
@@ -131,8 +132,26 @@ def test_a_wrong_merge_is_caught(row: Row) -> None:
         return lambda a, b, m, n: a
 
     reduction = dataclasses.replace(row.reduction, merge=forgets)
-    assert not _is_caught(_broken(row), row)
-    assert _is_caught(_broken(row, reduction=reduction), row)
+    domains = 1 if row.owners is None else 3  # within one, nothing is merged
+    assert not _is_caught(_broken(row), row, domains)
+    assert _is_caught(_broken(row, reduction=reduction), row, domains)
+
+
+@pytest.mark.parametrize("row", [row for row in FORMS if row.owners], ids=lambda row: row.name)
+def test_a_call_that_leaves_out_an_owner_is_caught(row: Row) -> None:
+    assert row.owners is not None
+
+    def forgets(xp: Any, avals: Any, params: Any) -> Any:
+        kernel = row.owners(xp, avals, params)
+
+        def without_the_last(owners: Any, *arrays: Any, **out: Any) -> Any:
+            last = math.prod(owners.counts) - 1
+            zeros = np.zeros_like(arrays[last])
+            return kernel(owners, *arrays[:last], zeros, *arrays[last + 1 :], **out)
+
+        return without_the_last
+
+    assert _is_caught(_broken(row, owners=forgets), row)
 
 
 def rules_of(row: Row) -> Iterator[Rule]:

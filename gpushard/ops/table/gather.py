@@ -1,22 +1,29 @@
 """Reading by index arrays: `x[i]`, `take`, `take_along_axis`.
 
-Neither the array nor the result is gathered where indexed dims are split: every block gives the
-elements that lie in it, and the merge takes whichever was found.
+Neither the array nor the result is gathered where indexed dims are split. Within a memory domain
+every block of the result takes its elements from the blocks that own them. Between domains every
+block gives the elements that lie in it, and the merge takes whichever was found.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.indexed import Indexed, gather_rule, located, part_shape
+from gpushard.ops.indexed import Indexed, gather_rule, located, part_shape, spread
+from gpushard.ops.owners import Owners
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.typing import LocalArray, Shape
+
+_SMALL = 64 << 10
+"""Blocks of so many bytes, or of no more than twice those of the result, are joined at less cost
+than positions are sorted."""
 
 
 def _shapes(avals: Sequence[Aval]) -> tuple[Shape, ...]:
@@ -40,6 +47,33 @@ def _taken(xp: Any, indexed: Indexed, x: LocalArray, positions: Sequence[LocalAr
     return found.copy() if scalar else xp.ascontiguousarray(found)
 
 
+def _in_block(
+    xp: Any,
+    indexed: Indexed,
+    sizes: Sequence[int],
+    starts: Sequence[int],
+    block: LocalArray,
+    positions: Sequence[LocalArray],
+) -> tuple[LocalArray, LocalArray]:
+    """Return the elements that lie in a block, and which they are; both broadcast.
+
+    Args:
+      xp: NumPy or CuPy.
+      indexed: how the array is indexed.
+      sizes: lengths of the indexed dims of the whole array.
+      starts: where the block starts in them.
+      block: which has elements.
+      positions: the index arrays.
+    """
+    places, inside = [], xp.ones((), bool)
+    for axis, at, size, start in zip(indexed.axes, positions, sizes, starts, strict=True):
+        place, there = located(xp, at, size, start, block.shape[axis])
+        places.append(place)
+        inside = inside & there
+    values = _taken(xp, indexed, block, places)
+    return values, inside.reshape(inside.shape + (1,) * indexed.after)
+
+
 def _found(
     xp: Any, avals: Sequence[Aval], params: Params
 ) -> Callable[..., tuple[LocalArray, LocalArray]]:
@@ -48,17 +82,10 @@ def _found(
     sizes = [avals[0].shape[axis] for axis in indexed.axes]
 
     def found(site: Site, x: LocalArray, *positions: LocalArray) -> tuple[Any, Any]:
-        lengths = [x.shape[axis] for axis in indexed.axes]
-        if 0 in lengths:
+        if 0 in (x.shape[axis] for axis in indexed.axes):
             return xp.zeros(site.shape, x.dtype), xp.zeros(site.shape, bool)
-        places, inside = [], xp.ones((), bool)
-        for axis, at, size, length in zip(indexed.axes, positions, sizes, lengths, strict=True):
-            start = site.operands[0][axis]
-            place, there = located(xp, at, size, start, length)
-            places.append(place)
-            inside = inside & there
-        values = _taken(xp, indexed, x, places)
-        inside = inside.reshape(inside.shape + (1,) * indexed.after)
+        starts = [site.operands[0][axis] for axis in indexed.axes]
+        values, inside = _in_block(xp, indexed, sizes, starts, x, positions)
         return values, xp.broadcast_to(inside, values.shape).copy()
 
     return found
@@ -76,6 +103,9 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     """Return plain indexing, where everything is in bounds; what is not gets the fill value."""
     indexed, _ = params
     if indexed.inside:
+        along = indexed.along
+        if xp is np and along is not None:
+            return lambda site, x, at, out=None: x.take(at, along, out, "wrap")
         return writing(lambda site, x, *positions: _taken(xp, indexed, x, positions))
     found, fill = _found(xp, avals, params), _fill(params, avals[0].dtype)
 
@@ -84,6 +114,152 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return xp.where(inside, values, fill)
 
     return writing(filled)
+
+
+def _owners(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    """Return what takes the elements of a block of the result from blocks of the array."""
+    indexed, _ = params
+    sizes = [avals[0].shape[axis] for axis in indexed.axes]
+    fill = _fill(params, avals[0].dtype)
+    collect = _by_owner if xp is np else _one_by_one
+
+    def gathered(owners: Owners, *arrays: LocalArray, out: Any = None) -> LocalArray:
+        count = math.prod(owners.counts)
+        blocks, positions = [block[owners.part] for block in arrays[:count]], arrays[count:]
+        if out is None:
+            shapes = tuple(at.shape for at in positions)
+            out = xp.empty(part_shape(indexed, blocks[0].shape, shapes), blocks[0].dtype)
+        if not indexed.inside:
+            out[...] = fill
+        if out.size:
+            collect(xp, indexed, sizes, owners, blocks, positions, out)
+        return out
+
+    return gathered
+
+
+def _one_by_one(
+    xp: Any,
+    indexed: Indexed,
+    sizes: Sequence[int],
+    owners: Owners,
+    blocks: Sequence[LocalArray],
+    positions: Sequence[LocalArray],
+    out: LocalArray,
+) -> None:
+    """Look into every block for everything; nothing waits for the device.
+
+    Args:
+      xp: NumPy or CuPy.
+      indexed: how the array is indexed.
+      sizes: lengths of the indexed dims of the whole array.
+      owners: how the blocks lie.
+      blocks: they, in row-major order.
+      positions: the index arrays.
+      out: gets what is in bounds.
+    """
+    for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
+        starts = [n * step for n, step in zip(number, owners.steps, strict=True)]
+        values, inside = _in_block(xp, indexed, sizes, starts, block, positions)
+        xp.copyto(out, values, where=inside)
+
+
+def _by_owner(
+    xp: Any,
+    indexed: Indexed,
+    sizes: Sequence[int],
+    owners: Owners,
+    blocks: Sequence[LocalArray],
+    positions: Sequence[LocalArray],
+    out: LocalArray,
+) -> None:
+    """Sort positions by the block that has them, and take from each once; as `_one_by_one`."""
+    along = indexed.along
+    if sum([block.nbytes for block in blocks]) <= max(_SMALL, 2 * out.nbytes):
+        x = _joined(indexed, sizes, owners, blocks)
+        if along is not None and indexed.inside:
+            x.take(positions[0], along, out, "wrap")
+        elif indexed.inside:
+            out[...] = _taken(xp, indexed, x, positions)
+        else:
+            values, inside = _in_block(xp, indexed, sizes, (0,) * len(sizes), x, positions)
+            np.copyto(out, values, where=inside)
+        return
+    shape = blocks[0].shape
+    wide = spread(indexed, shape, tuple(at.shape for at in positions))
+    owner, local = _owner_of(indexed, sizes, owners, [_flat(at, wide) for at in positions])
+    before, dims, after = indexed.order(len(shape))
+    lead = (slice(None),) * len(before)
+    part = out.reshape(
+        *out.shape[: len(lead)], len(owner), *out.shape[len(lead) + len(wide) :]
+    )  # a view: `out` is dense
+    order = owner.argsort(kind="stable")
+    ends = np.bincount(owner, minlength=len(blocks))[: len(blocks)].cumsum().tolist()
+    beside = {
+        dim: _flat(np.arange(shape[dim]).reshape((-1, *(1,) * (-at - 1))), wide)
+        for dim, at in indexed.paired
+    }
+    begin = 0
+    for block, end in zip(blocks, ends, strict=True):
+        if begin == end:
+            continue
+        mine = order[begin:end]
+        if along is not None:
+            values = block[(*lead, local[0][mine])]
+        else:
+            at = dict(zip(indexed.axes, local, strict=True)) | beside
+            view = block.transpose((*before, *dims, *after))
+            values = view[(*lead, *(at[dim - len(shape)][mine] for dim in dims))]
+        part[(*lead, mine) if len(mine) < len(owner) else ...] = values
+        begin = end
+
+
+def _joined(
+    indexed: Indexed, sizes: Sequence[int], owners: Owners, blocks: Sequence[LocalArray]
+) -> LocalArray:
+    """Return blocks as one array that is whole along the indexed dims."""
+    shape = list(blocks[0].shape)
+    for axis, size in zip(indexed.axes, sizes, strict=True):
+        shape[axis] = size
+    joined = np.empty(shape, blocks[0].dtype)
+    index = [slice(None)] * len(shape)
+    for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
+        for axis, n, step in zip(indexed.axes, number, owners.steps, strict=True):
+            index[axis] = slice(n * step, (n + 1) * step)
+        joined[tuple(index)] = block
+    return joined
+
+
+def _flat(at: LocalArray, wide: Shape) -> LocalArray:
+    return np.broadcast_to(at, wide).reshape(-1)
+
+
+def _owner_of(
+    indexed: Indexed, sizes: Sequence[int], owners: Owners, positions: Sequence[LocalArray]
+) -> tuple[LocalArray, list[LocalArray]]:
+    """Return the number of the block that has each element, and its positions in there.
+
+    What is out of bounds gets the number after the last one.
+    """
+    nobody = math.prod(owners.counts)
+    owner: Any = 0
+    local = []
+    outside: Any = None
+    for at, size, count, step in zip(positions, sizes, owners.counts, owners.steps, strict=True):
+        if at.dtype == np.uint64 and not indexed.inside:  # larger ones do not fit below
+            at = np.minimum(at, np.uint64(size))
+        at = at.astype(np.int64, copy=False)
+        if at.min() < 0:
+            at = np.where(at < 0, at + size, at)
+        if not indexed.inside:
+            wrong = (at < 0) | (at >= size)
+            outside = wrong if outside is None else outside | wrong
+        number = at // step
+        owner = owner * count + number
+        local.append(at - number * step)
+    if outside is not None:
+        owner = np.where(outside, nobody, owner)
+    return owner.astype(np.min_scalar_type(nobody)), local  # few bits are sorted by radix
 
 
 def _merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
@@ -108,6 +284,7 @@ GATHER = Row(
     _rule,
     _kernel,
     Reduction(_states, _local, _merge, _finish),
+    _owners,
     positional=True,
 )
 """Operands: the array, then index arrays. Parameters: (`Indexed`, bytes of what positions out of

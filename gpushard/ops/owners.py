@@ -1,0 +1,128 @@
+"""Operations that take elements from where they lie, whichever device of the domain has them.
+
+Where positions along split dims are known only when the data are, no block of the result needs a
+block of the operand more than another: each call gets all blocks of its memory domain that may have
+something for it, as they lie, and takes what it needs from its owner. Nothing is moved before, and
+nothing of the result's size is made but the result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.holdings import holdings
+from gpushard.ops.jobs import jobs_of
+from gpushard.ops.row import Row
+from gpushard.ops.rule import Rule
+from gpushard.ops.stage import Job, Parts, Stage
+from gpushard.runtime.memory import Memory
+from gpushard.typing import Index, Shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Owners:
+    """The blocks that a call takes elements from: a grid along the dims in question."""
+
+    counts: Shape
+    """How many blocks there are along each of these dims."""
+
+    steps: Shape
+    """How long blocks are along each of them; the last one may be shorter."""
+
+    part: Index
+    """What of every block is in question: all of it along these dims, a range along others."""
+
+
+class Owned(Stage):
+    """Calls that take from all blocks of their domain.
+
+    Args:
+      inputs: for each call the devices whose blocks of the first operand it takes.
+      *stage: as for `Stage`.
+    """
+
+    def __init__(self, inputs: Sequence[Sequence[int]], *stage: Any) -> None:
+        super().__init__(*stage)
+        self._inputs = dict(zip(self.jobs, inputs, strict=True))
+
+    def run_parts(
+        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
+    ) -> list[Parts]:
+        """Make the calls; the first operand is laid out as it comes."""
+        if self._small and all([operand.settled or operand.is_settled() for operand in operands]):
+            return self.call_rows([self._arguments(operands, job) for job in self.jobs])
+        return self.launch(
+            functools.partial(self._arguments, operands), functools.partial(self._reads, operands)
+        )
+
+    def _arguments(self, operands: Sequence[ShardedBuffer], job: Job) -> list[Any]:
+        first, *others = operands
+        blocks = [first.values[position] for position in self._inputs[job]]
+        return blocks + [operand.values[job.home] for operand in others]
+
+    def _reads(self, operands: Sequence[ShardedBuffer], job: Job) -> list[Memory]:
+        first, *others = operands
+        blocks = [first.claims[position].memory for position in self._inputs[job]]
+        return blocks + [operand.claims[job.home].memory for operand in others]
+
+
+def owned(
+    row: Row,
+    rule: Rule,
+    lies: Tiling,
+    tilings: Sequence[Tiling],
+    sizes: Sequence[int],
+    results: Sequence[Tiling],
+) -> tuple[list[Job], list[int], list[list[int]]] | None:
+    """List calls that take the first operand as it lies.
+
+    Args:
+      row: the operation.
+      rule: its factors.
+      lies: boxes of the first operand.
+      tilings: boxes of all operands as the splits of the factors would have them.
+      sizes: bytes of an element of each.
+      results: boxes of the results.
+
+    Returns:
+      The calls, the call of each device as for `jobs_of`, and the devices whose blocks each call
+      takes. None if each has all that it needs in one block as `tilings` say, if a domain lacks
+      blocks, or if these form no grid.
+    """
+    if lies.assignment.spans is not None or set(lies.devices) != set(results[0].devices):
+        return None
+    searched = [dim for dim, factor in enumerate(rule.operands[0]) if factor in rule.reduced]
+    if all(lies.assignment.counts[dim] == 1 for dim in searched):
+        return None
+    read = list(zip(tilings[1:], sizes[1:], strict=True))
+    jobs, of_device = jobs_of(row, read, results)
+    kept = [dim for dim in range(lies.ndim) if dim not in searched]
+    steps = [max(-(-lies.shape[dim] // lies.assignment.counts[dim]), 1) for dim in searched]
+    counts = [-(-lies.shape[dim] // step) for dim, step in zip(searched, steps, strict=True)]
+    held = holdings(lies.assignment)
+    own = holdings(results[0].assignment).device_domain
+    inputs, placed = [], []
+    for job in jobs:
+        low, high = tilings[0].starts[kept, job.home], tilings[0].stops[kept, job.home]
+        first = lies.starts[:, held.home]
+        there = (first[kept] <= low[:, None]) & (lies.stops[kept][:, held.home] >= high[:, None])
+        there = there.all(axis=0) & (held.domain == own[job.home])
+        found = held.home[there & (lies.volumes[held.home] > 0)]
+        if len(found) != math.prod(counts):
+            return None
+        inputs.append(found[np.lexsort(lies.starts[searched][::-1, found])].tolist())
+        part = [slice(None)] * lies.ndim
+        for dim, start, stop in zip(kept, low.tolist(), high.tolist(), strict=True):
+            begin = int(lies.starts[dim, found[0]]) if len(found) else 0
+            part[dim] = slice(start - begin, stop - begin)
+        grid = Owners(tuple(counts), tuple(steps), tuple(part))
+        placed.append(dataclasses.replace(job, site=(grid,)))
+    return placed, of_device, inputs

@@ -1,0 +1,53 @@
+"""Arrays that follow one another: one plan for all of them, whatever their number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import testing
+from gpushard.movement import execute, rearrange_jobs
+
+
+class Counted:
+    """Counts the calls of a function."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.times = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.times += 1
+        return self.function(*args, **kwargs)
+
+
+@pytest.mark.parametrize("domains", [1, 4])
+@pytest.mark.parametrize("function", [np.concatenate, np.stack])
+def test_many_arrays_take_one_plan(
+    function: Any, domains: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans, others = Counted(execute.make_plan), Counted(rearrange_jobs.make_rearrange)
+    monkeypatch.setattr(execute, "make_plan", plans)
+    monkeypatch.setattr(rearrange_jobs, "make_rearrange", others)
+    with testing.runtime(host_devices=4, host_domains=domains):
+        sharding = gs.NamedSharding(gs.make_mesh((2, 2), ("x", "y")), gs.P("x", "y"))
+        data = [np.arange(15).reshape(5, 3) + n for n in range(60)]
+        parts = [gs.device_put(one, sharding) for one in data]
+        for axis in range(2):
+            made = function(parts, axis=axis)
+            np.testing.assert_array_equal(np.asarray(made), function(data, axis=axis))
+    assert (plans.times, others.times) == (2, 0)
+
+
+def test_arrays_that_are_split_in_other_ways_are_joined_too() -> None:
+    with testing.runtime(host_devices=4, host_domains=2):
+        mesh = gs.make_mesh((2, 2), ("x", "y"))
+        data = np.arange(15).reshape(5, 3)
+        specs = gs.P("x", "y"), gs.P(None, "x"), gs.P("x", "y"), gs.P()
+        parts = [gs.device_put(data + n, gs.NamedSharding(mesh, s)) for n, s in enumerate(specs)]
+        made = gs.numpy.concatenate([*parts, parts[0]])
+        want = np.concatenate([data, data + 1, data + 2, data + 3, data])
+        np.testing.assert_array_equal(np.asarray(made), want)
