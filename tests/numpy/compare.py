@@ -33,12 +33,12 @@ def value(shape: tuple[int, ...], dtype: Any, seed: str = "") -> np.ndarray:
     return np.asarray(small).astype(dtype)
 
 
-def memory_of(run: Callable[[], Any]) -> int:
-    """Return the most bytes of memory that NumPy takes while a function runs."""
-    run()
+def memory_of(function: Callable[..., Any], *arguments: Any, **named: Any) -> int:
+    """Return the most bytes of memory that NumPy takes in a second call of a function."""
+    function(*arguments, **named)
     tracemalloc.start()
     try:
-        run()
+        function(*arguments, **named)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
