@@ -51,6 +51,8 @@ def find_jax() -> Jax | None:
     flag = f"--xla_force_host_platform_device_count={DEVICES}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
     os.environ["JAX_PLATFORMS"] = "cpu"
+    # With fewer threads than what runs at a time needs, JAX waits for itself and aborts.
+    os.environ.setdefault("PJRT_NPROC", str(2 * DEVICES))
     return Jax(importlib.import_module("jax"))
 
 

@@ -1,5 +1,6 @@
 """Comparing functions of `gpushard.numpy` with NumPy's of the same name."""
 
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,17 @@ def value(shape: tuple[int, ...], dtype: Any, seed: str = "") -> np.ndarray:
         found = small * 0.75 + rng.integers(-1, 2, shape) * (0.5j if kind == "c" else 0.25)
         return np.asarray(found).astype(dtype)
     return np.asarray(small).astype(dtype)
+
+
+def memory_of(function: Callable[..., Any], *arguments: Any, **named: Any) -> int:
+    """Return the most bytes of memory that NumPy takes in a second call of a function."""
+    function(*arguments, **named)
+    tracemalloc.start()
+    try:
+        function(*arguments, **named)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def put(data: np.ndarray, *entries: Any) -> gs.Array:

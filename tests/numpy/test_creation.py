@@ -9,9 +9,11 @@ import pytest
 
 import gpushard as gs
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
+from gpushard.ops.row import Row, Site
+from gpushard.ops.table import creation
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
-from tests.numpy.compare import LAYOUTS, agree, put, same, value
+from tests.numpy.compare import LAYOUTS, agree, memory_of, put, same, value
 
 gnp = gs.numpy
 
@@ -82,6 +84,54 @@ def test_arange_of_a_type(dtype: str) -> None:
 def test_a_long_arange() -> None:
     wanted = np.arange(0.3, 30_000, 0.7, dtype=np.float32)
     bits(gnp.arange(0.3, 30_000, 0.7, dtype=np.float32, out_sharding=named(("y", "x"))), wanted)
+
+
+@pytest.mark.parametrize("entries", [(), (("x", "y"),)])
+def test_what_is_counted_in_many_pieces(entries: tuple[Any, ...]) -> None:
+    cases: list[tuple[tuple[Any, ...], str]] = [
+        ((70_001,), "l"),
+        ((-40_000, 40_000, 1), "i"),
+        ((0.1, 30_000, 0.3), "d"),
+        ((0.1, 30_000, 0.3), "e"),
+        ((0, 80_000 + 1j, 1 + 0.1j), "F"),
+        ((2**24 - 5, 2**24 + 99_999), "f"),
+    ]
+    for arguments, dtype in cases:
+        with np.errstate(over="ignore"):
+            wanted = np.arange(*arguments, dtype=dtype)
+        bits(gnp.arange(*arguments, dtype=dtype, out_sharding=named(*entries)), wanted)
+    for dtype in "fdl":
+        wanted = np.linspace(-7.3, 99.1, 70_001, dtype=dtype)
+        bits(gnp.linspace(-7.3, 99.1, 70_001, dtype=dtype, out_sharding=named(*entries)), wanted)
+    bits(gnp.linspace(0, 1 - 2j, 70_001, device=named(*entries)), np.linspace(0, 1 - 2j, 70_001))
+
+
+def test_single_precision_counts_right_where_it_cannot_hold_positions() -> None:
+    kernel = creation.ARANGE.kernel(np, (), ((9,), np.dtype("f")))
+    start = 2**24 + 1
+    block = kernel(Site((), (start,), (9,)), np.float32(0), np.float32(1))
+    at = np.arange(start, start + 9)
+    np.testing.assert_array_equal(block, at.astype(np.float32))
+
+
+def test_blocks_are_made_in_place() -> None:
+    n = 1 << 18
+    site = Site((), (0,), (n,))
+    zero, one = np.float32(0), np.float32(1)
+    numbers: dict[Row, tuple[Any, ...]] = {
+        creation.FULL: (one,),
+        creation.ARANGE: (zero, one),
+        creation.LINSPACE: (np.float64(0), np.float64(n - 1), None, np.float64(1), n - 1, n - 1),
+    }
+    for row, given in numbers.items():
+        block = np.empty(n, np.float32)
+        kernel = row.kernel(np, (), ((n,), block.dtype))
+        assert memory_of(kernel, site, *given, out=block) < block.nbytes
+    square = np.empty((512, 512), np.float32)
+    kernel = creation.EYE.kernel(np, (), (square.shape, square.dtype))
+    site = Site((), (0, 0), square.shape)
+    assert memory_of(kernel, site, 0, out=square) < square.nbytes / 8
+    np.testing.assert_array_equal(square, np.eye(512))
 
 
 @pytest.mark.parametrize("num", [0, 1, 2, 5, 50, 51])

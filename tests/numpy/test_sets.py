@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import gpushard as gs
 from gpushard import testing
 from gpushard.numpy import uniques
+from gpushard.ops.table import sets
 from tests.numpy.compare import LAYOUTS, put, same, value
 from tests.numpy.test_sorting import DTYPES, mixed, placed
 
@@ -31,6 +32,20 @@ def test_unique(dtype: str, layout: str) -> None:
     same(gnp.unique(x), np.unique(data, return_index=True)[0])
     same(gnp.unique(x, return_counts=True)[1], np.unique(data, return_counts=True)[1])
     same(np.unique(x, return_inverse=True), np.unique(data, return_inverse=True))
+
+
+def test_values_and_counts_are_found_without_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = np.random.default_rng(0).choice([-1.5, np.nan, 0.0, -0.0, 7], (40, 50))
+    x = put(data, "x", "y")
+    wanted = np.unique(data, return_index=True, return_counts=True)
+    same(gnp.unique(x, True, return_counts=True), wanted)
+    monkeypatch.setattr(sets, "argsort", None)
+    found, counts = gnp.unique(x, return_counts=True)
+    same((found, counts), wanted[::2])
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted[0]))
+    different = np.unique(data, return_counts=True, equal_nan=False)
+    same(gnp.unique(x, return_counts=True, equal_nan=False), different)
+    same(gnp.unique(x, size=6, fill_value=2), np.append(wanted[0], [2, 2]))
 
 
 @pytest.mark.parametrize("layout", ["uneven", "cube", "empty"])

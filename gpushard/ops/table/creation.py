@@ -5,7 +5,7 @@ The kernels of rows without operands take a `Site` and then numbers; parameters:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,85 +25,122 @@ def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
     return (Aval(*params),)
 
 
-def _row(name: str, make: Callable[[Any, Dtype], Callable[..., Any]]) -> Row:
+def _row(name: str, make: Callable[[Any, Dtype], Callable[..., None]]) -> Row:
     """Return the row of an operation without operands.
 
     Args:
       name: what users call it.
-      make: takes the namespace and the dtype; gives the function of a site and numbers.
+      make: takes the namespace and the dtype; gives what writes into the block of a site, given
+        the block, the site and numbers.
     """
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        return writing(make(xp, params[1]))
+        dtype: Dtype = params[1]
+        write = make(xp, dtype)
+
+        def fill(site: Site, *numbers: Any, out: Any = None) -> Any:
+            block = xp.empty(site.shape, dtype) if out is None else out
+            write(block, site, *numbers)
+            return block
+
+        return fill
 
     return Row(name, _infer, _rule, kernel, positional=True)
 
 
-def _full(xp: Any, dtype: Dtype) -> Callable[..., Any]:
-    return lambda site, value: xp.full(site.shape, value, dtype)
+def _full(xp: Any, dtype: Dtype) -> Callable[..., None]:
+    def full(block: Any, site: Site, value: Any) -> None:
+        block[...] = value
+
+    return full
 
 
-def _positions(xp: Any, site: Site, dim: int = -1) -> Any:
-    """Return the positions along a dim of the block in the whole array."""
-    start = site.result[dim]
-    return xp.arange(start, start + site.shape[dim], dtype=np.int64)
+_PIECE = 1 << 15
+"""Elements that are worked out at a time on the host, so that what that takes stays in cache."""
 
 
-def _arange(xp: Any, dtype: Dtype) -> Callable[..., Any]:
+def _counted(xp: Any, site: Site, dtype: Dtype) -> Iterator[tuple[slice, Any]]:
+    """Yield parts of the block of a vector, with the positions of their elements in the whole.
+
+    Args:
+      xp: the namespace.
+      site: of the block.
+      dtype: of the positions; integers may wrap around.
+    """
+    (start,), (n,) = site.result, site.shape
+    step = _PIECE if xp is np else max(n, 1)
+    exact = dtype.kind != "f" or start + n <= 2 ** np.finfo(dtype).nmant
+    first = xp.arange(min(n, step)).astype(dtype if exact else np.int64)
+    for low in range(0, n, step):
+        part = slice(low, min(low + step, n))
+        at = first[: part.stop - low] + np.int64(start + low).astype(first.dtype)
+        yield part, at.astype(dtype, copy=False)
+
+
+def _put(block: Any, site: Site, position: int, value: Any) -> None:
+    """Set an element of a vector, if it is in the block."""
+    at = position - site.result[0]
+    if 0 <= at < site.shape[0]:
+        block[at] = value
+
+
+def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
     """Return what counts as NumPy does, to the bit.
 
     NumPy works out the first two elements, takes their difference in the dtype for the step, and
-    adds multiples of it to the first: in that dtype, half precision in single precision. Small
-    integers wrap around.
+    adds multiples of it to the first: in that dtype, half precision in single precision. Integers
+    wrap around.
     """
-    wide = np.dtype(np.float32) if dtype == np.float16 else dtype
-    if dtype.kind in "iub":
-        wide = np.dtype(np.uint64 if dtype == np.uint64 else np.int64)
+    wider: dict[str, Dtype] = {"e": np.dtype(np.float32), "?": np.dtype(np.int64)}
+    wide = wider.get(dtype.char, dtype)
+    part_of = wide.type(0).real.dtype
 
-    def arange(site: Site, first: Any, second: Any) -> Any:
-        at = _positions(xp, site)
+    def arange(block: Any, site: Site, first: Any, second: Any) -> None:
         start = wide.type(first)
         delta = wide.type(second) - start
-        if dtype.kind == "c":  # parts are counted on their own
-            values = xp.empty(at.shape, dtype)
-            part = values.real.dtype
-            values.real = start.real + at.astype(part) * delta.real
-            values.imag = start.imag + at.astype(part) * delta.imag
-        else:
-            values = (start + at.astype(wide) * delta).astype(dtype)
-        values[at == 0] = first
-        values[at == 1] = second
-        return values
+        for part, at in _counted(xp, site, part_of):
+            if wide.kind == "c":  # parts are counted on their own
+                block.real[part] = start.real + at * delta.real
+                block.imag[part] = start.imag + at * delta.imag
+                continue
+            at *= delta
+            at += start
+            block[part] = at
+        _put(block, site, 0, first)
+        _put(block, site, 1, second)
 
     return arange
 
 
-def _linspace(xp: Any, dtype: Dtype) -> Callable[..., Any]:
+def _linspace(xp: Any, dtype: Dtype) -> Callable[..., None]:
     """Return what spaces evenly as NumPy does, to the bit.
 
     Every number is of the type that it works in; the dtype is that of the result.
     """
 
     def linspace(
-        site: Site, start: Any, stop: Any, delta: Any, step: Any, div: int, last: int
-    ) -> Any:
-        at = _positions(xp, site)
-        values = at.astype(start.dtype)
-        if div > 0 and step == 0:  # of denormal numbers
-            values = values / start.dtype.type(div) * delta
-        else:
-            values = values * (step if div > 0 else delta)
-        values = values + start
-        values[at == last] = stop
-        return (xp.floor(values) if dtype.kind in "iu" else values).astype(dtype)
+        block: Any, site: Site, start: Any, stop: Any, delta: Any, step: Any, div: int, last: int
+    ) -> None:
+        for part, at in _counted(xp, site, start.real.dtype):
+            values = at.astype(start.dtype, copy=False)
+            if div > 0 and step == 0:  # of denormal numbers
+                values = values / start.dtype.type(div) * delta
+            else:
+                values *= step if div > 0 else delta
+            values += start
+            block[part] = xp.floor(values) if dtype.kind in "iu" else values
+        _put(block, site, last, np.floor(stop) if dtype.kind in "iu" else stop)
 
     return linspace
 
 
-def _eye(xp: Any, dtype: Dtype) -> Callable[..., Any]:
-    def eye(site: Site, k: int) -> Any:
-        rows, columns = _positions(xp, site, -2), _positions(xp, site)
-        return (rows[:, None] + k == columns).astype(dtype)
+def _eye(xp: Any, dtype: Dtype) -> Callable[..., None]:
+    def eye(block: Any, site: Site, k: int) -> None:
+        block[...] = 0
+        right = site.result[0] + k - site.result[1]  # how far the diagonal is from the block's own
+        rows, columns = site.shape
+        at = xp.arange(max(0, -right), max(0, min(rows, columns - right)))
+        block[at, at + right] = 1
 
     return eye
 
@@ -116,6 +153,12 @@ LINSPACE = _row("linspace", _linspace)
 """Numbers: start, stop, their difference, the step, the number of steps, the position of `stop`."""
 EYE = _row("eye", _eye)
 """Number: which diagonal."""
+
+
+def _positions(xp: Any, site: Site, dim: int) -> Any:
+    """Return the positions along a dim of the block in the whole array."""
+    start = site.result[dim]
+    return xp.arange(start, start + site.shape[dim], dtype=np.int64)
 
 
 def _part_row(name: str, keeps: Callable[[Any, Any], Any]) -> Row:
@@ -137,7 +180,7 @@ def _part_row(name: str, keeps: Callable[[Any, Any], Any]) -> Row:
         zero = avals[0].dtype.type(0)
 
         def part(site: Site, x: Any) -> Any:
-            rows, columns = _positions(xp, site, -2), _positions(xp, site)
+            rows, columns = _positions(xp, site, -2), _positions(xp, site, -1)
             return xp.where(keeps(rows[:, None] + params[0], columns), x, zero)
 
         return writing(part)

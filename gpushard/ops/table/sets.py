@@ -6,12 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gpushard.errors import ArgumentError
 from gpushard.ops.aval import Aval
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
-from gpushard.ops.table.sorting import INDEX, argsort, lexsort
+from gpushard.ops.table.sorting import INDEX, argsort, lexsort, sort
 from gpushard.typing import LocalArray
 
 INDICES, INVERSE, COUNTS = "indices", "inverse", "counts"
@@ -80,6 +82,13 @@ def _differs(xp: Any, before: LocalArray, after: LocalArray, wish: Wish) -> Loca
     return found if found.ndim == 1 else found.any(axis=1)
 
 
+def _firsts(xp: Any, ordered: LocalArray, wish: Wish) -> LocalArray:
+    """Return which elements in order differ from the one before."""
+    first: LocalArray = xp.ones(len(ordered), bool)
+    first[1:] = _differs(xp, ordered[:-1], ordered[1:], wish)
+    return first
+
+
 def _numbered(
     xp: Any, x: LocalArray, mask: LocalArray | None, wish: Wish
 ) -> tuple[LocalArray, LocalArray]:
@@ -88,9 +97,7 @@ def _numbered(
     Elements that do not count have the number before theirs, -1 for the first.
     """
     order = _ordered(xp, x, wish)
-    ordered = x[order]
-    first = xp.ones(len(x), bool)
-    first[1:] = _differs(xp, ordered[:-1], ordered[1:], wish)
+    first = _firsts(xp, x[order], wish)
     if mask is not None:
         first &= mask[order]
     return order, xp.cumsum(first, dtype=INDEX) - 1
@@ -104,12 +111,14 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         fill = more[-1] if wish.filled else None
         if not len(x):
             return _of_nothing(xp, x, many, fill, wish)
+        positions = wish.distinct or wish.masked or set(wish.parts) - {COUNTS}
+        if xp is np and x.ndim == 1 and not positions:
+            return _by_value(x, many, fill, wish)
         order, number = _numbered(xp, x, more[0] if wish.masked else None, wish)
-        # Numbers ascend, so a search finds where each starts, and the host need not know how many
-        # there are.
-        wanted = xp.arange(many)
-        there = wanted <= number[-1]
-        at = xp.searchsorted(number, wanted)
+        starts = _starts(xp, number, many + 1)
+        at, ends = starts[:-1], starts[1:]
+        there = xp.arange(many) <= number[-1]
+        lengths = xp.where(there, ends - at, 0)
         at = xp.where(there, at, xp.minimum(at[:1], len(x) - 1))
         values = x[order[at]]
         if fill is not None:
@@ -117,24 +126,47 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
             values = xp.where(fits, values, fill).astype(x.dtype, copy=False)
         elif wish.masked:
             values = xp.where(there[:1], values, x.dtype.type(0))
-        rest = [_part(xp, part, order, number, at, there) for part in wish.parts]
+        rest = [_part(xp, part, order, number, at, lengths) for part in wish.parts]
         return (values, *rest, number[-1] + 1)
 
     return writing(unique)
 
 
+def _by_value(x: LocalArray, many: int, fill: Any, wish: Wish) -> tuple[LocalArray, ...]:
+    """Return values, on the host, how often each is there if that is wanted, and how many."""
+    ordered = sort(np, x, -1, True)
+    at = np.flatnonzero(_firsts(np, ordered, wish))
+    values = np.full(many, ordered[0] if fill is None else fill, x.dtype)
+    values[: len(at)] = ordered[at[:many]]
+    counts = np.zeros(many, INDEX)
+    counts[: len(at)] = np.diff(at, append=len(x))[:many]
+    return (values, *[counts] * len(wish.parts), np.asarray(len(at), INDEX))
+
+
+def _starts(xp: Any, number: LocalArray, many: int) -> LocalArray:
+    """Return where each of the first numbers starts; one that is not there would start at the end.
+
+    Numbers ascend, so a search finds them, and the host need not know how many there are.
+    """
+    if xp is not np:
+        return xp.searchsorted(number, xp.arange(many))
+    starts = np.full(many, len(number))
+    found = np.flatnonzero(np.diff(number, prepend=-1))
+    starts[: len(found)] = found[:many]
+    return starts
+
+
 def _part(
-    xp: Any, part: str, order: LocalArray, number: LocalArray, at: LocalArray, there: LocalArray
+    xp: Any, part: str, order: LocalArray, number: LocalArray, at: LocalArray, lengths: LocalArray
 ) -> LocalArray:
     """Return one of the results that are wanted beside the values."""
     if part == INDICES:
         return order[at]
-    if part == INVERSE:
-        inverse = xp.empty(len(order), INDEX)
-        inverse[order] = number
-        return inverse
-    ends = xp.searchsorted(number, xp.arange(len(at)), side="right")
-    return xp.where(there, ends - at, 0)
+    if part == COUNTS:
+        return lengths
+    inverse = xp.empty(len(order), INDEX)
+    inverse[order] = number
+    return inverse
 
 
 def _of_nothing(xp: Any, x: LocalArray, many: int, fill: Any, wish: Wish) -> tuple[LocalArray, ...]:

@@ -1,0 +1,140 @@
+"""Kinds of operation at 64x64 and 1024x1024 over 8 devices, beside NumPy and eager JAX."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import gpushard as gs
+from bench.case import JAX, OURS, Case, Config, Goal, Result, Sampler, Side, Target
+from bench.kinds import KINDS, ROWS, Kind, Library, Run, host_operands
+from bench.measure import timed
+from gpushard.testing import runtime
+
+AXES = ("x", "y")
+NUMPY = "NumPy"
+ON_ALL = {"f", "j", "v", "r"}
+"""Operands in one dim, split over all devices."""
+ON_EACH = {"edges", "few"}
+"""Operands that every device has."""
+
+
+def cases(config: Config) -> Iterator[Case]:
+    """All kinds at both sizes; what NumPy gives as a view is in tables of its own."""
+    with runtime(host_devices=8):
+        for n in config.pick((64, 1024), (16,)):
+            ours, numpy = _ours(n), _numpy(n)
+            jax = _jax(config, n) if config.jax is not None else None
+            for views in (False, True):
+                for kind in KINDS:
+                    if kind.view is views:
+                        yield _case(kind, ours, jax, numpy)
+
+
+def goals(results: list[Result]) -> list[Goal]:
+    """How many rows are faster than JAX; the text names those that are not."""
+    found = []
+    for size in dict.fromkeys(result.case.facts["n"] for result in results):
+        ratios = {
+            result.case.name: result.ratio(JAX, OURS) or 0.0
+            for result in results
+            if result.case.facts["n"] == size and JAX in result.timings
+        }
+        slower = [f"{name} ({ratio:.2f})" for name, ratio in ratios.items() if ratio < 1]
+        text = f"{size}x{size}: rows faster than JAX, of {len(ratios)}"
+        text += f"; not {', '.join(slower)}" if slower else ""
+        faster = float(len(ratios) - len(slower)) if ratios else None
+        found.append(Goal(text, faster, float(len(ratios))))
+    return found
+
+
+def _case(kind: Kind, ours: Library, jax: Library | None, numpy: Library) -> Case:
+    size = f"{numpy.n}x{numpy.n}"
+    small = numpy.n < 1024
+    target = Target(times=1, column=JAX) if kind.view or small else Target(times=2, column=NUMPY)
+    return Case(
+        name=kind.name,
+        table=f"{size}, views in NumPy" if kind.view else size,
+        sides=[
+            Side(OURS, _until_ready(kind.run, ours)),
+            Side(JAX, _until_ready(kind.jax or kind.run, jax) if jax else None),
+            Side(NUMPY, timed(lambda _: (kind.numpy or kind.run)(numpy))),
+        ],
+        check=lambda: _check(kind, ours, jax, numpy),
+        target=target,
+        burst=20 if small else 2,
+        facts={"n": numpy.n},
+        floor=NUMPY,
+    )
+
+
+def _until_ready(run: Run, library: Library) -> Sampler:
+    return timed(lambda _: gs.block_until_ready(run(library)))
+
+
+def _check(kind: Kind, ours: Library, jax: Library | None, numpy: Library) -> None:
+    wanted = (kind.numpy or kind.run)(numpy)
+    others = {OURS: kind.run(ours)}
+    if jax is not None:
+        others[JAX] = (kind.jax or kind.run)(jax)
+    for column, found in others.items():
+        message = f"{column}: {kind.name}"
+        if kind.same is None:
+            assert found.shape == wanted.shape, message
+            continue
+        pairs = zip(_flat(kind.same(wanted)), _flat(kind.same(found)), strict=True)
+        for want, value in pairs:
+            scale = max(1e-30, float(np.abs(want).max(initial=0)))
+            np.testing.assert_allclose(value, want, rtol=1e-3, atol=1e-4 * scale, err_msg=message)
+
+
+def _flat(value: Any) -> list[Any]:
+    """Return the arrays of a result, which may be one or a few."""
+    return [np.asarray(v) for v in (value if isinstance(value, (tuple, list)) else [value])]
+
+
+def _spec(name: str) -> gs.P:
+    return gs.P(AXES) if name in ON_ALL else gs.P() if name in ON_EACH else gs.P(*AXES)
+
+
+def _ours(n: int) -> Library:
+    mesh = gs.make_mesh(ROWS, AXES)
+    sharding = functools.partial(gs.NamedSharding, mesh)
+    arrays = {k: gs.device_put(v, sharding(_spec(k))) for k, v in host_operands(n).items()}
+    spread = sharding(gs.P(*AXES))
+    return Library(
+        gs.numpy,
+        gs.random,
+        {"device": spread},
+        {"out_sharding": spread},
+        gs.random.key(0),
+        gs.random.key(0),
+        n=n,
+        **arrays,
+    )
+
+
+def _jax(config: Config, n: int) -> Library:
+    assert config.jax is not None
+    jax = config.jax.jax
+    operands = host_operands(n).items()
+    arrays = {k: config.jax.put(v, config.jax.sharding(ROWS, AXES, _spec(k))) for k, v in operands}
+    # JAX's random numbers take only shardings whose axes are explicit.
+    explicit = functools.partial(jax.sharding.NamedSharding, jax.make_mesh(ROWS, AXES))
+    return Library(
+        jax.numpy,
+        jax.random,
+        {"device": config.jax.sharding(ROWS, AXES, gs.P(*AXES))},
+        {"out_sharding": explicit(jax.P(*AXES))},
+        jax.random.key(0),
+        jax.device_put(jax.random.key(0), explicit(jax.P())),
+        n=n,
+        **arrays,
+    )
+
+
+def _numpy(n: int) -> Library:
+    return Library(np, np.random.default_rng(0), {}, {}, None, None, n=n, **host_operands(n))
