@@ -2212,6 +2212,34 @@ OPERATIONS: dict[str, Case] = {
     "broadcast to a smaller shape": wrong(
         lambda w: GNP.broadcast_to(w.x, (8, 3)), "(8, 6), (8, 3)", argument="shape"
     ),
+    "broadcast to more elements than there are": wrong(
+        lambda w: GNP.broadcast_to(w.x[:1, :1], (1 << 32, 1 << 32)),
+        "shape=(4294967296, 4294967296)",
+        "2**58",
+        argument="shape",
+        shape=(1 << 32, 1 << 32),
+    ),
+    "size that 64 bits cannot hold": wrong(
+        lambda w: GNP.zeros(1 << 63), "shape=(9223372036854775808,)", "smaller", argument="shape"
+    ),
+    "size that 64 bits cannot hold, beside none": wrong(
+        lambda w: GNP.zeros((1 << 63, 0)), "2**58", argument="shape", shape=(1 << 63, 0)
+    ),
+    "size that 64 bits cannot hold, placed": wrong(
+        lambda w: GNP.ones((1 << 63, 2), device=w.named("x")), "2**58", argument="shape"
+    ),
+    "repeats that 64 bits cannot hold": wrong(
+        lambda w: GNP.repeat(w.x, 1 << 62, axis=0), "2**58", argument="shape"
+    ),
+    "tiles that 64 bits cannot hold": wrong(
+        lambda w: np.tile(w.x, 1 << 63), "2**58", argument="shape"
+    ),
+    "numbers that 64 bits cannot count": wrong(
+        lambda w: GNP.arange(2.0**63), "2**58", argument="shape"
+    ),
+    "pad that 64 bits cannot hold": wrong(
+        lambda w: GNP.pad(w.x, 1 << 62), "2**58", argument="shape"
+    ),
     "transpose that leaves out a dim": wrong(
         lambda w: GNP.permute_dims(w.x, (0,)), "axes=(0,)", "2 dims", argument="axes"
     ),

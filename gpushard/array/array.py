@@ -23,6 +23,7 @@ from gpushard.array.protocols import Protocols
 from gpushard.array.reading import read_part
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
+from gpushard.array.views import Origin, View, view
 from gpushard.errors import ArgumentError
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
@@ -33,7 +34,6 @@ from gpushard.movement.execute import plan_for
 from gpushard.movement.host_copies import HostRead, StagedRead, read_host, start_read
 from gpushard.movement.move import move
 from gpushard.movement.plan import Plan
-from gpushard.ops.bind import bind
 from gpushard.ops.indexing import NotBasicError, parse_index
 from gpushard.ops.table.movement import INDEX
 from gpushard.runtime.device import Device
@@ -61,8 +61,10 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         "_committed",
         "_data",
         "_dtype",
+        "_origin",
         "_shape",
         "_sharding",
+        "_view",
         "_weak_type",
     )
 
@@ -81,6 +83,8 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         self._sharding = sharding
         self._committed = committed
         self._weak_type = weak_type
+        self._view: View | None = None
+        self._origin: Origin | None = None
         if runtime.settings.enable_checks:
             buffer.check()
         runtime.register(self)
@@ -277,7 +281,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
             entries = parse_index(self._shape, index)
         except NotBasicError:
             return read_part(self, index)
-        result: Array = bind(INDEX, (self,), (entries,))
+        result: Array = view(self, INDEX, (entries,))
         return result
 
     def __iter__(self) -> Iterator[Array]:
@@ -358,17 +362,17 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
     def _data_of(self, position: int) -> Array:
         data = self._held()
         buffer = data.buffer
-        device = devices_of(buffer.tiling)[position].device
-        sharding = SingleDeviceSharding(device, memory_kind=self._sharding.memory_kind)
         shard = data.shards.get(position)
         if shard is None:
+            device = devices_of(buffer.tiling)[position].device
+            sharding = SingleDeviceSharding(device, memory_kind=self._sharding.memory_kind)
             tiling = sharding.tiling(buffer.tiling.shard_shapes[position])
             part = ShardedBuffer(
                 tiling, buffer.dtype, [buffer.values[position]], [buffer.claims[position]]
             )
-            made = ShardData(Data(part, data.runtime))
+            made = ShardData(Data(part, data.runtime), sharding)
             shard = data.shards.setdefault(position, made)  # another thread may be here too
-        array = self._handle(shard.data, sharding)
+        array = self._handle(shard.data, shard.sharding)
         shard.arrays[id(array)] = array
         return array
 
@@ -381,5 +385,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         made._sharding = sharding
         made._committed = self._committed
         made._weak_type = self._weak_type
+        made._view = None
+        made._origin = None
         data.runtime.register(made)
         return made

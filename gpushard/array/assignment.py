@@ -22,6 +22,7 @@ from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.host_values import as_element, as_part
 from gpushard.array.shard import Shards
 from gpushard.array.updating import converted, follows, updated
+from gpushard.array.views import assigned
 from gpushard.errors import ArgumentError
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
@@ -74,12 +75,24 @@ class Assignable:
           DeletedArrayError: this array, or the value, was deleted.
           OutOfMemoryError: a device has no room for new blocks.
         """
-        _assign(cast("Array", self), index, value)
+        x = cast("Array", self)
+        if not _assigned_as_view(x, index, value):
+            _assign(x, index, value)
 
     @property
     def at(self) -> Indexer:
         """`x.at[index].set(value)`: a new array with a part replaced; `x` stays as it is."""
         return Indexer(cast("Array", self))
+
+
+def _assigned_as_view(x: Array, index: Any, value: Any) -> bool:
+    """Assign to all that NumPy would have as views of one array, and say whether that was done."""
+    if x._view is None and x._origin is None:
+        return False
+    values = assigned(x, index, value)
+    for array, new in values:
+        _renew(array, new)
+    return bool(values)
 
 
 def _assign(x: Array, index: Any, value: Any) -> None:
@@ -92,7 +105,7 @@ def _assign(x: Array, index: Any, value: Any) -> None:
         if follows(x, value):
             moved = x.to_device(_beside(x, index, cast("Array", value)))
             moved[index] = value
-            renew(x, moved)
+            _renew(x, moved)
             return
         part = _as_part(cast("Array", value), touched.piece.shape, x.dtype)
         _replace(x, _overlay(x._live(), touched, part))
@@ -113,11 +126,16 @@ def _assign_selected(x: Array, index: Any, value: Any) -> None:
     if part is not Ellipsis:
         _assign(x, part, new)
     else:
-        renew(x, new)
+        _renew(x, new)
 
 
 def renew(x: Array, new: Array) -> None:
     """Give an array a new value: that of another one, and its layout if `x` follows others."""
+    if not _assigned_as_view(x, ..., new):
+        _renew(x, new)
+
+
+def _renew(x: Array, new: Array) -> None:
     data = x._held()
     made = Data(new._live(), data.runtime, _exported(data))
     if new.sharding == x.sharding:

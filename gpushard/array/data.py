@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from gpushard.errors import DeletedArrayError
+from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.host_copies import HostRead, StagedRead
 from gpushard.movement.ownership import Holder
@@ -50,12 +51,14 @@ class ShardData:
 
     Args:
       data: the data.
+      sharding: where they lie.
     """
 
-    __slots__ = ("arrays", "data")
+    __slots__ = ("arrays", "data", "sharding")
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Data, sharding: Sharding) -> None:
         self.data = data
+        self.sharding = sharding
         self.arrays: WeakValueDictionary[int, Array] = WeakValueDictionary()
         """By identity; some may have got another value since."""
 

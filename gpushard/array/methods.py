@@ -13,6 +13,7 @@ from gpushard.array.checks import as_dtype, check_order, count, new_shape_of
 from gpushard.array.operators import shape_of
 from gpushard.array.reducing import Scans
 from gpushard.array.repeats import is_counts, repeated_each
+from gpushard.array.views import view
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import from_end, one_from_end
@@ -47,7 +48,7 @@ class Methods(Scans):
     @property
     def T(self) -> Any:
         """The array with its dims in reverse order; each keeps its mesh axes."""
-        return bind(movement.TRANSPOSE, (self,), (tuple(range(-1, -self.ndim - 1, -1)),))
+        return view(self, movement.TRANSPOSE, (tuple(range(-1, -self.ndim - 1, -1)),))
 
     @property
     def mT(self) -> Any:
@@ -63,12 +64,12 @@ class Methods(Scans):
                 shape=self.shape,
             )
         axes = (*range(-self.ndim, -2), -1, -2)
-        return bind(movement.TRANSPOSE, (self,), (axes,))
+        return view(self, movement.TRANSPOSE, (axes,))
 
     @property
     def real(self) -> Any:
         """The real part."""
-        return bind(elementwise.REAL, (self,)) if self.dtype.kind == "c" else self._same()
+        return bind(elementwise.REAL, (self,)) if self.dtype.kind == "c" else view(self, None)
 
     @property
     def imag(self) -> Any:
@@ -141,15 +142,15 @@ class Methods(Scans):
         """
         sizes = shape[0] if len(shape) == 1 else shape
         check_order(order)
-        return bind(movement.RESHAPE, (self,), (new_shape_of(self.shape, sizes),))
+        return view(self, movement.RESHAPE, (new_shape_of(self.shape, sizes),))
 
     def ravel(self, order: str = "C") -> Any:
         """Return the elements in row-major order as one dim."""
-        return self.reshape((-1,), order=order) if self.ndim != 1 else self._same()
+        return self.reshape((-1,), order=order) if self.ndim != 1 else view(self, None)
 
     def flatten(self, order: str = "C") -> Any:
         """Return the elements in row-major order as one dim."""
-        return self.ravel(order)
+        return python_copy.copy(self.ravel(order))
 
     def transpose(self, *axes: Any) -> Any:
         """Return the array with its dims in another order; in reverse order by default."""
@@ -164,7 +165,7 @@ class Methods(Scans):
                 axes=tuple(order),
                 ndim=self.ndim,
             )
-        return bind(movement.TRANSPOSE, (self,), (found,))
+        return view(self, movement.TRANSPOSE, (found,))
 
     def swapaxes(self, axis1: int, axis2: int) -> Any:
         """Return the array with two dims exchanged."""
@@ -172,7 +173,7 @@ class Methods(Scans):
         second = one_from_end(axis2, self.ndim, "swapaxes", "axis2")
         order = list(range(-self.ndim, 0))
         order[first], order[second] = second, first
-        return bind(movement.TRANSPOSE, (self,), (tuple(order),))
+        return view(self, movement.TRANSPOSE, (tuple(order),))
 
     def squeeze(self, axis: Any = None) -> Any:
         """Return the array without dims of length 1: all, or those that `axis` names.
@@ -197,7 +198,7 @@ class Methods(Scans):
         entries: tuple[Entry, ...] = tuple(
             0 if dim in gone else (0, 1, n) for dim, n in enumerate(shape)
         )
-        return bind(movement.INDEX, (self,), (entries,))
+        return view(self, movement.INDEX, (entries,))
 
     def repeat(self, repeats: Any, axis: int | None = None) -> Any:
         """Return the array with every element, or slice along a dim, several times in a row.

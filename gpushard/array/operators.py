@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array.views import Origin, View, is_called_by_library
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
@@ -55,6 +56,9 @@ class Operators(abc.ABC):
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
 
+    _view: View | None
+    _origin: Origin | None
+
     @property
     @abc.abstractmethod
     def shape(self) -> Shape:
@@ -80,7 +84,17 @@ class Operators(abc.ABC):
           ArgumentTypeError: the result is of a wider kind.
           ArgumentError: it has another shape.
         """
-        if result is NotImplemented or (result.dtype == self.dtype and result.shape == self.shape):
+        if result is NotImplemented:
+            return result
+        made = self._like_before(symbol, result)
+        if (self._view is None and self._origin is None) or not is_called_by_library():
+            return made
+        self[...] = made  # type: ignore[index]
+        return self
+
+    def _like_before(self, symbol: str, result: Any) -> Any:
+        """Return the new value of an array in its old type."""
+        if result.dtype == self.dtype and result.shape == self.shape:
             return result
         if not np.can_cast(result.dtype, self.dtype, "same_kind"):
             raise ArgumentTypeError(

@@ -13,7 +13,7 @@ from gpushard.errors import ArgumentError, ShardingError
 from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.memory_kind import checked_kind, device_of, place_on
 from gpushard.geometry.mesh import is_addressable
-from gpushard.geometry.tiling import Assignment, Tiling
+from gpushard.geometry.tiling import Assignment, Tiling, check_shape
 from gpushard.typing import Device, Index, Shape
 
 _tilings: BoundedCache[Tiling] = BoundedCache(limit=64 << 20)
@@ -71,11 +71,13 @@ class Sharding(abc.ABC):
 
         Raises:
           ShardingError: the sharding does not fit the shape.
+          ArgumentError: no array has as many elements.
         """
         shape = tuple(global_shape)
         key = (self, shape)
         found = _tilings.get(key)
         if found is None:
+            check_shape(shape)
             found = self._make_tiling(shape)
             _tilings.put(key, found, found.nbytes)
         return found

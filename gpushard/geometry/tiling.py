@@ -13,9 +13,29 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.errors import ArgumentError
 from gpushard.geometry.box import block_edges
 from gpushard.geometry.mesh import is_addressable
 from gpushard.typing import Device, Index, IntArray, Shape
+
+_MOST_ELEMENTS = 1 << 58
+"""So many elements are in no array: of 16 bytes each they would have 2 to the power of 62."""
+
+
+def check_shape(shape: Shape) -> None:
+    """Check that sizes and bytes of an array can be counted with 64 bits.
+
+    Raises:
+      ArgumentError: they cannot.
+    """
+    elements = math.prod(size for size in shape if size)
+    if elements > _MOST_ELEMENTS:
+        raise ArgumentError(
+            f"an array of shape={shape} has more than 2**58 elements; use smaller sizes",
+            argument="shape",
+            shape=shape,
+            most=_MOST_ELEMENTS,
+        )
 
 
 class Assignment:

@@ -11,6 +11,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.array.checks import refuse_out as refuse_out  # of methods, too
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
+from gpushard.array.views import view
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -77,6 +78,16 @@ def as_value(x: Any, name: str) -> Any:
     if data.ndim:
         check_transfer(HOST_TO_DEVICE, f"an operand of {name} on the host", explicit=False)
     return device_put(data)
+
+
+def as_source(x: Any, name: str) -> Any:
+    """Return an array as `as_value` does, but `x` itself: for functions that take a view of it."""
+    return x if is_value(x) else as_value(x, name)
+
+
+def as_view(x: Any, name: str) -> Any:
+    """Return an array as `as_value` does, for functions that NumPy lets return `x` itself."""
+    return view(x, None) if isinstance(x, Array) else as_value(x, name)
 
 
 def operands(name: str, *xs: Any) -> list[Any]:

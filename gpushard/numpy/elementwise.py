@@ -13,7 +13,7 @@ import numpy as np
 
 from gpushard.errors import ArgumentError
 from gpushard.numpy import ufuncs
-from gpushard.numpy.arguments import as_value, integer, operands, refuse_out, settle
+from gpushard.numpy.arguments import as_source, as_value, integer, operands, refuse_out, settle
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
 
@@ -232,7 +232,7 @@ def real(x: Any, /, *, out_sharding: Any = None) -> Any:
       x: an array.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_value(x, "real").real, out_sharding)
+    return settle(as_source(x, "real").real, out_sharding)
 
 
 def imag(x: Any, /, *, out_sharding: Any = None) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out, settle
+from gpushard.numpy.arguments import as_source, as_value, host_data, is_value, refuse_out, settle
 from gpushard.numpy.data_type import can_cast, result_type
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
@@ -148,7 +148,7 @@ def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> Any:
       axis: which dim.
       out_sharding: where the results go; by default they stay where they were made.
     """
-    x = as_value(x, "unstack")
+    x = as_source(x, "unstack")
     at = one_from_end(axis, x.ndim, "unstack")
     lead = (slice(None),) * (x.ndim + at)
     return tuple(settle(x[(*lead, i)], out_sharding) for i in range(x.shape[at]))

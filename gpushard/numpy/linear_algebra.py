@@ -12,7 +12,15 @@ from gpushard.array import methods, operators
 from gpushard.array.checks import as_dtype
 from gpushard.array.operators import shape_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import as_value, integer, operands, refuse_out, settle, wanted
+from gpushard.numpy.arguments import (
+    as_source,
+    as_value,
+    integer,
+    operands,
+    refuse_out,
+    settle,
+    wanted,
+)
 from gpushard.numpy.subscripts import from_lists, parse
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
@@ -272,4 +280,4 @@ def matrix_transpose(x: Any, /, *, out_sharding: Any = None) -> Any:
       x: an array of at least two dims.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_value(x, "matrix_transpose").mT, out_sharding)
+    return settle(as_source(x, "matrix_transpose").mT, out_sharding)

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpushard.array.checks import as_shape, count
 from gpushard.errors import ArgumentError
-from gpushard.numpy.arguments import as_value, integer, settle
+from gpushard.numpy.arguments import as_source, as_value, integer, settle
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
@@ -30,7 +30,7 @@ def expand_dims(x: Any, /, axis: Any = 0, *, out_sharding: Any = None) -> Any:
     Raises:
       ArgumentError: there is no such place, or it is named twice.
     """
-    x = as_value(x, "expand_dims")
+    x = as_source(x, "expand_dims")
     many = len(axis) if isinstance(axis, tuple | list) else 1
     new = from_end(() if axis is None else axis, x.ndim + many, "expand_dims")
     entries = [None if at in new else slice(None) for at in range(-x.ndim - many, 0)]
@@ -48,7 +48,7 @@ def squeeze(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Any:
     Raises:
       ArgumentError: a dim is longer.
     """
-    return settle(as_value(x, "squeeze").squeeze(axis), out_sharding)
+    return settle(as_source(x, "squeeze").squeeze(axis), out_sharding)
 
 
 def reshape(
@@ -72,7 +72,7 @@ def reshape(
     Raises:
       ArgumentError: sizes do not fit.
     """
-    found = as_value(x, "reshape").reshape(shape, order=order)
+    found = as_source(x, "reshape").reshape(shape, order=order)
     return settle(found.copy() if copy else found, out_sharding)
 
 
@@ -84,7 +84,7 @@ def ravel(x: Any, /, order: Any = "C", *, out_sharding: Any = None) -> Any:
       order: must be "C".
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_value(x, "ravel").ravel(order), out_sharding)
+    return settle(as_source(x, "ravel").ravel(order), out_sharding)
 
 
 def permute_dims(x: Any, /, axes: Any = None, *, out_sharding: Any = None) -> Any:
@@ -98,7 +98,7 @@ def permute_dims(x: Any, /, axes: Any = None, *, out_sharding: Any = None) -> An
     Raises:
       ArgumentError: they are not all dims, once each.
     """
-    x = as_value(x, "permute_dims")
+    x = as_source(x, "permute_dims")
     return settle(x.transpose(() if axes == () else axes), out_sharding)
 
 
@@ -114,7 +114,7 @@ def swapaxes(x: Any, /, axis1: int, axis2: int, *, out_sharding: Any = None) -> 
       axis2: the other.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_value(x, "swapaxes").swapaxes(axis1, axis2), out_sharding)
+    return settle(as_source(x, "swapaxes").swapaxes(axis1, axis2), out_sharding)
 
 
 def moveaxis(x: Any, /, source: Any, destination: Any, *, out_sharding: Any = None) -> Any:
@@ -129,7 +129,7 @@ def moveaxis(x: Any, /, source: Any, destination: Any, *, out_sharding: Any = No
     Raises:
       ArgumentError: there are no such dims, or not as many.
     """
-    x = as_value(x, "moveaxis")
+    x = as_source(x, "moveaxis")
     olds = from_end(() if source is None else source, x.ndim, "moveaxis", "source")
     news = from_end(() if destination is None else destination, x.ndim, "moveaxis", "destination")
     if len(olds) != len(news):
@@ -154,7 +154,7 @@ def flip(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Any:
       axis: which dims; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(x, "flip")
+    x = as_source(x, "flip")
     turned = from_end(axis, x.ndim, "flip")
     entries = [slice(None, None, -1 if dim in turned else 1) for dim in range(-x.ndim, 0)]
     return settle(x[tuple(entries)], out_sharding)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpushard.errors import ArgumentError
-from gpushard.numpy.arguments import as_value, integer, settle
+from gpushard.numpy.arguments import as_source, as_value, as_view, integer, settle
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import flip, moveaxis, swapaxes
 from gpushard.ops.axes import from_end, one_from_end
@@ -29,7 +29,7 @@ def rot90(
     Array([[2, 4],
            [1, 3]], dtype=int64)
     """
-    x = as_value(x, "rot90")
+    x = as_view(x, "rot90")
     found = from_end(tuple(axes), x.ndim, "rot90", "axes")
     if len(found) != 2:
         raise ArgumentError(
@@ -58,7 +58,7 @@ def rollaxis(x: Any, /, axis: int, start: int = 0, *, out_sharding: Any = None) 
     Raises:
       ArgumentError: there are no such dims.
     """
-    x = as_value(x, "rollaxis")
+    x = as_source(x, "rollaxis")
     own = one_from_end(axis, x.ndim, "rollaxis") + x.ndim
     place = integer(start, "rollaxis", "start")
     if not -x.ndim <= place <= x.ndim:
@@ -81,7 +81,7 @@ def atleast_3d(*xs: Any) -> Any:
     """
     found = []
     for x in xs:
-        x = as_value(x, "atleast_3d")
+        x = as_view(x, "atleast_3d")
         index = {0: (None, None, None), 1: (None, slice(None), None)}
         found.append(x[index.get(x.ndim, (..., None))] if x.ndim < 3 else x)
     return found[0] if len(found) == 1 else tuple(found)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import as_value, integer, is_value, settle
+from gpushard.numpy.arguments import as_source, as_value, integer, is_value, settle
 from gpushard.numpy.slicing import part
 from gpushard.ops.axes import one_from_end
 
 
 def _cut(name: str, x: Any, cuts: Any, axis: Any, to: Any, *, even: bool) -> list[Any]:
     """Cut an array, at given positions or into a number of parts."""
-    x = as_value(x, name)
+    x = as_source(x, name)
     at = one_from_end(axis, x.ndim, name)
     n = x.shape[at]
     edges = _edges(name, cuts, n, even=even)
@@ -89,7 +89,7 @@ def split(
 
 
 def _deep(name: str, x: Any, cuts: Any, axis: int, ndim: int, to: Any) -> list[Any]:
-    x = as_value(x, name)
+    x = as_source(x, name)
     if x.ndim < ndim:
         raise ArgumentError(
             f"{name} needs at least {ndim} dims, the shape is {x.shape}",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushard.geometry.sharding import Sharding
-from gpushard.geometry.tiling import Tiling
+from gpushard.geometry.tiling import Tiling, check_shape
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.execute import plan_for
 from gpushard.movement.move import move
@@ -57,6 +57,8 @@ class Computation:
     ) -> None:
         avals = tuple(x.aval for x in operands)
         found = row.infer(avals, params)
+        for aval in found:
+            check_shape(aval.shape)
         rule = row.rule_for(avals, params)
         memory = common_memory(operands)
         inside = [in_memory(x, "device") for x in operands]

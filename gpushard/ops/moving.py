@@ -8,6 +8,7 @@ from typing import Any
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.tiling import check_shape
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.dim_map import Piece
 from gpushard.movement.execute import plan_for
@@ -58,6 +59,8 @@ class Movement:
         arrays = [x for x in operands if not isinstance(x, Scalar)]
         shapes = [x.aval.shape for x in arrays]
         found = row.infer(avals, params)
+        for aval in found:
+            check_shape(aval.shape)
         memory = common_memory(operands)
         inside = [in_memory(x, memory) for x in arrays]
         frame = frame_of(row.name, inside)

@@ -32,6 +32,22 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: integrate.cumulative_trapezoid(x, axis=0),
         (X,),
     ),
+    "integrate.tanhsinh": (
+        lambda low, high: integrate.tanhsinh(lambda t: 1 / (t - 0.5), low, high).integral,
+        (np.zeros(8), np.arange(1.0, 9)),
+    ),
+    "integrate.tanhsinh to infinity": (
+        lambda low, high: integrate.tanhsinh(lambda t: 1 / (1 + t**2), low, high).integral,
+        (np.array([-np.inf, 0, -1]), np.full(3, np.inf)),
+    ),
+    "signal.oaconvolve": (signal.oaconvolve, (RANDOM.standard_normal(3000), X[:, 0])),
+    "signal.oaconvolve of matrices": (
+        lambda x, y: signal.oaconvolve(x, y, mode="same"),
+        (RANDOM.standard_normal((90, 80)), X[:5]),
+    ),
+    "stats.kruskal": (lambda x, y: stats.kruskal(x, y).pvalue, (X[:, 0], P[:, 1])),
+    "stats.mannwhitneyu": (lambda x, y: stats.mannwhitneyu(x, y, axis=1).pvalue, (X, P)),
+    "stats.ttest_ind": (lambda x, y: stats.ttest_ind(x, y, axis=1).pvalue, (X, P)),
     "signal.detrend": (lambda x: signal.detrend(x, axis=0, type="constant"), (X,)),
     "special.erf": (special.erf, (X,)),
     "special.expit": (special.expit, (X,)),

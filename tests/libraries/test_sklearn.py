@@ -113,11 +113,15 @@ ESTIMATORS: dict[str, tuple[Work, tuple[Any, ...]]] = {
     "PoissonRegressor": (predict(linear_model.PoissonRegressor), (X / 10, COUNTS)),
     "GaussianMixture": (
         predict(
+            lambda: mixture.GaussianMixture(3, random_state=0, init_params="random_from_data"),
+            "predict",
+        ),
+        (X, GROUPS),
+    ),
+    "GaussianMixture of diagonals": (
+        predict(
             lambda: mixture.GaussianMixture(
-                3,
-                covariance_type="diag",  # "full" writes through views, which values do not have
-                random_state=0,
-                init_params="random_from_data",
+                3, covariance_type="diag", random_state=0, init_params="random_from_data"
             ),
             "predict",
         ),

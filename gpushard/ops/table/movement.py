@@ -65,7 +65,7 @@ def _at(axis: int, shapes: Sequence[Shape], more: int = 0) -> int:
     return len(shapes[0]) + more + axis
 
 
-def _index_of(entries: Sequence[Entry]) -> tuple[Any, ...]:
+def index_of(entries: Sequence[Entry]) -> tuple[Any, ...]:
     """Return a parsed index in the form that NumPy takes."""
     index: list[Any] = []
     for entry in entries:
@@ -87,7 +87,7 @@ INDEX = _row(
     "indexing",
     lambda shapes, params: index_piece(params[0]),
     _index_kept,
-    lambda xp, params: lambda x: x[_index_of(params[0])].copy(),
+    lambda xp, params: lambda x: x[index_of(params[0])].copy(),
 )
 """Parameters: (parsed index,). Slices, integers and new dims: squeeze, expand_dims and flip too."""
 

@@ -1,0 +1,199 @@
+"""What NumPy would have as views, and the libraries that count on these.
+
+Arrays are values: assigning to `x[1:]` leaves `x` as it is. SciPy and scikit-learn are written for
+NumPy, where that changes `x`, and would go on with a wrong value. So arrays remember, weakly, what
+they were taken from, and where code of these libraries assigns to one of them, all that were taken
+from the same one, and that one itself, get the value that NumPy gives them.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from gpushard.ops.bind import bind
+from gpushard.ops.row import Params, Row
+from gpushard.ops.table.movement import INDEX, RESHAPE, TRANSPOSE, index_of
+from gpushard.typing import Shape
+
+if TYPE_CHECKING:
+    from gpushard.array.array import Array
+
+LIBRARIES = ("scipy", "sklearn")
+"""Packages whose code counts on views."""
+
+_DEEPEST = 16
+"""So many steps are remembered from an array to what it was taken from."""
+
+Steps: TypeAlias = Sequence[tuple[Row | None, Params]]
+"""Operations, one after the other; None is the one that changes nothing."""
+
+
+class Origin:
+    """An array that others were taken from, as long as it has the value that it had then.
+
+    Args:
+      array: the array.
+    """
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Array) -> None:
+        self._array: weakref.ref[Array] | None = weakref.ref(array)
+
+    def array(self) -> Array | None:
+        """Return the array, unless it is gone, or has got another value."""
+        found = None if self._array is None else self._array()
+        return None if found is None or found.is_deleted() else found
+
+    def end(self) -> None:
+        """Let nothing count as taken from the array."""
+        self._array = None
+
+
+class View(NamedTuple):
+    """How an array was taken from another one."""
+
+    origin: Origin
+    """The other one."""
+
+    row: Row | None
+    """By which operation; None where it is the same."""
+
+    params: Params
+    """Its parameters."""
+
+    older: View | None
+    """How the other one was taken."""
+
+    depth: int
+    """How many steps there are."""
+
+
+def view(x: Any, row: Row | None, params: Params = ()) -> Any:
+    """Return what an operation takes from an array, which remembers it; or another handle."""
+    made: Array = copy.copy(x) if row is None else bind(row, (x,), params)
+    if made._shape:  # what has no dims is a number to NumPy
+        older = x._view
+        depth = 1 if older is None else older.depth + 1
+        if depth > _DEEPEST:
+            older, depth = None, 1
+        if x._origin is None:
+            x._origin = Origin(x)
+        made._view = View(x._origin, row, params, older, depth)
+    return made
+
+
+def is_called_by_library() -> bool:
+    """Whether the code that uses this package is of a library that counts on views."""
+    if not any(map(sys.modules.__contains__, LIBRARIES)):
+        return False
+    frame: Any = sys._getframe(1)
+    while (name := frame.f_globals.get("__name__", ""))[:9] == "gpushard." and frame.f_back:
+        frame = frame.f_back
+    return name.partition(".")[0] in LIBRARIES
+
+
+def assigned(x: Array, index: Any, value: Any) -> list[tuple[Array, Array]]:
+    """Return which arrays get which values by an assignment to one of them, as NumPy has it.
+
+    Args:
+      x: an array that was taken from others, or from which others were taken.
+      index: of the part that gets a value.
+      value: the value.
+
+    Returns:
+      Nothing where nobody counts on views, and where there are none: an assignment to `x` is one to
+      `x` alone. The array is one of its own from then on in the former case.
+    """
+    if not is_called_by_library():
+        x._view, origin, x._origin = None, x._origin, None
+        if origin is not None:
+            origin.end()
+        return []
+    root, steps = x, list[tuple[Row | None, Params]]()
+    for source, way in _ways(x):
+        root, steps = source, way
+    views = [
+        (other, way)
+        for other in x._live().runtime.live_arrays()
+        for source, way in _ways(other)
+        if source is root
+    ]
+    if not views:
+        return []
+    new = _with_part(root, steps, index, value)
+    return [(root, new)] + [(other, _like(other, _taken(new, way))) for other, way in views]
+
+
+def _ways(x: Array) -> Iterator[tuple[Array, list[tuple[Row | None, Params]]]]:
+    """Yield the arrays that are there of which an array is a view, and by which steps."""
+    steps: list[tuple[Row | None, Params]] = []
+    found = x._view
+    while found is not None:
+        steps = [(found.row, found.params), *steps]
+        array = found.origin.array()
+        if array is not None and not _is_view(array.shape, steps):
+            return
+        if array is not None:
+            yield array, steps
+        found = found.older
+
+
+def _is_view(shape: Shape, steps: Steps) -> bool:
+    """Whether NumPy copies nothing in some steps; reshaping does where memory has gaps.
+
+    >>> turn, flat = (TRANSPOSE, ((-1, -2),)), (RESHAPE, ((12,),))
+    >>> _is_view((4, 3), [turn, turn, flat]), _is_view((4, 3), [turn, flat])
+    (True, False)
+    """
+    strides = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
+    memory = np.lib.stride_tricks.as_strided(np.empty((), bool), shape, strides)  # never looked at
+    for row, params in steps:
+        if row is INDEX:
+            memory = memory[index_of(params[0])]
+        elif row is TRANSPOSE:
+            memory = memory.transpose(params[0])
+        elif row is RESHAPE:
+            try:
+                memory.shape = params[0]
+            except AttributeError:
+                return False
+    return True
+
+
+def _taken(x: Array, steps: Steps) -> Array:
+    for row, params in steps:
+        x = x if row is None else bind(row, (x,), params)
+    return x
+
+
+def _with_part(x: Array, steps: Steps, index: Any, value: Any) -> Array:
+    """Return an array after an assignment to a part of what some steps take from it."""
+    if not steps:
+        made = copy.copy(x)
+        made[index] = value
+        return made
+    (row, params), *rest = steps
+    new = _with_part(_taken(x, steps[:1]), rest, index, value)
+    if row is INDEX:
+        made = copy.copy(x)
+        made[index_of(params[0])] = new
+        return made
+    if row is TRANSPOSE:
+        axes = np.argsort([axis % x.ndim for axis in params[0]]) - x.ndim
+        new = bind(TRANSPOSE, (new,), (tuple(axes.tolist()),))
+    elif row is RESHAPE:
+        new = bind(RESHAPE, (new,), (x.shape,))
+    return _like(x, new)
+
+
+def _like(x: Array, new: Array) -> Array:
+    """Return a new value where an array lies."""
+    return new if new.sharding == x.sharding else new.to_device(x.sharding)
