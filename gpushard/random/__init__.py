@@ -20,6 +20,7 @@ sharding, and each shard is made where it will live.
 (2, 3)
 """
 
+from gpushard.array.key_array import KeyArray
 from gpushard.random.continuous import (
     cauchy,
     exponential,
@@ -32,12 +33,12 @@ from gpushard.random.continuous import (
 )
 from gpushard.random.counts import binomial, geometric, poisson
 from gpushard.random.keys import (
-    KeyArray,
     PRNGKey,
     clone,
     fold_in,
     key,
     key_data,
+    key_dtype,
     key_impl,
     split,
     wrap_key_data,
@@ -77,6 +78,7 @@ __all__ = [
     "integers",
     "key",
     "key_data",
+    "key_dtype",
     "key_impl",
     "laplace",
     "loggamma",

@@ -1,13 +1,15 @@
 """Keys and arrays of them."""
 
+import pickle
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gpushard as gs
 from gpushard import random
-from gpushard.errors import ArgumentTypeError, ArrayIndexError
+from gpushard.errors import ArgumentTypeError, ArrayIndexError, ShardingError
 from gpushard.ops.random.threefry import threefry
 from gpushard.testing import runtime
 
@@ -16,6 +18,10 @@ from gpushard.testing import runtime
 def six() -> Iterator[None]:
     with runtime(host_devices=6, enable_checks=True):
         yield
+
+
+def same(ours: random.KeyArray, theirs: random.KeyArray) -> None:
+    np.testing.assert_array_equal(random.key_data(ours), random.key_data(theirs))
 
 
 def test_the_known_answers_of_threefry() -> None:
@@ -57,6 +63,110 @@ def test_what_keys_refuse() -> None:
         key[0]
     with pytest.raises(TypeError):
         hash(key)
+
+
+def test_keys_have_what_arrays_have() -> None:
+    mesh = gs.make_mesh((3, 2), ("x", "y"))
+    both = gs.NamedSharding(mesh, gs.P("x", "y"))
+    keys = gs.device_put(random.split(random.key(3), (6, 4)), both)
+    like = gs.device_put(np.arange(24, dtype=np.uint64).reshape(6, 4), both)
+    for name in (
+        "ndim",
+        "size",
+        "itemsize",
+        "nbytes",
+        "committed",
+        "format",
+        "layout",
+        "weak_type",
+    ):
+        assert getattr(keys, name) == getattr(like, name), name
+    assert keys.aval == gs.ShapeDtypeStruct((6, 4), random.key_dtype())
+    assert keys.block_until_ready() is keys and keys.is_ready() and not keys.is_deleted()
+    for name in ("devices", "platform", "on_device_size_in_bytes"):
+        assert getattr(keys, name)() == getattr(like, name)(), name
+    keys.copy_to_host_async()
+    for ours, theirs in zip(keys.addressable_shards, like.addressable_shards, strict=True):
+        assert (ours.index, ours.device, ours.replica_id) == (
+            theirs.index,
+            theirs.device,
+            theirs.replica_id,
+        )
+        same(ours.data, keys[ours.index])
+    same(keys.addressable_data(1), keys[:2, 2:])
+    for name in sorted(name for name in dir(gs.Array) if not name.startswith("_")):
+        assert name in dir(keys)
+        if name not in ("device_buffer", "device_buffers", "real", "imag"):
+            assert hasattr(keys, name), name
+    with pytest.raises(ArgumentTypeError, match="key_data"):
+        keys.sum()
+    with pytest.raises(ArgumentTypeError, match="key_data"):
+        np.asarray(keys)
+    copied, pickled = keys.copy(), pickle.loads(pickle.dumps(keys))
+    keys.delete()
+    assert keys.is_deleted()
+    same(copied, pickled)
+    assert pickled.sharding == both
+
+
+def test_keys_move_as_other_elements_do() -> None:
+    mesh = gs.make_mesh((3, 2), ("x", "y"))
+    keys = random.split(random.key(3), (6, 4), out_sharding=gs.NamedSharding(mesh, gs.P("x", "y")))
+    data = np.asarray(random.key_data(keys))
+    elements = data.view(np.uint64)[..., 0].copy()
+    rows = np.array([4, 0, -1])
+    indices: list[Any] = [
+        [1, 3],
+        rows,
+        (rows, 1),
+        (slice(None), [0, 2]),
+        elements % 2 == 0,
+        [True] * 6,
+    ]
+    for index in (*indices, gs.device_put(rows)):
+        wanted = data[np.asarray(index) if isinstance(index, gs.Array) else index]
+        np.testing.assert_array_equal(random.key_data(keys[index]), wanted)
+    assert keys[rows].sharding == gs.device_put(elements, keys.sharding)[rows].sharding
+    for moved, wanted in (
+        (keys.T, elements.T),
+        (keys.ravel(), elements.ravel()),
+        (keys.take(rows, axis=0), elements[rows]),
+        (keys.repeat(2, axis=1), elements.repeat(2, 1)),
+        (keys.at[1].get(), elements[1]),
+    ):
+        np.testing.assert_array_equal(
+            random.key_data(moved)[..., 0], wanted[..., None].view("u4")[..., 0]
+        )
+    changed = keys.at[rows].set(keys[0])
+    elements[rows] = elements[0]
+    changed[2, 1] = keys[5, 3]
+    elements[2, 1] = data[5, 3].copy().view(np.uint64)[0]
+    np.testing.assert_array_equal(random.key_data(changed), elements[..., None].view(np.uint32))
+    with pytest.raises(ArgumentTypeError, match="replaced by keys"):
+        keys[0] = 1
+
+
+def test_a_spec_belongs_to_the_dims_of_keys() -> None:
+    mesh = gs.make_mesh((3, 2), ("x", "y"))
+    keys = random.split(random.key(3), 6)
+    for move in (gs.device_put, gs.reshard):
+        with pytest.raises(ShardingError, match="1 dims"):
+            move(keys, gs.NamedSharding(mesh, gs.P("x", "y")))
+    with pytest.raises(ShardingError, match="0 dims"):
+        gs.device_put({"key": keys[0]}, gs.NamedSharding(mesh, gs.P("x")))
+    moved = gs.reshard(gs.device_put(keys, gs.NamedSharding(mesh, gs.P("x"))), gs.P("y"))
+    assert moved.sharding.spec == gs.P("y")
+    same(moved, keys)
+    assert gs.tree.leaves({"keys": keys})[0] is keys
+    given = gs.device_put(moved, gs.devices()[1], donate=True)
+    assert moved.is_deleted() and given.devices() == {gs.devices()[1]}
+    same(given, keys)
+
+
+def test_seeds_of_narrow_types_have_no_high_word() -> None:
+    for seed in (np.int32(-2), np.int8(-2), np.array(-2, np.int16), gs.device_put(np.int32(-2))):
+        assert np.asarray(random.PRNGKey(seed)).tolist() == [0, 0xFFFFFFFE]
+    assert np.asarray(random.PRNGKey(np.int64(-2))).tolist() == [0xFFFFFFFF, 0xFFFFFFFE]
 
 
 def test_keys_are_sharded_as_arrays_are() -> None:

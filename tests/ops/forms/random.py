@@ -70,6 +70,8 @@ FORMS: dict[Row, list[Form]] = {
     random_counts.BINOMIAL: [Form(("2", "ij", "j"), _beside("f8"), "Iid")],
     random_counts.BINOMIAL_COUNTS: [Form(("2", "ij", "j"), _beside("i8"), "Ii?")],
     random_keys.SPLIT: [Form(("i2",), ((3, 5),), "I")],
+    random_keys.PACK: [Form(("ij2",), (), "I")],
+    random_keys.UNPACK: [Form(("ij",), (), "Q")],
     random_keys.FOLD_IN: [Form(("i2", "ji"), (), "I"), Form(("i2", "j1"), (), "I")],
     random_order.SHUFFLE: [
         Form(("2", "ij"), (-1, False), "Id"),
