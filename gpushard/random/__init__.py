@@ -5,7 +5,7 @@
     continuous    `normal`, `exponential` and others without parameters
     parametric    `gamma`, `beta` and others with parameters
     counts        `poisson`, `binomial`, `geometric`
-    vectors       `dirichlet`, `multivariate_normal`
+    vectors       `dirichlet`, `multivariate_normal`, `multinomial`, `orthogonal`, `ball`
     order         `permutation`, `choice`, `categorical`
     sampling      arguments, and how distributions run
     placing       where keys and results go
@@ -28,6 +28,7 @@ from gpushard.random.continuous import (
     laplace,
     logistic,
     lognormal,
+    maxwell,
     normal,
     truncated_normal,
 )
@@ -47,19 +48,25 @@ from gpushard.random.order import categorical, choice, permutation, shuffle
 from gpushard.random.parametric import (
     beta,
     chisquare,
+    double_sided_maxwell,
+    f,
     gamma,
+    generalized_normal,
     loggamma,
     pareto,
     rayleigh,
     t,
+    triangular,
+    wald,
     weibull_min,
 )
 from gpushard.random.uniform import bernoulli, bits, integers, rademacher, randint, uniform
-from gpushard.random.vectors import dirichlet, multivariate_normal
+from gpushard.random.vectors import ball, dirichlet, multinomial, multivariate_normal, orthogonal
 
 __all__ = [
     "KeyArray",
     "PRNGKey",
+    "ball",
     "bernoulli",
     "beta",
     "binomial",
@@ -70,9 +77,12 @@ __all__ = [
     "choice",
     "clone",
     "dirichlet",
+    "double_sided_maxwell",
     "exponential",
+    "f",
     "fold_in",
     "gamma",
+    "generalized_normal",
     "geometric",
     "gumbel",
     "integers",
@@ -84,8 +94,11 @@ __all__ = [
     "loggamma",
     "logistic",
     "lognormal",
+    "maxwell",
+    "multinomial",
     "multivariate_normal",
     "normal",
+    "orthogonal",
     "pareto",
     "permutation",
     "poisson",
@@ -95,8 +108,10 @@ __all__ = [
     "shuffle",
     "split",
     "t",
+    "triangular",
     "truncated_normal",
     "uniform",
+    "wald",
     "weibull_min",
     "wrap_key_data",
 ]

@@ -28,13 +28,14 @@ def _check_impl(impl: Any) -> None:
         )
 
 
-def key(seed: Any, *, impl: Any = None) -> KeyArray:
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
     """Make a key of a number.
 
     Args:
       seed: an integer of at most 64 bits; a negative one of NumPy's or an array's types of 32 bits
         and less has no high word.
       impl: the generator; "threefry2x32" is the only one.
+      dtype: the same, as the type of keys.
 
     Raises:
       ArgumentTypeError: the seed is no integer.
@@ -43,6 +44,7 @@ def key(seed: Any, *, impl: Any = None) -> KeyArray:
     >>> key_data(key(42))
     Array([ 0, 42], dtype=uint32)
     """
+    _check_impl(dtype)
     return KeyArray(PRNGKey(seed, impl=impl))
 
 
@@ -158,14 +160,16 @@ def key_data(keys: Any) -> Array:
     return raw_keys(keys, "key_data")
 
 
-def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> KeyArray:
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
     """Return the keys that have these words.
 
     Args:
       key_bits_array: an array of uint32 whose last dim has length 2.
       impl: the generator; "threefry2x32" is the only one.
+      dtype: the same, as the type of keys.
     """
     _check_impl(impl)
+    _check_impl(dtype)
     return KeyArray(raw_keys(key_bits_array, "wrap_key_data"))
 
 
