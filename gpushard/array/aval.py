@@ -17,6 +17,7 @@ class KeyDType:
     """The type of random keys; it prints as `key<fry>`."""
 
     name = "key<fry>"
+    kind = "V"  # as NumPy says that elements are no numbers
     itemsize = 8
 
     def __repr__(self) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
+
+import numpy as np
 
 from gpushard.array.array import Array
 from gpushard.array.aval import KeyDType, ShapeDtypeStruct
-from gpushard.array.checks import new_shape_of, place_tiling
+from gpushard.array.checks import place_tiling
 from gpushard.array.shard import Shard
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.format import Format, Layout
@@ -21,6 +23,10 @@ from gpushard.movement.execute import plan_for
 from gpushard.movement.plan import Plan
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import NotBasicError, parse_index
+from gpushard.ops.row import Params, Row
+from gpushard.ops.table import random_order
+from gpushard.ops.table.elementwise import WHERE, ufunc_row
+from gpushard.ops.table.gather import GATHER
 from gpushard.ops.table.random_keys import PACK, UNPACK
 from gpushard.runtime.device import Device
 from gpushard.typing import Shape
@@ -34,6 +40,7 @@ _MOVING = frozenset(
         "mT",
         "ravel",
         "repeat",
+        "reshape",
         "squeeze",
         "swapaxes",
         "take",
@@ -63,6 +70,39 @@ _SHARED = frozenset(
 """What is the same for keys and for their words."""
 
 
+_COMPARES = frozenset(map(ufunc_row, (np.equal, np.not_equal)))
+_NUMBERS: dict[Row, frozenset[int]] = {
+    GATHER: frozenset(range(1, 64)),
+    WHERE: frozenset([0]),
+    random_order.SHUFFLE: frozenset([0]),
+    random_order.TAKE: frozenset([1]),
+}
+"""Operations that keys take part in beside numbers: which operands are not keys."""
+
+
+class _OfKeys:
+    """What operations on keys do: those that move elements, or compare them, take words as one."""
+
+    level = 1
+
+    def bind(
+        self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
+    ) -> Any:
+        """Do one operation.
+
+        Raises:
+          ArgumentTypeError: it is one with numbers, or mixes them with keys.
+        """
+        if row.moves is None and row not in _COMPARES and row not in _NUMBERS:
+            refuse(row.name)
+        numbers = _NUMBERS.get(row, frozenset())
+        if any(isinstance(x, KeyArray) == (n in numbers) for n, x in enumerate(args)):
+            refuse(f"{row.name} of keys and numbers")
+        packed = [x if n in numbers else x._packed() for n, x in enumerate(args)]
+        made = bind(row, packed, params, out_sharding)
+        return made if row in _COMPARES else unpacked(made)
+
+
 class KeyArray:
     """An array of keys.
 
@@ -83,6 +123,7 @@ class KeyArray:
     __slots__ = ("__weakref__", "_data")
     __hash__ = None  # type: ignore[assignment]
     __array_ufunc__ = None
+    interpreter = _OfKeys()
 
     def __init__(self, data: Any) -> None:
         self._data = data
@@ -230,24 +271,15 @@ class KeyArray:
     def __iter__(self) -> Iterator[KeyArray]:
         return (self[n] for n in range(len(self)))
 
-    def reshape(self, *shape: Any) -> KeyArray:
-        """Return the keys in another shape.
-
-        Args:
-          *shape: sizes, one of which may be -1.
-        """
-        sizes = new_shape_of(self.shape, shape[0] if len(shape) == 1 else shape)
-        return KeyArray(self._data.reshape((*sizes, 2)))
-
     def __eq__(self, other: object) -> Any:
         if not isinstance(other, KeyArray):
             return NotImplemented
-        return (self._data == other._data).all(axis=-1)
+        return bind(ufunc_row(np.equal), (self, other))
 
     def __ne__(self, other: object) -> Any:
         if not isinstance(other, KeyArray):
             return NotImplemented
-        return (self._data != other._data).any(axis=-1)
+        return bind(ufunc_row(np.not_equal), (self, other))
 
     def __getattr__(self, name: str) -> Any:
         """Return what an array has, if it makes sense for keys."""

@@ -1,7 +1,7 @@
 """Keys and arrays of them."""
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -144,6 +144,51 @@ def test_keys_move_as_other_elements_do() -> None:
     np.testing.assert_array_equal(random.key_data(changed), elements[..., None].view(np.uint32))
     with pytest.raises(ArgumentTypeError, match="replaced by keys"):
         keys[0] = 1
+
+
+def test_functions_that_move_elements_take_keys() -> None:
+    keys = random.split(
+        random.key(3), (6, 4), out_sharding=gs.NamedSharding(gs.make_mesh((3,), "x"), gs.P("x"))
+    )
+    elements = np.asarray(random.key_data(keys)).view(np.uint64)[..., 0]
+    calls: list[Callable[[Any, Any], Any]] = [
+        lambda xp, x: xp.stack([x[0], x[1], x[2]]),
+        lambda xp, x: xp.concatenate([x, x[:2]]),
+        lambda xp, x: xp.reshape(x, (8, 3)),
+        lambda xp, x: xp.expand_dims(x, 1),
+        lambda xp, x: xp.broadcast_to(x[0], (3, 4)),
+        lambda xp, x: xp.moveaxis(x, 0, 1),
+        lambda xp, x: xp.transpose(x),
+        lambda xp, x: xp.flip(x),
+        lambda xp, x: xp.roll(x, 2),
+        lambda xp, x: xp.tile(x, 2),
+        lambda xp, x: xp.repeat(x, 2, axis=0),
+        lambda xp, x: xp.split(x, 2)[1],
+        lambda xp, x: xp.take(x, np.array([3, 1]), axis=0),
+        lambda xp, x: xp.where(np.arange(4) > 1, x, x[::-1]),
+        lambda xp, x: xp.squeeze(x[:1]),
+    ]
+    for call in calls:
+        made = np.asarray(random.key_data(call(gs.numpy, keys)))
+        np.testing.assert_array_equal(made.view(np.uint64)[..., 0], call(np, elements))
+    assert gs.numpy.stack([keys[0], keys[1]]).dtype == keys.dtype
+    shuffled = random.permutation(random.key(1), keys)
+    same(shuffled, keys[random.permutation(random.key(1), 6)])
+    assert random.choice(random.key(1), keys, (2,)).shape == (2, 4)
+    for wrong in (
+        lambda: gs.numpy.concatenate([keys, np.ones((6, 4))]),
+        lambda: gs.numpy.where(keys == keys, keys, 1),
+        lambda: gs.numpy.sum(keys),
+        lambda: gs.numpy.add(keys, 1),
+        lambda: gs.device_put(np.ones(4)) + keys,
+        lambda: keys + 1,
+        lambda: np.ones(4) * keys,
+        lambda: random.normal(random.key(0), keys),
+        lambda: random.gamma(random.key(0), keys),
+        lambda: bool(keys),
+    ):
+        with pytest.raises(TypeError):
+            wrong()
 
 
 def test_a_spec_belongs_to_the_dims_of_keys() -> None:
