@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from typing import Any
 
@@ -157,7 +158,7 @@ def key_data(keys: Any) -> Array:
     Args:
       keys: a `KeyArray`, or raw keys.
     """
-    return raw_keys(keys, "key_data")
+    return copy.copy(raw_keys(keys, "key_data"))
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
@@ -170,12 +171,12 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     """
     _check_impl(impl)
     _check_impl(dtype)
-    return KeyArray(raw_keys(key_bits_array, "wrap_key_data"))
+    return KeyArray(copy.copy(raw_keys(key_bits_array, "wrap_key_data")))
 
 
 def clone(key: Any) -> Any:
     """Return the same key, to say that it is used again on purpose."""
-    return _like(key, raw_keys(key, "clone"))
+    return _like(key, copy.copy(raw_keys(key, "clone")))
 
 
 def key_dtype(impl_spec: Any = None) -> KeyDType:

@@ -1,5 +1,6 @@
 """Keys and arrays of them."""
 
+import copy
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -240,6 +241,22 @@ def test_raw_keys_are_keys() -> None:
     assert random.fold_in(on_host, 1).shape == (2,)
     assert random.key_impl(key) == random.key_impl(raw) == "threefry2x32"
     assert np.asarray(random.wrap_key_data(random.key_data(key)) == key)
+
+
+def test_keys_are_values() -> None:
+    """What is made of a key, or gives its words, can be changed and deleted by itself."""
+    for raw in (random.PRNGKey(7), random.key(7)):
+        for other in (random.clone(raw), random.key_data(raw), copy.deepcopy(raw)):
+            other[...] = other * 0 if isinstance(other, gs.Array) else random.key(8)
+            other.delete()
+            assert np.asarray(random.key_data(raw)).tolist() == [0, 7]
+    raw = random.PRNGKey(7)
+    key = random.wrap_key_data(raw)
+    raw[0] = 1
+    same(key, random.key(7))
+    placed = gs.device_put(key)
+    placed[...] = random.key(8)
+    same(key, random.key(7))
 
 
 def test_a_key_may_be_split_over_devices() -> None:
