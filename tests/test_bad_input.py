@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -2709,6 +2710,88 @@ RANDOM: dict[str, Case] = {
     ),
     "a mean without dims": wrong(
         lambda w: random.multivariate_normal(KEY, 1, np.eye(1)), "mean", argument="mean"
+    ),
+    "a factor of another kind": wrong(
+        lambda w: random.multivariate_normal(KEY, [1, 2], np.eye(2), method="lu"),
+        "method='lu'",
+        "eigh",
+        argument="method",
+    ),
+    "a mode of Gumbel numbers": wrong(
+        lambda w: random.gumbel(KEY, (2,), mode="most"), "mode='most'", argument="mode"
+    ),
+    "a mode of booleans": wrong(
+        lambda w: random.bernoulli(KEY, 0.5, (2,), "most"), "mode='most'", argument="mode"
+    ),
+    "a mode of categories": wrong(
+        lambda w: random.categorical(KEY, w.x, mode="most"), "mode='most'", argument="mode"
+    ),
+    "narrow integers as normal numbers": wrong(
+        lambda w: random.normal(KEY, (2,), ml_dtypes.int4),
+        "dtype=int4",
+        error=ArgumentTypeError,
+        argument="dtype",
+    ),
+    "no end of trials as an integer": wrong(
+        lambda w: random.binomial(KEY, np.inf, 0.5, dtype=int), "n=inf", "finite", argument="n"
+    ),
+    "a chance that is no number, of an integer": wrong(
+        lambda w: random.geometric(KEY, np.nan), "p=nan", argument="p"
+    ),
+    "a ball without a norm": wrong(lambda w: random.ball(KEY, 3, 0), "p=0", argument="p"),
+    "a ball of half a dim": wrong(
+        lambda w: random.ball(KEY, 2.5), "d=2.5", error=ArgumentTypeError, argument="d"
+    ),
+    "a matrix of -1 rows": wrong(lambda w: random.orthogonal(KEY, -1), "n=-1", argument="n"),
+    "a matrix of half a column": wrong(
+        lambda w: random.orthogonal(KEY, 2, m=1.5), "m=1.5", error=ArgumentTypeError, argument="m"
+    ),
+    "a mean of 0": wrong(lambda w: random.wald(KEY, 0.0), "mean=0.0", "positive", argument="mean"),
+    "no degrees of freedom": wrong(
+        lambda w: random.f(KEY, 2, -1), "dfden=-1", "positive", argument="dfden"
+    ),
+    "outcomes without dims": wrong(
+        lambda w: random.multinomial(KEY, 3, 0.5), "()", "1 dim", argument="p"
+    ),
+    "outcomes that do not fit": wrong(
+        lambda w: random.multinomial(KEY, 3, np.ones(3) / 3, shape=(3, 4)),
+        "(3, 4)",
+        argument="shape",
+    ),
+    "outcomes of fewer than 0 trials": wrong(
+        lambda w: random.multinomial(KEY, -1, [1.0]), "n=-1", "at least 0", argument="n"
+    ),
+    "another type of keys": wrong(
+        lambda w: random.key(1, dtype="key<rbg>"), "threefry", argument="impl"
+    ),
+    "a spec of the words of keys": Case(
+        lambda w: gs.device_put(random.split(random.key(0), 8), w.named(None, "x")),
+        ShardingError,
+        ValueError,
+        ("1 dims",),
+    ),
+    "keys as numbers": wrong(
+        lambda w: np.asarray(random.key(0)), "key_data", error=ArgumentTypeError, argument="self"
+    ),
+    "a sum of keys": wrong(
+        lambda w: random.split(random.key(0)).sum(),
+        "key_data",
+        error=ArgumentTypeError,
+        argument="self",
+    ),
+    "keys and numbers": wrong(
+        lambda w: gs.numpy.add(random.split(random.key(0)), 1),
+        "add",
+        "key_data",
+        error=ArgumentTypeError,
+        argument="self",
+    ),
+    "a number in place of a key": wrong(
+        lambda w: random.split(random.key(0)).at[0].set(1),
+        "int",
+        "keys",
+        error=ArgumentTypeError,
+        argument="value",
     ),
     "a spec without a mesh": wrong(
         lambda w: random.normal(KEY, (8,), out_sharding=gs.P("x")),

@@ -13,6 +13,23 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.typing import Shape
 
 
+class KeyDType:
+    """The type of random keys; it prints as `key<fry>`."""
+
+    name = "key<fry>"
+    kind = "V"  # as NumPy says that elements are no numbers
+    itemsize = 8
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeyDType)
+
+    def __hash__(self) -> int:
+        return hash(KeyDType)
+
+
 @dataclasses.dataclass(frozen=True)
 class ShapeDtypeStruct:
     """What can be known of an array before it is computed.
@@ -35,7 +52,8 @@ class ShapeDtypeStruct:
     def __post_init__(self) -> None:
         """Accept whatever NumPy accepts as a shape and a dtype."""
         object.__setattr__(self, "shape", as_shape(self.shape))
-        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+        if not isinstance(self.dtype, KeyDType):
+            object.__setattr__(self, "dtype", np.dtype(self.dtype))
 
     @property
     def ndim(self) -> int:

@@ -13,6 +13,7 @@ from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.array.checks import check_dtype, place_tiling
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
+from gpushard.array.key_array import KeyArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.format import Format
 from gpushard.geometry.mesh import current_mesh
@@ -75,7 +76,11 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     Array([2], dtype=int64)
     """
     flags = type(donate) is bool and type(may_alias) is bool
-    if isinstance(x, (np.ndarray, Array)) and flags and not isinstance(device, list | tuple | dict):
+    if (
+        isinstance(x, (np.ndarray, Array, KeyArray))
+        and flags
+        and not isinstance(device, list | tuple | dict)
+    ):
         moved = _put_leaf(_read_leaf(x), device, may_alias)
         _give_up([x], [donate])
         return moved
@@ -142,7 +147,7 @@ def reshard(x: Any, sharding: Any, *, donate: bool = False) -> Any:
     leaves, structure = tree.flatten(x)
     places = _prefix(sharding, x, "sharding")
     for leaf in leaves:
-        if not isinstance(leaf, Array):
+        if not isinstance(leaf, Array | KeyArray):
             raise ArgumentTypeError(
                 f"x holds a {type(leaf).__name__}; reshard moves gpushard arrays, use device_put "
                 "for other data",
@@ -167,7 +172,7 @@ def block_until_ready(x: Any) -> Any:
       ExecutionError: the work that should have made a value failed.
     """
     for leaf in tree.leaves(x):
-        if isinstance(leaf, Array):
+        if isinstance(leaf, Array | KeyArray):
             leaf.block_until_ready()
     return x
 
@@ -248,23 +253,23 @@ def _is_none(node: Any) -> bool:
     return node is None
 
 
-def _read_leaf(x: Any) -> Array | HostData:
+def _read_leaf(x: Any) -> Array | KeyArray | HostData:
     """Return an array that was not deleted as it is, and anything else as host data."""
-    if isinstance(x, Array):
+    if isinstance(x, Array | KeyArray):
         x._live()
         return x
     return as_host_array(x)
 
 
-def _check_place(x: Array | HostData, place: Any) -> None:
+def _check_place(x: Array | KeyArray | HostData, place: Any) -> None:
     """Check that one leaf fits its place, before any is placed."""
-    shape = x.shape if isinstance(x, Array) else x[0].shape
+    shape = x[0].shape if isinstance(x, tuple) else x.shape
     if place is not None:
         place_tiling(as_sharding(place, len(shape)), shape)
 
 
-def _put_leaf(x: Array | HostData, place: Any, may_alias: bool) -> Array:
-    if isinstance(x, Array):
+def _put_leaf(x: Array | KeyArray | HostData, place: Any, may_alias: bool) -> Array | KeyArray:
+    if isinstance(x, Array | KeyArray):
         if place is None:
             return copy.copy(x)
         return x._moved(as_sharding(place, x.ndim), "device_put(x)")
@@ -294,5 +299,5 @@ def _target(x: Array, place: Any) -> Sharding:
 def _give_up(sources: list[Any], donated: list[Any]) -> None:
     """Delete donated arrays, once nothing can fail any more."""
     for x, give in zip(sources, donated, strict=True):
-        if give and isinstance(x, Array):
+        if give and isinstance(x, Array | KeyArray):
             x.delete()

@@ -5,7 +5,7 @@
     continuous    `normal`, `exponential` and others without parameters
     parametric    `gamma`, `beta` and others with parameters
     counts        `poisson`, `binomial`, `geometric`
-    vectors       `dirichlet`, `multivariate_normal`
+    vectors       `dirichlet`, `multivariate_normal`, `multinomial`, `orthogonal`, `ball`
     order         `permutation`, `choice`, `categorical`
     sampling      arguments, and how distributions run
     placing       where keys and results go
@@ -20,6 +20,7 @@ sharding, and each shard is made where it will live.
 (2, 3)
 """
 
+from gpushard.array.key_array import KeyArray
 from gpushard.random.continuous import (
     cauchy,
     exponential,
@@ -27,17 +28,18 @@ from gpushard.random.continuous import (
     laplace,
     logistic,
     lognormal,
+    maxwell,
     normal,
     truncated_normal,
 )
 from gpushard.random.counts import binomial, geometric, poisson
 from gpushard.random.keys import (
-    KeyArray,
     PRNGKey,
     clone,
     fold_in,
     key,
     key_data,
+    key_dtype,
     key_impl,
     split,
     wrap_key_data,
@@ -46,19 +48,25 @@ from gpushard.random.order import categorical, choice, permutation, shuffle
 from gpushard.random.parametric import (
     beta,
     chisquare,
+    double_sided_maxwell,
+    f,
     gamma,
+    generalized_normal,
     loggamma,
     pareto,
     rayleigh,
     t,
+    triangular,
+    wald,
     weibull_min,
 )
 from gpushard.random.uniform import bernoulli, bits, integers, rademacher, randint, uniform
-from gpushard.random.vectors import dirichlet, multivariate_normal
+from gpushard.random.vectors import ball, dirichlet, multinomial, multivariate_normal, orthogonal
 
 __all__ = [
     "KeyArray",
     "PRNGKey",
+    "ball",
     "bernoulli",
     "beta",
     "binomial",
@@ -69,21 +77,28 @@ __all__ = [
     "choice",
     "clone",
     "dirichlet",
+    "double_sided_maxwell",
     "exponential",
+    "f",
     "fold_in",
     "gamma",
+    "generalized_normal",
     "geometric",
     "gumbel",
     "integers",
     "key",
     "key_data",
+    "key_dtype",
     "key_impl",
     "laplace",
     "loggamma",
     "logistic",
     "lognormal",
+    "maxwell",
+    "multinomial",
     "multivariate_normal",
     "normal",
+    "orthogonal",
     "pareto",
     "permutation",
     "poisson",
@@ -93,8 +108,10 @@ __all__ = [
     "shuffle",
     "split",
     "t",
+    "triangular",
     "truncated_normal",
     "uniform",
+    "wald",
     "weibull_min",
     "wrap_key_data",
 ]

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.ops.row import Row
 from gpushard.ops.table import random
-from gpushard.random.sampling import float_dtype, parameter, sample
+from gpushard.random.sampling import check_mode, float_dtype, parameter, sample
 
 
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -37,7 +38,7 @@ def truncated_normal(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Return standard normal numbers between two bounds.
+    """Return standard normal numbers strictly between two bounds.
 
     Args:
       key: a key.
@@ -48,17 +49,11 @@ def truncated_normal(
       out_sharding: how the result is laid out.
     """
     target = float_dtype(dtype, "truncated_normal")
-    name, number = "truncated_normal", "a number"
     bounds = (
-        parameter(lower, name, "lower", known, number),
-        parameter(upper, name, "upper", known, number),
+        parameter(lower, "truncated_normal", "lower"),
+        parameter(upper, "truncated_normal", "upper"),
     )
     return sample(random.TRUNCATED_NORMAL, key, shape, target, bounds, out_sharding)
-
-
-def known(x: Any) -> Any:
-    """Whether numbers are not NaN."""
-    return ~np.isnan(x)
 
 
 def lognormal(
@@ -74,7 +69,7 @@ def lognormal(
       out_sharding: how the result is laid out.
     """
     target = float_dtype(dtype, "lognormal")
-    spread = parameter(sigma, "lognormal", "sigma", known, "a number")
+    spread = parameter(sigma, "lognormal", "sigma")
     return sample(random.LOGNORMAL, key, shape, target, (spread,), out_sharding)
 
 
@@ -130,8 +125,8 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     return sample(random.CAUCHY, key, shape, target, (), out_sharding)
 
 
-def gumbel(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Return numbers of the Gumbel distribution of scale 1.
+def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return numbers of the Maxwell distribution of scale 1: lengths of normal vectors of three.
 
     Args:
       key: a key.
@@ -139,5 +134,40 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
       dtype: a type of floats; float64 by default.
       out_sharding: how the result is laid out.
     """
+    target = float_dtype(dtype, "maxwell")
+    return sample(random.MAXWELL, key, shape, target, (), out_sharding)
+
+
+def gumbel(
+    key: Any,
+    shape: Any = (),
+    dtype: Any = None,
+    mode: str | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return numbers of the Gumbel distribution of scale 1.
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: a type of floats; float64 by default.
+      mode: "high" draws twice as many bits, which reach further into the upper tail; "low", or
+        None, does not.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: there is no such mode.
+    """
     target = float_dtype(dtype, "gumbel")
-    return sample(random.GUMBEL, key, shape, target, (target.type(0),), out_sharding)
+    row = gumbel_row(mode, "gumbel")
+    return sample(row, key, shape, target, (np.float64(0),), out_sharding)
+
+
+def gumbel_row(mode: str | None, name: str) -> Row:
+    """Return the row of Gumbel numbers in a mode.
+
+    Raises:
+      ArgumentError: there is no such mode.
+    """
+    return random.GUMBEL_HIGH if check_mode(mode, name) else random.GUMBEL

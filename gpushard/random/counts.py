@@ -16,6 +16,14 @@ def counting(x: Any) -> Any:
     return (x >= 0) & (x < np.inf)
 
 
+def _several(n: Any) -> Any:
+    return ~(n < 0)
+
+
+def _likely(p: Any) -> Any:
+    return ~((p < 0) | (p > 1))
+
+
 def _chance(p: Any) -> Any:
     return (p > 0) & (p <= 1)
 
@@ -83,7 +91,7 @@ def binomial(
 
     Args:
       key: a key.
-      n: how many trials, a number or an array.
+      n: how many trials, a number or an array; infinity of them succeed infinitely often.
       p: the probability of success.
       shape: of the result; by default what the parameters broadcast to.
       dtype: a type of floats, as in JAX, or of integers; float64 by default.
@@ -94,9 +102,11 @@ def binomial(
     """
     whole = dtype is not None and np.dtype(dtype).kind in "iu"
     target = int_dtype(dtype, "binomial") if whole else float_dtype(dtype, "binomial")
-    parameters = (
-        parameter(n, "binomial", "n", counting, "finite and at least 0"),
-        parameter(p, "binomial", "p", probable, "between 0 and 1"),
-    )
+    if whole:
+        trials = parameter(n, "binomial", "n", counting, "finite and at least 0")
+        odds = parameter(p, "binomial", "p", probable, "between 0 and 1")
+    else:  # floats can say that there is no number, or no end of them
+        trials = parameter(n, "binomial", "n", _several, "at least 0")
+        odds = parameter(p, "binomial", "p", _likely, "between 0 and 1")
     row = random_counts.BINOMIAL_COUNTS if whole else random_counts.BINOMIAL
-    return sample(row, key, shape, target, parameters, out_sharding)
+    return sample(row, key, shape, target, (trials, odds), out_sharding)

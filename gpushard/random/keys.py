@@ -2,135 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import operator
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from gpushard import tree
 from gpushard.array import Array
-from gpushard.array.checks import as_shape, new_shape_of
+from gpushard.array.aval import KeyDType
+from gpushard.array.checks import as_shape
+from gpushard.array.key_array import KeyArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
-from gpushard.ops.indexing import parse_index
 from gpushard.ops.table import movement, random_keys
 from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import device_put
 from gpushard.random.placing import beside, replicated, result_place, uncommitted
-from gpushard.typing import Shape
 
 _IMPLEMENTATIONS = ("threefry2x32", "fry")
-
-
-class KeyDType:
-    """The type of keys; it prints as `key<fry>`."""
-
-    name = "key<fry>"
-    itemsize = 8
-
-    def __repr__(self) -> str:
-        return self.name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, KeyDType)
-
-    def __hash__(self) -> int:
-        return hash(KeyDType)
-
-
-class KeyArray:
-    """An array of keys.
-
-    It is a pytree whose leaf is its data: an array of uint32 with one more dim, of two words. So
-    `device_put` and `reshard` take it as any array, a spec naming the dims of the keys, and
-    `block_until_ready` and `device_get` take it, too.
-
-    >>> import gpushard as gs
-    >>> from gpushard import random
-    >>> mesh = gs.make_mesh((4,), "x")
-    >>> keys = gs.device_put(random.split(random.key(0), 8), gs.NamedSharding(mesh, gs.P("x")))
-    >>> keys.shape, keys.dtype, keys.sharding.spec
-    ((8,), key<fry>, PartitionSpec('x'))
-    """
-
-    __slots__ = ("_data",)
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, data: Any) -> None:
-        self._data = data
-
-    @property
-    def shape(self) -> Shape:
-        """Sizes of the dims."""
-        shape: Shape = self._data.shape[:-1]
-        return shape
-
-    @property
-    def ndim(self) -> int:
-        """Number of dims."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of keys."""
-        return int(self._data.size) // 2
-
-    @property
-    def dtype(self) -> KeyDType:
-        """The type of keys."""
-        return KeyDType()
-
-    @property
-    def sharding(self) -> Sharding:
-        """How the keys are laid out over devices."""
-        own: Sharding = self._data.sharding
-        if isinstance(own, NamedSharding):
-            return own.with_spec(PartitionSpec(*own.spec[: self.ndim]))
-        return own
-
-    def __getitem__(self, index: Any) -> KeyArray:
-        parse_index(self.shape, index)
-        entries = index if isinstance(index, tuple) else (index,)
-        if not any(entry is Ellipsis for entry in entries):
-            entries = (*entries, Ellipsis)
-        return KeyArray(self._data[(*entries, slice(None))])
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise ArgumentTypeError("len() of a single key; it has no dims", argument="self")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[KeyArray]:
-        return (self[n] for n in range(len(self)))
-
-    def reshape(self, *shape: Any) -> KeyArray:
-        """Return the keys in another shape.
-
-        Args:
-          *shape: sizes, one of which may be -1.
-        """
-        sizes = new_shape_of(self.shape, shape[0] if len(shape) == 1 else shape)
-        return KeyArray(self._data.reshape((*sizes, 2)))
-
-    def __eq__(self, other: object) -> Any:
-        if not isinstance(other, KeyArray):
-            return NotImplemented
-        return (self._data == other._data).all(axis=-1)
-
-    def __ne__(self, other: object) -> Any:
-        if not isinstance(other, KeyArray):
-            return NotImplemented
-        return (self._data != other._data).any(axis=-1)
-
-    def __repr__(self) -> str:
-        return f"KeyArray({self.shape}, dtype={self.dtype}) overlaying:\n{np.asarray(self._data)}"
-
-
-tree.register_node(KeyArray, lambda keys: ((keys._data,), None), lambda _, data: KeyArray(*data))
 
 
 def _check_impl(impl: Any) -> None:
@@ -140,12 +29,14 @@ def _check_impl(impl: Any) -> None:
         )
 
 
-def key(seed: Any, *, impl: Any = None) -> KeyArray:
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
     """Make a key of a number.
 
     Args:
-      seed: an integer of at most 64 bits.
+      seed: an integer of at most 64 bits; a negative one of NumPy's or an array's types of 32 bits
+        and less has no high word.
       impl: the generator; "threefry2x32" is the only one.
+      dtype: the same, as the type of keys.
 
     Raises:
       ArgumentTypeError: the seed is no integer.
@@ -154,6 +45,7 @@ def key(seed: Any, *, impl: Any = None) -> KeyArray:
     >>> key_data(key(42))
     Array([ 0, 42], dtype=uint32)
     """
+    _check_impl(dtype)
     return KeyArray(PRNGKey(seed, impl=impl))
 
 
@@ -166,7 +58,8 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
     """
     _check_impl(impl)
     if isinstance(seed, Array) and not seed.shape and seed.dtype.kind in "iu":
-        wide = seed.astype(np.uint64)
+        wide = seed if seed.dtype.itemsize == 8 else seed.astype(np.uint32)
+        wide = wide.astype(np.uint64)
         halves = [(wide >> np.uint64(n)).astype(np.uint32).reshape(1) for n in (32, 0)]
         joined: Array = bind(movement.CONCATENATE, halves, (-1,))
         return joined
@@ -182,6 +75,8 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
             argument="seed",
             value=number,
         )
+    if isinstance(seed, np.generic | np.ndarray) and seed.dtype.itemsize < 8:
+        number &= 0xFFFFFFFF  # such types say their width: they have no high word
     words = np.array([number >> 32 & 0xFFFFFFFF, number & 0xFFFFFFFF], np.uint32)
     placed: Array = device_put(words, replicated(default_sharding((2,))))
     return uncommitted(placed)
@@ -263,23 +158,38 @@ def key_data(keys: Any) -> Array:
     Args:
       keys: a `KeyArray`, or raw keys.
     """
-    return raw_keys(keys, "key_data")
+    return copy.copy(raw_keys(keys, "key_data"))
 
 
-def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> KeyArray:
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
     """Return the keys that have these words.
 
     Args:
       key_bits_array: an array of uint32 whose last dim has length 2.
       impl: the generator; "threefry2x32" is the only one.
+      dtype: the same, as the type of keys.
     """
     _check_impl(impl)
-    return KeyArray(raw_keys(key_bits_array, "wrap_key_data"))
+    _check_impl(dtype)
+    return KeyArray(copy.copy(raw_keys(key_bits_array, "wrap_key_data")))
 
 
 def clone(key: Any) -> Any:
     """Return the same key, to say that it is used again on purpose."""
-    return _like(key, raw_keys(key, "clone"))
+    return _like(key, copy.copy(raw_keys(key, "clone")))
+
+
+def key_dtype(impl_spec: Any = None) -> KeyDType:
+    """Return the type of keys.
+
+    Args:
+      impl_spec: the generator; "threefry2x32" is the only one.
+
+    >>> key_dtype() == key(0).dtype
+    True
+    """
+    _check_impl(impl_spec)
+    return KeyDType()
 
 
 def key_impl(keys: Any) -> str:

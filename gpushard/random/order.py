@@ -17,8 +17,10 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.create import create
-from gpushard.ops.table import creation, movement, random, random_order
+from gpushard.ops.row import Row
+from gpushard.ops.table import creation, movement, random_order
 from gpushard.placement.device_put import as_host_array, device_put
+from gpushard.random.continuous import gumbel_row
 from gpushard.random.keys import single_key
 from gpushard.random.placing import beside, follow, replicated, result_place
 from gpushard.random.sampling import float_dtype, parameter, sample
@@ -108,6 +110,7 @@ def choice(
     replace: bool = True,
     p: Any = None,
     axis: int = 0,
+    mode: str | None = None,
     *,
     out_sharding: Any = None,
 ) -> Any:
@@ -120,6 +123,7 @@ def choice(
       replace: whether one can be chosen more than once.
       p: probabilities, of one dim; those on the host must sum to 1. Without it all are alike.
       axis: the dim.
+      mode: of the Gumbel numbers that choose with probabilities and without `replace`.
       out_sharding: how the result is laid out.
 
     Raises:
@@ -130,7 +134,7 @@ def choice(
     >>> choice(random.key(0), 10, (4,), replace=False).shape
     (4,)
     """
-    sizes = as_shape(shape)
+    sizes, noise = as_shape(shape), gumbel_row(mode, "choice")
     array = _array(a, "choice", "a") if np.ndim(a) else None
     at = -1 if array is None else one_from_end(axis, len(array.shape), "choice")
     n = _number(a, "choice", "a") if array is None else array.shape[at]
@@ -138,8 +142,8 @@ def choice(
     _check_enough(n, many, replace)
     weights = None if p is None else _weights(p, n)
     if array is None:
-        return _positions(key, n, sizes, replace, weights, out_sharding)
-    index = _positions(key, n, sizes, replace, weights, None, array)
+        return _positions(key, n, sizes, replace, weights, noise, out_sharding)
+    index = _positions(key, n, sizes, replace, weights, noise, None, array)
     return follow(bind(random_order.TAKE, (array, index), (at,)), out_sharding, array)
 
 
@@ -164,6 +168,7 @@ def _positions(
     sizes: Shape,
     replace: bool,
     weights: Any,
+    noise: Row,
     out_sharding: Any,
     array: Array | None = None,
 ) -> Any:
@@ -181,16 +186,16 @@ def _positions(
         made = bind(random_order.WEIGHTED, (words, weights), (sizes,), place.sharding)
         return place.finish(made)
     many = math.prod(sizes)
-    order = permutation(data, n) if weights is None else _largest(data, weights, many)
+    order = permutation(data, n) if weights is None else _largest(data, weights, many, noise)
     return follow(order[:many].reshape(sizes), out_sharding, data)
 
 
-def _largest(key: Any, weights: Any, many: int) -> Any:
+def _largest(key: Any, weights: Any, many: int, noise: Row) -> Any:
     """Return which logarithms of weights are the largest with Gumbel numbers added."""
     dtype = float_dtype(weights.dtype, "choice")
     with np.errstate(divide="ignore"):
         logits = np.log(weights)
-    noisy = sample(random.GUMBEL, key, weights.shape, dtype, (logits,))
+    noisy = sample(noise, key, weights.shape, dtype, (logits,))
     return bind(random_order.TOP, (noisy,), (many,))
 
 
@@ -226,6 +231,7 @@ def categorical(
     axis: int = -1,
     shape: Any = None,
     replace: bool = True,
+    mode: str | None = None,
     *,
     out_sharding: Any = None,
 ) -> Any:
@@ -237,6 +243,7 @@ def categorical(
       axis: the dim of categories.
       shape: of the result; the other dims of `logits`, or more dims in front of them.
       replace: whether a category can be drawn more than once along the dims in front.
+      mode: of the Gumbel numbers that are added, as for `gumbel`.
       out_sharding: how the result is laid out.
 
     Raises:
@@ -260,13 +267,13 @@ def categorical(
             shape=sizes,
             logits=own.shape,
         )
-    dtype = float_dtype(own.dtype, "categorical")
+    dtype, noise = float_dtype(own.dtype, "categorical"), gumbel_row(mode, "categorical")
     if replace:
-        noisy = sample(random.GUMBEL, data, (*lead, *own.shape), dtype, (own,))
+        noisy = sample(noise, data, (*lead, *own.shape), dtype, (own,))
         return follow(noisy.argmax(axis=at), out_sharding, own)
     many = math.prod(lead)
     _check_enough(n, many, False)
-    noisy = sample(random.GUMBEL, data, own.shape, dtype, (own,))
+    noisy = sample(noise, data, own.shape, dtype, (own,))
     order = tuple(d for d in range(-len(own.shape), 0) if d != at)
     last = bind(movement.TRANSPOSE, (noisy,), ((*order, at),))
     top = bind(random_order.TOP, (last,), (many,))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from gpushard.array.checks import as_shape
 from gpushard.ops.table import random
-from gpushard.random.sampling import float_dtype, parameter, sample
+from gpushard.random.sampling import common_shape, float_dtype, parameter, sample
 
 
 def positive(x: Any) -> Any:
-    """Whether numbers are positive."""
-    return x > 0
+    """Whether numbers are positive; NaN gives NaN, as in arithmetic."""
+    return ~(x <= 0)
 
 
 def gamma(
@@ -221,3 +224,137 @@ def weibull_min(
         parameter(concentration, "weibull_min", "concentration", positive, "positive"),
     )
     return sample(random.WEIBULL_MIN, key, shape, target, parameters, out_sharding)
+
+
+def f(
+    key: Any,
+    dfnum: Any,
+    dfden: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return numbers of the F distribution.
+
+    Args:
+      key: a key.
+      dfnum: degrees of freedom of the numerator, a number or an array.
+      dfden: those of the denominator.
+      shape: of the result; by default that of the parameters.
+      dtype: a type of floats; float64 by default.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: a parameter is impossible.
+    """
+    target = float_dtype(dtype, "f")
+    parameters = (
+        parameter(dfnum, "f", "dfnum", positive, "positive"),
+        parameter(dfden, "f", "dfden", positive, "positive"),
+    )
+    return sample(random.F, key, shape, target, parameters, out_sharding)
+
+
+def wald(
+    key: Any,
+    mean: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return numbers of the Wald distribution, the inverse Gaussian of scale 1.
+
+    Args:
+      key: a key.
+      mean: the mean, a number or an array.
+      shape: of the result; by default that of the parameters.
+      dtype: a type of floats; float64 by default.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: a parameter is impossible.
+    """
+    target = float_dtype(dtype, "wald")
+    parameters = (parameter(mean, "wald", "mean", positive, "positive"),)
+    return sample(random.WALD, key, shape, target, parameters, out_sharding)
+
+
+def triangular(
+    key: Any,
+    left: Any,
+    mode: Any,
+    right: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return numbers of the triangular distribution.
+
+    Args:
+      key: a key.
+      left: the lower bound, a number or an array.
+      mode: where the density is largest, between the bounds.
+      right: the upper bound.
+      shape: of the result; by default that of the parameters.
+      dtype: a type of floats; float64 by default.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: a parameter is impossible.
+    """
+    target = float_dtype(dtype, "triangular")
+    parameters = (
+        parameter(left, "triangular", "left"),
+        parameter(mode, "triangular", "mode"),
+        parameter(right, "triangular", "right"),
+    )
+    return sample(random.TRIANGULAR, key, shape, target, parameters, out_sharding)
+
+
+def generalized_normal(
+    key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Return numbers whose density falls like exp(-abs(x)**p).
+
+    Args:
+      key: a key.
+      p: the exponent, a number or an array.
+      shape: of the result; None for that of `p`.
+      dtype: a type of floats; float64 by default.
+      out_sharding: how the result is laid out.
+
+    Raises:
+      ArgumentError: `p` is not positive.
+    """
+    target = float_dtype(dtype, "generalized_normal")
+    exponent = parameter(p, "generalized_normal", "p", positive, "positive")
+    return sample(random.GENERALIZED_NORMAL, key, shape, target, (exponent,), out_sharding)
+
+
+def double_sided_maxwell(
+    key: Any,
+    loc: Any,
+    scale: Any,
+    shape: Any = (),
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return numbers of the Maxwell distribution with a random sign, scaled and moved.
+
+    Args:
+      key: a key.
+      loc: what is added, a number or an array.
+      scale: what numbers are multiplied with before.
+      shape: dims in front of those that `loc` and `scale` broadcast to.
+      dtype: a type of floats; float64 by default.
+      out_sharding: how the result is laid out.
+    """
+    name = "double_sided_maxwell"
+    target = float_dtype(dtype, name)
+    parameters = (parameter(loc, name, "loc"), parameter(scale, name, "scale"))
+    sizes = (*as_shape(shape), *common_shape(name, *map(np.shape, parameters)))
+    return sample(random.DOUBLE_SIDED_MAXWELL, key, sizes, target, parameters, out_sharding)

@@ -79,11 +79,16 @@ def float_dtype(dtype: Any, name: str, *, kinds: str = "f") -> np.dtype[Any]:
       ArgumentTypeError: it is none, or wider than float64.
     """
     found = np.dtype(np.float64) if dtype is None else as_dtype(dtype)
-    wide = np.empty(0, found).real.dtype.itemsize > 8
-    if found.kind not in kinds or wide or found.isbuiltin != 1:
+    if found.isbuiltin == 1:
+        fits = found.kind in kinds and np.empty(0, found).real.dtype.itemsize <= 8
+    else:  # of ml_dtypes: bfloat16 and float8, but not int4
+        fits = np.can_cast(found, np.float32) and not np.can_cast(found, np.int64)
+    if not fits:
         names = "float16, float32, float64" + (", complex64, complex128" if "c" in kinds else "")
         raise ArgumentTypeError(
-            f"{name}: dtype={found} must be one of {names}", argument="dtype", dtype=found
+            f"{name}: dtype={found} must be one of {names}, or a type of floats of ml_dtypes",
+            argument="dtype",
+            dtype=found,
         )
     return found
 
@@ -103,6 +108,23 @@ def int_dtype(dtype: Any, name: str, kinds: str = "iu", default: Any = np.int64)
             dtype=found,
         )
     return found
+
+
+def check_mode(mode: Any, name: str) -> bool:
+    """Return whether numbers are made of twice as many bits.
+
+    Args:
+      mode: "low", or None for that; or "high".
+      name: of the function.
+
+    Raises:
+      ArgumentError: it is none of these.
+    """
+    if mode not in (None, "low", "high"):
+        raise ArgumentError(
+            f'{name}: mode={mode!r} must be "low" or "high"', argument="mode", value=mode
+        )
+    return bool(mode == "high")
 
 
 def parameter(

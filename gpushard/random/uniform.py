@@ -10,7 +10,7 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise, random, random_counts
-from gpushard.random.sampling import float_dtype, int_dtype, parameter, sample
+from gpushard.random.sampling import check_mode, float_dtype, int_dtype, parameter, sample
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -61,10 +61,14 @@ def uniform(
     if standard and (minval, maxval) == (0, 1):
         return sample(random.UNIFORM, key, shape, target, (), out_sharding)
     bounds = (
-        parameter(minval, "uniform", "minval", np.isfinite, "finite"),
-        parameter(maxval, "uniform", "maxval", np.isfinite, "finite"),
+        parameter(minval, "uniform", "minval", _bounded, "finite"),
+        parameter(maxval, "uniform", "maxval", _bounded, "finite"),
     )
     return sample(random.UNIFORM, key, shape, target, bounds, out_sharding)
+
+
+def _bounded(x: Any) -> Any:
+    return ~np.isinf(x)
 
 
 def randint(
@@ -155,21 +159,28 @@ def _check_integers(dtype: np.dtype[Any], argument: str) -> None:
         )
 
 
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, *, out_sharding: Any = None) -> Any:
+def bernoulli(
+    key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None
+) -> Any:
     """Return booleans that are True with a probability.
 
     Args:
       key: a key.
       p: the probability, a number or an array; for one in single precision 32 bits are drawn.
       shape: of the result; by default that of `p`.
+      mode: "high" draws twice as many bits, for probabilities near 0; "low" does not.
       out_sharding: how the result is laid out.
 
     Raises:
-      ArgumentError: a probability is not between 0 and 1.
+      ArgumentError: a probability is not between 0 and 1, or there is no such mode.
     """
+    high = check_mode(mode, "bernoulli")
     odds = parameter(p, "bernoulli", "p", probable, "between 0 and 1")
     single = isinstance(odds, Array | np.ndarray | np.generic) and odds.dtype == np.float32
-    row = random_counts.BERNOULLI_SINGLE if single else random_counts.BERNOULLI
+    if high:
+        row = random_counts.BERNOULLI_HIGH_SINGLE if single else random_counts.BERNOULLI_HIGH
+    else:
+        row = random_counts.BERNOULLI_SINGLE if single else random_counts.BERNOULLI
     return sample(row, key, shape, np.dtype(bool), (odds,), out_sharding)
 
 

@@ -1,5 +1,6 @@
 """Random numbers against JAX's: the same keys, bits and integers, and floats that are as close."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -52,6 +53,15 @@ def compiled(jax: ModuleType, seed: int, functions: dict[Any, Any]) -> dict[Any,
         jax.random.key(seed)
     )
     return dict(zip(functions, made, strict=True))
+
+
+def test_every_name_of_jax_is_there(jax: ModuleType) -> None:
+    names = {name for name in dir(jax.random) if callable(getattr(jax.random, name))}
+    public = {name for name in names if not name.startswith("_")}
+    assert public <= {*random.__all__}
+    for name in public:
+        wanted = inspect.signature(getattr(jax.random, name)).parameters
+        assert set(wanted) <= set(inspect.signature(getattr(random, name)).parameters), name
 
 
 def test_bits(jax: ModuleType) -> None:
@@ -113,6 +123,9 @@ SIMPLE: dict[str, Callable[[Any, Any], Any]] = {
     "bernoulli": lambda r, key: r.bernoulli(key, np.linspace(0, 1, 50), (9, 50)),
     "bernoulli in single": lambda r, key: r.bernoulli(key, np.float32(0.7), (99,)),
     "rademacher": lambda r, key: r.rademacher(key, (99,), "int8"),
+    "bernoulli of more bits": lambda r, key: r.bernoulli(
+        key, np.linspace(0, 1, 50), (9, 50), "high"
+    ),
     "geometric": lambda r, key: r.geometric(key, 0.2, (999,)),
 }
 
@@ -129,6 +142,10 @@ FLOATS: dict[str, tuple[Any, ...]] = {
     "weibull_min": (1.5, 2.25),
     "lognormal": (0.75,),
     "truncated_normal": (-1.25, 2.5),
+    "maxwell": (),
+    "double_sided_maxwell": (0.5, 1.5),
+    "triangular": (-1.0, 0.25, 2.0),
+    "wald": (1.5,),
 }
 
 
@@ -160,6 +177,14 @@ def test_complex_and_vectors(jax: ModuleType) -> None:
     np.testing.assert_allclose(
         np.asarray(ours), np.asarray(jax.random.normal(theirs, (99,), "complex128")), **near
     )
+    for dtype, m in (("float64", 5), ("complex128", 2)):
+        matrices: Any = random.orthogonal(key, 3, (4,), dtype, m)
+        wanted = jax.random.orthogonal(theirs, 3, (4,), dtype, m)
+        np.testing.assert_allclose(np.asarray(matrices), np.asarray(wanted), **near)
+    ours = random.gumbel(key, (99,), mode="high")
+    np.testing.assert_allclose(
+        np.asarray(ours), jax.random.gumbel(theirs, (99,), mode="high"), **near
+    )
     mean, cov = np.array([1.0, -2.0, 0.5]), np.array([[2, 0.5, 0], [0.5, 1, 0.25], [0, 0.25, 3]])
     ours = random.multivariate_normal(key, mean, cov, (99,))
     np.testing.assert_allclose(
@@ -179,6 +204,7 @@ ORDERS: dict[str, Callable[[Any, Any], Any]] = {
     "choice without replacement": lambda r, key: r.choice(key, 99, (30, 2), replace=False),
     "weighted choice": lambda r, key: r.choice(key, 10, (30, 2), p=WEIGHTS),
     "both": lambda r, key: r.choice(key, 10, (3, 2), replace=False, p=WEIGHTS),
+    "categorical of more bits": lambda r, key: r.categorical(key, LOGITS, 1, (40, 2), mode="high"),
     "categorical along dim 0": lambda r, key: r.categorical(key, LOGITS, 0, (40, 3)),
 }
 

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from scipy import special, stats
 
+import gpushard as gs
 from gpushard import random
 from gpushard.ops.random.special import erf, erfinv, log_factorial
 
@@ -46,6 +48,18 @@ CONTINUOUS: dict[str, tuple[Callable[..., Any], Any]] = {
         lambda key, **a: random.weibull_min(key, 2.0, 1.5, **a),
         stats.weibull_min(1.5, scale=2.0),
     ),
+    "f": (lambda key, **a: random.f(key, 5, 30, **a), stats.f(5, 30)),
+    "wald": (lambda key, **a: random.wald(key, 2.5, **a), stats.invgauss(2.5)),
+    "maxwell": (random.maxwell, stats.maxwell),
+    "generalized normal": (
+        lambda key, **a: random.generalized_normal(key, 1.5, **a),
+        stats.gennorm(1.5),
+    ),
+    "triangular": (
+        lambda key, **a: random.triangular(key, -1, 0.5, 2, **a),
+        stats.triang(0.5, -1, 3),
+    ),
+    "high gumbel": (lambda key, **a: random.gumbel(key, mode="high", **a), stats.gumbel_r),
     "lognormal": (lambda key, **a: random.lognormal(key, 0.5, **a), stats.lognorm(0.5)),
 }
 
@@ -121,8 +135,105 @@ def test_vectors() -> None:
     found = np.asarray(random.multivariate_normal(random.key(3), mean, cov, (COUNT,)))
     np.testing.assert_allclose(found.mean(axis=0), mean, atol=0.05)
     np.testing.assert_allclose(np.cov(found.T), cov, atol=0.05)
+    for method in ("eigh", "svd"):
+        found = np.asarray(
+            random.multivariate_normal(random.key(3), mean, cov, (COUNT,), None, method)
+        )
+        np.testing.assert_allclose(np.cov(found.T), cov, atol=0.05)
+        flat = np.asarray(
+            random.multivariate_normal(random.key(3), mean, np.ones((2, 2)), (9,), None, method)
+        )
+        np.testing.assert_allclose(flat[:, 0] - flat[:, 1], 3, rtol=1e-12)
     bad = random.multivariate_normal(random.key(3), mean, -cov, (3,))
     assert np.isnan(np.asarray(bad)).all()
+
+
+def test_double_sided_maxwell() -> None:
+    found = np.asarray(random.double_sided_maxwell(random.key(1), 1.0, [2.0, 0.5], (COUNT,)))
+    assert found.shape == (COUNT, 2)
+    for column, scale in zip(found.T, (2.0, 0.5), strict=True):
+        assert stats.kstest(abs(column - 1) / scale, stats.maxwell.cdf).pvalue > LEAST
+        assert abs((column > 1).mean() - 0.5) < 0.02
+
+
+@pytest.mark.parametrize("p", [1, 2, 3.5])
+def test_balls_are_filled_evenly(p: float) -> None:
+    found = np.asarray(random.ball(random.key(3), 3, p, (COUNT,)))
+    radius = (abs(found) ** p).sum(axis=-1) ** (1 / p)
+    assert stats.kstest(radius**3, stats.uniform.cdf).pvalue > LEAST
+    assert abs(found.mean(axis=0)).max() < 0.02
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4), (4, 2)])
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_orthogonal_matrices(shape: tuple[int, int], dtype: str) -> None:
+    found = np.asarray(random.orthogonal(random.key(3), shape[0], (500,), dtype, shape[1]))
+    assert found.shape == (500, *shape) and found.dtype == dtype
+    square = found @ np.conj(found.mT) if shape[0] <= shape[1] else np.conj(found.mT) @ found
+    np.testing.assert_allclose(
+        square, np.broadcast_to(np.eye(min(shape)), square.shape), atol=1e-12
+    )
+    assert abs(found.mean(axis=0)).max() < 5 / np.sqrt(500 * max(shape))
+
+
+def test_counts_of_outcomes() -> None:
+    odds = np.array([0.1, 0.2, 0.0, 0.7])
+    found = np.asarray(random.multinomial(random.key(3), 20, odds, shape=(COUNT, 4), dtype="int32"))
+    assert found.dtype == np.int32 and (found.sum(axis=-1) == 20).all()
+    for n, p in enumerate(odds):
+        assert abs(found[:, n].mean() - 20 * p) < 5 * np.sqrt(20 * p * (1 - p) / COUNT) + 1e-12
+    correlation = np.cov(found[:, 0], found[:, 3])[0, 1]
+    assert abs(correlation + 20 * 0.1 * 0.7) < 0.1
+    trials, split = np.array([3.0, 40.0]), gs.device_put(odds)
+    found = np.asarray(random.multinomial(random.key(3), trials, split, shape=(2, 4)))
+    np.testing.assert_array_equal(found.sum(axis=-1), trials)
+    assert random.multinomial(random.key(3), 3, np.zeros(0)).shape == (0,)
+
+
+NARROW = [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_narrow_floats(dtype: Any) -> None:
+    """They are drawn in single precision and rounded; uniform ones have all bits at once."""
+    key = random.key(4)
+    for name, arguments in (("normal", ()), ("gumbel", ()), ("gamma", (2.5,)), ("t", (4.0,))):
+        draw = getattr(random, name)
+        found = draw(key, *arguments, shape=(999,), dtype=dtype)
+        wanted = np.asarray(draw(key, *arguments, shape=(999,), dtype="float32")).astype(dtype)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(np.asarray(found).view("u1"), wanted.view("u1"))
+    uniform = np.asarray(random.uniform(key, (COUNT,), dtype), np.float32)
+    assert uniform.min() == 0 and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.2
+    assert (
+        len(np.unique(uniform)) == 1024 if dtype is np.float16 else len(np.unique(uniform)) <= 128
+    )
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("bounds", [(-0.5, 2), (0.1, 0.9), (-np.inf, -0.25), (0, np.inf), (1.5, 3)])
+def test_truncated_numbers_lie_strictly_within(dtype: Any, bounds: tuple[float, float]) -> None:
+    found = random.truncated_normal(random.key(4), *bounds, (COUNT,), dtype)
+    values = np.asarray(found).astype(np.float64)
+    assert (values > bounds[0]).all() and (values < bounds[1]).all()
+
+
+def test_parameters_without_end_and_without_value() -> None:
+    """Infinity gives the limit, NaN gives NaN; where integers are asked for they are refused."""
+    key, inf, nan = random.key(5), np.inf, np.nan
+    for place in (np.asarray, gs.device_put):
+        n, p = place(np.array([inf, inf, inf, nan, 3.0])), place(np.array([0.5, 0, 1, 0.5, nan]))
+        np.testing.assert_array_equal(random.binomial(key, n, p), [inf, 0, inf, nan, nan])
+        ends = place(np.array([inf, nan]))
+        for draw in (random.gamma, random.loggamma, random.chisquare, random.rayleigh):
+            np.testing.assert_array_equal(draw(key, ends), [inf, nan])
+        np.testing.assert_array_equal(random.pareto(key, ends), [1, nan])
+        np.testing.assert_array_equal(random.weibull_min(key, ends, 2.0), [inf, nan])
+        np.testing.assert_array_equal(random.beta(key, ends, 2.0), [1, nan])
+        assert np.isnan(random.truncated_normal(key, nan, place(np.ones(2)))).all()
+        assert np.isnan(random.uniform(key, (2,), None, 0, place(np.full(2, nan)))).all()
+        assert np.isnan(random.lognormal(key, place(np.full(2, nan)), None)).all()
+    assert np.asarray(random.binomial(key, gs.device_put(inf), 0.5, dtype="int32")) == -1
 
 
 def test_each_order_is_as_likely() -> None:

@@ -1,13 +1,16 @@
 """Keys and arrays of them."""
 
-from collections.abc import Iterator
+import copy
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gpushard as gs
 from gpushard import random
-from gpushard.errors import ArgumentTypeError, ArrayIndexError
+from gpushard.errors import ArgumentTypeError, ArrayIndexError, ShardingError
 from gpushard.ops.random.threefry import threefry
 from gpushard.testing import runtime
 
@@ -16,6 +19,10 @@ from gpushard.testing import runtime
 def six() -> Iterator[None]:
     with runtime(host_devices=6, enable_checks=True):
         yield
+
+
+def same(ours: random.KeyArray, theirs: random.KeyArray) -> None:
+    np.testing.assert_array_equal(random.key_data(ours), random.key_data(theirs))
 
 
 def test_the_known_answers_of_threefry() -> None:
@@ -59,6 +66,155 @@ def test_what_keys_refuse() -> None:
         hash(key)
 
 
+def test_keys_have_what_arrays_have() -> None:
+    mesh = gs.make_mesh((3, 2), ("x", "y"))
+    both = gs.NamedSharding(mesh, gs.P("x", "y"))
+    keys = gs.device_put(random.split(random.key(3), (6, 4)), both)
+    like = gs.device_put(np.arange(24, dtype=np.uint64).reshape(6, 4), both)
+    for name in (
+        "ndim",
+        "size",
+        "itemsize",
+        "nbytes",
+        "committed",
+        "format",
+        "layout",
+        "weak_type",
+    ):
+        assert getattr(keys, name) == getattr(like, name), name
+    assert keys.aval == gs.ShapeDtypeStruct((6, 4), random.key_dtype())
+    assert keys.block_until_ready() is keys and keys.is_ready() and not keys.is_deleted()
+    for name in ("devices", "platform", "on_device_size_in_bytes"):
+        assert getattr(keys, name)() == getattr(like, name)(), name
+    keys.copy_to_host_async()
+    for ours, theirs in zip(keys.addressable_shards, like.addressable_shards, strict=True):
+        assert (ours.index, ours.device, ours.replica_id) == (
+            theirs.index,
+            theirs.device,
+            theirs.replica_id,
+        )
+        same(ours.data, keys[ours.index])
+    same(keys.addressable_data(1), keys[:2, 2:])
+    for name in sorted(name for name in dir(gs.Array) if not name.startswith("_")):
+        assert name in dir(keys)
+        if name not in ("device_buffer", "device_buffers", "real", "imag"):
+            assert hasattr(keys, name), name
+    with pytest.raises(ArgumentTypeError, match="key_data"):
+        keys.sum()
+    with pytest.raises(ArgumentTypeError, match="key_data"):
+        np.asarray(keys)
+    copied, pickled = keys.copy(), pickle.loads(pickle.dumps(keys))
+    keys.delete()
+    assert keys.is_deleted()
+    same(copied, pickled)
+    assert pickled.sharding == both
+
+
+def test_keys_move_as_other_elements_do() -> None:
+    mesh = gs.make_mesh((3, 2), ("x", "y"))
+    keys = random.split(random.key(3), (6, 4), out_sharding=gs.NamedSharding(mesh, gs.P("x", "y")))
+    data = np.asarray(random.key_data(keys))
+    elements = data.view(np.uint64)[..., 0].copy()
+    rows = np.array([4, 0, -1])
+    indices: list[Any] = [
+        [1, 3],
+        rows,
+        (rows, 1),
+        (slice(None), [0, 2]),
+        elements % 2 == 0,
+        [True] * 6,
+    ]
+    for index in (*indices, gs.device_put(rows)):
+        wanted = data[np.asarray(index) if isinstance(index, gs.Array) else index]
+        np.testing.assert_array_equal(random.key_data(keys[index]), wanted)
+    assert keys[rows].sharding == gs.device_put(elements, keys.sharding)[rows].sharding
+    for moved, wanted in (
+        (keys.T, elements.T),
+        (keys.ravel(), elements.ravel()),
+        (keys.take(rows, axis=0), elements[rows]),
+        (keys.repeat(2, axis=1), elements.repeat(2, 1)),
+        (keys.at[1].get(), elements[1]),
+    ):
+        np.testing.assert_array_equal(
+            random.key_data(moved)[..., 0], wanted[..., None].view("u4")[..., 0]
+        )
+    changed = keys.at[rows].set(keys[0])
+    elements[rows] = elements[0]
+    changed[2, 1] = keys[5, 3]
+    elements[2, 1] = data[5, 3].copy().view(np.uint64)[0]
+    np.testing.assert_array_equal(random.key_data(changed), elements[..., None].view(np.uint32))
+    with pytest.raises(ArgumentTypeError, match="replaced by keys"):
+        keys[0] = 1
+
+
+def test_functions_that_move_elements_take_keys() -> None:
+    keys = random.split(
+        random.key(3), (6, 4), out_sharding=gs.NamedSharding(gs.make_mesh((3,), "x"), gs.P("x"))
+    )
+    elements = np.asarray(random.key_data(keys)).view(np.uint64)[..., 0]
+    calls: list[Callable[[Any, Any], Any]] = [
+        lambda xp, x: xp.stack([x[0], x[1], x[2]]),
+        lambda xp, x: xp.concatenate([x, x[:2]]),
+        lambda xp, x: xp.reshape(x, (8, 3)),
+        lambda xp, x: xp.expand_dims(x, 1),
+        lambda xp, x: xp.broadcast_to(x[0], (3, 4)),
+        lambda xp, x: xp.moveaxis(x, 0, 1),
+        lambda xp, x: xp.transpose(x),
+        lambda xp, x: xp.flip(x),
+        lambda xp, x: xp.roll(x, 2),
+        lambda xp, x: xp.tile(x, 2),
+        lambda xp, x: xp.repeat(x, 2, axis=0),
+        lambda xp, x: xp.split(x, 2)[1],
+        lambda xp, x: xp.take(x, np.array([3, 1]), axis=0),
+        lambda xp, x: xp.where(np.arange(4) > 1, x, x[::-1]),
+        lambda xp, x: xp.squeeze(x[:1]),
+    ]
+    for call in calls:
+        made = np.asarray(random.key_data(call(gs.numpy, keys)))
+        np.testing.assert_array_equal(made.view(np.uint64)[..., 0], call(np, elements))
+    assert gs.numpy.stack([keys[0], keys[1]]).dtype == keys.dtype
+    shuffled = random.permutation(random.key(1), keys)
+    same(shuffled, keys[random.permutation(random.key(1), 6)])
+    assert random.choice(random.key(1), keys, (2,)).shape == (2, 4)
+    for wrong in (
+        lambda: gs.numpy.concatenate([keys, np.ones((6, 4))]),
+        lambda: gs.numpy.where(keys == keys, keys, 1),
+        lambda: gs.numpy.sum(keys),
+        lambda: gs.numpy.add(keys, 1),
+        lambda: gs.device_put(np.ones(4)) + keys,
+        lambda: keys + 1,
+        lambda: np.ones(4) * keys,
+        lambda: random.normal(random.key(0), keys),
+        lambda: random.gamma(random.key(0), keys),
+        lambda: bool(keys),
+    ):
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_a_spec_belongs_to_the_dims_of_keys() -> None:
+    mesh = gs.make_mesh((3, 2), ("x", "y"))
+    keys = random.split(random.key(3), 6)
+    for move in (gs.device_put, gs.reshard):
+        with pytest.raises(ShardingError, match="1 dims"):
+            move(keys, gs.NamedSharding(mesh, gs.P("x", "y")))
+    with pytest.raises(ShardingError, match="0 dims"):
+        gs.device_put({"key": keys[0]}, gs.NamedSharding(mesh, gs.P("x")))
+    moved = gs.reshard(gs.device_put(keys, gs.NamedSharding(mesh, gs.P("x"))), gs.P("y"))
+    assert moved.sharding.spec == gs.P("y")
+    same(moved, keys)
+    assert gs.tree.leaves({"keys": keys})[0] is keys
+    given = gs.device_put(moved, gs.devices()[1], donate=True)
+    assert moved.is_deleted() and given.devices() == {gs.devices()[1]}
+    same(given, keys)
+
+
+def test_seeds_of_narrow_types_have_no_high_word() -> None:
+    for seed in (np.int32(-2), np.int8(-2), np.array(-2, np.int16), gs.device_put(np.int32(-2))):
+        assert np.asarray(random.PRNGKey(seed)).tolist() == [0, 0xFFFFFFFE]
+    assert np.asarray(random.PRNGKey(np.int64(-2))).tolist() == [0xFFFFFFFF, 0xFFFFFFFE]
+
+
 def test_keys_are_sharded_as_arrays_are() -> None:
     mesh = gs.make_mesh((3, 2), ("x", "y"))
     for spec in (gs.P("x"), gs.P(("x", "y")), gs.P()):
@@ -85,6 +241,22 @@ def test_raw_keys_are_keys() -> None:
     assert random.fold_in(on_host, 1).shape == (2,)
     assert random.key_impl(key) == random.key_impl(raw) == "threefry2x32"
     assert np.asarray(random.wrap_key_data(random.key_data(key)) == key)
+
+
+def test_keys_are_values() -> None:
+    """What is made of a key, or gives its words, can be changed and deleted by itself."""
+    for raw in (random.PRNGKey(7), random.key(7)):
+        for other in (random.clone(raw), random.key_data(raw), copy.deepcopy(raw)):
+            other[...] = other * 0 if isinstance(other, gs.Array) else random.key(8)
+            other.delete()
+            assert np.asarray(random.key_data(raw)).tolist() == [0, 7]
+    raw = random.PRNGKey(7)
+    key = random.wrap_key_data(raw)
+    raw[0] = 1
+    same(key, random.key(7))
+    placed = gs.device_put(key)
+    placed[...] = random.key(8)
+    same(key, random.key(7))
 
 
 def test_a_key_may_be_split_over_devices() -> None:

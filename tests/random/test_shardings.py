@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -36,6 +37,19 @@ CALLS: dict[str, Callable[..., Any]] = {
     "gamma in one": lambda key, **out: random.gamma(key, 0.5, LENGTHS, "float32", **out),
     "beta": lambda key, **out: random.beta(key, ROW, COLUMN, **out),
     "weibull": lambda key, **out: random.weibull_min(key, ROW, COLUMN, **out),
+    "f": lambda key, **out: random.f(key, ROW, COLUMN, **out),
+    "maxwell": lambda key, **out: random.maxwell(key, LENGTHS, "float32", **out),
+    "wald": lambda key, **out: random.wald(key, ROW * COLUMN, **out),
+    "triangular": lambda key, **out: random.triangular(key, -ROW, 0, COLUMN, **out),
+    "high gumbel": lambda key, **out: random.gumbel(key, LENGTHS, None, "high", **out),
+    "high bernoulli": lambda key, **out: random.bernoulli(key, ROW / 4, LENGTHS, "high", **out),
+    "generalized normal": lambda key, **out: random.generalized_normal(key, ROW, LENGTHS, **out),
+    "ball": lambda key, **out: random.ball(key, 301, 3, LENGTHS[:1], **out),
+    "orthogonal": lambda key, **out: random.orthogonal(key, 7, (), "float32", 301, **out),
+    "multinomial": lambda key, **out: random.multinomial(
+        key, 50 * COLUMN[:, 0], [0.25] * 4, shape=(7, 4), **out
+    ),
+    "bfloat16": lambda key, **out: random.normal(key, LENGTHS, ml_dtypes.bfloat16, **out),
     "poisson": lambda key, **out: random.poisson(key, ROW * COLUMN, **out),
     "binomial": lambda key, **out: random.binomial(key, 40, ROW / 4, LENGTHS, **out),
     "dirichlet": lambda key, **out: random.dirichlet(key, ROW, LENGTHS[:1], **out),

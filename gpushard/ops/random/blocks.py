@@ -82,7 +82,8 @@ def each_block(
                     even(xp, xp.repeat(second_words, n)),
                 )
         first = row * inner + column
-        work(first, first + count * n, Stream(xp, key, high, low))
+        stream = Stream(xp, key, high, low, math.prod(whole[batch:]))
+        work(first, first + count * n, stream)
 
     share(
         [

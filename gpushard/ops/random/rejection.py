@@ -143,15 +143,16 @@ def poisson(stream: Stream, dtype: Dtype, rate: Any) -> Any:
 
 
 def binomial(stream: Stream, dtype: Dtype, n: Any, p: Any) -> Any:
-    """Return binomial numbers as float64; NaN unless n is finite and at least 0, and 0 <= p <= 1.
+    """Return binomial numbers as float64; NaN unless n is at least 0, and 0 <= p <= 1.
 
     Small means by inversion; others by Hörmann's BTRS, "The generation of binomial random variates"
     (1993).
     """
     xp = stream.xp
     n, p = xp.floor(_spread(stream, n, _DOUBLE)), _spread(stream, p, _DOUBLE)
-    valid = (n >= 0) & (n < np.inf) & (p >= 0) & (p <= 1)
-    n = xp.where(valid, n, 0.0)
+    valid = (n >= 0) & (p >= 0) & (p <= 1)
+    infinite = valid & (n == np.inf) & (p > 0)
+    n = xp.where(valid & (n < np.inf), n, 0.0)
     q = xp.where(valid, xp.minimum(p, 1 - p), 0.0)
     small = n * q < 10
     few, odds = xp.where(small, n, 0.0), q / (1 - q)
@@ -176,6 +177,7 @@ def binomial(stream: Stream, dtype: Dtype, n: Any, p: Any) -> Any:
     large = [xp.where(small, 40.0, n), xp.where(small, 0.5, q)]
     value = _until_accepted(stream, trial, value, *large)
     value = xp.where(p > 0.5, n - value, value)
+    value[infinite] = np.inf
     return xp.where(valid, value, np.nan)
 
 

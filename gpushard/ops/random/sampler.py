@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,6 +36,9 @@ class Sampler:
 
     work: Callable[[Dtype], Dtype]
     """The type to work in, which parameters are converted to, from that of the result."""
+
+    bounded: bool = False
+    """Whether `draw` takes the type of the result too, to stay within bounds when rounded to it."""
 
     last: Callable[..., Any] | None = None
     """Takes the namespace, the local array of drawn numbers and the `rows` as they are; gives the
@@ -91,6 +95,7 @@ class Sampler:
         shape, dtype = params
         whole = (*avals[0].shape[:-1], *shape)
         work = self.work(dtype)
+        draw = functools.partial(self.draw, into=dtype) if self.bounded else self.draw
 
         def sample(site: Site, key: Any, *parameters: Any, out: Any = None) -> Any:
             made = xp.empty(site.shape, dtype) if out is None else out
@@ -101,7 +106,7 @@ class Sampler:
 
             def fill(first: int, stop: int, stream: Stream) -> None:
                 own = [even(xp, p[first:stop]) if p.ndim else p for p in flats]
-                flat[first:stop] = self.draw(stream, work, *own)[: stop - first]
+                flat[first:stop] = draw(stream, work, *own)[: stop - first]
 
             each_block(xp, key, site.result, site.shape, whole, fill)
             if self.last is not None:
@@ -143,8 +148,8 @@ def _flat(xp: Any, parameter: Any, shape: Shape, work: Dtype) -> Any:
 
 
 def floats(dtype: Dtype) -> Dtype:
-    """Return the type that floats are worked out in: half precision in single precision."""
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
+    """Return the type that floats are worked out in: narrow ones in single precision."""
+    return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
 
 
 def doubles(dtype: Dtype) -> Dtype:

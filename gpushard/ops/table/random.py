@@ -50,11 +50,26 @@ def _complex_normal(stream: Stream, dtype: Dtype) -> Any:
     return (parts[0] + 1j * parts[1]) / dtype.type(math.sqrt(2))
 
 
-def _truncated_normal(stream: Stream, dtype: Dtype, low: Any, high: Any) -> Any:
+def _truncated_normal(stream: Stream, dtype: Dtype, low: Any, high: Any, into: Dtype) -> Any:
     xp, root = stream.xp, dtype.type(math.sqrt(2))
     u = stream.uniform(dtype, erf(xp, low / root), erf(xp, high / root))
-    infinity = dtype.type(np.inf)
-    return xp.clip(root * erfinv(xp, u), xp.nextafter(low, infinity), xp.nextafter(high, -infinity))
+    numbers = root * erfinv(xp, u)
+    return xp.clip(numbers, _beyond(xp, low, into, 1), _beyond(xp, high, into, -1))
+
+
+_FAR = np.float32(100)
+"""Further out than any normal number."""
+
+
+def _beyond(xp: Any, bound: Any, dtype: Dtype, sign: int) -> Any:
+    """Return the number of a dtype next to a bound, above it or below it."""
+    if dtype.isbuiltin != 1:  # some of these have no infinity
+        bound = xp.clip(bound, -_FAR, _FAR)
+    near = bound.astype(dtype)
+    passed = near > bound if sign > 0 else near < bound
+    one = dtype.type(sign)
+    towards = xp.where(near * one < 0, dtype.type(0), near * dtype.type(2) + one)
+    return xp.where(passed, near, xp.nextafter(near, towards)).astype(bound.dtype)
 
 
 def _exponential(stream: Stream, dtype: Dtype) -> Any:
@@ -65,6 +80,14 @@ def _gumbel(stream: Stream, dtype: Dtype, loc: Any) -> Any:
     xp = stream.xp
     u = stream.uniform(dtype, np.finfo(dtype).tiny, dtype.type(1))
     return -xp.log(-xp.log(u)) + loc
+
+
+def _gumbel_high(stream: Stream, dtype: Dtype, loc: Any) -> Any:
+    """Return the same of twice as many bits, which reach further into the tail."""
+    xp, info = stream.xp, np.finfo(dtype)
+    high, low = (stream.stacked(n).uniform(dtype) for n in range(2))
+    small = high + dtype.type(2.0**-info.nmant) * low + info.tiny
+    return -xp.log(-xp.log1p(-xp.where(high >= 0.5, high, small))) + loc
 
 
 def _laplace(stream: Stream, dtype: Dtype) -> Any:
@@ -122,6 +145,51 @@ def _t(stream: Stream, dtype: Dtype, df: Any) -> Any:
     return normal * stream.xp.sqrt(half / _gamma(stream.fold(1), dtype, half))
 
 
+def _f(stream: Stream, dtype: Dtype, numerator: Any, denominator: Any) -> Any:
+    above = _chisquare(stream.fold(1), dtype, numerator) / numerator
+    return above / (_chisquare(stream.fold(0), dtype, denominator) / denominator)
+
+
+def _maxwell(stream: Stream, dtype: Dtype) -> Any:
+    """Return lengths of vectors of three normal numbers."""
+    total = 0
+    for n in range(3):
+        x = stream.widened(n, 3).normal(dtype)
+        total = total + x * x
+    return stream.xp.sqrt(total)
+
+
+def _double_sided_maxwell(stream: Stream, dtype: Dtype, loc: Any, scale: Any) -> Any:
+    return stream.fold(1).sign() * _maxwell(stream.fold(0), dtype) * scale + loc
+
+
+def _generalized_normal(stream: Stream, dtype: Dtype, p: Any) -> Any:
+    root = 1 / p
+    size = stream.xp.exp(log_gamma(stream.fold(0), dtype, root) * root)
+    return stream.fold(1).sign() * size
+
+
+def _triangular(stream: Stream, dtype: Dtype, left: Any, mode: Any, right: Any) -> Any:
+    xp = stream.xp
+    u = stream.uniform(dtype)
+    width, below, above = right - left, mode - left, right - mode
+    first = left + xp.sqrt(u * width * below)
+    return xp.where(u < below / width, first, right - xp.sqrt((1 - u) * width * above))
+
+
+def _wald(stream: Stream, dtype: Dtype, mean: Any) -> Any:
+    """Return numbers by a transformation with several roots.
+
+    Source: Michael, Schucany and Haas, "Generating random variates using transformations with
+    multiple roots" (1976).
+    """
+    xp = stream.xp
+    normal, u = stream.fold(0).normal(dtype), stream.fold(1).uniform(dtype)
+    y, square = normal * normal, mean * mean
+    x = mean + square * y / 2 - mean / 2 * xp.sqrt(4 * mean * y + square * (y * y))
+    return xp.where(u <= mean / (mean + x), x, square / x)
+
+
 def _normalised(xp: Any, logs: Any) -> Any:
     """Return exponentials along the last dim, divided by their sum."""
     most = logs.max(axis=-1, keepdims=True) if logs.shape[-1] else logs
@@ -132,16 +200,24 @@ def _normalised(xp: Any, logs: Any) -> Any:
 def _correlated(xp: Any, normals: Any, mean: Any, cov: Any) -> Any:
     """Return mean + L z, with L the Cholesky factor of the covariance.
 
-    Columns are added one by one, not by a product of matrices, whose sums depend on how many rows
-    there are. A covariance that is not positive definite gives NaN.
+    A covariance that is not positive definite gives NaN.
     """
-    n = normals.shape[-1]
     factor = xp.zeros_like(cov)
-    total = xp.zeros_like(normals) + mean
-    for j in range(n):
+    for j in range(normals.shape[-1]):
         left = factor[..., j:, :j] * factor[..., j : j + 1, :j]
         column = cov[..., j:, j] - (left.sum(axis=-1) if j else 0)
         factor[..., j:, j] = column / xp.sqrt(column[..., :1])
+    return _transformed(xp, normals, mean, factor)
+
+
+def _transformed(xp: Any, normals: Any, mean: Any, factor: Any) -> Any:
+    """Return mean + F z.
+
+    Columns are added one by one, not by a product of matrices, whose sums depend on how many rows
+    there are.
+    """
+    total = xp.zeros_like(normals) + mean
+    for j in range(normals.shape[-1]):
         total += factor[..., :, j] * normals[..., j : j + 1]
     return total
 
@@ -151,11 +227,13 @@ UNIFORM = _row("uniform", _uniform, _own)
 """Parameters of the distribution: none, or the lower and the upper bound."""
 NORMAL = _row("normal", _normal)
 COMPLEX_NORMAL = _row("normal", _complex_normal, _real)
-TRUNCATED_NORMAL = _row("truncated_normal", _truncated_normal)
+TRUNCATED_NORMAL = Sampler("truncated_normal", _truncated_normal, floats, bounded=True).row()
 """The bounds."""
 EXPONENTIAL = _row("exponential", _exponential)
 GUMBEL = _row("gumbel", _gumbel)
 """What is added."""
+GUMBEL_HIGH = _row("gumbel", _gumbel_high)
+"""The same, of more bits."""
 LAPLACE = _row("laplace", _laplace)
 LOGISTIC = _row("logistic", _logistic)
 CAUCHY = _row("cauchy", _cauchy)
@@ -169,9 +247,24 @@ LOG_GAMMA = _row("loggamma", log_gamma)
 CHISQUARE = _row("chisquare", _chisquare)
 BETA = _row("beta", _beta)
 T = _row("t", _t)
+F = _row("f", _f)
+"""Degrees of freedom of the numerator and of the denominator."""
+MAXWELL = _row("maxwell", _maxwell)
+DOUBLE_SIDED_MAXWELL = _row("double_sided_maxwell", _double_sided_maxwell)
+"""Location and scale."""
+GENERALIZED_NORMAL = _row("generalized_normal", _generalized_normal)
+"""The exponent."""
+TRIANGULAR = _row("triangular", _triangular)
+"""The least number, the most frequent one, and the largest."""
+WALD = _row("wald", _wald)
+"""The mean."""
 DIRICHLET = Sampler("dirichlet", log_gamma, floats, last=_normalised).row()
 """The concentrations, along the last dim."""
 MULTIVARIATE_NORMAL = Sampler(
     "multivariate_normal", _normal, floats, last=_correlated, rows=2, extra=(0, 1)
 ).row()
 """The mean along the last dim, and the covariance, which has one dim more."""
+MULTIVARIATE_NORMAL_OF_FACTOR = Sampler(
+    "multivariate_normal", _normal, floats, last=_transformed, rows=2, extra=(0, 1)
+).row()
+"""The mean, and a matrix whose product with its transpose is the covariance."""

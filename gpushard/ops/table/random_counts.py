@@ -15,6 +15,8 @@ from gpushard.ops.random.rejection import binomial, poisson
 from gpushard.ops.random.sampler import Sampler, doubles
 from gpushard.ops.random.stream import Stream
 
+_SINGLE = np.dtype(np.float32)
+
 
 def _randint(stream: Stream, dtype: Dtype, low: Any, last: Any) -> Any:
     """Return integers from `low` to `last`, both included.
@@ -80,20 +82,23 @@ def _bernoulli(stream: Stream, dtype: Dtype, p: Any) -> Any:
     return stream.uniform(p.dtype) < p
 
 
-def _probability(dtype: Dtype) -> Dtype:
-    return np.dtype(np.float64)
+def _bernoulli_high(stream: Stream, dtype: Dtype, p: Any) -> Any:
+    """Return the same of two uniform numbers, the second of which refines the first."""
+    dtype = p.dtype
+    u, more = (stream.stacked(n).uniform(dtype) for n in range(2))
+    return more * dtype.type(2.0 ** -np.finfo(dtype).nmant) < p - u
 
 
 def _rademacher(stream: Stream, dtype: Dtype) -> Any:
-    return 1 - 2 * (stream.uniform(dtype) >= 0.5).astype(np.int8)
+    return stream.sign()
 
 
 def _whole(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """Give floats that are no numbers a value that integers have: -1."""
+    """Give floats that are no finite numbers a value that integers have: -1."""
 
     def drawn(stream: Stream, dtype: Dtype, *parameters: Any) -> Any:
         value = draw(stream, dtype, *parameters)
-        return stream.xp.where(value == value, value, -1)
+        return stream.xp.where(stream.xp.isfinite(value), value, -1)
 
     return drawn
 
@@ -107,8 +112,11 @@ def _geometric(stream: Stream, dtype: Dtype, p: Any) -> Any:
 RANDINT = Sampler("randint", _randint, _integers).row()
 """The smallest and the largest number."""
 BERNOULLI = Sampler("bernoulli", _bernoulli, doubles).row()
-BERNOULLI_SINGLE = Sampler("bernoulli", _bernoulli, lambda dtype: np.dtype(np.float32)).row()
+BERNOULLI_SINGLE = Sampler("bernoulli", _bernoulli, lambda dtype: _SINGLE).row()
 """For probabilities in single precision: other bits are drawn for them."""
+BERNOULLI_HIGH = Sampler("bernoulli", _bernoulli_high, doubles).row()
+"""Of twice as many bits."""
+BERNOULLI_HIGH_SINGLE = Sampler("bernoulli", _bernoulli_high, lambda dtype: _SINGLE).row()
 RADEMACHER = Sampler("rademacher", _rademacher, doubles).row()
 GEOMETRIC = Sampler("geometric", _whole(_geometric), doubles).row()
 POISSON = Sampler("poisson", _whole(poisson), doubles).row()

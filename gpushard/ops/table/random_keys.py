@@ -87,3 +87,45 @@ FOLD_IN = Row(
     "random.fold_in", _fold_infer, _fold_rule, _fold_kernel, loop=lambda avals: (_WORD, _WORD)
 )
 """No parameters; the numbers, uint32, broadcast with the dims of the keys."""
+
+
+_PAIR = np.dtype(np.uint64)
+
+
+def _pack_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    (keys,) = avals
+    words = len(keys.shape) - 1
+    dims = tuple(range(words))
+    return Rule(((*dims, words),), (dims,), keys.shape, frozenset([words]))
+
+
+def _pack_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    return writing(lambda keys: xp.array(keys, order="C").view(_PAIR)[..., 0])
+
+
+PACK = Row(
+    "random.pack",
+    lambda avals, params: (Aval(avals[0].shape[:-1], _PAIR),),
+    _pack_rule,
+    _pack_kernel,
+)
+"""Keys as elements of 64 bits, which move as any do."""
+
+
+def _unpack_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    shape = avals[0].shape
+    dims = tuple(range(len(shape)))
+    return Rule((dims,), ((*dims, len(shape)),), (*shape, 2), frozenset([len(shape)]))
+
+
+def _unpack_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    return writing(lambda keys: xp.array(keys, order="C")[..., None].view(_WORD))
+
+
+UNPACK = Row(
+    "random.unpack",
+    lambda avals, params: (Aval((*avals[0].shape, 2), _WORD),),
+    _unpack_rule,
+    _unpack_kernel,
+)
+"""The words of keys that `PACK` made one element of."""

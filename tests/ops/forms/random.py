@@ -56,6 +56,16 @@ FORMS: dict[Row, list[Form]] = {
     random.CHISQUARE: _of("f8"),
     random.BETA: _of("f8", "j"),
     random.T: _of("f8"),
+    random.F: _of("f8", "j"),
+    random.WALD: _of("f8"),
+    random.MAXWELL: _of_keys("f8"),
+    random.DOUBLE_SIDED_MAXWELL: _of("f4", "j"),
+    random.GENERALIZED_NORMAL: _of("f8"),
+    random.TRIANGULAR: [Form(("2", "1", "ij", "1"), _beside("f8", 2), "Id", positive=True)],
+    random.GUMBEL_HIGH: _of("f8"),
+    random.MULTIVARIATE_NORMAL_OF_FACTOR: [
+        Form(("2", "ij", "jj"), _beside("f8"), "Id", positive=True)
+    ],
     random.DIRICHLET: _of("f8"),
     random.MULTIVARIATE_NORMAL: [
         Form(("2", "ij", "jj"), _beside("f8"), "Id", positive=True),
@@ -64,12 +74,16 @@ FORMS: dict[Row, list[Form]] = {
     random_counts.RANDINT: [Form(("2", "ij", "j"), _beside("i4"), "Ii")],
     random_counts.BERNOULLI: [Form(("2", "ij"), _beside("?"), "I?")],
     random_counts.BERNOULLI_SINGLE: [Form(("2", "ij"), _beside("?"), "If")],
+    random_counts.BERNOULLI_HIGH: [Form(("2", "ij"), _beside("?"), "I?")],
+    random_counts.BERNOULLI_HIGH_SINGLE: [Form(("2", "ij"), _beside("?"), "If")],
     random_counts.RADEMACHER: _of_keys("i1"),
     random_counts.GEOMETRIC: [Form(("2", "ij"), _beside("i8"), "Id")],
     random_counts.POISSON: _of("i8"),
     random_counts.BINOMIAL: [Form(("2", "ij", "j"), _beside("f8"), "Iid")],
     random_counts.BINOMIAL_COUNTS: [Form(("2", "ij", "j"), _beside("i8"), "Ii?")],
     random_keys.SPLIT: [Form(("i2",), ((3, 5),), "I")],
+    random_keys.PACK: [Form(("ij2",), (), "I")],
+    random_keys.UNPACK: [Form(("ij",), (), "Q")],
     random_keys.FOLD_IN: [Form(("i2", "ji"), (), "I"), Form(("i2", "j1"), (), "I")],
     random_order.SHUFFLE: [
         Form(("2", "ij"), (-1, False), "Id"),
