@@ -138,9 +138,9 @@ class CudaBackend:
         page_locked = "pinned_host" in (topology.kind(domain), topology.kind(source))
         return page_locked or chip == other or other in self._peers[chip]
 
-    def new_lock(self) -> threading.Lock:
+    def new_lock(self) -> AbstractContextManager[Any]:
         """Make a lock."""
-        return threading.Lock()
+        return threading.RLock()
 
     def _store(self, domain: int) -> GpuStore | PinnedStore | PageableStore:
         if domain in (HOST_DOMAIN, self._topology.pageable):

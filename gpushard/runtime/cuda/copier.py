@@ -45,7 +45,7 @@ class Copier:
         self._launches = launches
         self._bounces = bounces
         self._engine_bytes = engine_bytes
-        self._counting = threading.Lock()
+        self._counting = threading.RLock()
         self.traffic: dict[tuple[int, int], int] = {}
         """Bytes copied so far for each (source domain, destination domain)."""
 

@@ -6,6 +6,8 @@ import functools
 import os
 import threading
 from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 
@@ -57,11 +59,11 @@ class HostBackend(NumpyStore):
         super().__init__(settings)
         self.workers = Workers(settings.host_workers or max(2, os.cpu_count() or 1))
         self.traffic: dict[tuple[int, int], int] = {}
-        self._counting = threading.Lock()
+        self._counting = threading.RLock()
 
-    def new_lock(self) -> threading.Lock:
+    def new_lock(self) -> AbstractContextManager[Any]:
         """Make a lock."""
-        return threading.Lock()
+        return threading.RLock()
 
     def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
         """Make a strand."""
@@ -116,7 +118,7 @@ class HostBackend(NumpyStore):
 
     def restart(self) -> None:
         """Go on in a forked child, where no other thread is left."""
-        self._counting = threading.Lock()
+        self._counting = threading.RLock()
         self.workers.restart()
 
     def _copy(self, copies: Sequence[BoxCopy], domain: int) -> None:
