@@ -140,7 +140,7 @@ class Runtime:
         gc.collect()  # first: what it finds may wait for work, too, and finalizers may come here
         with self._reclaiming:
             beside = self._beside(pool)
-            pending = self.run_locked(lambda: [tick for other in beside for tick in other.pending()])
+            pending = self.run_locked(lambda: [tick for p in beside for tick in p.pending()])
             for stream, tick in pending:
                 stream.synchronize(tick)
             self.backend.recall()
@@ -187,8 +187,8 @@ class Runtime:
                     raise _reentrant()
                 collects = gc.isenabled()
                 try:
-                    self._changing = True
                     gc.disable()
+                    self._changing = True
                     if self._cut_short:
                         self._repair()
                     self._cut_short = True

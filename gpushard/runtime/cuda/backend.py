@@ -356,7 +356,7 @@ class CudaBackend:
     @property
     def traffic(self) -> dict[tuple[int, int], int]:
         """Bytes copied so far for each (source domain, destination domain)."""
-        return self._copier.traffic
+        return self._copier.traffic.total()
 
     def prefetch(self, read: Callable[[], object]) -> None:
         """Call a function soon, on a thread of its own, if its owner is still there by then."""

@@ -18,6 +18,7 @@ from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
 from gpushard.runtime.phase import BoxCopy, Phase, StridedPhase
 from gpushard.runtime.stream import Event, Stream
+from gpushard.runtime.traffic import Traffic
 from gpushard.typing import HostArray
 
 SHARED_BYTES = 4 << 20
@@ -58,8 +59,12 @@ class HostBackend(NumpyStore):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.workers = Workers(settings.host_workers or max(2, os.cpu_count() or 1))
-        self.traffic: dict[tuple[int, int], int] = {}
-        self._counting = threading.RLock()
+        self._traffic = Traffic()
+
+    @property
+    def traffic(self) -> dict[tuple[int, int], int]:
+        """Bytes copied so far for each (source domain, destination domain)."""
+        return self._traffic.total()
 
     def new_lock(self) -> AbstractContextManager[Any]:
         """Make a lock."""
@@ -106,7 +111,7 @@ class HostBackend(NumpyStore):
             operands[to][index] = operands[of][of_index]
         for to, target, of, source, _ in others:
             target.of(operands[to])[...] = source.of(operands[of])
-        self._count({(of, domain): nbytes for of, nbytes in phase.links.items()})
+        self._traffic.add({(of, domain): nbytes for of, nbytes in phase.links.items()})
 
     def close(self) -> None:
         """End the worker threads."""
@@ -118,7 +123,6 @@ class HostBackend(NumpyStore):
 
     def restart(self) -> None:
         """Go on in a forked child, where no other thread is left."""
-        self._counting = threading.RLock()
         self.workers.restart()
 
     def _copy(self, copies: Sequence[BoxCopy], domain: int) -> None:
@@ -127,12 +131,7 @@ class HostBackend(NumpyStore):
             target[...] = source
             link = (source_domain, domain)
             moved[link] = moved.get(link, 0) + target.nbytes
-        self._count(moved)
-
-    def _count(self, moved: dict[tuple[int, int], int]) -> None:
-        with self._counting:
-            for link, nbytes in moved.items():
-                self.traffic[link] = self.traffic.get(link, 0) + nbytes
+        self._traffic.add(moved)
 
 
 def _fill(targets: Sequence[HostArray], value: np.generic) -> None:
