@@ -67,12 +67,14 @@ def test_handlers_and_finalizers_do_come_in_the_middle_of_submissions():
 
 
 class Finalized:
-    """In a cycle, with a finalizer that needs memory, and gives up what it holds."""
+    """In a cycle, with a finalizer that needs more memory than there is, and gives up its own."""
 
     def __init__(self, held, results):
         self.cycle, self.held, self.results = self, held, results
 
     def __del__(self):
+        with pytest.raises(gs.errors.OutOfMemoryError):  # it looks for room in a search for room
+            gs.device_put(np.zeros(1024), gs.devices()[0])
         self.held.delete()
         self.results.append((gs.device_put(np.arange(64), gs.devices()[0]) + 1).tolist())
 
