@@ -113,12 +113,6 @@ class Runtime:
             yield domain.pool
             yield domain.ring
 
-    def _drain(self) -> None:
-        """Account for everything that was garbage collected; under the lock."""
-        self._claims.drain()
-        while self._dead_arrays:
-            self._arrays.pop(id(self._dead_arrays.popleft()), None)
-
     def commit(self, step: Callable[[], T], streams: Sequence[Stream] = ()) -> T:
         """Run one submission under the lock: all of its allocations, waits and items.
 
@@ -180,7 +174,6 @@ class Runtime:
           NoRoomError: a quota has no room; nothing was submitted.
           ReentrantCallError: this thread is in the middle of another step.
         """
-        limit = self.settings.queue_limit
         while True:
             with self.lock:
                 if self._changing:
@@ -192,9 +185,11 @@ class Runtime:
                     if self._cut_short:
                         self._repair()
                     self._cut_short = True
-                    self._drain()
+                    self._claims.drain()
+                    while self._dead_arrays:
+                        self._arrays.pop(id(self._dead_arrays.popleft()), None)
                     for stream in streams:
-                        tick = stream.issued - limit + 1
+                        tick = stream.issued - self.settings.queue_limit + 1
                         if tick > stream.done and not stream.finished(tick):
                             self._cut_short = False
                             break
