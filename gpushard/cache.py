@@ -44,7 +44,8 @@ class BoundedCache(Generic[V]):
         # No OrderedDict: an interrupt in the hash of a key, where that is Python, ruins its order.
         self._entries: dict[Hashable, _Entry[V]] = {}
         self._torn = False  # whether an interrupt cut a change short, so that `nbytes` may be wrong
-        self._lock = threading.Lock()
+        self._changing = False  # whether somebody, maybe this very thread, is in the middle of one
+        self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -60,18 +61,27 @@ class BoundedCache(Generic[V]):
     def put(self, key: Hashable, value: V, nbytes: int) -> None:
         """Keep `value`, which holds `nbytes`, and forget others beyond the limit."""
         with self._lock:
-            if self._torn:
-                self.nbytes = sum(entry.nbytes for entry in self._entries.values())
-            self._torn = True
-            before = self._entries.pop(key, None)
-            if before is not None:
-                self.nbytes -= before.nbytes
-            if nbytes <= self.limit:
-                self._entries[key] = _Entry(value, nbytes)
-                self.nbytes += nbytes
-            while self.nbytes > self.limit:
-                self._forget_one()
-            self._torn = False
+            if self._changing:  # a signal handler or a finalizer in the middle of a change
+                return
+            try:
+                self._changing = True
+                self._put(key, value, nbytes)
+            finally:
+                self._changing = False
+
+    def _put(self, key: Hashable, value: V, nbytes: int) -> None:
+        if self._torn:
+            self.nbytes = sum(entry.nbytes for entry in self._entries.values())
+        self._torn = True
+        before = self._entries.pop(key, None)
+        if before is not None:
+            self.nbytes -= before.nbytes
+        if nbytes <= self.limit:
+            self._entries[key] = _Entry(value, nbytes)
+            self.nbytes += nbytes
+        while self.nbytes > self.limit:
+            self._forget_one()
+        self._torn = False
 
     def _forget_one(self) -> None:
         """Remove what came first, or give it a second chance."""
@@ -86,6 +96,8 @@ class BoundedCache(Generic[V]):
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
+            if self._changing:
+                return
             self._torn = True
             self._entries.clear()
             self.nbytes = 0
@@ -93,8 +105,8 @@ class BoundedCache(Generic[V]):
 
     def renew_lock(self) -> None:
         """In a forked child: forget a thread that held the lock and is no more."""
-        self._lock = threading.Lock()
-        self._torn = True
+        self._lock = threading.RLock()
+        self._changing, self._torn = False, True
 
 
 def hold_while_forking(lock: Any) -> None:

@@ -118,6 +118,13 @@ class OutOfMemoryError(GpushardError, MemoryError):
     """A device has no room for an allocation within its quota."""
 
 
+class ReentrantCallError(GpushardError, RuntimeError):
+    """A signal handler or a finalizer used the library in the middle of a call on its own thread.
+
+    Let handlers set a flag, or write to a pipe, and do the work where the program looks at it.
+    """
+
+
 class FileFormatError(GpushardError, ValueError):
     """A file is not a readable array file."""
 

@@ -182,7 +182,7 @@ class Backend(Store, Protocol):
         """List the devices."""
 
     def new_lock(self) -> AbstractContextManager[Any]:
-        """Make a lock that threads of the host share."""
+        """Make a lock that threads of the host share, and that one of them may take again."""
 
     def reaches(self, domain: int, source: int) -> bool:
         """Whether work on the streams of `domain` can read memory of `source`."""

@@ -42,7 +42,7 @@ class Checker:
         self.platform = backend.platform
         self.checks = 0
         """How many uses of memory were checked."""
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self._inside = threading.local()
         self.reset()
 

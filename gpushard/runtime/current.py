@@ -12,7 +12,7 @@ from typing import Any
 
 from gpushard.cache import hold_while_forking
 from gpushard.config import Settings
-from gpushard.errors import ConfigurationError, DeserializationError
+from gpushard.errors import ConfigurationError, DeserializationError, ReentrantCallError
 from gpushard.runtime import forks
 from gpushard.runtime.backend import Backend, BackendFactory
 from gpushard.runtime.checker import Checker
@@ -33,9 +33,10 @@ def _cuda_backend(settings: Settings) -> Backend:
 
 _BACKENDS: dict[str, BackendFactory] = {"host": HostBackend, "cuda": _cuda_backend}
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 hold_while_forking(_lock)
 _runtime: Runtime | None = None
+_making = False
 _settings: Settings | None = None
 
 
@@ -97,12 +98,25 @@ def make_runtime(settings: Settings) -> Runtime:
 
 
 def current() -> Runtime:
-    """Return the runtime of this process, made at first use."""
-    global _runtime
+    """Return the runtime of this process, made at first use.
+
+    Raises:
+      ReentrantCallError: this very thread is making it.
+    """
+    global _runtime, _making
     if _runtime is None:
         with _lock:
+            if _making:
+                raise ReentrantCallError(
+                    "a signal handler or a finalizer uses gpushard on the thread that is making "
+                    "its devices; call gpushard.devices() before handlers are installed"
+                )
             if _runtime is None:
-                _runtime = make_runtime(_configured())
+                try:
+                    _making = True
+                    _runtime = make_runtime(_configured())
+                finally:
+                    _making = False
     return _runtime
 
 

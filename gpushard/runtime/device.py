@@ -153,10 +153,9 @@ class Device:
           bytes_in_use, peak_bytes_in_use, bytes_limit (None without a quota), largest_alloc_size,
           num_allocs; and pool_bytes and pool_free_bytes of its memory domain.
         """
-        with self.runtime.lock:
-            self.runtime.drain()
-            account, pool = self.account, self.domain.pool
-            return {
+        account, pool = self.account, self.domain.pool
+        return self.runtime.run_locked(
+            lambda: {
                 "bytes_in_use": account.in_use,
                 "peak_bytes_in_use": account.peak,
                 "bytes_limit": account.limit,
@@ -165,15 +164,13 @@ class Device:
                 "pool_bytes": pool.total,
                 "pool_free_bytes": pool.free,
             }
+        )
 
     def synchronize(self) -> None:
         """Wait until everything given to this device so far has run."""
-        with self.runtime.lock:
-            self.runtime.drain()
-            memories = set(self.domain.memories.values())
-            streams = {self.stream, *(s for domain in memories for s in domain.streams)}
-            ticks = [(stream, stream.issued) for stream in streams]
-        for stream, tick in ticks:
+        memories = set(self.domain.memories.values())
+        streams = {self.stream, *(s for domain in memories for s in domain.streams)}
+        for stream, tick in self.runtime.run_locked(lambda: [(s, s.issued) for s in streams]):
             stream.synchronize(tick)
 
 

@@ -158,11 +158,14 @@ class Claims:
 
     def drain(self) -> None:
         """Give back the memory of claims that ended; under the submission lock."""
-        while self._ended:
-            end = self._ended.popleft()
-            if id(end) in self._open:
-                end.memory.pool.release(end.memory)
-                del self._open[id(end)]
+        ended, still_open = self._ended, self._open
+        while ended:
+            end = ended.popleft()
+            name = id(end)
+            if name in still_open:
+                memory = end.memory
+                memory.pool.release(memory)
+                del still_open[name]
 
     def repair(self) -> list[Memory]:
         """Forget claims whose end was cut short, and return the memories that are claimed."""
@@ -270,6 +273,7 @@ class Pool:
         if block.released:
             self._unlist(block)
             self._store.taken(block.raw)
+        self.peak = max(self.peak, self.total - self.free)
         self._charge(memory)
         return memory
 
@@ -337,7 +341,6 @@ class Pool:
                 account.peak = in_use
             if nbytes > account.largest:
                 account.largest = nbytes
-        self.peak = max(self.peak, self.total - self.free)
 
     def _covered(self, capacity: int, stream: Stream | None) -> Memory | None:
         """Return a free block that needs no wait: the newest one that is idle, if there is one."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from gpushard.cache import BoundedCache
 from gpushard.config import Settings
-from gpushard.errors import OutOfMemoryError
+from gpushard.errors import OutOfMemoryError, ReentrantCallError
 from gpushard.runtime.backend import HOST_DOMAIN, Backend, DeviceInfo, Item
 from gpushard.runtime.device import Device, Domain, Place
 from gpushard.runtime.memory import Account, Claim, Claims, Memory, NoRoomError, Pool
@@ -35,10 +35,12 @@ class Runtime:
         self.settings = settings
         self.backend = backend
         self.lock = backend.new_lock()
-        """The submission lock: its order is the order between threads."""
+        """The submission lock: its order is the order between threads. A signal handler or a
+        finalizer may come to it on the thread that holds it; `run_locked` finds that out."""
         self.plans: BoundedCache[Any] = BoundedCache(settings.plan_cache_bytes)
         """Movement plans, for reuse."""
         self._claims = Claims()
+        self._changing = False  # whether somebody is between two states that others may see
         self._cut_short = False  # whether whoever held the lock last did not come to the end
         self._reclaiming = backend.new_lock()
         self.streams: list[Stream] = []
@@ -111,20 +113,6 @@ class Runtime:
             yield domain.pool
             yield domain.ring
 
-    def drain(self) -> None:
-        """Account for everything that was garbage collected; under the lock.
-
-        An interrupt may strike anywhere under the lock. Whoever takes it next finds that out here
-        and makes all counts right again before anything else happens.
-        """
-        if self._cut_short:
-            self._repair()
-        self._cut_short = True
-        self._claims.drain()
-        while self._dead_arrays:
-            self._arrays.pop(id(self._dead_arrays.popleft()), None)
-        self._cut_short = False
-
     def commit(self, step: Callable[[], T], streams: Sequence[Stream] = ()) -> T:
         """Run one submission under the lock: all of its allocations, waits and items.
 
@@ -137,22 +125,22 @@ class Runtime:
 
         Raises:
           OutOfMemoryError: a quota has no room, even after garbage collection.
+          ReentrantCallError: this thread is in the middle of another submission.
         """
         try:
-            return self._run_locked(step, streams)
+            return self.run_locked(step, streams)
         except NoRoomError as shortage:
             pool = shortage.pool
+        gc.collect()  # first: what it finds may wait for work, too, and finalizers may come here
         with self._reclaiming:
-            gc.collect()  # first: what it finds may wait for work, too
-            with self.lock:
-                self.drain()
-                pending = [tick for other in self._beside(pool) for tick in other.pending()]
+            beside = self._beside(pool)
+            pending = self.run_locked(lambda: [tick for p in beside for tick in p.pending()])
             for stream, tick in pending:
                 stream.synchronize(tick)
             self.backend.recall()
             self.empty_cache()
             try:
-                return self._run_locked(step, streams)
+                return self.run_locked(step, streams)
             except NoRoomError as shortage:
                 raise self._out_of_memory(shortage) from None
 
@@ -168,32 +156,55 @@ class Runtime:
         Returns:
           The bytes given back.
         """
-        with self.lock:
-            self.drain()
-            self._cut_short = True
-            trimmed = sum([pool.trim() for pool in self.pools()])
-            released = self.backend.empty_cache()
-            self._cut_short = False
-        return max(trimmed, released)
+        return self.run_locked(
+            lambda: max(sum([pool.trim() for pool in self.pools()]), self.backend.empty_cache())
+        )
 
-    def _run_locked(self, step: Callable[[], T], streams: Sequence[Stream]) -> T:
-        limit = self.settings.queue_limit
+    def run_locked(self, step: Callable[[], T], streams: Sequence[Stream] = ()) -> T:
+        """Run `step` under the lock, once there is room in the queues of `streams`.
+
+        An interrupt may strike anywhere under the lock. Whoever takes it next finds that out here
+        and makes all counts right again before anything else happens.
+
+        No other code uses the library on this thread meanwhile: no collection starts, so no
+        finalizer runs, and a signal handler that comes here is refused. The order of the lines
+        leaves no gap: what comes before `_changing` is set, or after, is a call like any other.
+
+        Raises:
+          NoRoomError: a quota has no room; nothing was submitted.
+          ReentrantCallError: this thread is in the middle of another step.
+        """
         while True:
             with self.lock:
-                self.drain()
-                for stream in streams:
-                    tick = stream.issued - limit + 1
-                    if tick > stream.done and not stream.finished(tick):
-                        break
-                else:
+                if self._changing:
+                    raise _reentrant()
+                collects = gc.isenabled()
+                try:
+                    gc.disable()
+                    self._changing = True
+                    if self._cut_short:
+                        self._repair()
                     self._cut_short = True
-                    try:
-                        result = step()
-                    except NoRoomError:
-                        self._cut_short = False  # nothing was submitted
-                        raise
-                    self._cut_short = False
-                    return result
+                    self._claims.drain()
+                    while self._dead_arrays:
+                        self._arrays.pop(id(self._dead_arrays.popleft()), None)
+                    for stream in streams:
+                        tick = stream.issued - self.settings.queue_limit + 1
+                        if tick > stream.done and not stream.finished(tick):
+                            self._cut_short = False
+                            break
+                    else:
+                        try:
+                            result = step()
+                        except NoRoomError:
+                            self._cut_short = False  # nothing was submitted
+                            raise
+                        self._cut_short = False
+                        return result
+                finally:
+                    self._changing = False
+                    if collects:
+                        gc.enable()
             stream.synchronize(tick)
 
     def _repair(self) -> None:
@@ -308,25 +319,20 @@ class Runtime:
 
     def live_arrays(self) -> list[Any]:
         """Return the arrays that are still reachable."""
-        with self.lock:
-            self.drain()
-            found = [reference() for reference in self._arrays.copy().values()]
+        references = self.run_locked(self._arrays.copy).values()
+        found = [reference() for reference in references]
         return [array for array in found if array is not None]
 
     def claimed_bytes(self) -> int:
         """Return the bytes of all memory, of devices and of the host, that is claimed."""
-        with self.lock:
-            self.drain()
-            return sum(memory.nbytes for memory in self._claims.memories())
+        memories = self.run_locked(self._claims.memories)
+        return sum(memory.nbytes for memory in memories)
 
     def close(self) -> None:
         """Stop the backend and give back the memory of its pools."""
         self.backend.close()
         self.plans.clear()  # their tilings, as keys of weak tables, would keep this runtime
-        with self.lock:
-            self.drain()
-            for pool in self.pools():
-                pool.trim()
+        self.run_locked(lambda: [pool.trim() for pool in self.pools()])
 
     def renew_locks(self, *, torn: bool) -> None:
         """In a forked child: forget threads that held locks and are no more.
@@ -337,6 +343,7 @@ class Runtime:
         self.lock, self._reclaiming = self.backend.new_lock(), self.backend.new_lock()
         self.plans.renew_lock()
         self._cut_short = self._cut_short or torn
+        self._changing = self._changing and not torn
 
     def _out_of_memory(self, shortage: NoRoomError) -> OutOfMemoryError:
         account = shortage.account
@@ -358,6 +365,14 @@ class Runtime:
             limit=limit,
             largest=names,
         )
+
+
+def _reentrant() -> ReentrantCallError:
+    return ReentrantCallError(
+        "a signal handler or a finalizer uses gpushard in the middle of a call that gives work to "
+        "devices, on the same thread, which cannot go on before it returns. Let a handler set a "
+        "flag, or use the loop of asyncio, and do the work outside of it"
+    )
 
 
 def _nothing() -> None:

@@ -63,7 +63,7 @@ class Stream:
         """For other streams, the tick that an item of this one has already waited for."""
         self._recorder = recorder
         self._events: list[Event] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         return f"Stream({self.name!r}, issued={self.issued}, done={self.done})"
@@ -89,14 +89,17 @@ class Stream:
         """Return the earliest event that covers `tick`, recording one only if there is none."""
         if self._recorder.exact:
             return self._recorder.record(self, tick)
-        with self._lock:
-            while self._events and self._events[0].tick <= self.done:
-                self._events.pop(0)
-            at = bisect.bisect_left(self._events, tick, key=_tick_of)
-            if at == len(self._events):
-                bisect.insort(self._events, self._recorder.record(self, tick), key=_tick_of)
-                at = bisect.bisect_left(self._events, tick, key=_tick_of)
-            return self._events[at]
+        with self._lock:  # a finalizer on this thread may come here, too, between any two calls
+            events = self._events
+            if events and events[0].tick <= self.done:
+                past = bisect.bisect_right(events, self.done, key=_tick_of)
+                self._events = events = events[past:]
+            at = bisect.bisect_left(events, tick, key=_tick_of)
+            if at < len(events):
+                return events[at]
+            event = self._recorder.record(self, tick)
+            bisect.insort(events, event, key=_tick_of)
+            return event
 
     def covers(self, other: Stream, tick: int) -> bool:
         """Whether work given to this stream now runs after `tick` of `other` without a wait."""

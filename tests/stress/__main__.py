@@ -2,7 +2,8 @@
 
 threads     random programs on four real threads: --steps, --seed
 interrupts  real signals at random moments: --count, --seed; or --everywhere, which interrupts
-            each operation at each place where a signal can strike, and with --twice the way out too
+            each operation at each place where a signal can strike, and with --twice the way out
+            too; or --handlers, which lets other code use the library at each of those places
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import faulthandler
 import time
 
 from tests.stress.interrupts import SETTINGS as INTERRUPTED
-from tests.stress.interrupts import interrupt_everywhere, interrupt_for_real
+from tests.stress.interrupts import interrupt_everywhere, interrupt_for_real, visit_everywhere
 from tests.stress.threads import SETTINGS, run_threads
 
 
@@ -25,6 +26,8 @@ def _threads(options: argparse.Namespace) -> str:
 def _interrupts(options: argparse.Namespace) -> str:
     if options.everywhere:
         return f"{interrupt_everywhere(options.twice):,} places interrupted"
+    if options.handlers:
+        return f"{visit_everywhere():,} visits"
     done = interrupt_for_real(options.count, options.seed)
     return (
         f"{done.interrupts:,} interrupts in {done.steps:,} steps of {done.programs:,} programs, "
@@ -43,6 +46,7 @@ def main() -> None:
     interrupts.add_argument("--count", type=int, default=5000)
     interrupts.add_argument("--everywhere", action="store_true")
     interrupts.add_argument("--twice", action="store_true")
+    interrupts.add_argument("--handlers", action="store_true")
     interrupts.set_defaults(run=_interrupts)
     for command in (threads, interrupts):
         command.add_argument("--seed", type=int, default=0)

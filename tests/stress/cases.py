@@ -17,7 +17,7 @@ from gpushard.runtime.host import backend as host
 from gpushard.testing import runtime
 from gpushard.testing.deferred import deferred
 from gpushard.testing.programs import check_nothing_left
-from tests.stress.interrupter import Interrupter
+from tests.stress.interrupter import Interrupter, Visitor
 
 VALUE = np.arange(96, dtype=np.int32).reshape(12, 8)
 STREAMS = {"small_bytes": 0, "inline_bytes": 0}
@@ -239,6 +239,54 @@ def interrupt(case: Case, bench: Bench, at: int, again: int | None = None) -> In
     return interrupter
 
 
+def visit(case: Case, bench: Bench, every: int, *, finalizer: bool) -> tuple[int, int]:
+    """Let other code use the library at places within a case, on the same thread.
+
+    Args:
+      case: the operation.
+      bench: what it works on.
+      every: at each how manieth place.
+      finalizer: whether it comes as a finalizer, where collections may start, which must never be
+        refused; or as a signal handler, which gets a right value or `ReentrantCallError`.
+
+    Returns:
+      How often it was there, and how often it was refused.
+
+    Raises:
+      AssertionError: something does not hold.
+    """
+    bench.sources = case.prepare(bench)
+    kept, refused = [gs.device_put(VALUE, bench.columns)], []
+
+    def use() -> bool:
+        if finalizer and not gc.isenabled():
+            return False
+        if len(gs.devices()[0].runtime._arrays) > 100:  # dead ones pile up where nothing commits
+            bench.rt.claimed_bytes()
+        moved = gs.reshard(kept[0], bench.rows)
+        assert np.array_equal(np.asarray(moved + 1), VALUE + 1), "a value is wrong"
+        return True
+
+    def handler() -> bool:
+        try:
+            return use()
+        except gs.errors.ReentrantCallError:
+            if finalizer:
+                raise AssertionError("a finalizer was refused") from None
+            refused.append(1)
+            return True
+        except gs.errors.OutOfMemoryError:
+            return True
+
+    use()
+    visitor = Visitor(handler, every, anywhere=finalizer)
+    visitor.run(lambda: _check(case, case.act(bench)))
+    kept.clear()
+    bench.sources = []
+    check_nothing_left(bench.rt)
+    return visitor.visits, len(refused)
+
+
 def _check(case: Case, result: Any) -> None:
     if case.expected is not None:
         assert np.array_equal(np.asarray(result), case.expected), "a value is wrong"
@@ -264,4 +312,4 @@ def places(case: Case, bench: Bench) -> int:
     return (1 << 60) - counter._left
 
 
-__all__ = ["CASES", "Bench", "Case", "bench_of", "interrupt", "places"]
+__all__ = ["CASES", "Bench", "Case", "bench_of", "interrupt", "places", "visit"]

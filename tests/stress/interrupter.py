@@ -154,11 +154,14 @@ class Interrupter:
         elif event == "opcode":
             last = self._last.get(frame)
             self._last[frame] = frame.f_lasti
-            if _places(frame.f_code).reached(last, frame.f_lasti):
+            if self._is_place(frame, last):
                 self._visit(frame)
         elif event == "return":
             self._last.pop(frame, None)
         return self._trace
+
+    def _is_place(self, frame: FrameType, last: int | None) -> bool:
+        return _places(frame.f_code).reached(last, frame.f_lasti)
 
     def _profile(self, frame: FrameType, event: str, _: Any) -> None:
         if event not in ("call", "c_return") or not _is_ours(frame.f_code):
@@ -178,3 +181,34 @@ class Interrupter:
             where = f"{Path(code.co_filename).name}:{frame.f_lineno} in {code.co_name}"
             self.raised.append(where)
             raise KeyboardInterrupt(where)
+
+
+class Visitor(Interrupter):
+    """Calls something at some of the places, as a signal handler would, or a finalizer.
+
+    Args:
+      visit: what to call; it says whether it did anything.
+      every: at each how manieth place.
+      anywhere: whether a place is each instruction, since a collection may start at any, and not
+        only where signals are delivered.
+    """
+
+    def __init__(self, visit: Callable[[], bool], every: int = 1, *, anywhere: bool) -> None:
+        super().__init__(every)
+        self._every = every
+        self._function = visit
+        self._anywhere = anywhere
+        self.visits = 0
+        """How often that did something."""
+        self.places = 0
+        """How many places there were."""
+
+    def _is_place(self, frame: FrameType, last: int | None) -> bool:
+        return self._anywhere or super()._is_place(frame, last)
+
+    def _visit(self, frame: FrameType) -> None:
+        self._left -= 1
+        self.places += 1
+        if self._left == 0:
+            self._left = self._every
+            self.visits += self._function()

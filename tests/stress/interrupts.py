@@ -19,7 +19,7 @@ from gpushard.testing import runtime
 from gpushard.testing.actor import ACTIONS, Actor, World
 from gpushard.testing.known import Known
 from gpushard.testing.programs import check_nothing_left, random_shardings
-from tests.stress.cases import CASES, bench_of, interrupt
+from tests.stress.cases import CASES, bench_of, interrupt, visit
 
 # An interrupt in NumPy's own str() makes it return "..." for that array from then on.
 INTERRUPTED = [action for action in ACTIONS if action is not Actor._show]
@@ -157,4 +157,21 @@ def interrupt_everywhere(twice: bool) -> int:
                 at += 1
         total += at - 1
         print(f"{case.name}: {at - 1} places", flush=True)
+    return total
+
+
+def visit_everywhere() -> int:
+    """Let handlers and finalizers use the library in every case; return how often they did."""
+    total = 0
+    for case in CASES:
+        if "memory_limit" in case.settings:
+            continue
+        with bench_of(case) as bench:
+            handlers, refused = visit(case, bench, 1, finalizer=False)
+            finalizers, _ = visit(case, bench, 1, finalizer=True)
+        total += handlers + finalizers
+        print(
+            f"{case.name}: {handlers} handlers, {refused} of them refused, {finalizers} finalizers",
+            flush=True,
+        )
     return total

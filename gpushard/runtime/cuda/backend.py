@@ -138,9 +138,9 @@ class CudaBackend:
         page_locked = "pinned_host" in (topology.kind(domain), topology.kind(source))
         return page_locked or chip == other or other in self._peers[chip]
 
-    def new_lock(self) -> threading.Lock:
+    def new_lock(self) -> AbstractContextManager[Any]:
         """Make a lock."""
-        return threading.Lock()
+        return threading.RLock()
 
     def _store(self, domain: int) -> GpuStore | PinnedStore | PageableStore:
         if domain in (HOST_DOMAIN, self._topology.pageable):
@@ -356,7 +356,7 @@ class CudaBackend:
     @property
     def traffic(self) -> dict[tuple[int, int], int]:
         """Bytes copied so far for each (source domain, destination domain)."""
-        return self._copier.traffic
+        return self._copier.traffic.total()
 
     def prefetch(self, read: Callable[[], object]) -> None:
         """Call a function soon, on a thread of its own, if its owner is still there by then."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +14,7 @@ from gpushard.runtime.cuda.stores import address_of
 from gpushard.runtime.cuda.topology import Topology
 from gpushard.runtime.engines import by_engine
 from gpushard.runtime.phase import BoxCopy, Phase
+from gpushard.runtime.traffic import Traffic
 from gpushard.typing import LocalArray
 
 
@@ -45,9 +45,8 @@ class Copier:
         self._launches = launches
         self._bounces = bounces
         self._engine_bytes = engine_bytes
-        self._counting = threading.Lock()
-        self.traffic: dict[tuple[int, int], int] = {}
-        """Bytes copied so far for each (source domain, destination domain)."""
+        self.traffic = Traffic()
+        """What was copied so far."""
 
     def copy_phase(
         self,
@@ -72,7 +71,7 @@ class Copier:
             target = address_of(self._driver, operands[span.target]) + span.target_offset
             source = address_of(self._driver, operands[span.source]) + span.source_offset
             self._copy_span(target, source, span.nbytes, domain, span.domain, stream)
-        self._count({(source, domain): nbytes for source, nbytes in template.traffic.items()})
+        self.traffic.add({(source, domain): nbytes for source, nbytes in template.traffic.items()})
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int, stream: StreamHandle) -> None:
         """Copy boxes into memory of a domain, on a stream."""
@@ -147,9 +146,4 @@ class Copier:
         for target, _, source_domain in copies:
             link = source_domain, domain
             traffic[link] = traffic.get(link, 0) + target.nbytes
-        self._count(traffic)
-
-    def _count(self, traffic: dict[tuple[int, int], int]) -> None:
-        with self._counting:
-            for link, nbytes in traffic.items():
-                self.traffic[link] = self.traffic.get(link, 0) + nbytes
+        self.traffic.add(traffic)

@@ -6,6 +6,8 @@ import functools
 import os
 import threading
 from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
 from gpushard.runtime.phase import BoxCopy, Phase, StridedPhase
 from gpushard.runtime.stream import Event, Stream
+from gpushard.runtime.traffic import Traffic
 from gpushard.typing import HostArray
 
 SHARED_BYTES = 4 << 20
@@ -56,12 +59,16 @@ class HostBackend(NumpyStore):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.workers = Workers(settings.host_workers or max(2, os.cpu_count() or 1))
-        self.traffic: dict[tuple[int, int], int] = {}
-        self._counting = threading.Lock()
+        self._traffic = Traffic()
 
-    def new_lock(self) -> threading.Lock:
+    @property
+    def traffic(self) -> dict[tuple[int, int], int]:
+        """Bytes copied so far for each (source domain, destination domain)."""
+        return self._traffic.total()
+
+    def new_lock(self) -> AbstractContextManager[Any]:
         """Make a lock."""
-        return threading.Lock()
+        return threading.RLock()
 
     def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
         """Make a strand."""
@@ -104,7 +111,7 @@ class HostBackend(NumpyStore):
             operands[to][index] = operands[of][of_index]
         for to, target, of, source, _ in others:
             target.of(operands[to])[...] = source.of(operands[of])
-        self._count({(of, domain): nbytes for of, nbytes in phase.links.items()})
+        self._traffic.add({(of, domain): nbytes for of, nbytes in phase.links.items()})
 
     def close(self) -> None:
         """End the worker threads."""
@@ -116,7 +123,6 @@ class HostBackend(NumpyStore):
 
     def restart(self) -> None:
         """Go on in a forked child, where no other thread is left."""
-        self._counting = threading.Lock()
         self.workers.restart()
 
     def _copy(self, copies: Sequence[BoxCopy], domain: int) -> None:
@@ -125,12 +131,7 @@ class HostBackend(NumpyStore):
             target[...] = source
             link = (source_domain, domain)
             moved[link] = moved.get(link, 0) + target.nbytes
-        self._count(moved)
-
-    def _count(self, moved: dict[tuple[int, int], int]) -> None:
-        with self._counting:
-            for link, nbytes in moved.items():
-                self.traffic[link] = self.traffic.get(link, 0) + nbytes
+        self._traffic.add(moved)
 
 
 def _fill(targets: Sequence[HostArray], value: np.generic) -> None:

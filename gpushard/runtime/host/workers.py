@@ -22,6 +22,7 @@ from collections.abc import Callable, Generator, Sequence
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from gpushard.errors import ReentrantCallError
 from gpushard.runtime.backend import Item
 from gpushard.runtime.host.strand import Job, Strand, closed_latch
 from gpushard.runtime.sharing import share_with
@@ -102,10 +103,19 @@ class Workers:
         """Block until `tick` of `stream` has run.
 
         An interrupt leaves a latch behind that nobody waits for, which does no harm.
+
+        Raises:
+          ReentrantCallError: on a worker, where the tick may be one that it would have to run.
         """
         strand = self._strands[stream]
         if strand.finished >= tick:
             return
+        if threading.current_thread() in self._threads:
+            raise ReentrantCallError(
+                "a finalizer that a garbage collection ran on a thread of gpushard's own waits "
+                "for a value, which may be one that this thread is to compute. Let a finalizer "
+                "use values that are there, x.is_ready(), or hand them to a thread of yours"
+            )
         latch = closed_latch()
         strand.latches.append((tick, latch))
         if strand.finished >= tick:  # its end may have come before the latch

@@ -62,12 +62,10 @@ def test_many_boxes_go_by_one_table_for_each_stream() -> None:
         del x, y
         runtime.plans.clear()
         gc.collect()
-        with runtime.lock:
-            runtime.drain()
-            runtime.domains[0].pool.trim()
-            runtime.backend._launches.collect()
-            driver.synchronize_gpu(0)
-            runtime.backend._launches.collect()
+        runtime.run_locked(runtime.domains[0].pool.trim)
+        runtime.backend._launches.collect()
+        driver.synchronize_gpu(0)
+        runtime.backend._launches.collect()
         assert used.free == used.total, "a table is never given back"
 
 

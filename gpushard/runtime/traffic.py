@@ -1,0 +1,45 @@
+"""Bytes that threads copy between memory domains, counted without a lock."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TypeAlias
+
+Link: TypeAlias = tuple[int, int]
+"""(source domain, destination domain)."""
+
+
+class Traffic:
+    """A table for each thread.
+
+    A thread that waited for a lock here might be the one that its owner waits for: a signal handler
+    may strike a thread while it counts, and read what another thread is copying.
+
+    >>> traffic = Traffic()
+    >>> traffic.add({(0, 1): 8})
+    >>> traffic.add({(0, 1): 8, (1, 1): 3})
+    >>> traffic.total()
+    {(0, 1): 16, (1, 1): 3}
+    """
+
+    def __init__(self) -> None:
+        self._tables: dict[int, defaultdict[Link, int]] = {}
+
+    def add(self, moved: Mapping[Link, int]) -> None:
+        """Count bytes."""
+        thread = threading.get_ident()
+        table = self._tables.get(thread)
+        if table is None:
+            table = self._tables.setdefault(thread, defaultdict(int))
+        for link, nbytes in moved.items():
+            table[link] += nbytes  # no call, so no signal handler in between
+
+    def total(self) -> dict[Link, int]:
+        """Return what all threads have counted."""
+        sums: dict[Link, int] = {}
+        for table in self._tables.copy().values():
+            for link, nbytes in table.copy().items():
+                sums[link] = sums.get(link, 0) + nbytes
+        return sums
