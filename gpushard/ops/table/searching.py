@@ -114,11 +114,27 @@ def _isin_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         x, members = (each.astype(dtype, copy=False) for each in (x, members))
         if not math.prod(members.shape):
             return xp.zeros(x.shape, bool)
+        if xp is np:
+            return _isin_here(x, members)
         members = xp.sort(members)
         at = xp.searchsorted(members, x)
         return members[xp.minimum(at, members.size - 1)] == x
 
     return writing(isin)
+
+
+def _isin_here(x: LocalArray, members: LocalArray) -> LocalArray:
+    """Return which elements are members, on the host: NumPy has no vectors for searches."""
+    if members.size > _FEW:
+        return np.isin(x, members)
+    found: LocalArray = x == members[0]
+    for member in members[1:]:
+        found |= x == member
+    return found
+
+
+_FEW = 16
+"""So many members are compared with all elements one after the other."""
 
 
 def _isin_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
