@@ -24,7 +24,7 @@ from gpushard.numpy.arguments import (
 from gpushard.numpy.subscripts import from_lists, parse
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
-from gpushard.ops.table.contractions import EINSUM, LETTERS, OUTER, TENSORDOT, VECDOT
+from gpushard.ops.table.contractions import DOT, EINSUM, LETTERS, OUTER, TENSORDOT, VECDOT
 from gpushard.typing import Shape
 
 
@@ -95,8 +95,11 @@ def vdot(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
       x2: an array.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x1, x2 = (as_value(x, "vdot").ravel() for x in (x1, x2))
-    return settle(methods.dot(x1.conj(), x2), out_sharding)
+    x1, x2 = (as_value(x, "vdot") for x in (x1, x2))
+    if x1.shape == x2.shape and x1.ndim:  # elements lie together as they are
+        letters = LETTERS[: x1.ndim]
+        return settle(bind(DOT, (x1.conj(), x2), (f"{letters},{letters}->",)), out_sharding)
+    return settle(methods.dot(x1.ravel().conj(), x2.ravel()), out_sharding)
 
 
 def vecdot(

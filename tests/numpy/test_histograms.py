@@ -10,8 +10,9 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.errors import ArgumentError
 from gpushard.numpy.bin_edges import RULES
+from gpushard.ops.table import counting
 from tests.numpy.calls import Call, alike, everywhere
-from tests.numpy.compare import LAYOUTS, placed, put, same
+from tests.numpy.compare import LAYOUTS, memory_of, placed, put, same
 
 gnp = gs.numpy
 pytestmark = pytest.mark.usefixtures("domains")
@@ -136,3 +137,39 @@ def test_only_counts_move() -> None:
 
 def _crossed(runtime: Any) -> int:
     return sum(n for link, n in runtime.backend.traffic.items() if link[0] != link[1])
+
+
+@pytest.mark.parametrize("dtype", ["b", "B", "l", "f", "d"])
+@pytest.mark.parametrize("even", [True, False])
+def test_many_elements_in_bins_of_any_width(
+    dtype: str, even: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bins are guessed as if they were of one width; only wrong guesses are searched for."""
+    rng = np.random.default_rng(0)
+    data = (rng.standard_normal(70_000) * 20).astype(np.int64 if dtype in "bBl" else dtype)
+    data = data.astype(dtype)
+    if dtype in "fd":
+        data[:6] = [np.nan, np.inf, -np.inf, -0.0, 30, -30]
+    edges: Any = np.linspace(-30, 30, 14) if even else np.sort(rng.standard_normal(14) * 20)
+    edges[5] = edges[6]
+    wanted = np.histogram(data, edges)[0]
+    searched = [0]
+    search = np.searchsorted
+
+    def recorded(a: Any, v: Any, side: Any) -> Any:
+        searched[0] += v.size
+        return search(a, v, side)
+
+    monkeypatch.setattr(np, "searchsorted", recorded)
+    same(gnp.histogram(put(data, ("x", "y")), edges)[0], wanted)
+    assert 0 < searched[0] < data.size
+    if even:
+        assert searched[0] < data.size / 5
+
+
+def test_counts_of_what_is_in_range_are_not_masked() -> None:
+    data = np.random.default_rng(0).integers(0, 9, 50_000)
+    for length in (8, 9, 10):
+        kernel = counting.BINCOUNT.kernel(np, (), (length, data.dtype))
+        np.testing.assert_array_equal(kernel(data), np.bincount(data, minlength=length)[:length])
+        assert (memory_of(kernel, data) < data.nbytes) is (length > 8)

@@ -7,7 +7,9 @@ import pytest
 
 import gpushard as gs
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from tests.numpy.compare import agree, put, same, value
+from gpushard.ops.aval import Aval
+from gpushard.ops.table.contractions import EINSUM
+from tests.numpy.compare import agree, memory_of, put, same, value
 
 gnp = gs.numpy
 pytestmark = pytest.mark.usefixtures("domains")
@@ -173,3 +175,24 @@ def test_outer_products_keep_the_sign_of_zero(dtype: str) -> None:
         assert found.sharding.spec == gs.P("x", "y")
     mixed = gnp.outer(x, np.array([1, 2]))
     same(mixed, np.outer(data, np.array([1, 2])))
+
+
+def test_sums_of_squares_take_no_memory_and_move_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = np.random.default_rng(0).random((256, 128))
+    aval = Aval(data.shape, data.dtype)
+    for subscripts in ("ab,ab->", "ab,ab->a", "ab,ab->b"):
+        kernel = EINSUM.kernel(np, (aval, aval), (subscripts,))
+        assert memory_of(kernel, data, data) < data.nbytes / 8
+    x = put(data, "y", "x")
+    for name in ("ravel", "reshape", "__mul__"):
+        monkeypatch.setattr(gs.Array, name, None)
+    same(gnp.vdot(x, x), np.vdot(data, data), exact=False)
+    for axis in (None, 0, 1):
+        same(gnp.linalg.norm(x, axis=axis), np.linalg.norm(data, axis=axis), exact=False)
+
+
+def test_vdot_of_other_shapes() -> None:
+    a, b = value((3, 4), "D"), value((2, 6), "D")
+    same(gnp.vdot(put(a, "x"), put(b, "y")), np.vdot(a, b), exact=False)
+    same(gnp.vdot(put(a, "x"), put(2 * a, "y")), np.vdot(a, 2 * a), exact=False)
+    same(gnp.vdot(3.0, 2.0), np.vdot(3.0, 2.0))

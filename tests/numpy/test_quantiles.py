@@ -104,6 +104,22 @@ def test_nans() -> None:
     everywhere(lambda ns, x: ns.nanmedian(x), np.full(4, np.nan))
 
 
+@pytest.mark.parametrize("dtype", "?bHilefd")
+def test_medians_are_found_without_sorting(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(np, "sort", None)
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 3, 4, 500, 501):
+        data = (rng.random((4, size)) * 99).astype(dtype)
+        if dtype in "efd" and size > 1:
+            data[1, rng.integers(size)] = np.nan
+            data[2] = np.nan
+            data[3, : size // 2] = np.inf
+        x = put(data, None, ("x", "y"))
+        with np.errstate(all="ignore"):
+            same(gnp.median(x, axis=1), np.median(data, axis=1))
+            same(gnp.median(x[::3]), np.median(data[::3]))
+
+
 def test_infinities_are_elements() -> None:
     x = gs.device_put(np.array([1.0, np.inf]))
     same(gnp.quantile(x, [0.0, 1.0]), np.array([1, np.inf]))  # NumPy gives NaN here

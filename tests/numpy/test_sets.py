@@ -48,6 +48,20 @@ def test_values_and_counts_are_found_without_positions(monkeypatch: pytest.Monke
     same(gnp.unique(x, size=6, fill_value=2), np.append(wanted[0], [2, 2]))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "many"),
+    [*((dtype, 3) for dtype in "?blQfD"), *((dtype, 30) for dtype in "?blQ")],
+)
+def test_membership_searches_nothing(
+    dtype: str, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = mixed((40, 50), dtype)
+    members = mixed((many,), dtype, 1)
+    wanted = np.isin(data, members)
+    monkeypatch.setattr(np, "searchsorted", None)
+    same(gnp.isin(put(data, "x", "y"), members), wanted)
+
+
 @pytest.mark.parametrize("layout", ["uneven", "cube", "empty"])
 @pytest.mark.parametrize("dtype", ["?", "b", "D"])
 @pytest.mark.parametrize("name", NAMES)

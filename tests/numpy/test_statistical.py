@@ -8,7 +8,10 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
-from tests.numpy.compare import LAYOUTS, agree, placed, same
+from gpushard.ops.aval import Aval
+from gpushard.ops.row import Site
+from gpushard.ops.table import reductions
+from tests.numpy.compare import LAYOUTS, agree, memory_of, placed, same
 
 gnp = gs.numpy
 NAMES = ["sum", "prod", "mean", "var", "std", "min", "max", "any", "all", "count_nonzero"]
@@ -134,3 +137,15 @@ def test_what_an_initial_number_must_not_be() -> None:
     for initial in (2j, np.complex64(2), "one"):
         with pytest.raises(ArgumentTypeError, match=r"initial=.* must be a number that int8"):
             gnp.max(x, initial=initial)
+
+
+def test_positions_and_counts_copy_nothing() -> None:
+    data = np.random.default_rng(0).random((128, 256))
+    site = Site(((0, 0),), (0,), (128,))
+    kernel = reductions.ARGMIN.kernel(np, (Aval(data.shape, data.dtype),), ((-1,), False, None))
+    assert memory_of(kernel, site, data) < 40 * len(data)
+    mask = data > 0.5
+    every = ((-2, -1), False, None)
+    kernel = reductions.COUNT_NONZERO.kernel(np, (Aval(mask.shape, mask.dtype),), every)
+    assert kernel(mask) == mask.sum()
+    assert memory_of(kernel, mask) < 1000

@@ -21,6 +21,7 @@ from gpushard.numpy.linalg.solving import cutoff
 from gpushard.numpy.manipulation import expand_dims, moveaxis
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
+from gpushard.ops.table.contractions import EINSUM, LETTERS
 from gpushard.ops.table.linalg import INV
 from gpushard.ops.table.reductions import COUNT_NONZERO
 
@@ -147,7 +148,7 @@ def _vector(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
     if ord == 1:
         return abs(x).sum(axes, keepdims=keepdims)
     if ord == 2:
-        return ew.sqrt(_squares(x).sum(axes, keepdims=keepdims))
+        return ew.sqrt(_sum_of_squares(x, axes, keepdims))
     try:
         power = float(ord)
     except (TypeError, ValueError):
@@ -166,9 +167,14 @@ def _extreme(x: Any, name: str, axes: Any, keepdims: bool) -> Any:
     return getattr(x, name)(axes, keepdims=keepdims)
 
 
-def _squares(x: Any) -> Any:
-    """Return the squares of sizes."""
-    return x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x
+def _sum_of_squares(x: Any, axes: _Axes, keepdims: bool) -> Any:
+    """Return sums of the squares of sizes."""
+    if x.dtype.kind == "c":
+        return (x.real**2 + x.imag**2).sum(axes, keepdims=keepdims)
+    letters = LETTERS[: x.ndim]
+    kept = "".join(letter for d, letter in enumerate(letters, -x.ndim) if d not in axes)
+    found = bind(EINSUM, (x, x), (f"{letters},{letters}->{kept}",))
+    return expand_dims(found, axes) if keepdims else found
 
 
 def _matrix(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
@@ -177,7 +183,7 @@ def _matrix(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
     sums |= {math.inf: (columns, rows, "max"), -math.inf: (columns, rows, "min")}
     values = {"nuc": "sum", 2: "max", -2: "min"}
     if ord == "fro":
-        return ew.sqrt(_squares(x).sum(axes, keepdims=keepdims))
+        return ew.sqrt(_sum_of_squares(x, axes, keepdims))
     if ord in sums:
         inner, outer, extreme = sums[ord]
         found = abs(x).sum(inner, keepdims=True)

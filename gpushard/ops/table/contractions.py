@@ -195,6 +195,8 @@ def _as_matmul(xp: Any, a: str, b: str, right: str, avals: Sequence[Aval]) -> Ke
     first = [a.index(x) for x in batch + rows + shared]
     second = [b.index(x) for x in batch + shared + columns]
     in_order = first == list(range(len(a))) and second == list(range(len(b)))
+    if xp is np and not (rows or columns or in_order):
+        return None  # einsum adds up where elements lie, and transposes nothing
     if in_order and len(shared) == len(rows) == len(columns) == 1:
         function: Kernel = xp.matmul
         return function

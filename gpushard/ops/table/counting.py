@@ -35,12 +35,14 @@ def _totals(xp: Any, number: Any, counts: Any, weights: Any, length: int, dtype:
     Args:
       xp: the namespace.
       number: of each element.
-      counts: which elements count at all.
+      counts: which elements count at all; None for all.
       weights: of each element; None to count.
       length: how many numbers there are.
       dtype: of the result.
     """
-    number = xp.where(counts, number, length).reshape(-1)  # others go to one more, which is cut off
+    if counts is not None:  # others go to one more, which is cut off
+        number = xp.where(counts, number, length)
+    number = number.reshape(-1)
 
     def total(part: Any) -> Any:
         heavy = None if part is None else part.astype(_SUM).reshape(-1)
@@ -92,8 +94,11 @@ def _bincount(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> A
     length = params[0]
 
     def count(x: Any, weights: Any = None) -> Any:
-        counts = (x >= 0) & (x < length)
-        return _totals(xp, x.astype(_COUNT), counts, weights, length, dtype)
+        if xp is np and (not x.size or (x.min() >= 0 and x.max() < length)):
+            counts = None
+        else:
+            counts = (x >= 0) & (x < length)
+        return _totals(xp, x.astype(_COUNT, copy=False), counts, weights, length, dtype)
 
     return count
 
@@ -121,6 +126,48 @@ def _histogram_rule(avals: Sequence[Aval], params: Params) -> Rule:
     return Rule(sum(operands, ()), (bins,), sizes, whole)
 
 
+def _bin_numbers(xp: Any, x: Any, edges: Any) -> tuple[Any, Any]:
+    """Return the number of the bin of each element, and which elements are in one.
+
+    Where nothing is said, the last bin has both its edges, and others only the lower one.
+    """
+    last = edges.shape[0] - 2
+    dtype = np.result_type(x.dtype, edges.dtype)
+    if xp is not np or last < 0 or dtype.kind not in "iuf":
+        at = xp.minimum(xp.searchsorted(edges, x, side="right") - 1, last)
+        return at, (x >= edges[0]) & (x <= edges[-1])
+    edges = edges.astype(dtype, copy=False)
+    number, inside = np.empty(x.size, np.intp), np.empty(x.size, bool)
+    flat = x.reshape(-1)
+    for start in range(0, x.size, _PIECE):
+        piece = slice(start, start + _PIECE)
+        part = flat[piece].astype(dtype, copy=False)
+        inside[piece] = (part >= edges[0]) & (part <= edges[-1])
+        number[piece] = _guessed_and_checked(part, edges, inside[piece])
+    return number.reshape(x.shape), inside.reshape(x.shape)
+
+
+_PIECE = 1 << 15
+"""Elements that are worked out at a time on the host, so that what that takes stays in cache."""
+
+
+def _guessed_and_checked(x: Any, edges: Any, inside: Any) -> Any:
+    """Return the numbers of bins, on the host.
+
+    A search costs more than all else: its branches go either way. So a bin is guessed, as if all
+    were of one width, and only what is not between its edges is searched for.
+    """
+    last = len(edges) - 2
+    scale = (last + 1) / (edges[-1] - edges[0])
+    at = ((x - edges[0]) * scale).astype(np.intp)
+    np.clip(at, 0, last, out=at)
+    wrong = (x < edges[at]) | (x >= edges[at + 1])
+    wrong &= inside
+    if wrong.any():
+        at[wrong] = np.minimum(np.searchsorted(edges, x[wrong], "right") - 1, last)
+    return at
+
+
 def _histogram(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> Any:
     dims = params[0]
     bins = _bins(avals, params)
@@ -128,12 +175,12 @@ def _histogram(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> 
     def count(*operands: Any) -> Any:
         number, counts = 0, None
         for x, edges, many in zip(operands, operands[dims:], bins, strict=False):
-            at = xp.searchsorted(edges, x, side="right") - 1
-            at = xp.where(x == edges[-1], many - 1, at)  # the last bin has both its edges
-            number = number * many + at
-            inside = (x >= edges[0]) & (x <= edges[-1])
+            at, inside = _bin_numbers(xp, x, edges)
+            number = at if counts is None else number * many + at
             counts = inside if counts is None else counts & inside
         weights = operands[2 * dims] if len(operands) > 2 * dims else None
+        if xp is np and np.all(counts):
+            counts = None
         found = _totals(xp, number, counts, weights, math.prod(bins), dtype)
         return found.reshape(bins)
 

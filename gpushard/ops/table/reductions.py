@@ -166,7 +166,16 @@ def _added(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
 
 def _count_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     axes, keepdims, _ = params
-    return writing(lambda x: (x != 0).sum(axes, dtype=_INDEX, keepdims=keepdims))
+    shape = avals[0].shape
+    everything = xp is np and len(axes) == len(shape)
+
+    def count(x: Any) -> Any:
+        there = x if x.dtype == _BOOL else x != 0
+        if everything:  # NumPy counts bits, and does not convert what it adds
+            return np.full((1,) * len(shape) * keepdims, np.count_nonzero(there), _INDEX)
+        return there.sum(axes, dtype=_INDEX, keepdims=keepdims)
+
+    return writing(count)
 
 
 COUNT_NONZERO = _row(
@@ -329,17 +338,23 @@ def _positions(name: str) -> Callable[[Any, Sequence[Aval], Params], Kernel]:
         ndim = len(whole)
         order = [d for d in range(-ndim, 0) if d not in axes] + list(axes)
 
-        def positions(site: Site, x: Any) -> State:
+        extreme = name.removeprefix("arg")
+
+        def places(x: Any) -> Any:
+            """Return the positions in the block along each of the axes."""
+            if len(axes) == 1:
+                return (getattr(x, name)(axis=axes[0]),)
             kept = tuple(x.shape[d] for d in order[: ndim - len(axes)])
             rows = x.transpose([d % ndim for d in order]).reshape(*kept, -1)
-            at = getattr(rows, name)(axis=-1)
-            value = xp.take_along_axis(rows, at[..., None], axis=-1)
-            places = xp.unravel_index(at, tuple(x.shape[d] for d in axes))
-            number = xp.zeros_like(at)
-            for place, axis in zip(places, axes, strict=True):
+            return xp.unravel_index(getattr(rows, name)(axis=-1), tuple(x.shape[d] for d in axes))
+
+        def positions(site: Site, x: Any) -> State:
+            number: Any = 0
+            for place, axis in zip(places(x), axes, strict=True):
                 number = number * whole[axis] + place + site.operands[0][axis]
             shape = reduced_shape(x.shape, axes, keepdims=keepdims)
-            return value.reshape(shape), number.reshape(shape).astype(_INDEX, copy=False)
+            value = getattr(x, extreme)(axis=axes, keepdims=keepdims)
+            return value, number.reshape(shape).astype(_INDEX, copy=False)
 
         return writing(positions)
 

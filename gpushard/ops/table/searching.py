@@ -114,11 +114,34 @@ def _isin_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         x, members = (each.astype(dtype, copy=False) for each in (x, members))
         if not math.prod(members.shape):
             return xp.zeros(x.shape, bool)
+        if xp is np and members.size <= _FEW:
+            return _is_one_of(x, members)
+        if xp is np and _are_near(x, members):
+            return np.isin(x, members, kind="table")
         members = xp.sort(members)
         at = xp.searchsorted(members, x)
         return members[xp.minimum(at, members.size - 1)] == x
 
     return writing(isin)
+
+
+_FEW = 16
+"""So many members are compared with all elements one after the other, on the host."""
+
+
+def _is_one_of(x: LocalArray, members: LocalArray) -> LocalArray:
+    found: LocalArray = x == members[0]
+    for member in members[1:]:
+        found |= x == member
+    return found
+
+
+def _are_near(x: LocalArray, members: LocalArray) -> bool:
+    """Whether a table of all numbers between members is small beside the arrays."""
+    if members.dtype.kind not in "biu":
+        return False
+    apart: int = int(members.max()) - int(members.min())
+    return apart < x.size + members.size
 
 
 def _isin_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
