@@ -49,6 +49,9 @@ OUT_OF_REACH = {
 BUDGETS = (20.0, 200.0)
 """Seconds of tests to run for a change: at first, and again where these did not catch it."""
 
+TYPICAL = 0.1
+"""Seconds of a test whose time is not known."""
+
 LONGEST = 600
 """Seconds after which a run hangs, and the change is caught."""
 
@@ -114,7 +117,7 @@ class Suite:
         found = set().union(*(tests.get(line, set()) for line in lines))
         found = found or set().union(*tests.values())
         files: dict[str, list[str]] = defaultdict(list)
-        for test in sorted(found, key=lambda test: self.seconds.get(_name(test), 1.0)):
+        for test in sorted(found, key=lambda test: self.seconds.get(_name(test), TYPICAL)):
             files[test.partition("::")[0]].append(test)
         rounds = itertools.zip_longest(*files.values())
         return [test for turn in rounds for test in turn if test is not None]
@@ -138,7 +141,7 @@ class Suite:
 
     def within(self, tests: Sequence[str], budget: float) -> list[str]:
         """Return the first of the tests that take no longer, and at least one."""
-        ends = itertools.accumulate(self.seconds.get(_name(test), 1.0) for test in tests)
+        ends = itertools.accumulate(self.seconds.get(_name(test), TYPICAL) for test in tests)
         return [test for test, end in zip(tests, ends, strict=True) if end <= budget] or [
             *tests[:1]
         ]
