@@ -154,13 +154,14 @@ def run_tests(folder: str, tests: Sequence[str], patience: float = PATIENCE) -> 
         if not os.path.lexists(f"{folder}/{name}"):
             os.symlink(PACKAGE.parent / name, f"{folder}/{name}")
     Path(folder, "chosen").write_text("\n".join(tests), encoding="utf-8")
-    command = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "@chosen"]
+    command = ["-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += ["@chosen"]
     run = _run(folder, *command, patience=patience)
     if run is None:
         return "it hangs"
     if run.returncode in (0, 5):
         return None
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", run.stdout, re.MULTILINE)
     return failed[1] if failed else f"exit status {run.returncode}"
 
 

@@ -19,6 +19,7 @@ import ast
 import concurrent.futures
 import copy
 import dataclasses
+import functools
 import itertools
 import json
 import os
@@ -266,18 +267,31 @@ def _can_go(node: ast.AST) -> bool:
 
 
 def caught_by(change: Mutant, suite: Suite) -> str | None:
-    """Return the test that fails with a change; None if none does."""
+    """Return the test that fails with a change, and not without; None if none does."""
     tests = suite.covering(change.site.file, change.lines)
     done = 0
     with mutant(change.site.file, change.source) as folder:
         for budget in BUDGETS:
-            chosen = suite.within(tests, budget)
-            if len(chosen) > done:
-                failed = run_tests(folder, chosen[done:], LONGEST)
-                if failed is not None:
+            chosen = suite.within(tests, budget)[done:]
+            while chosen:
+                failed = run_tests(folder, chosen, LONGEST)
+                if failed not in chosen:
+                    if failed is not None:
+                        return failed
+                    break
+                if _passes(failed):
                     return failed
-            done = max(done, len(chosen))
+                chosen = chosen[chosen.index(failed) + 1 :]
+            done = max(done, len(suite.within(tests, budget)))
     return None
+
+
+@functools.cache
+def _passes(test: str) -> bool:
+    """Say whether a test passes on a copy of the package without any change."""
+    file = "__init__.py"
+    with mutant(file, (PACKAGE / file).read_text(encoding="utf-8")) as folder:
+        return run_tests(folder, [test], LONGEST) is None
 
 
 def main() -> None:
