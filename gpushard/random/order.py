@@ -16,13 +16,12 @@ from gpushard.array.checks import as_shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
-from gpushard.ops.create import create
 from gpushard.ops.row import Row
-from gpushard.ops.table import creation, movement, random_order
+from gpushard.ops.table import movement, random_order
 from gpushard.placement.device_put import as_host_array, device_put
 from gpushard.random.continuous import gumbel_row
 from gpushard.random.keys import single_key
-from gpushard.random.placing import beside, follow, replicated, result_place
+from gpushard.random.placing import beside, follow, result_place
 from gpushard.random.sampling import float_dtype, parameter, sample
 from gpushard.random.uniform import randint
 from gpushard.typing import Shape
@@ -49,30 +48,22 @@ def permutation(
     Array([0, 1, 5, 4, 3, 2], dtype=int64)
     """
     data = single_key(key, "permutation")
-    if np.ndim(x):
-        array = _array(x, "permutation", "x")
-        place = result_place(out_sharding, array.shape, data, array)
-        words = beside(data, place, array)
-    else:
+    if not np.ndim(x):
         n = _number(x, "permutation", "x")
+        one_from_end(axis, 1, "permutation")
         place = result_place(out_sharding, (n,), data)
-        words = beside(data, place)
-        array = _below(n, words)
+        made = bind(random_order.ORDER, (beside(data, place),), (n,), place.sharding)
+        return place.finish(made)
+    array = _array(x, "permutation", "x")
     at = one_from_end(axis, len(array.shape), "permutation")
+    place = result_place(out_sharding, array.shape, data, array)
     alone = bool(independent) and len(array.shape) > 1
-    made = bind(random_order.SHUFFLE, (words, array), (at, alone), place.sharding)
-    return place.finish(made)
+    operands = (beside(data, place, array), array)
+    return place.finish(bind(random_order.SHUFFLE, operands, (at, alone), place.sharding))
 
 
 shuffle = permutation
 """Another name for `permutation`. Arrays are values: `x` stays as it is, take the result."""
-
-
-def _below(n: int, key: Array) -> Array:
-    """Return the integers below n, whole on every device of a key."""
-    sharding = replicated(key.sharding)
-    made = create(creation.ARANGE, sharding, (n,), np.dtype(np.int64), (np.int64(0), np.int64(1)))
-    return Array(made, sharding, committed=key.committed)
 
 
 def _number(x: Any, name: str, argument: str) -> int:

@@ -53,10 +53,11 @@ def _orders(
         flat = order.reshape(-1)
 
         def fill(first: int, stop: int, stream: Stream) -> None:
-            flat[first:stop] = stream.bits(_WORD)[: stop - first]
+            bits = stream.bits(_WORD).astype(_PAIR)
+            bits <<= _PAIR.type(32)
+            flat[first:stop] = bits[: stop - first]
 
         each_block(xp, key, start, shape, whole, fill)
-        order <<= _PAIR.type(32)
         order |= positions
         order.sort(axis=axis)
         order &= _PAIR.type(0xFFFFFFFF)
@@ -69,6 +70,33 @@ def _order(xp: Any, key: Any, n: int) -> Any:
     """Return the numbers below n in random order."""
     orders = _orders(xp, key, (n,), -1, (0,), (n,), _rounds(n))
     return functools.reduce(xp.take, orders) if orders else xp.arange(n)
+
+
+def _order_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    return (Aval((*avals[0].shape[:-1], *params), np.dtype(np.int64)),)
+
+
+def _order_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    *batch, words = avals[0].shape
+    keys, n = tuple(range(len(batch))), len(batch)
+    return Rule(((*keys, n + 1),), ((*keys, n),), (*batch, *params, words), frozenset([n, n + 1]))
+
+
+def _order_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    def order(keys: Any) -> Any:
+        if keys.ndim == 1:
+            return _order(xp, keys, *params)
+        made = xp.empty((*keys.shape[:-1], *params), np.int64)
+        for number, key in enumerate(keys.reshape(-1, 2)):
+            made.reshape(-1, *params)[number] = _order(xp, key, *params)
+        return made
+
+    return writing(order)
+
+
+ORDER = Row("random.permutation", _order_infer, _order_rule, _order_kernel)
+"""The numbers below a number in random order. Operands: a key, or several in front. Parameters:
+(the number,)."""
 
 
 def _shuffle_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:

@@ -85,6 +85,7 @@ FORMS: dict[Row, list[Form]] = {
     random_keys.PACK: [Form(("ij2",), (), "I")],
     random_keys.UNPACK: [Form(("ij",), (), "Q")],
     random_keys.FOLD_IN: [Form(("i2", "ji"), (), "I"), Form(("i2", "j1"), (), "I")],
+    random_order.ORDER: [Form(("i2",), (9,), "I")],
     random_order.SHUFFLE: [
         Form(("2", "ij"), (-1, False), "Id"),
         Form(("2", "ij"), (-2, True), "Id"),
