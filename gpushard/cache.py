@@ -9,12 +9,25 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
-from collections.abc import Hashable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 V = TypeVar("V")
+P = ParamSpec("P")
+
+
+class Sized(Protocol):
+    """What knows how much memory it takes."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes, about."""
+
+
+S = TypeVar("S", bound=Sized)
 
 
 class _Entry(Generic[V]):
@@ -107,6 +120,40 @@ class BoundedCache(Generic[V]):
         """In a forked child: forget a thread that held the lock and is no more."""
         self._lock = threading.RLock()
         self._changing, self._torn = False, True
+
+
+def remembering(limit: int) -> Callable[[Callable[P, S]], Callable[P, S]]:
+    """Return a decorator for pure functions that keeps what they give, up to a number of bytes.
+
+    `functools.lru_cache` counts results instead, and some are a thousand times larger than others.
+
+    Args:
+      limit: bytes for all functions that share the decorator. What they give has `nbytes`, about,
+        with what they were given.
+
+    >>> import numpy as np
+    >>> remember = remembering(limit=1000)
+    >>> zeros = remember(np.zeros)
+    >>> zeros(10) is zeros(10), zeros(1000) is zeros(1000)
+    (True, False)
+    """
+    kept: BoundedCache[Any] = BoundedCache(limit)
+    os.register_at_fork(after_in_child=kept.renew_lock)
+
+    def decorate(function: Callable[P, S]) -> Callable[P, S]:
+        @functools.wraps(function)
+        def remembered(*args: P.args, **kwargs: P.kwargs) -> S:
+            key = (function, args, *kwargs.items())
+            found: S | None = kept.get(key)
+            if found is None:
+                found = function(*args, **kwargs)
+                kept.put(key, found, found.nbytes)
+            return found
+
+        remembered.kept = kept  # type: ignore[attr-defined]
+        return remembered
+
+    return decorate
 
 
 def hold_while_forking(lock: Any) -> None:

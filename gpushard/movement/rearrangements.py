@@ -5,19 +5,19 @@ Arguments are taken to be right: axes from 0, shapes that fit.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 
+from gpushard.cache import remembering
 from gpushard.movement.dim_map import identity
 from gpushard.movement.rearrangement import Bounds, Part, Rearrangement, Side, plain
 from gpushard.typing import Shape
 
-_CACHED = 4096
+_remember = remembering(limit=16 << 20)
 
 
-@functools.lru_cache(maxsize=_CACHED)
+@_remember
 def stay(shape: Shape) -> Rearrangement:
     """Return what moves nothing.
 
@@ -29,7 +29,7 @@ def stay(shape: Shape) -> Rearrangement:
     return Rearrangement((shape,), shape, parts, piece=identity(shape))
 
 
-@functools.lru_cache(maxsize=_CACHED)
+@_remember
 def concatenate(shapes: tuple[Shape, ...], axis: int) -> Rearrangement:
     """Return what `numpy.concatenate` does.
 
@@ -49,7 +49,7 @@ def concatenate(shapes: tuple[Shape, ...], axis: int) -> Rearrangement:
     return Rearrangement(shapes, shape, tuple(parts), along=axis)
 
 
-@functools.lru_cache(maxsize=_CACHED)
+@_remember
 def stack(shapes: tuple[Shape, ...], axis: int) -> Rearrangement:
     """Return what `numpy.stack` does.
 
@@ -67,7 +67,7 @@ def stack(shapes: tuple[Shape, ...], axis: int) -> Rearrangement:
     return Rearrangement(shapes, result, tuple(parts), along=axis)
 
 
-@functools.lru_cache(maxsize=_CACHED)
+@_remember
 def pad(shape: Shape, widths: tuple[tuple[int, int], ...]) -> Rearrangement:
     """Return what `numpy.pad` does with a constant, which is given when it is run.
 
@@ -86,7 +86,7 @@ def pad(shape: Shape, widths: tuple[tuple[int, int], ...]) -> Rearrangement:
     return Rearrangement((shape,), result, parts, tuple(_around(shape, starts, result)))
 
 
-@functools.lru_cache(maxsize=_CACHED)
+@_remember
 def roll(shape: Shape, shifts: tuple[int, ...], axes: tuple[int, ...]) -> Rearrangement:
     """Return what `numpy.roll` does along axes; shifts of the same axis add up.
 
@@ -110,7 +110,7 @@ def roll(shape: Shape, shifts: tuple[int, ...], axes: tuple[int, ...]) -> Rearra
     return Rearrangement((shape,), shape, tuple(parts))
 
 
-@functools.lru_cache(maxsize=_CACHED)
+@_remember
 def tile(shape: Shape, reps: tuple[int, ...]) -> Rearrangement:
     """Return what `numpy.tile` does.
 
@@ -122,7 +122,7 @@ def tile(shape: Shape, reps: tuple[int, ...]) -> Rearrangement:
     return _repeated(shape, lead, reps, inner=False)
 
 
-@functools.lru_cache(maxsize=_CACHED)
+@_remember
 def repeat(shape: Shape, count: int, axis: int) -> Rearrangement:
     """Return what `numpy.repeat` does with one count for all elements.
 
@@ -133,7 +133,7 @@ def repeat(shape: Shape, count: int, axis: int) -> Rearrangement:
     return _repeated(shape, 0, reps, inner=True)
 
 
-@functools.lru_cache(maxsize=_CACHED)
+@_remember
 def broadcast_to(shape: Shape, new_shape: Shape) -> Rearrangement:
     """Return what `numpy.broadcast_to` does.
 
@@ -146,7 +146,7 @@ def broadcast_to(shape: Shape, new_shape: Shape) -> Rearrangement:
     return _repeated(shape, lead, reps, inner=False)
 
 
-@functools.lru_cache(maxsize=_CACHED)
+@_remember
 def diagonal(shape: Shape, offset: int, axis1: int, axis2: int) -> Rearrangement:
     """Return what `numpy.diagonal` does: the diagonal is the last dim of the result.
 

@@ -20,6 +20,9 @@ from gpushard.runtime.runtime import Runtime
 
 Program: TypeAlias = Computation | Movement
 
+_KEY_BYTES = 200
+"""Bytes that an operand takes in a program's key and in its layout, about."""
+
 
 def program_for(
     row: Row,
@@ -39,5 +42,5 @@ def program_for(
             )
     kind = Computation if row.moves is None else Movement
     program = kind(row, operands, params, runtime, out)
-    runtime.plans.put(key, program, program.nbytes)
+    runtime.plans.put(key, program, program.nbytes + _KEY_BYTES * len(operands))
     return program

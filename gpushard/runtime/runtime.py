@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
 from collections import deque
@@ -21,6 +22,9 @@ T = TypeVar("T")
 _ALL: Mapping[Memory, int] = {}
 
 _LEAST_SLOT = 64
+
+_MOST_DEAD = 1000
+"""So many arrays that are gone are not yet forgotten."""
 
 
 class Runtime:
@@ -316,6 +320,9 @@ class Runtime:
         """Remember a live array, weakly."""
         reference = weakref.ref(array, self._dead_arrays.append)
         self._arrays[id(reference)] = reference
+        if len(self._dead_arrays) > _MOST_DEAD:  # where arrays are made and nothing is submitted
+            with contextlib.suppress(ReentrantCallError):
+                self.run_locked(_nothing)
 
     def live_arrays(self) -> list[Any]:
         """Return the arrays that are still reachable."""
@@ -376,7 +383,7 @@ def _reentrant() -> ReentrantCallError:
 
 
 def _nothing() -> None:
-    """What an item does whose work was interrupted before it was queued."""
+    """What an item does whose work was interrupted before it was queued, and a step for order."""
 
 
 def _waits(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -410,3 +411,20 @@ def test_boxes_of_a_space_are_where_their_elements_are(operation: str, data: st.
                 point = tuple((boxes.begin[:, n] + at).tolist())
                 found[place] = np.ravel_multi_index(point, part.write.space) if point else 0
         assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("shape", [(8,), (2, 3, 4)])
+def test_rearrangements_are_remembered_up_to_a_number_of_bytes_and_not_of_calls(shape, monkeypatch):
+    kept = rearrangements.concatenate.kept
+    monkeypatch.setattr(kept, "limit", 1 << 19)
+    kept.clear()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for count in range(2, 80):
+            rearrangements.concatenate((shape,) * count, 0)
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept.nbytes / 2 < taken < 1 << 19

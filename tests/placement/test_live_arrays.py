@@ -1,5 +1,6 @@
 """`live_arrays`: what is alive, no more and no less."""
 
+import copy
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -86,3 +87,12 @@ def test_many_threads_make_drop_and_list() -> None:
             kept = list(pool.map(work, range(threads)))
         assert kept == [34] * threads
         assert gs.live_arrays() == []
+
+
+def test_arrays_that_are_gone_are_forgotten_where_nothing_is_submitted() -> None:
+    with runtime() as rt:
+        x = gs.device_put(np.arange(4))
+        for _ in range(3000):
+            copy.copy(x)
+        assert len(rt._arrays) < 1500 and len(rt._dead_arrays) < 1500
+        assert len(rt.live_arrays()) == 1
