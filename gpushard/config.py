@@ -26,6 +26,7 @@ _LEAST = {
     "host_devices": 1,
     "host_domains": 1,
     "host_workers": 1,
+    "blas_threads": 0,
     "memory_limit": 0,
     "inline_bytes": 0,
     "small_bytes": 0,
@@ -37,7 +38,7 @@ _LEAST = {
     "large_move_bytes": 0,
     "slab_bytes": 1 << 20,
 }
-_MAY_BE_NONE = ("host_workers", "memory_limit")
+_MAY_BE_NONE = ("host_workers", "blas_threads", "memory_limit")
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -77,6 +78,10 @@ class Settings:
 
     host_workers: int | None = None
     """Worker threads of the host backend; None means one per core, at least two."""
+
+    blas_threads: int | None = None
+    """How many threads each call of NumPy's linear algebra may use where the host backend makes
+    several at once; None divides the library's own number by the calls, 0 leaves it as it is."""
 
     memory_limit: int | None = None
     """Quota of each device in bytes; None means no limit."""
@@ -307,6 +312,7 @@ _VARIABLES: dict[str, tuple[str, Any]] = {
     "GPUSHARD_HOST_DEVICES": ("host_devices", int),
     "GPUSHARD_HOST_DOMAINS": ("host_domains", int),
     "GPUSHARD_HOST_WORKERS": ("host_workers", int),
+    "GPUSHARD_BLAS_THREADS": ("blas_threads", int),
     "GPUSHARD_MEMORY_LIMIT": ("memory_limit", parse_bytes),
     "GPUSHARD_ENGINE_BYTES": ("engine_bytes", parse_bytes),
     "GPUSHARD_RELAY_BYTES": ("relay_bytes", parse_bytes),

@@ -7,7 +7,8 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +19,11 @@ from gpushard.runtime.device import Device
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import LocalArray, Shape
+
+T = TypeVar("T")
+
+THREADED_BYTES = 64 << 10
+"""Calls of linear algebra that read and write fewer bytes together run on one thread anyway."""
 
 _quiet = contextvars.Context()
 _quiet.run(np.seterr, all="ignore")  # devices do not warn of overflow and the like
@@ -96,14 +102,16 @@ class Stage:
             (self.devices[job.home].account, sum(size))
             for job, size in zip(jobs, self._sizes, strict=True)
         )
+        total = sum(map(sum, self._sizes)) + sum(job.reads for job in jobs)
         largest = max((max(size) for size in self._sizes), default=0)
         settings = runtime.settings
         self._small = (
             runtime.backend.host_readable
             and bool(jobs)
-            and sum(map(sum, self._sizes)) + sum(j.reads for j in jobs) <= settings.inline_bytes
+            and total <= settings.inline_bytes
             and largest < settings.small_bytes
         )
+        self._among = runtime.backend.among(len(jobs)) if total > THREADED_BYTES else None
         single = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
         self._plain = single and all(not job.site and job.shapes[0] for job in jobs)
@@ -173,14 +181,14 @@ class Stage:
           columns: for each argument of the kernel its value in every job.
         """
         claim = self.runtime.commit(self._claim)
-        made = _quiet.copy().run(self._compute, columns)
+        made = _run(self._among, self._compute, columns)
         claims = [claim] * len(self.jobs)
         return [Parts(values, claims, True) for values in made]
 
     def call_rows(self, rows: Sequence[Sequence[Any]]) -> list[Parts]:
         """Make the calls in the caller; `rows` has the arguments of each."""
         claim = self.runtime.commit(self._claim)
-        made = _quiet.copy().run(self._compute_rows, rows)
+        made = _run(self._among, self._compute_rows, rows)
         claims = [claim] * len(self.jobs)
         return [Parts(values, claims, True) for values in made]
 
@@ -220,7 +228,7 @@ class Stage:
             self.runtime.submit(
                 self.devices[job.home].stream,
                 self.name,
-                functools.partial(call, self.kernel, job.site, arguments(job), outs),
+                functools.partial(_call, self._among, self.kernel, job.site, arguments(job), outs),
                 tuple(dict.fromkeys(reads(job))),
                 [part.claims[number].memory for part in made],
             )
@@ -254,9 +262,21 @@ class Stage:
         return ShardedBuffer(tiling, dtype, values, claims, part.settled)
 
 
-def call(
-    kernel: Kernel, site: tuple[Any, ...], arguments: Sequence[Any], outs: Sequence[LocalArray]
+def _call(
+    among: AbstractContextManager[None] | None,
+    kernel: Kernel,
+    site: tuple[Any, ...],
+    arguments: Sequence[Any],
+    outs: Sequence[LocalArray],
 ) -> None:
     """Call a kernel so that it writes into what is given."""
     target = outs[0] if len(outs) == 1 else tuple(outs)
-    _quiet.copy().run(functools.partial(kernel, *site, *arguments, out=target))
+    _run(among, functools.partial(kernel, *site, *arguments, out=target))
+
+
+def _run(among: AbstractContextManager[None] | None, function: Callable[..., T], *given: Any) -> T:
+    """Call kernels in silence, and as what they are called among."""
+    if among is None:
+        return _quiet.copy().run(function, *given)
+    with among:
+        return _quiet.copy().run(function, *given)

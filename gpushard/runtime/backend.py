@@ -279,6 +279,13 @@ class Backend(Store, Protocol):
           domain: the memory domain that is written.
         """
 
+    def among(self, calls: int) -> AbstractContextManager[None]:
+        """Return a context for one of several calls of kernels that run at once.
+
+        In it libraries with threads of their own take no more than a part of the cores. Any number
+        of threads may enter it, at once and again.
+        """
+
     def prefetch(self, read: Callable[[], object]) -> None:
         """Perhaps call a function soon, on a thread of the backend's, or never."""
 

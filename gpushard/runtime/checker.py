@@ -86,6 +86,10 @@ class Checker:
         """Whether work on the streams of `domain` can read memory of `source`."""
         return self.backend.reaches(domain, source)
 
+    def among(self, calls: int) -> AbstractContextManager[None]:
+        """Return a context for one of several calls."""
+        return self.backend.among(calls)
+
     def prefetch(self, read: Callable[[], object]) -> None:
         """Perhaps call a function soon."""
         self.backend.prefetch(read)

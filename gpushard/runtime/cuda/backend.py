@@ -6,6 +6,7 @@ they wait for is told to CUDA as events, and nothing here waits for a GPU unless
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import threading
@@ -357,6 +358,10 @@ class CudaBackend:
     def traffic(self) -> dict[tuple[int, int], int]:
         """Bytes copied so far for each (source domain, destination domain)."""
         return self._copier.traffic.total()
+
+    def among(self, calls: int) -> AbstractContextManager[None]:
+        """Do nothing: kernels run on GPUs."""
+        return contextlib.nullcontext()
 
     def prefetch(self, read: Callable[[], object]) -> None:
         """Call a function soon, on a thread of its own, if its owner is still there by then."""

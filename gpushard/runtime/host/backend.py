@@ -14,6 +14,7 @@ import numpy as np
 from gpushard.config import Settings
 from gpushard.runtime.backend import Item
 from gpushard.runtime.chunks import Move
+from gpushard.runtime.host.linear_algebra import Limits, numpy_library
 from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
 from gpushard.runtime.phase import BoxCopy, Phase, StridedPhase
@@ -49,7 +50,7 @@ class HostBackend(NumpyStore):
     """NumPy memory, worked on by threads.
 
     Args:
-      settings: of these, host_devices, host_domains and host_workers.
+      settings: of these, host_devices, host_domains, host_workers and blas_threads.
     """
 
     name = "host"
@@ -58,6 +59,8 @@ class HostBackend(NumpyStore):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        library = None if settings.blas_threads == 0 else numpy_library()
+        self._limits = None if library is None else Limits(library, settings.blas_threads)
         self.workers = Workers(settings.host_workers or max(2, os.cpu_count() or 1))
         self._traffic = Traffic()
 
@@ -81,6 +84,10 @@ class HostBackend(NumpyStore):
     def record(self, stream: Stream, tick: int) -> Event:
         """Make an event at `tick`."""
         return _HostEvent(self.workers, stream, tick)
+
+    def among(self, calls: int) -> AbstractContextManager[None]:
+        """Let the calls divide the threads of linear algebra."""
+        return super().among(calls) if self._limits is None else self._limits.among(calls)
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
         """Copy boxes, on several threads if there is enough to copy."""
@@ -123,6 +130,8 @@ class HostBackend(NumpyStore):
 
     def restart(self) -> None:
         """Go on in a forked child, where no other thread is left."""
+        if self._limits is not None:
+            self._limits.restart()
         self.workers.restart()
 
     def _copy(self, copies: Sequence[BoxCopy], domain: int) -> None:

@@ -53,6 +53,10 @@ class NumpyStore:
         """Whether `domain` can read `source`: always."""
         return True
 
+    def among(self, calls: int) -> contextlib.AbstractContextManager[None]:
+        """Do nothing."""
+        return contextlib.nullcontext()
+
     def prefetch(self, read: Callable[[], object]) -> None:
         """Leave it to whoever needs the value."""
 
