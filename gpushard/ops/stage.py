@@ -71,6 +71,7 @@ class Stage:
       of_device: for each device the job whose results it has; -1 for none: no elements.
       tilings: of the results.
       dtypes: of the results.
+      threaded: whether the kernel calls a library that has threads of its own.
     """
 
     def __init__(
@@ -82,6 +83,8 @@ class Stage:
         of_device: Sequence[int],
         tilings: Sequence[Tiling],
         dtypes: Sequence[np.dtype[Any]],
+        *,
+        threaded: bool = False,
     ) -> None:
         self.runtime = runtime
         self.name = name
@@ -105,13 +108,13 @@ class Stage:
         total = sum(map(sum, self._sizes)) + sum(job.reads for job in jobs)
         largest = max((max(size) for size in self._sizes), default=0)
         settings = runtime.settings
-        self._small = (
-            runtime.backend.host_readable
-            and bool(jobs)
-            and total <= settings.inline_bytes
-            and largest < settings.small_bytes
-        )
-        self._among = runtime.backend.among(len(jobs)) if total > THREADED_BYTES else None
+        # What is for one device goes there: others may have work, too, and the caller goes on.
+        limit = settings.shared_bytes if len(jobs) > 1 else settings.inline_bytes
+        self._here = runtime.backend.host_readable and bool(jobs) and total <= limit
+        self._alone = total <= settings.inline_bytes
+        self._small = self._here and largest < settings.small_bytes
+        threaded = threaded and total > THREADED_BYTES
+        self._among = runtime.backend.among(len(jobs)) if threaded else None
         single = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
         self._plain = single and all(not job.site and job.shapes[0] for job in jobs)
@@ -143,15 +146,18 @@ class Stage:
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[Parts]:
         """Make the calls, and return for each result what every call made."""
-        if self._small:
+        here = self._here
+        if here:
             for operand in operands:
                 if not (operand.settled or operand.is_settled()):
+                    here = False
                     break
             else:
-                columns: list[Sequence[Any]] = [self._column(operand) for operand in operands]
-                for position, value in scalars:
-                    columns.insert(position, (value,) * len(self.jobs))
-                return self.call_here(columns)
+                if self._small:
+                    columns: list[Sequence[Any]] = [self._column(operand) for operand in operands]
+                    for position, value in scalars:
+                        columns.insert(position, (value,) * len(self.jobs))
+                    return self.call_here(columns)
 
         def arguments(job: Job) -> list[Any]:
             found: list[Any] = [operand.values[job.home] for operand in operands]
@@ -160,7 +166,9 @@ class Stage:
             return found
 
         return self.launch(
-            arguments, lambda job: [operand.claims[job.home].memory for operand in operands]
+            arguments,
+            lambda job: [operand.claims[job.home].memory for operand in operands],
+            here=here,
         )
 
     def _claim(self) -> Claim:
@@ -207,40 +215,69 @@ class Stage:
         return [[np.asarray(value) for value in column] for column in zip(*outs, strict=True)]
 
     def launch(
-        self, arguments: Callable[[Job], list[Any]], reads: Callable[[Job], list[Memory]]
+        self,
+        arguments: Callable[[Job], list[Any]],
+        reads: Callable[[Job], list[Memory]],
+        *,
+        here: bool,
     ) -> list[Parts]:
-        """Give the calls to the devices.
+        """Give the calls to the devices, or make them in the caller, whom idle threads help.
 
         Args:
           arguments: what the kernel takes in a job, after the site.
           reads: the memory of these.
+          here: whether the caller makes the calls, if memory for the results is free at once.
         """
-        step = functools.partial(self._submit, arguments, reads)
-        return self.runtime.commit(step, [device.stream for device in self._payers])
+        step = functools.partial(self._submit, arguments, reads, here)
+        made, calls = self.runtime.commit(step, [device.stream for device in self._payers])
+        if calls:
+            read = [memory for job in self.jobs for memory in reads(job)]
+            written = [claim.memory for part in made for claim in part.claims]
+            if self._alone:
+                calls = [functools.partial(_run_all, calls)]
+            self.runtime.backend.run_now(calls, read, written)
+            for part in made:
+                part.settled = True
+        return made
 
     def _submit(
-        self, arguments: Callable[[Job], list[Any]], reads: Callable[[Job], list[Memory]]
-    ) -> list[Parts]:
-        """Allocate every result, then give the calls to the devices; inside `commit`."""
-        made = [self._allocate(n, dtype) for n, dtype in enumerate(self.dtypes)]
-        for number, job in enumerate(self.jobs):
-            outs = [part.values[number] for part in made]
+        self,
+        arguments: Callable[[Job], list[Any]],
+        reads: Callable[[Job], list[Memory]],
+        here: bool,
+    ) -> tuple[list[Parts], list[Callable[[], None]]]:
+        """Allocate every result; return the calls for the caller, or give them to the devices."""
+        made = [self._allocate(n, dtype, here) for n, dtype in enumerate(self.dtypes)]
+        calls: list[Callable[[], None]] = [
+            functools.partial(
+                _call,
+                self._among,
+                self.kernel,
+                job.site,
+                arguments(job),
+                [part.values[number] for part in made],
+            )
+            for number, job in enumerate(self.jobs)
+        ]
+        if here and not any(claim.memory.busy() for part in made for claim in part.claims):
+            return made, calls
+        for number, (job, run) in enumerate(zip(self.jobs, calls, strict=True)):
             self.runtime.submit(
                 self.devices[job.home].stream,
                 self.name,
-                functools.partial(_call, self._among, self.kernel, job.site, arguments(job), outs),
+                run,
                 tuple(dict.fromkeys(reads(job))),
                 [part.claims[number].memory for part in made],
             )
-        return made
+        return made, []
 
-    def _allocate(self, n: int, dtype: np.dtype[Any]) -> Parts:
+    def _allocate(self, n: int, dtype: np.dtype[Any], here: bool) -> Parts:
         """Make memory for one result of every call."""
         runtime = self.runtime
         claims, values = [], []
         for job, sizes in zip(self.jobs, self._sizes, strict=True):
             device = self.devices[job.home]
-            claims.append(runtime.claim(device, sizes[n], device.stream))
+            claims.append(runtime.claim(device, sizes[n], None if here else device.stream))
             values.append(runtime.backend.view(claims[-1].memory.raw, job.shapes[n], dtype))
         return Parts(values, claims, False)
 
@@ -272,6 +309,11 @@ def _call(
     """Call a kernel so that it writes into what is given."""
     target = outs[0] if len(outs) == 1 else tuple(outs)
     _run(among, functools.partial(kernel, *site, *arguments, out=target))
+
+
+def _run_all(calls: Sequence[Callable[[], None]]) -> None:
+    for run in calls:
+        run()
 
 
 def _run(among: AbstractContextManager[None] | None, function: Callable[..., T], *given: Any) -> T:

@@ -286,6 +286,20 @@ class Backend(Store, Protocol):
         of threads may enter it, at once and again.
         """
 
+    def run_now(
+        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+    ) -> None:
+        """Run work of the host's own that waits for nothing; threads without work may help.
+
+        Args:
+          calls: independent of one another.
+          reads: memory whose content they need; the caller keeps a claim on it, and on `writes`.
+          writes: memory that they overwrite.
+
+        Raises:
+          Exception: what a call raised, when none runs any more.
+        """
+
     def prefetch(self, read: Callable[[], object]) -> None:
         """Perhaps call a function soon, on a thread of the backend's, or never."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -17,6 +17,7 @@ from gpushard.runtime.chunks import Move
 from gpushard.runtime.host.linear_algebra import Limits, numpy_library
 from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
+from gpushard.runtime.memory import Memory
 from gpushard.runtime.phase import BoxCopy, Phase, StridedPhase
 from gpushard.runtime.stream import Event, Stream
 from gpushard.runtime.traffic import Traffic
@@ -88,6 +89,12 @@ class HostBackend(NumpyStore):
     def among(self, calls: int) -> AbstractContextManager[None]:
         """Let the calls divide the threads of linear algebra."""
         return super().among(calls) if self._limits is None else self._limits.among(calls)
+
+    def run_now(
+        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+    ) -> None:
+        """Run the calls in the caller and on idle workers."""
+        self.workers.share(calls)
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
         """Copy boxes, on several threads if there is enough to copy."""

@@ -12,6 +12,7 @@ from gpushard.config import Settings
 from gpushard.runtime.backend import DeviceInfo
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import address, keep
+from gpushard.runtime.memory import Memory
 from gpushard.runtime.stream import Stream, Tick
 from gpushard.typing import HostArray, Shape
 
@@ -56,6 +57,13 @@ class NumpyStore:
     def among(self, calls: int) -> contextlib.AbstractContextManager[None]:
         """Do nothing."""
         return contextlib.nullcontext()
+
+    def run_now(
+        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+    ) -> None:
+        """Run the calls one after the other."""
+        for call in calls:
+            call()
 
     def prefetch(self, read: Callable[[], object]) -> None:
         """Leave it to whoever needs the value."""
