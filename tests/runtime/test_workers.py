@@ -16,6 +16,7 @@ from gpushard import numpy as gnp
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.runtime.backend import Item, WorkFailure
+from gpushard.runtime.host import backend as host_backend
 from gpushard.runtime.host.backend import batches, cut
 from gpushard.runtime.host.workers import Workers
 from gpushard.testing import runtime
@@ -346,6 +347,33 @@ def test_pieces_of_a_cut_copy_tile_it():
         assert np.array_equal(target, source)
         groups = batches(pieces, 64)
         assert [p for group in groups for p in group] == pieces or not shape
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize(
+    ("shape", "order", "in_strips"),
+    [
+        ((1000, 1024), (1, 0), True),
+        ((3, 257, 1024), (0, 2, 1), True),
+        ((1024, 3, 129), (1, 2, 0), False),  # strides of no power of two
+        ((1000, 1024), (0, 1), False),
+        ((40, 64), (1, 0), False),
+    ],
+)
+def test_transposes_whose_lines_evict_one_another_are_copied_in_strips(
+    shape, order, in_strips, dtype, monkeypatch
+):
+    cut_up = []
+    strips = host_backend._copy_strips
+    monkeypatch.setattr(
+        host_backend, "_copy_strips", lambda *boxes: (cut_up.append(boxes), strips(*boxes))
+    )
+    source = np.arange(np.prod(shape)).reshape(shape).astype(dtype).transpose(order)
+    target = np.zeros(source.shape, dtype)
+    with runtime(host_devices=1) as rt:
+        rt.backend.copy_boxes([(target, source, 0)], 0)
+    np.testing.assert_array_equal(target, source)
+    assert bool(cut_up) == in_strips
 
 
 def test_traffic_counts_every_byte_by_domain():

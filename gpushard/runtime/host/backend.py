@@ -26,6 +26,13 @@ from gpushard.typing import HostArray
 SHARED_BYTES = 4 << 20
 """Copies of fewer bytes are not worth a second thread."""
 
+STRIP_BYTES = 64 << 10
+"""Smaller transposes fit into a cache, in whatever order elements are copied."""
+
+_STRIP = 128
+_SAME_SET = 1024
+"""Lines so many bytes apart fall into few sets of a cache."""
+
 PART_BYTES = 8 << 20
 """Larger boxes are cut, so that all threads end at about the same time."""
 
@@ -144,10 +151,29 @@ class HostBackend(NumpyStore):
     def _copy(self, copies: Sequence[BoxCopy], domain: int) -> None:
         moved: dict[tuple[int, int], int] = {}
         for target, source, source_domain in copies:
-            target[...] = source
+            nbytes = target.nbytes
+            if nbytes > STRIP_BYTES and _is_across(target, source):
+                _copy_strips(target, source)
+            else:
+                target[...] = source
             link = (source_domain, domain)
-            moved[link] = moved.get(link, 0) + target.nbytes
+            moved[link] = moved.get(link, 0) + nbytes
         self._traffic.add(moved)
+
+
+def _is_across(target: HostArray, source: HostArray) -> bool:
+    """Whether elements side by side in a target come from cache lines that evict one another."""
+    if target.ndim < 2 or target.strides[-1] != target.itemsize:
+        return False
+    stride = source.strides[-1]
+    return stride != 0 and stride % _SAME_SET == 0
+
+
+def _copy_strips(target: HostArray, source: HostArray) -> None:
+    """Copy strips of a target that are a few cache lines wide, so that lines are read once."""
+    width = _STRIP // target.itemsize or 1
+    for at in range(0, target.shape[-1], width):
+        target[..., at : at + width] = source[..., at : at + width]
 
 
 def _fill(targets: Sequence[HostArray], value: np.generic) -> None:
