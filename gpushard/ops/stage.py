@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -113,8 +112,7 @@ class Stage:
         self._here = runtime.backend.host_readable and bool(jobs) and total <= limit
         self._alone = total <= settings.inline_bytes
         self._small = self._here and largest < settings.small_bytes
-        threaded = threaded and total > THREADED_BYTES
-        self._among = runtime.backend.among(len(jobs)) if threaded else None
+        self._threaded = threaded and total > THREADED_BYTES
         single = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
         self._plain = single and all(not job.site and job.shapes[0] for job in jobs)
@@ -189,14 +187,14 @@ class Stage:
           columns: for each argument of the kernel its value in every job.
         """
         claim = self.runtime.commit(self._claim)
-        made = _run(self._among, self._compute, columns)
+        made = self._run(self._compute, columns)
         claims = [claim] * len(self.jobs)
         return [Parts(values, claims, True) for values in made]
 
     def call_rows(self, rows: Sequence[Sequence[Any]]) -> list[Parts]:
         """Make the calls in the caller; `rows` has the arguments of each."""
         claim = self.runtime.commit(self._claim)
-        made = _run(self._among, self._compute_rows, rows)
+        made = self._run(self._compute_rows, rows)
         claims = [claim] * len(self.jobs)
         return [Parts(values, claims, True) for values in made]
 
@@ -250,12 +248,7 @@ class Stage:
         made = [self._allocate(n, dtype, here) for n, dtype in enumerate(self.dtypes)]
         calls: list[Callable[[], None]] = [
             functools.partial(
-                _call,
-                self._among,
-                self.kernel,
-                job.site,
-                arguments(job),
-                [part.values[number] for part in made],
+                self._call, job, arguments(job), [part.values[number] for part in made]
             )
             for number, job in enumerate(self.jobs)
         ]
@@ -270,6 +263,16 @@ class Stage:
                 [part.claims[number].memory for part in made],
             )
         return made, []
+
+    def _call(self, job: Job, arguments: Sequence[Any], outs: Sequence[LocalArray]) -> None:
+        """Call the kernel so that it writes into what is given."""
+        target = outs[0] if len(outs) == 1 else tuple(outs)
+        self._run(functools.partial(self.kernel, *job.site, *arguments, out=target))
+
+    def _run(self, function: Callable[..., T], *given: Any) -> T:
+        """Call kernels in silence, and where they have threads as some of several calls."""
+        run = functools.partial(_quiet.copy().run, function, *given)
+        return self.runtime.backend.call_among(len(self.jobs), run) if self._threaded else run()
 
     def _allocate(self, n: int, dtype: np.dtype[Any], here: bool) -> Parts:
         """Make memory for one result of every call."""
@@ -299,26 +302,6 @@ class Stage:
         return ShardedBuffer(tiling, dtype, values, claims, part.settled)
 
 
-def _call(
-    among: AbstractContextManager[None] | None,
-    kernel: Kernel,
-    site: tuple[Any, ...],
-    arguments: Sequence[Any],
-    outs: Sequence[LocalArray],
-) -> None:
-    """Call a kernel so that it writes into what is given."""
-    target = outs[0] if len(outs) == 1 else tuple(outs)
-    _run(among, functools.partial(kernel, *site, *arguments, out=target))
-
-
 def _run_all(calls: Sequence[Callable[[], None]]) -> None:
     for run in calls:
         run()
-
-
-def _run(among: AbstractContextManager[None] | None, function: Callable[..., T], *given: Any) -> T:
-    """Call kernels in silence, and as what they are called among."""
-    if among is None:
-        return _quiet.copy().run(function, *given)
-    with among:
-        return _quiet.copy().run(function, *given)

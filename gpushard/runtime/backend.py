@@ -6,7 +6,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from gpushard.runtime.memory import Memory, Store
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
+
+T = TypeVar("T")
 
 HOST_DOMAIN = -1
 """Stands for the user's own host memory where memory domains are counted."""
@@ -279,11 +281,10 @@ class Backend(Store, Protocol):
           domain: the memory domain that is written.
         """
 
-    def among(self, calls: int) -> AbstractContextManager[None]:
-        """Return a context for one of several calls of kernels that run at once.
+    def call_among(self, calls: int, function: Callable[[], T]) -> T:
+        """Call a function, as one of several calls of kernels that run at once.
 
-        In it libraries with threads of their own take no more than a part of the cores. Any number
-        of threads may enter it, at once and again.
+        In it libraries with threads of their own take no more than a part of the cores.
         """
 
     def run_now(

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import RaceError
-from gpushard.runtime.backend import Backend, DeviceInfo, Item
+from gpushard.runtime.backend import Backend, DeviceInfo, Item, T
 from gpushard.runtime.checked_event import CheckedEvent
 from gpushard.runtime.memory import Memory
 from gpushard.runtime.phase import BoxCopy, Phase
@@ -86,9 +86,9 @@ class Checker:
         """Whether work on the streams of `domain` can read memory of `source`."""
         return self.backend.reaches(domain, source)
 
-    def among(self, calls: int) -> AbstractContextManager[None]:
-        """Return a context for one of several calls."""
-        return self.backend.among(calls)
+    def call_among(self, calls: int, function: Callable[[], T]) -> T:
+        """Call a function, as one of several."""
+        return self.backend.call_among(calls, function)
 
     def prefetch(self, read: Callable[[], object]) -> None:
         """Perhaps call a function soon."""

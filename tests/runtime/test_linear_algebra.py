@@ -57,8 +57,7 @@ def test_one_of_several_calls_has_its_share_and_a_call_alone_has_all(
     fake = Fake(per_thread=per_thread)
     limits = Limits(fake.library, threads)
     for _ in range(2):
-        with limits.among(count):
-            assert fake.get() == inside
+        assert limits.call(count, fake.get) == inside
         assert fake.get() == 4
     assert (fake.was_set == []) == (count == 1)
 
@@ -68,24 +67,20 @@ def test_single_calls_that_overlap_share_too(per_thread):
     fake = Fake(per_thread=per_thread)
     limits = Limits(fake.library, None)
 
-    def second():
-        with limits.among(1):
-            return fake.get()
+    def first():
+        assert on_thread(lambda: limits.call(1, fake.get)) == 2
+        return fake.get()  # it is alone again
 
-    with limits.among(1):
-        assert on_thread(second) == 2
-        assert fake.get() == 4  # it is alone again
+    assert limits.call(1, first) == 4
     assert fake.get() == 4
 
 
 def test_a_number_that_others_set_meanwhile_is_kept():
     fake = Fake()
     limits = Limits(fake.library, None)
-    with limits.among(8):
-        fake.set(3)
+    limits.call(8, lambda: fake.set(3))
     assert fake.get() == 3
-    with limits.among(2):
-        assert fake.get() == 1
+    assert limits.call(2, fake.get) == 1
     assert fake.get() == 3
 
 
@@ -132,11 +127,9 @@ def test_an_interrupt_leaves_nothing_behind(at):
 
     functions = {"get": fake.get, "set": fake.set, at: interrupted}
     limits = Limits(Library(functions["get"], functions["set"], False), None)
-    with pytest.raises(KeyboardInterrupt), limits.among(8):
-        pass
-    assert fake.get() == 4
-    with limits.among(1):
-        assert fake.get() == 4
+    with pytest.raises(KeyboardInterrupt):
+        limits.call(8, fake.get)
+    assert fake.get() == 4 == limits.call(1, fake.get)
 
 
 def test_a_forked_child_forgets_the_calls_of_other_threads():
@@ -145,9 +138,7 @@ def test_a_forked_child_forgets_the_calls_of_other_threads():
     on_thread(lambda: limits.enter(8))
     assert fake.get() == 1
     limits.restart()
-    assert fake.get() == 4
-    with limits.among(1):
-        assert fake.get() == 4
+    assert fake.get() == 4 == limits.call(1, fake.get)
 
 
 def number():

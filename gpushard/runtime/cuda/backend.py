@@ -6,7 +6,6 @@ they wait for is told to CUDA as events, and nothing here waits for a GPU unless
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import threading
@@ -20,7 +19,7 @@ import numpy as np
 
 from gpushard.config import Settings
 from gpushard.errors import DeviceLostError
-from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item
+from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, T
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.copier import Copier
 from gpushard.runtime.cuda.driver import Driver, EventHandle, Share
@@ -360,9 +359,9 @@ class CudaBackend:
         """Bytes copied so far for each (source domain, destination domain)."""
         return self._copier.traffic.total()
 
-    def among(self, calls: int) -> AbstractContextManager[None]:
-        """Do nothing: kernels run on GPUs."""
-        return contextlib.nullcontext()
+    def call_among(self, calls: int, function: Callable[[], T]) -> T:
+        """Call a function, which launches kernels."""
+        return function()
 
     def run_now(
         self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import Item
+from gpushard.runtime.backend import Item, T
 from gpushard.runtime.chunks import Move
 from gpushard.runtime.host.linear_algebra import Limits, numpy_library
 from gpushard.runtime.host.store import NumpyStore
@@ -23,7 +23,7 @@ from gpushard.runtime.stream import Event, Stream
 from gpushard.runtime.traffic import Traffic
 from gpushard.typing import HostArray
 
-SHARED_BYTES = 4 << 20
+SHARED_BYTES = 8 << 20
 """Copies of fewer bytes are not worth a second thread."""
 
 STRIP_BYTES = 64 << 10
@@ -93,9 +93,9 @@ class HostBackend(NumpyStore):
         """Make an event at `tick`."""
         return _HostEvent(self.workers, stream, tick)
 
-    def among(self, calls: int) -> AbstractContextManager[None]:
-        """Let the calls divide the threads of linear algebra."""
-        return super().among(calls) if self._limits is None else self._limits.among(calls)
+    def call_among(self, calls: int, function: Callable[[], T]) -> T:
+        """Call a function, and let the calls divide the threads of linear algebra."""
+        return function() if self._limits is None else self._limits.call(calls, function)
 
     def run_now(
         self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]

@@ -16,10 +16,11 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 _OPENMP = 2
 """What OpenBLAS says of how it was built."""
@@ -95,9 +96,17 @@ class Limits:
         self._mutex = threading.Lock()
         self._calls: dict[int, int] = {}  # by thread: among how many calls its own is
 
-    def among(self, count: int) -> AbstractContextManager[None]:
-        """Return a context for one of `count` calls that run at once; threads may share it."""
-        return _Among(self, count)
+    def call(self, count: int, function: Callable[[], T]) -> T:
+        """Call a function that calls the library, as one of `count` that run at once."""
+        try:
+            try:
+                self.enter(count)
+                return function()
+            finally:
+                self.leave()
+        except BaseException:
+            self.leave()  # an interrupt may have struck on the way into the first one
+            raise
 
     def restart(self) -> None:
         """Go on in a forked child, where the other threads and their calls are no more."""
@@ -111,7 +120,7 @@ class Limits:
             self._limit(max(len(self._calls), *self._calls.values()))
 
     def leave(self) -> None:
-        """End the call of this thread; what an interrupt kept from its end is ended by the next."""
+        """End the call of this thread, if there is one."""
         with self._mutex:
             self._calls.pop(threading.get_ident(), None)
             others = {} if self._library.per_thread else self._calls
@@ -131,23 +140,3 @@ class Limits:
             library.set(wanted)
         if share == 1:
             del self._before[whose]
-
-
-class _Among:
-    """The context of one of several calls."""
-
-    __slots__ = ("_count", "_limits")
-
-    def __init__(self, limits: Limits, count: int) -> None:
-        self._limits = limits
-        self._count = count
-
-    def __enter__(self) -> None:
-        try:
-            self._limits.enter(self._count)
-        except BaseException:
-            self._limits.leave()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self._limits.leave()

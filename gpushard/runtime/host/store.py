@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import DeviceInfo
+from gpushard.runtime.backend import DeviceInfo, T
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import address, keep
 from gpushard.runtime.memory import Memory
@@ -54,9 +54,9 @@ class NumpyStore:
         """Whether `domain` can read `source`: always."""
         return True
 
-    def among(self, calls: int) -> contextlib.AbstractContextManager[None]:
-        """Do nothing."""
-        return contextlib.nullcontext()
+    def call_among(self, calls: int, function: Callable[[], T]) -> T:
+        """Call a function."""
+        return function()
 
     def run_now(
         self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
