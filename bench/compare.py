@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import pathlib
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 
 from bench import machine
+from bench.process import Process
 
 HERE = pathlib.Path(__file__).parents[1]
 
@@ -55,29 +53,9 @@ for line in sys.stdin:
 PROBES = ("small reshard", "small device_put", "small slice", "np.asarray")
 
 
-class _Process:
-    """A process that runs probes in one checkout."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", PROBE, str(folder)],
-            env={**os.environ, "PYTHONPATH": str(folder)},
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, probe: str, count: int) -> float:
-        """Return the median seconds of `count` calls."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(f"{probe},{count}\n")
-        self._process.stdin.flush()
-        return float(json.loads(self._process.stdout.readline()))
-
-    def close(self) -> None:
-        """End it."""
-        self._process.communicate()
+def _process(folder: pathlib.Path) -> Process:
+    """Start a process that runs probes in one checkout: the median seconds of some calls."""
+    return Process(PROBE, str(folder), folder=folder)
 
 
 def compare(base: pathlib.Path, rounds: int, turns: int, calls: int) -> dict[str, dict[str, Any]]:
@@ -98,12 +76,12 @@ def compare(base: pathlib.Path, rounds: int, turns: int, calls: int) -> dict[str
 
 def _round(base: pathlib.Path, turns: int, calls: int) -> dict[str, Any]:
     """Return for each probe the seconds of both sides in every turn, shape (turns, 2)."""
-    sides = _Process(base), _Process(HERE)
+    sides = _process(base), _process(HERE)
     samples: dict[str, list[tuple[float, float]]] = {probe: [] for probe in PROBES}
     for turn in range(-3, turns):  # the first few warm up
         for probe in PROBES:
             order = (0, 1) if turn % 2 else (1, 0)
-            took = {side: sides[side].run(probe, calls) for side in order}
+            took = {side: float(sides[side].ask(f"{probe},{calls}")) for side in order}
             if turn >= 0:
                 samples[probe].append((took[0], took[1]))
     for side in sides:

@@ -26,6 +26,7 @@ _LEAST = {
     "host_devices": 1,
     "host_domains": 1,
     "host_workers": 1,
+    "blas_threads": 0,
     "memory_limit": 0,
     "inline_bytes": 0,
     "small_bytes": 0,
@@ -37,7 +38,11 @@ _LEAST = {
     "large_move_bytes": 0,
     "slab_bytes": 1 << 20,
 }
-_MAY_BE_NONE = ("host_workers", "memory_limit")
+_MAY_BE_NONE = ("host_workers", "blas_threads", "memory_limit")
+
+_SHARED = 64
+"""How many times as many bytes as `inline_bytes` the caller works on with others. Above, hand-offs
+to all devices take less than a tenth of the time."""
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -78,11 +83,15 @@ class Settings:
     host_workers: int | None = None
     """Worker threads of the host backend; None means one per core, at least two."""
 
+    blas_threads: int | None = None
+    """How many threads each call of NumPy's linear algebra may use where the host backend makes
+    several at once; None divides the library's own number by the calls, 0 leaves it as it is."""
+
     memory_limit: int | None = None
     """Quota of each device in bytes; None means no limit."""
 
     inline_bytes: int = 1 << 20
-    """Host work that touches fewer bytes than this runs in the caller."""
+    """Host work that touches fewer bytes than this runs in the caller; see `shared_bytes`."""
 
     small_bytes: int = 64 << 10
     """Host shards smaller than this are not pooled."""
@@ -131,6 +140,14 @@ class Settings:
                 argument="host_domains",
                 value=self.host_domains,
             )
+
+    @property
+    def shared_bytes(self) -> int:
+        """Host work for several devices that touches fewer bytes runs in the caller, too.
+
+        Idle workers help, so that it takes one hand-off or none, and not one for each device.
+        """
+        return _SHARED * self.inline_bytes
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -307,6 +324,7 @@ _VARIABLES: dict[str, tuple[str, Any]] = {
     "GPUSHARD_HOST_DEVICES": ("host_devices", int),
     "GPUSHARD_HOST_DOMAINS": ("host_domains", int),
     "GPUSHARD_HOST_WORKERS": ("host_workers", int),
+    "GPUSHARD_BLAS_THREADS": ("blas_threads", int),
     "GPUSHARD_MEMORY_LIMIT": ("memory_limit", parse_bytes),
     "GPUSHARD_ENGINE_BYTES": ("engine_bytes", parse_bytes),
     "GPUSHARD_RELAY_BYTES": ("relay_bytes", parse_bytes),

@@ -107,7 +107,7 @@ def run_plan(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> Sharde
 def _submit(runtime: Runtime, plan: Plan, source: ShardedBuffer, name: str) -> Targets:
     """Allocate every block, then give the copies to streams unless the caller can run them."""
     recipe = plan.recipe
-    small = recipe.total <= runtime.settings.inline_bytes
+    small = recipe.total <= runtime.settings.shared_bytes
     inline = small and runtime.backend.host_readable and source.is_settled()
     devices, way = devices_of(plan.destination), way_of(plan)
     if inline and recipe.largest < runtime.settings.small_bytes:

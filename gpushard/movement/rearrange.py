@@ -89,7 +89,7 @@ class _Run:
     def _submit(self, operands: list[LocalArray]) -> Targets:
         """Allocate the new blocks; give the copies to streams unless the caller can run them."""
         runtime, plan, by_host = self.runtime, self.job.plan, self.job.by_host
-        small = plan.total <= runtime.settings.inline_bytes and runtime.backend.host_readable
+        small = plan.total <= runtime.settings.shared_bytes and runtime.backend.host_readable
         inline = by_host or (small and all([source.is_settled() for source in self.sources]))
         places, dtype = devices_of(plan.destination), self.sources[0].dtype
         targets = allocate(runtime, places, plan.allocations, plan.largest, dtype, inline)

@@ -112,7 +112,7 @@ class _Rewrite:
 
     def _may_inline(self, nbytes: int) -> bool:
         runtime = self.runtime
-        small = nbytes <= runtime.settings.inline_bytes
+        small = nbytes <= runtime.settings.shared_bytes
         return self.ready and small and runtime.backend.host_readable
 
     def _streams(self) -> list[Stream]:

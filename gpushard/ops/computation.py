@@ -105,7 +105,9 @@ class Computation:
             jobs, of_device = jobs_of(row, read, tilings)
             kernel = row.kernel(runtime.backend.namespace, _inside(row, operands), params)
             dtypes = [aval.dtype for aval in found]
-            self._work = Stage(runtime, row.name, kernel, jobs, of_device, tilings, dtypes)
+            self._work = Stage(
+                runtime, row.name, kernel, jobs, of_device, tilings, dtypes, threaded=row.threaded
+            )
 
     def _merge(
         self, row: Row, rule: Rule, avals: Sequence[Aval], params: Params, layout: Layout

@@ -29,11 +29,13 @@ class Fold(Stage):
 
     def fold(self, state: Sequence[Parts]) -> list[Parts]:
         """Make the calls; `state` has every part of each array of a state."""
-        if self._small and all(parts.settled for parts in state):
+        here = self._here and all(parts.settled for parts in state)
+        if here and self._small:
             return self.call_rows([self._take(state, job) for job in self.jobs])
         return self.launch(
             functools.partial(self._take, state),
             lambda job: [p.claims[n].memory for n in self._inputs[job] for p in state],
+            here=here,
         )
 
     def _take(self, state: Sequence[Parts], job: Job) -> list[LocalArray]:

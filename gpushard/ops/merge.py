@@ -35,7 +35,9 @@ class Merge:
         read = list(zip(reduced.operands, sizes, strict=True))
         jobs, of_device = jobs_of(row, read, tilings, [n > 0 for n in counts])
         kernel = reduced.make("local")
-        self._local = Stage(runtime, row.name, kernel, jobs, of_device, tilings, dtypes)
+        self._local = Stage(
+            runtime, row.name, kernel, jobs, of_device, tilings, dtypes, threaded=row.threaded
+        )
         found = _find(reduced, jobs, of_device)
         own = [counts[job.home] for job in jobs]
         self._across = [between(reduced, block, jobs, own) for block in found.across]

@@ -115,6 +115,9 @@ class Row:
     compares: bool = False
     """Whether it compares, so that integers beyond the range of a type make sense."""
 
+    threaded: bool = False
+    """Whether the kernel calls a library that has threads of its own."""
+
     def rule_for(self, avals: Sequence[Aval], params: Params) -> Rule:
         """Return the rule for particular operands."""
         if isinstance(self.rule, str):

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,11 @@ from gpushard.runtime.device import Device
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import LocalArray, Shape
+
+T = TypeVar("T")
+
+THREADED_BYTES = 64 << 10
+"""Calls of linear algebra that read and write fewer bytes together run on one thread anyway."""
 
 _quiet = contextvars.Context()
 _quiet.run(np.seterr, all="ignore")  # devices do not warn of overflow and the like
@@ -65,6 +70,7 @@ class Stage:
       of_device: for each device the job whose results it has; -1 for none: no elements.
       tilings: of the results.
       dtypes: of the results.
+      threaded: whether the kernel calls a library that has threads of its own.
     """
 
     def __init__(
@@ -76,6 +82,8 @@ class Stage:
         of_device: Sequence[int],
         tilings: Sequence[Tiling],
         dtypes: Sequence[np.dtype[Any]],
+        *,
+        threaded: bool = False,
     ) -> None:
         self.runtime = runtime
         self.name = name
@@ -96,14 +104,15 @@ class Stage:
             (self.devices[job.home].account, sum(size))
             for job, size in zip(jobs, self._sizes, strict=True)
         )
+        total = sum(map(sum, self._sizes)) + sum(job.reads for job in jobs)
         largest = max((max(size) for size in self._sizes), default=0)
         settings = runtime.settings
-        self._small = (
-            runtime.backend.host_readable
-            and bool(jobs)
-            and sum(map(sum, self._sizes)) + sum(j.reads for j in jobs) <= settings.inline_bytes
-            and largest < settings.small_bytes
-        )
+        # What is for one device goes there: others may have work, too, and the caller goes on.
+        limit = settings.shared_bytes if len(jobs) > 1 else settings.inline_bytes
+        self._here = runtime.backend.host_readable and bool(jobs) and total <= limit
+        self._alone = total <= settings.inline_bytes
+        self._small = self._here and largest < settings.small_bytes
+        self._threaded = threaded and total > THREADED_BYTES
         single = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
         self._plain = single and all(not job.site and job.shapes[0] for job in jobs)
@@ -135,15 +144,18 @@ class Stage:
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[Parts]:
         """Make the calls, and return for each result what every call made."""
-        if self._small:
+        here = self._here
+        if here:
             for operand in operands:
                 if not (operand.settled or operand.is_settled()):
+                    here = False
                     break
             else:
-                columns: list[Sequence[Any]] = [self._column(operand) for operand in operands]
-                for position, value in scalars:
-                    columns.insert(position, (value,) * len(self.jobs))
-                return self.call_here(columns)
+                if self._small:
+                    columns: list[Sequence[Any]] = [self._column(operand) for operand in operands]
+                    for position, value in scalars:
+                        columns.insert(position, (value,) * len(self.jobs))
+                    return self.call_here(columns)
 
         def arguments(job: Job) -> list[Any]:
             found: list[Any] = [operand.values[job.home] for operand in operands]
@@ -152,7 +164,9 @@ class Stage:
             return found
 
         return self.launch(
-            arguments, lambda job: [operand.claims[job.home].memory for operand in operands]
+            arguments,
+            lambda job: [operand.claims[job.home].memory for operand in operands],
+            here=here,
         )
 
     def _claim(self) -> Claim:
@@ -173,14 +187,14 @@ class Stage:
           columns: for each argument of the kernel its value in every job.
         """
         claim = self.runtime.commit(self._claim)
-        made = _quiet.copy().run(self._compute, columns)
+        made = self._run(self._compute, columns)
         claims = [claim] * len(self.jobs)
         return [Parts(values, claims, True) for values in made]
 
     def call_rows(self, rows: Sequence[Sequence[Any]]) -> list[Parts]:
         """Make the calls in the caller; `rows` has the arguments of each."""
         claim = self.runtime.commit(self._claim)
-        made = _quiet.copy().run(self._compute_rows, rows)
+        made = self._run(self._compute_rows, rows)
         claims = [claim] * len(self.jobs)
         return [Parts(values, claims, True) for values in made]
 
@@ -199,40 +213,74 @@ class Stage:
         return [[np.asarray(value) for value in column] for column in zip(*outs, strict=True)]
 
     def launch(
-        self, arguments: Callable[[Job], list[Any]], reads: Callable[[Job], list[Memory]]
+        self,
+        arguments: Callable[[Job], list[Any]],
+        reads: Callable[[Job], list[Memory]],
+        *,
+        here: bool,
     ) -> list[Parts]:
-        """Give the calls to the devices.
+        """Give the calls to the devices, or make them in the caller, whom idle threads help.
 
         Args:
           arguments: what the kernel takes in a job, after the site.
           reads: the memory of these.
+          here: whether the caller makes the calls, if memory for the results is free at once.
         """
-        step = functools.partial(self._submit, arguments, reads)
-        return self.runtime.commit(step, [device.stream for device in self._payers])
+        step = functools.partial(self._submit, arguments, reads, here)
+        made, calls = self.runtime.commit(step, [device.stream for device in self._payers])
+        if calls:
+            read = [memory for job in self.jobs for memory in reads(job)]
+            written = [claim.memory for part in made for claim in part.claims]
+            if self._alone:
+                calls = [functools.partial(_run_all, calls)]
+            self.runtime.backend.run_now(calls, read, written)
+            for part in made:
+                part.settled = True
+        return made
 
     def _submit(
-        self, arguments: Callable[[Job], list[Any]], reads: Callable[[Job], list[Memory]]
-    ) -> list[Parts]:
-        """Allocate every result, then give the calls to the devices; inside `commit`."""
-        made = [self._allocate(n, dtype) for n, dtype in enumerate(self.dtypes)]
-        for number, job in enumerate(self.jobs):
-            outs = [part.values[number] for part in made]
+        self,
+        arguments: Callable[[Job], list[Any]],
+        reads: Callable[[Job], list[Memory]],
+        here: bool,
+    ) -> tuple[list[Parts], list[Callable[[], None]]]:
+        """Allocate every result; return the calls for the caller, or give them to the devices."""
+        made = [self._allocate(n, dtype, here) for n, dtype in enumerate(self.dtypes)]
+        calls: list[Callable[[], None]] = [
+            functools.partial(
+                self._call, job, arguments(job), [part.values[number] for part in made]
+            )
+            for number, job in enumerate(self.jobs)
+        ]
+        if here and not any(claim.memory.busy() for part in made for claim in part.claims):
+            return made, calls
+        for number, (job, run) in enumerate(zip(self.jobs, calls, strict=True)):
             self.runtime.submit(
                 self.devices[job.home].stream,
                 self.name,
-                functools.partial(call, self.kernel, job.site, arguments(job), outs),
+                run,
                 tuple(dict.fromkeys(reads(job))),
                 [part.claims[number].memory for part in made],
             )
-        return made
+        return made, []
 
-    def _allocate(self, n: int, dtype: np.dtype[Any]) -> Parts:
+    def _call(self, job: Job, arguments: Sequence[Any], outs: Sequence[LocalArray]) -> None:
+        """Call the kernel so that it writes into what is given."""
+        target = outs[0] if len(outs) == 1 else tuple(outs)
+        self._run(functools.partial(self.kernel, *job.site, *arguments, out=target))
+
+    def _run(self, function: Callable[..., T], *given: Any) -> T:
+        """Call kernels in silence, and where they have threads as some of several calls."""
+        run = functools.partial(_quiet.copy().run, function, *given)
+        return self.runtime.backend.call_among(len(self.jobs), run) if self._threaded else run()
+
+    def _allocate(self, n: int, dtype: np.dtype[Any], here: bool) -> Parts:
         """Make memory for one result of every call."""
         runtime = self.runtime
         claims, values = [], []
         for job, sizes in zip(self.jobs, self._sizes, strict=True):
             device = self.devices[job.home]
-            claims.append(runtime.claim(device, sizes[n], device.stream))
+            claims.append(runtime.claim(device, sizes[n], None if here else device.stream))
             values.append(runtime.backend.view(claims[-1].memory.raw, job.shapes[n], dtype))
         return Parts(values, claims, False)
 
@@ -254,9 +302,6 @@ class Stage:
         return ShardedBuffer(tiling, dtype, values, claims, part.settled)
 
 
-def call(
-    kernel: Kernel, site: tuple[Any, ...], arguments: Sequence[Any], outs: Sequence[LocalArray]
-) -> None:
-    """Call a kernel so that it writes into what is given."""
-    target = outs[0] if len(outs) == 1 else tuple(outs)
-    _quiet.copy().run(functools.partial(kernel, *site, *arguments, out=target))
+def _run_all(calls: Sequence[Callable[[], None]]) -> None:
+    for run in calls:
+        run()

@@ -6,7 +6,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from gpushard.runtime.memory import Memory, Store
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
+
+T = TypeVar("T")
 
 HOST_DOMAIN = -1
 """Stands for the user's own host memory where memory domains are counted."""
@@ -277,6 +279,26 @@ class Backend(Store, Protocol):
           phase: which boxes; with other operands of the same shapes and type it may come again.
           operands: dense arrays in row-major order.
           domain: the memory domain that is written.
+        """
+
+    def call_among(self, calls: int, function: Callable[[], T]) -> T:
+        """Call a function, as one of several calls of kernels that run at once.
+
+        In it libraries with threads of their own take no more than a part of the cores.
+        """
+
+    def run_now(
+        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+    ) -> None:
+        """Run work of the host's own that waits for nothing; threads without work may help.
+
+        Args:
+          calls: independent of one another.
+          reads: memory whose content they need; the caller keeps a claim on it, and on `writes`.
+          writes: memory that they overwrite.
+
+        Raises:
+          Exception: what a call raised, when none runs any more.
         """
 
     def prefetch(self, read: Callable[[], object]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import RaceError
-from gpushard.runtime.backend import Backend, DeviceInfo, Item
+from gpushard.runtime.backend import Backend, DeviceInfo, Item, T
 from gpushard.runtime.checked_event import CheckedEvent
 from gpushard.runtime.memory import Memory
 from gpushard.runtime.phase import BoxCopy, Phase
@@ -85,6 +85,10 @@ class Checker:
     def reaches(self, domain: int, source: int) -> bool:
         """Whether work on the streams of `domain` can read memory of `source`."""
         return self.backend.reaches(domain, source)
+
+    def call_among(self, calls: int, function: Callable[[], T]) -> T:
+        """Call a function, as one of several."""
+        return self.backend.call_among(calls, function)
 
     def prefetch(self, read: Callable[[], object]) -> None:
         """Perhaps call a function soon."""
@@ -231,10 +235,30 @@ class Checker:
         self, sources: Sequence[LocalArray], targets: Sequence[LocalArray], run: Callable[[], None]
     ) -> None:
         """Check what the host does, or that an item touches nothing but what it declared; run."""
-        item: Item | None = getattr(self._inside, "item", None)
         with self._mutex:
             reads = {id(s): s for array in sources if (s := self._find(array)) is not None}
             writes = {id(s): s for array in targets if (s := self._find(array)) is not None}
+        self._watch(reads, writes, run)
+
+    def run_now(
+        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+    ) -> None:
+        """Run work of the host's own, once that is known to be right."""
+        with self._mutex:
+            sources, targets = self._shadows_of(reads), self._shadows_of(writes)
+        run = functools.partial(self.backend.run_now, calls, reads, writes)
+        self._watch(sources, targets, run)
+
+    def _shadows_of(self, memories: Sequence[Memory]) -> dict[int, Shadow]:
+        found = {id(memory.raw): self._shadows.get(id(memory.raw)) for memory in memories}
+        return {name: shadow for name, shadow in found.items() if shadow is not None}
+
+    def _watch(
+        self, reads: dict[int, Shadow], writes: dict[int, Shadow], run: Callable[[], None]
+    ) -> None:
+        """Check a use of buffers, and follow it as long as it lasts."""
+        item: Item | None = getattr(self._inside, "item", None)
+        with self._mutex:
             if item is not None:
                 self._check_declared(item, reads, writes)
             else:

@@ -184,7 +184,7 @@ def test_sums_that_are_scattered_keep_the_memory_of_their_parts() -> None:
 
 
 def test_what_reads_much_does_not_run_in_the_caller() -> None:
-    with testing.runtime(host_devices=8) as runtime:
+    with testing.runtime(host_devices=8, inline_bytes=1 << 15) as runtime:
         x = gs.device_put(np.ones((1024, 512)), on(P("x", "y")))
         x.block_until_ready()
         before = sum(stream.issued for stream in runtime.streams)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
+import gc
 import random
 import threading
 
 import numpy as np
 import pytest
 
+import gpushard as gs
+from gpushard import numpy as gnp
+from gpushard.ops.bind import bind
+from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.runtime.backend import Item, WorkFailure
+from gpushard.runtime.host import backend as host_backend
 from gpushard.runtime.host.backend import batches, cut
 from gpushard.runtime.host.workers import Workers
 from gpushard.testing import runtime
@@ -250,6 +257,80 @@ def test_work_given_after_the_close_and_before_the_drop_does_not_overtake_what_i
         assert first.memory.error is not None and second.memory.error is not None
 
 
+def given(rt):
+    """Return how many items streams were given, and how often a worker was called."""
+    return sum(stream.issued for stream in rt.streams), rt.backend.workers.wakes
+
+
+def over_eight(value):
+    return gs.device_put(value, gs.NamedSharding(gs.make_mesh((4, 2), ("x", "y")), gs.P("x", "y")))
+
+
+@pytest.mark.parametrize(
+    ("size", "calls"), [(64, 0), (128, 0), (1024, 1)], ids=["small", "few", "middle"]
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_is_not_large_is_handed_to_no_device_and_one_worker_helps(size, calls, dtype):
+    value = np.linspace(0, 1, size * size, dtype=dtype).reshape(size, size)
+    with runtime(host_devices=8, host_workers=2) as rt:
+        x = over_eight(value)
+        for operation, wanted in (
+            (lambda: x + x, value + value),
+            (lambda: gnp.sin(x), np.sin(value)),
+            (lambda: x.T, value.T),
+            (lambda: gs.reshard(x, gs.NamedSharding(x.sharding.mesh, gs.P("y", "x"))), value),
+            (lambda: x.sum(axis=0), value.sum(axis=0)),
+        ):
+            items, wakes = given(rt)
+            made = operation()
+            assert made.is_ready()
+            now = given(rt)
+            assert now[0] == items and now[1] - wakes <= calls
+            np.testing.assert_allclose(np.asarray(made), wanted, rtol=1e-4)
+
+
+def test_what_is_large_is_handed_to_each_device_once():
+    with runtime(host_devices=8, host_workers=2, inline_bytes=1 << 10) as rt:
+        x = over_eight(np.ones((512, 512)))
+        items, wakes = given(rt)
+        made = x + x
+        now = given(rt)
+        assert now[0] - items == 8 >= now[1] - wakes
+        assert np.asarray(made).sum() == 2 * 512 * 512
+
+
+def test_a_worker_is_called_once_for_all_that_is_queued_meanwhile():
+    with runtime(host_devices=2, host_workers=2) as rt:
+        gate = threading.Event()
+        stream, other = (device.stream for device in rt.devices)
+        claims = [claim(rt), claim(rt)]
+        before = rt.backend.workers.wakes
+        submit(rt, stream, gate.wait, writes=[claims[0].memory])
+        for _ in range(50):
+            submit(rt, stream, lambda: None)
+            submit(rt, other, lambda: None, [claims[0].memory], [claims[1].memory])
+        assert rt.backend.workers.wakes == before + 2
+        gate.set()
+        for device in rt.devices:
+            device.synchronize()
+
+
+def test_a_call_that_raises_in_the_caller_leaves_nothing_behind():
+    row = dataclasses.replace(ufunc_row(np.negative), kernel=lambda xp, avals, params: no_room)
+    with runtime(host_devices=8, small_bytes=0) as rt:
+        x = over_eight(np.ones((64, 64)))
+        before = rt.claimed_bytes()
+        with pytest.raises(RuntimeError, match="no room"):
+            bind(row, (x,))
+        gc.collect()
+        assert rt.claimed_bytes() == before
+
+
+def no_room(x, out=None):
+    out[...] = x
+    raise RuntimeError("no room")
+
+
 def test_pieces_of_a_cut_copy_tile_it():
     rng = np.random.default_rng(0)
     for _ in range(100):
@@ -266,6 +347,33 @@ def test_pieces_of_a_cut_copy_tile_it():
         assert np.array_equal(target, source)
         groups = batches(pieces, 64)
         assert [p for group in groups for p in group] == pieces or not shape
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize(
+    ("shape", "order", "in_strips"),
+    [
+        ((1000, 1024), (1, 0), True),
+        ((3, 257, 1024), (0, 2, 1), True),
+        ((1024, 3, 129), (1, 2, 0), False),  # strides of no power of two
+        ((1000, 1024), (0, 1), False),
+        ((40, 64), (1, 0), False),
+    ],
+)
+def test_transposes_whose_lines_evict_one_another_are_copied_in_strips(
+    shape, order, in_strips, dtype, monkeypatch
+):
+    cut_up = []
+    strips = host_backend._copy_strips
+    monkeypatch.setattr(
+        host_backend, "_copy_strips", lambda *boxes: (cut_up.append(boxes), strips(*boxes))
+    )
+    source = np.arange(np.prod(shape)).reshape(shape).astype(dtype).transpose(order)
+    target = np.zeros(source.shape, dtype)
+    with runtime(host_devices=1) as rt:
+        rt.backend.copy_boxes([(target, source, 0)], 0)
+    np.testing.assert_array_equal(target, source)
+    assert bool(cut_up) == in_strips
 
 
 def test_traffic_counts_every_byte_by_domain():

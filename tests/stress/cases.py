@@ -14,12 +14,14 @@ import numpy as np
 import gpushard as gs
 from gpushard.geometry import sharding as shardings
 from gpushard.runtime.host import backend as host
+from gpushard.runtime.host.linear_algebra import numpy_library
 from gpushard.testing import runtime
 from gpushard.testing.deferred import deferred
 from gpushard.testing.programs import check_nothing_left
 from tests.stress.interrupter import Interrupter, Visitor
 
 VALUE = np.arange(96, dtype=np.int32).reshape(12, 8)
+MATRICES = np.tile(np.eye(64, dtype=np.float32), (4, 1, 1))
 STREAMS = {"small_bytes": 0, "inline_bytes": 0}
 
 
@@ -150,6 +152,26 @@ def _fives(bench: Bench) -> Any:
     return gs.device_put(np.full((9, 8), 5, np.int32), gs.devices()[1])
 
 
+def _threads_of_blas() -> int | None:
+    library = numpy_library()
+    return None if library is None else library.get()
+
+
+ALL_THREADS = _threads_of_blas()
+
+
+def _unlimited(bench: Bench) -> list[Any]:
+    for device in gs.devices():
+        device.synchronize()
+    assert _threads_of_blas() == ALL_THREADS, "an interrupt left calls of BLAS limited"
+    return []
+
+
+def _product(bench: Bench) -> Any:
+    x = gs.device_put(MATRICES, bench.rows)
+    return x @ x
+
+
 CASES = [
     Case("device_put of small shards", Bench.put, lambda b: [], VALUE),
     Case("device_put", Bench.put, lambda b: [], VALUE, {"small_bytes": 0}),
@@ -173,6 +195,12 @@ CASES = [
          settings=STREAMS),
     Case("work of devices", lambda b: deferred(b.sources[0], lambda shard: shard + 1),
          expected=VALUE + 1),
+    Case("sum shared by threads", lambda b: b.sources[0] + b.sources[0], expected=2 * VALUE,
+         settings={"small_bytes": 0, "inline_bytes": 64}),
+    Case("sum in the caller, pooled", lambda b: b.sources[0] + b.sources[0], expected=2 * VALUE,
+         settings={"small_bytes": 0}),
+    Case("product that shares BLAS", _product, _unlimited, MATRICES @ MATRICES),
+    Case("product on workers that share BLAS", _product, _unlimited, MATRICES @ MATRICES, STREAMS),
     Case("asarray", _read),
     Case("asarray, pooled", _read, settings={"small_bytes": 0}),
     Case("asarray of what is pending", _read, lambda b: [b.pending()], settings=STREAMS),

@@ -129,7 +129,7 @@ def _product(name: str) -> Row:
 
     made = _matmul if name == "matmul" else _kernel
     reduction = Reduction(lambda avals, params: (_state(avals),), local, merge, finish)
-    return Row(name, infer, rule_of, kernel, reduction)
+    return Row(name, infer, rule_of, kernel, reduction, threaded=True)
 
 
 def _matmul(xp: Any, subscripts: str, avals: Sequence[Aval], dtype: Dtype) -> Kernel:

@@ -127,7 +127,7 @@ def matrix_row(
         dtype = linalg_dtype(name, avals)
         return writing(_checked(name, xp, make(xp, *params), dtype, types))
 
-    return Row(name, infer, rule_of, kernel)
+    return Row(name, infer, rule_of, kernel, threaded=True)
 
 
 def _sizes(name: str, core: Core, avals: Sequence[Aval]) -> dict[str, int]:

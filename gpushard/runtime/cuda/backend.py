@@ -19,7 +19,7 @@ import numpy as np
 
 from gpushard.config import Settings
 from gpushard.errors import DeviceLostError
-from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item
+from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, T
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.copier import Copier
 from gpushard.runtime.cuda.driver import Driver, EventHandle, Share
@@ -35,6 +35,7 @@ from gpushard.runtime.cuda.stores import GpuStore, PageableStore, PinnedStore, a
 from gpushard.runtime.cuda.topology import make_topology
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
+from gpushard.runtime.memory import Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
@@ -357,6 +358,17 @@ class CudaBackend:
     def traffic(self) -> dict[tuple[int, int], int]:
         """Bytes copied so far for each (source domain, destination domain)."""
         return self._copier.traffic.total()
+
+    def call_among(self, calls: int, function: Callable[[], T]) -> T:
+        """Call a function, which launches kernels."""
+        return function()
+
+    def run_now(
+        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+    ) -> None:
+        """Run the calls one after the other."""
+        for call in calls:
+            call()
 
     def prefetch(self, read: Callable[[], object]) -> None:
         """Call a function soon, on a thread of its own, if its owner is still there by then."""

@@ -5,24 +5,33 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import Item
+from gpushard.runtime.backend import Item, T
 from gpushard.runtime.chunks import Move
+from gpushard.runtime.host.linear_algebra import Limits, numpy_library
 from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
+from gpushard.runtime.memory import Memory
 from gpushard.runtime.phase import BoxCopy, Phase, StridedPhase
 from gpushard.runtime.stream import Event, Stream
 from gpushard.runtime.traffic import Traffic
 from gpushard.typing import HostArray
 
-SHARED_BYTES = 4 << 20
+SHARED_BYTES = 8 << 20
 """Copies of fewer bytes are not worth a second thread."""
+
+STRIP_BYTES = 64 << 10
+"""Smaller transposes fit into a cache, in whatever order elements are copied."""
+
+_STRIP = 128
+_SAME_SET = 1024
+"""Lines so many bytes apart fall into few sets of a cache."""
 
 PART_BYTES = 8 << 20
 """Larger boxes are cut, so that all threads end at about the same time."""
@@ -49,7 +58,7 @@ class HostBackend(NumpyStore):
     """NumPy memory, worked on by threads.
 
     Args:
-      settings: of these, host_devices, host_domains and host_workers.
+      settings: of these, host_devices, host_domains, host_workers and blas_threads.
     """
 
     name = "host"
@@ -58,6 +67,8 @@ class HostBackend(NumpyStore):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        library = None if settings.blas_threads == 0 else numpy_library()
+        self._limits = None if library is None else Limits(library, settings.blas_threads)
         self.workers = Workers(settings.host_workers or max(2, os.cpu_count() or 1))
         self._traffic = Traffic()
 
@@ -81,6 +92,16 @@ class HostBackend(NumpyStore):
     def record(self, stream: Stream, tick: int) -> Event:
         """Make an event at `tick`."""
         return _HostEvent(self.workers, stream, tick)
+
+    def call_among(self, calls: int, function: Callable[[], T]) -> T:
+        """Call a function, and let the calls divide the threads of linear algebra."""
+        return function() if self._limits is None else self._limits.call(calls, function)
+
+    def run_now(
+        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+    ) -> None:
+        """Run the calls in the caller and on idle workers."""
+        self.workers.share(calls)
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
         """Copy boxes, on several threads if there is enough to copy."""
@@ -123,15 +144,36 @@ class HostBackend(NumpyStore):
 
     def restart(self) -> None:
         """Go on in a forked child, where no other thread is left."""
+        if self._limits is not None:
+            self._limits.restart()
         self.workers.restart()
 
     def _copy(self, copies: Sequence[BoxCopy], domain: int) -> None:
         moved: dict[tuple[int, int], int] = {}
         for target, source, source_domain in copies:
-            target[...] = source
+            nbytes = target.nbytes
+            if nbytes > STRIP_BYTES and _is_across(target, source):
+                _copy_strips(target, source)
+            else:
+                target[...] = source
             link = (source_domain, domain)
-            moved[link] = moved.get(link, 0) + target.nbytes
+            moved[link] = moved.get(link, 0) + nbytes
         self._traffic.add(moved)
+
+
+def _is_across(target: HostArray, source: HostArray) -> bool:
+    """Whether elements side by side in a target come from cache lines that evict one another."""
+    if target.ndim < 2 or target.strides[-1] != target.itemsize:
+        return False
+    stride = source.strides[-1]
+    return stride != 0 and stride % _SAME_SET == 0
+
+
+def _copy_strips(target: HostArray, source: HostArray) -> None:
+    """Copy strips of a target that are a few cache lines wide, so that lines are read once."""
+    width = _STRIP // target.itemsize or 1
+    for at in range(0, target.shape[-1], width):
+        target[..., at : at + width] = source[..., at : at + width]
 
 
 def _fill(targets: Sequence[HostArray], value: np.generic) -> None:

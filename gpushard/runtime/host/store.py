@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import DeviceInfo
+from gpushard.runtime.backend import DeviceInfo, T
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import address, keep
+from gpushard.runtime.memory import Memory
 from gpushard.runtime.stream import Stream, Tick
 from gpushard.typing import HostArray, Shape
 
@@ -52,6 +53,17 @@ class NumpyStore:
     def reaches(self, domain: int, source: int) -> bool:
         """Whether `domain` can read `source`: always."""
         return True
+
+    def call_among(self, calls: int, function: Callable[[], T]) -> T:
+        """Call a function."""
+        return function()
+
+    def run_now(
+        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+    ) -> None:
+        """Run the calls one after the other."""
+        for call in calls:
+            call()
 
     def prefetch(self, read: Callable[[], object]) -> None:
         """Leave it to whoever needs the value."""

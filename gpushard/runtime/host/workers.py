@@ -78,7 +78,7 @@ class Workers:
         self._strands[stream] = Strand()
 
     def enqueue(self, item: Item) -> None:
-        """Append an item to its strand and wake a worker; once closed, run it at once."""
+        """Append an item to its strand and call a worker; once closed, run it at once."""
         strand, closed = self._strands[item.stream], self._closed
         if closed:
             self._drop_all()
@@ -93,7 +93,7 @@ class Workers:
             return
         if len(self._threads) < self.count:  # in a forked child, or after an interrupt
             self._start_threads()
-        self._inbox.put(strand)
+        self._call(strand)
 
     def finished(self, stream: Stream) -> int:
         """Return the last tick of `stream` that has run."""
@@ -120,7 +120,7 @@ class Workers:
         strand.latches.append((tick, latch))
         if strand.finished >= tick:  # its end may have come before the latch
             return
-        self._inbox.put(strand)  # should a wake-up have been lost to an interrupt
+        self._call(strand)  # should one have been lost to an interrupt
         latch.acquire()
 
     def share(self, parts: Sequence[Callable[[], None]]) -> None:
@@ -137,7 +137,7 @@ class Workers:
         try:
             try:
                 for _ in range(min(len(parts), self.count, len(self._threads) + 1) - 1):
-                    self._inbox.put(job)
+                    self._call(job)
                 job.work()
             finally:
                 self._end(job)
@@ -237,6 +237,14 @@ class Workers:
                 self._inbox.put(strand)
             self._start_threads()
 
+    def _call(self, task: Strand | Job) -> None:
+        """Let a worker come to a task, unless one is there, who looks into the queue once more.
+
+        Every call wakes a thread, which then needs the interpreter for nothing.
+        """
+        if isinstance(task, Job) or not task.active:
+            self._inbox.put(task)
+
     def _serve(self, inbox: SimpleQueue[_Task]) -> None:
         share_with(self.share)
         while True:
@@ -278,11 +286,12 @@ class Workers:
     def _next(self, strand: Strand) -> Item | None:
         """Take the head of a strand; None if it has none, has to wait, or must not start."""
         with self._mutex:
+            strand.active = False  # first: who appends looks at it after that
             if self._pausing or self._stopping or not strand.queue:
-                strand.active = False
                 if self._pausing:
                     self._paused.append(strand)
                 return None
+            strand.active = True
             if self._park(strand):
                 return None
             self._busy[threading.get_ident()] = strand

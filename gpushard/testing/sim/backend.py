@@ -11,6 +11,7 @@ import numpy as np
 from gpushard.config import Settings
 from gpushard.runtime.backend import DeviceInfo, Item
 from gpushard.runtime.host import NumpyStore
+from gpushard.runtime.memory import Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.testing.sim.schedule import Schedule, StuckError
@@ -122,6 +123,15 @@ class SimBackend(NumpyStore):
         """Perhaps call a function at once."""
         if self.random.random() < 0.5:
             read()
+
+    def run_now(
+        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+    ) -> None:
+        """Run calls in any order; between them anything may happen."""
+        for call in self.random.sample(calls, len(calls)):
+            self.turn()
+            call()
+        self.turn()
 
     def turn(self) -> None:
         """Let time pass and others go on; every call of the host comes through here."""
