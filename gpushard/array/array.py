@@ -288,7 +288,8 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         """Yield the parts along the first dim; they stay on the devices."""
         if not self._shape:
             raise TypeError("iteration over a 0-d array")
-        return (self[i] for i in range(self._shape[0]))
+        rest = tuple([(0, 1, n) for n in self._shape[1:]])
+        return (view(self, INDEX, ((i, *rest),)) for i in range(self._shape[0]))
 
     def __len__(self) -> int:
         if not self._shape:

@@ -14,7 +14,7 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import parse_index
 from gpushard.ops.table.gather import GATHER
-from gpushard.ops.table.movement import INDEX
+from gpushard.ops.table.movement import index as index_part
 
 if TYPE_CHECKING:
     from gpushard.array.array import Array
@@ -43,7 +43,7 @@ def read_part(
     selection = select(x, index, "clip" if mode == "promise_in_bounds" else mode)
     fill = _fill(fill_value, x.dtype) if mode in ("fill", "drop") else b""
     if selection.basic is not None:
-        x = bind(INDEX, (x,), (parse_index(x.shape, selection.basic),))
+        x = index_part(x, parse_index(x.shape, selection.basic))
     out = _like_mask(x, selection) if out_sharding is None else out_sharding
     return cast("Array", bind(GATHER, (x, *selection.arrays), (selection.indexed, fill), out))
 
