@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpushard.array.known import known
+from gpushard.array.known import known, known_array
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -19,6 +19,7 @@ from gpushard.ops.indexing import out_of_bounds
 from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.ops.table.positions import FURTHEST, NONZERO
 from gpushard.ops.table.reductions import COUNT_NONZERO
+from gpushard.typing import HostArray
 
 if TYPE_CHECKING:
     from gpushard.array.array import Array
@@ -45,9 +46,25 @@ def check_inside(positions: Array, dim: int, size: int) -> None:
       ArrayIndexError: one is not.
     """
     if positions.size:
+        runtime = positions._held().runtime
+        few = positions.nbytes <= runtime.settings.inline_bytes
+        if few and runtime.backend.host_readable:
+            check_on_host(known_array(positions), dim, size)
+            return
         furthest = known(bind(FURTHEST, (positions,), (_all(positions), False)))
         if not -size <= furthest < size:
             raise out_of_bounds(furthest, dim, size)
+
+
+def check_on_host(positions: HostArray, dim: int, size: int) -> None:
+    """Check that positions on the host are in bounds.
+
+    Raises:
+      ArrayIndexError: one is not.
+    """
+    if positions.size and (positions.max() >= size or positions.min() < -size):
+        wrong = (positions >= size) | (positions < -size)
+        raise out_of_bounds(int(positions[wrong][0]), dim, size)
 
 
 def true_positions(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from gpushard.array.positions import check_inside, true_positions
+from gpushard.array.positions import check_inside, check_on_host, true_positions
 from gpushard.array.shard import Shards
 from gpushard.errors import ArgumentError, ArrayIndexError
 from gpushard.ops.bind import bind
@@ -22,7 +22,6 @@ from gpushard.ops.indexing import (
     NotBasicError,
     as_position,
     index_piece,
-    out_of_bounds,
     parse_index,
     too_many,
 )
@@ -290,10 +289,8 @@ def check_positions(at: Positions, size: int, dim: int) -> None:
     """
     if is_on_devices(at):
         check_inside(at, dim, size)
-        return
-    wrong = (at >= size) | (at < -size)
-    if wrong.any():
-        raise out_of_bounds(int(at[wrong][0]), dim, size)
+    else:
+        check_on_host(at, dim, size)
 
 
 def clipped(at: Positions, low: int, high: int) -> Positions:

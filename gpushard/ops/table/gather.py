@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.indexed import Indexed, gather_rule, located, part_shape, spread
+from gpushard.ops.indexed import Indexed, gather_rule, in_order, located, part_shape, spread
 from gpushard.ops.owners import Owners
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
@@ -187,7 +187,7 @@ def _by_owner(
         return
     shape = blocks[0].shape
     wide = spread(indexed, shape, tuple(at.shape for at in positions))
-    owner, local = _owner_of(indexed, sizes, owners, [_flat(at, wide) for at in positions])
+    owner, local = _owner_of(indexed, sizes, owners, positions, wide)
     before, dims, after = indexed.order(len(shape))
     lead = (slice(None),) * len(before)
     part = out.reshape(
@@ -195,10 +195,7 @@ def _by_owner(
     )  # a view: `out` is dense
     order = owner.argsort(kind="stable")
     ends = np.bincount(owner, minlength=len(blocks))[: len(blocks)].cumsum().tolist()
-    beside = {
-        dim: _flat(np.arange(shape[dim]).reshape((-1, *(1,) * (-at - 1))), wide)
-        for dim, at in indexed.paired
-    }
+    beside = indexed.paired_positions(shape, wide)
     begin = 0
     for block, end in zip(blocks, ends, strict=True):
         if begin == end:
@@ -230,12 +227,12 @@ def _joined(
     return joined
 
 
-def _flat(at: LocalArray, wide: Shape) -> LocalArray:
-    return np.broadcast_to(at, wide).reshape(-1)
-
-
 def _owner_of(
-    indexed: Indexed, sizes: Sequence[int], owners: Owners, positions: Sequence[LocalArray]
+    indexed: Indexed,
+    sizes: Sequence[int],
+    owners: Owners,
+    positions: Sequence[LocalArray],
+    wide: Shape,
 ) -> tuple[LocalArray, list[LocalArray]]:
     """Return the number of the block that has each element, and its positions in there.
 
@@ -246,14 +243,9 @@ def _owner_of(
     local = []
     outside: Any = None
     for at, size, count, step in zip(positions, sizes, owners.counts, owners.steps, strict=True):
-        if at.dtype == np.uint64 and not indexed.inside:  # larger ones do not fit below
-            at = np.minimum(at, np.uint64(size))
-        at = at.astype(np.int64, copy=False)
-        if at.min() < 0:
-            at = np.where(at < 0, at + size, at)
+        at = in_order(at, wide, size, known=indexed.inside)
         if not indexed.inside:
-            wrong = (at < 0) | (at >= size)
-            outside = wrong if outside is None else outside | wrong
+            outside = at >= size if outside is None else outside | (at >= size)
         number = at // step
         owner = owner * count + number
         local.append(at - number * step)
