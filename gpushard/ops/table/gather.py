@@ -159,7 +159,7 @@ def _one_by_one(
       out: gets what is in bounds.
     """
     for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
-        starts = [n * step for n, step in zip(number, owners.steps, strict=True)]
+        starts = [of[n] for n, of in zip(number, owners.starts, strict=True)]
         values, inside = _in_block(xp, indexed, sizes, starts, block, positions)
         xp.copyto(out, values, where=inside)
 
@@ -221,8 +221,8 @@ def _joined(
     joined = np.empty(shape, blocks[0].dtype)
     index = [slice(None)] * len(shape)
     for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
-        for axis, n, step in zip(indexed.axes, number, owners.steps, strict=True):
-            index[axis] = slice(n * step, (n + 1) * step)
+        for axis, n, starts in zip(indexed.axes, number, owners.starts, strict=True):
+            index[axis] = slice(starts[n], starts[n] + block.shape[axis])
         joined[tuple(index)] = block
     return joined
 
@@ -242,13 +242,13 @@ def _owner_of(
     owner: Any = 0
     local = []
     outside: Any = None
-    for at, size, count, step in zip(positions, sizes, owners.counts, owners.steps, strict=True):
+    for axis, (at, size, count) in enumerate(zip(positions, sizes, owners.counts, strict=True)):
         at = in_order(at, wide, size, known=indexed.inside)
         if not indexed.inside:
             outside = at >= size if outside is None else outside | (at >= size)
-        number = at // step
+        number, place = owners.find(axis, at)
         owner = owner * count + number
-        local.append(at - number * step)
+        local.append(place)
     if outside is not None:
         owner = np.where(outside, nobody, owner)
     return owner.astype(np.min_scalar_type(nobody)), local  # few bits are sorted by radix
