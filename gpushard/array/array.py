@@ -21,6 +21,7 @@ from gpushard.array.ordering import Ordering
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.reading import read_part
+from gpushard.array.selection import is_only_array
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.array.views import Origin, View, view
@@ -277,6 +278,8 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         Raises:
           ArrayIndexError: it is no index of the array, or a position is out of bounds.
         """
+        if is_only_array(index):
+            return read_part(self, index)
         try:
             entries = parse_index(self._shape, index)
         except NotBasicError:

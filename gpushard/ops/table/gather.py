@@ -195,20 +195,23 @@ def _by_owner(
     )  # a view: `out` is dense
     order = owner.argsort(kind="stable")
     ends = np.bincount(owner, minlength=len(blocks))[: len(blocks)].cumsum().tolist()
-    beside = indexed.paired_positions(shape, wide)
-    begin = 0
-    for block, end in zip(blocks, ends, strict=True):
-        if begin == end:
-            continue
+    found = [
+        (block, begin, end)
+        for block, begin, end in zip(blocks, [0, *ends], ends, strict=False)
+        if begin < end
+    ]
+    if along is not None and not before:
+        places = local[0][order]
+        by_owner = np.empty((ends[-1], *part.shape[1:]), out.dtype)
+        for block, begin, end in found:
+            np.take(block, places[begin:end], 0, by_owner[begin:end], "clip")
+        part[order[: ends[-1]]] = by_owner
+        return
+    at = dict(zip(indexed.axes, local, strict=True)) | indexed.paired_positions(shape, wide)
+    for block, begin, end in found:
         mine = order[begin:end]
-        if along is not None:
-            values = block[(*lead, local[0][mine])]
-        else:
-            at = dict(zip(indexed.axes, local, strict=True)) | beside
-            view = block.transpose((*before, *dims, *after))
-            values = view[(*lead, *(at[dim - len(shape)][mine] for dim in dims))]
-        part[(*lead, mine) if len(mine) < len(owner) else ...] = values
-        begin = end
+        view = block.transpose((*before, *dims, *after))
+        part[(*lead, mine)] = view[(*lead, *(at[dim - len(shape)][mine] for dim in dims))]
 
 
 def _joined(
