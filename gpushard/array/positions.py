@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpushard.array.known import known, known_array
+from gpushard.array.masks import is_in_place, true_places
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -72,8 +73,8 @@ def true_positions(
 ) -> tuple[Array, ...]:
     """Return where a mask is true: an array of positions for each dim, in row-major order.
 
-    They are split over the mesh axes that split the mask. The mask is gathered, with a byte for
-    each element.
+    They are split over the mesh axes that split the mask. Where their number is given the mask is
+    gathered, with a byte for each element.
 
     Args:
       mask: at least one dim.
@@ -82,6 +83,8 @@ def true_positions(
     """
     if mask.dtype != bool:
         mask = bind(_NOT_EQUAL, (mask, 0))
+    if size is None and is_in_place(mask) and (found := true_places(mask)) is not None:
+        return found
     many = count_true(mask) if size is None else size
     fill = (0,) * mask.ndim if fills is None else fills
     made = bind(NONZERO, (mask,), (many, fill), _split(mask.sharding, mask.ndim))

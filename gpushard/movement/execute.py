@@ -46,25 +46,31 @@ def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = N
     key = (source.tiling, destination, piece, itemsize, root_nbytes)
     plan = plans.get(key)
     if plan is None:
-        if devices_of(destination)[0].runtime is not source.runtime:
-            raise ShardingError(
-                "the sharding names devices of another runtime than the array's; take both from "
-                "one gpushard.devices()",
-                argument="sharding",
-            )
-        piece = piece or identity(source.tiling.shape)
-        settings, readable = source.runtime.settings, source.runtime.backend.host_readable
-        plan = make_plan(
-            source.tiling,
-            destination,
-            piece,
-            itemsize,
-            root_nbytes,
-            relay_bytes=settings.relay_bytes,
-            engine_bytes=None if readable else settings.engine_bytes,
-        )
+        plan = new_plan(source, destination, piece)
         plans.put(key, plan, plan.nbytes)
     return plan
+
+
+def new_plan(source: ShardedBuffer, destination: Tiling, piece: Piece | None = None) -> Plan:
+    """Return a plan that is used once; arguments as for `plan_for`."""
+    itemsize, root_nbytes = source.dtype.itemsize, source.root_nbytes
+    if devices_of(destination)[0].runtime is not source.runtime:
+        raise ShardingError(
+            "the sharding names devices of another runtime than the array's; take both from "
+            "one gpushard.devices()",
+            argument="sharding",
+        )
+    piece = piece or identity(source.tiling.shape)
+    settings, readable = source.runtime.settings, source.runtime.backend.host_readable
+    return make_plan(
+        source.tiling,
+        destination,
+        piece,
+        itemsize,
+        root_nbytes,
+        relay_bytes=settings.relay_bytes,
+        engine_bytes=None if readable else settings.engine_bytes,
+    )
 
 
 def window_for(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.array import positions
+from gpushard.array import masks, positions
 from gpushard.ops.aval import Aval
 from gpushard.ops.indexed import Indexed
 from gpushard.ops.row import Site
@@ -42,14 +42,15 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
 
     def noted(read: Any) -> Any:
-        def note(x: gs.Array) -> Any:
-            seen.append(x.size)
-            return read(x)
+        def note(x: Any, *name: str) -> Any:
+            seen.append(1 if name else x.size)
+            return read(x, *name)
 
         return note
 
     monkeypatch.setattr(positions, "known", noted(positions.known))
     monkeypatch.setattr(positions, "known_array", noted(positions.known_array))
+    monkeypatch.setattr(masks, "counts_of", noted(masks.counts_of))
     return seen
 
 
