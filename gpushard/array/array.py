@@ -21,6 +21,7 @@ from gpushard.array.ordering import Ordering
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.reading import read_part
+from gpushard.array.selection import is_only_array
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.array.views import Origin, View, view
@@ -277,6 +278,8 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         Raises:
           ArrayIndexError: it is no index of the array, or a position is out of bounds.
         """
+        if is_only_array(index):
+            return read_part(self, index)
         try:
             entries = parse_index(self._shape, index)
         except NotBasicError:
@@ -288,7 +291,8 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         """Yield the parts along the first dim; they stay on the devices."""
         if not self._shape:
             raise TypeError("iteration over a 0-d array")
-        return (self[i] for i in range(self._shape[0]))
+        rest = tuple([(0, 1, n) for n in self._shape[1:]])
+        return (view(self, INDEX, ((i, *rest),)) for i in range(self._shape[0]))
 
     def __len__(self) -> int:
         if not self._shape:

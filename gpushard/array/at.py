@@ -20,7 +20,7 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import NotBasicError, parse_index
 from gpushard.ops.table.elementwise import ASTYPE, WHERE, ufunc_row
-from gpushard.ops.table.movement import INDEX
+from gpushard.ops.table.movement import index as index_part
 
 if TYPE_CHECKING:
     from gpushard.array.array import Array
@@ -97,7 +97,7 @@ class At:
         check_mode(mode)
         if mode is None and _is_basic(self._x, self._index):
             entries = parse_index(self._x.shape, self._index)
-            return cast("Array", bind(INDEX, (self._x,), (entries,), out_sharding))
+            return cast("Array", index_part(self._x, entries, out_sharding))
         return read_part(self._x, self._index, mode, fill_value, out_sharding)
 
     def set(

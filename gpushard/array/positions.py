@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpushard.array.known import known
+from gpushard.array.known import known, known_array
+from gpushard.array.masks import is_in_place, true_places
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -19,6 +20,7 @@ from gpushard.ops.indexing import out_of_bounds
 from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.ops.table.positions import FURTHEST, NONZERO
 from gpushard.ops.table.reductions import COUNT_NONZERO
+from gpushard.typing import HostArray
 
 if TYPE_CHECKING:
     from gpushard.array.array import Array
@@ -45,9 +47,25 @@ def check_inside(positions: Array, dim: int, size: int) -> None:
       ArrayIndexError: one is not.
     """
     if positions.size:
+        runtime = positions._held().runtime
+        few = positions.nbytes <= runtime.settings.inline_bytes
+        if few and runtime.backend.host_readable:
+            check_on_host(known_array(positions), dim, size)
+            return
         furthest = known(bind(FURTHEST, (positions,), (_all(positions), False)))
         if not -size <= furthest < size:
             raise out_of_bounds(furthest, dim, size)
+
+
+def check_on_host(positions: HostArray, dim: int, size: int) -> None:
+    """Check that positions on the host are in bounds.
+
+    Raises:
+      ArrayIndexError: one is not.
+    """
+    if positions.size and (positions.max() >= size or positions.min() < -size):
+        wrong = (positions >= size) | (positions < -size)
+        raise out_of_bounds(int(positions[wrong][0]), dim, size)
 
 
 def true_positions(
@@ -55,8 +73,8 @@ def true_positions(
 ) -> tuple[Array, ...]:
     """Return where a mask is true: an array of positions for each dim, in row-major order.
 
-    They are split over the mesh axes that split the mask. The mask is gathered, with a byte for
-    each element.
+    They are split over the mesh axes that split the mask. Where their number is given the mask is
+    gathered, with a byte for each element.
 
     Args:
       mask: at least one dim.
@@ -65,6 +83,8 @@ def true_positions(
     """
     if mask.dtype != bool:
         mask = bind(_NOT_EQUAL, (mask, 0))
+    if size is None and is_in_place(mask) and (found := true_places(mask)) is not None:
+        return found
     many = count_true(mask) if size is None else size
     fill = (0,) * mask.ndim if fills is None else fills
     made = bind(NONZERO, (mask,), (many, fill), _split(mask.sharding, mask.ndim))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from gpushard.array.host_values import as_element
+from gpushard.array.masks import is_in_place, select_true
 from gpushard.array.selection import Selection, is_on_devices, select
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -14,7 +15,7 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import parse_index
 from gpushard.ops.table.gather import GATHER
-from gpushard.ops.table.movement import INDEX
+from gpushard.ops.table.movement import index as index_part
 
 if TYPE_CHECKING:
     from gpushard.array.array import Array
@@ -40,10 +41,15 @@ def read_part(
     Raises:
       ArrayIndexError: it is no index of the array, or a position is out of bounds.
     """
+    mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
+    if out_sharding is None and getattr(mask, "shape", None) == x.shape and is_in_place(mask, x):
+        found = select_true(x, mask)
+        if found is not None:
+            return cast("Array", found)
     selection = select(x, index, "clip" if mode == "promise_in_bounds" else mode)
     fill = _fill(fill_value, x.dtype) if mode in ("fill", "drop") else b""
     if selection.basic is not None:
-        x = bind(INDEX, (x,), (parse_index(x.shape, selection.basic),))
+        x = index_part(x, parse_index(x.shape, selection.basic))
     out = _like_mask(x, selection) if out_sharding is None else out_sharding
     return cast("Array", bind(GATHER, (x, *selection.arrays), (selection.indexed, fill), out))
 

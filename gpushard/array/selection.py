@@ -9,11 +9,12 @@ selects. A mask becomes an array of positions for each of its dims.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from gpushard.array.positions import check_inside, true_positions
+from gpushard.array.positions import check_inside, check_on_host, true_positions
 from gpushard.array.shard import Shards
 from gpushard.errors import ArgumentError, ArrayIndexError
 from gpushard.ops.bind import bind
@@ -22,7 +23,6 @@ from gpushard.ops.indexing import (
     NotBasicError,
     as_position,
     index_piece,
-    out_of_bounds,
     parse_index,
     too_many,
 )
@@ -64,6 +64,18 @@ class Selection:
 def is_on_devices(x: Any) -> bool:
     """Whether it is an array on devices, or stands for one."""
     return isinstance(x, Shards) or hasattr(x, "interpreter")
+
+
+def is_only_array(index: Any) -> bool:
+    """Whether an index is one array with dims, and nothing else."""
+    known = type(index) is np.ndarray or isinstance(index, Shards)
+    return known and getattr(index, "ndim", 0) > 0
+
+
+@functools.lru_cache(maxsize=64)
+def _along_first(ndim: int, inside: bool) -> Indexed:
+    """Return how one index array indexes the first dim."""
+    return Indexed((-ndim,), ndim - 1, (), inside)
 
 
 def entries_of(shape: Shape, index: Any) -> list[Any]:
@@ -234,6 +246,10 @@ def select(x: Array, index: Any, mode: str | None = None) -> Selection:
       ArrayIndexError: it is no index of the array.
     """
     shape = x.shape
+    if mode is None and is_only_array(index) and index.dtype.kind in "iu" and shape:
+        check_positions(index, shape[0], 0)
+        indexed = _along_first(len(shape), bool(shape[0]))
+        return Selection(None, indexed, (index,), (*index.shape, *shape[1:]), False)
     entries = entries_of(shape, index)
     parts = _Parts(shape, mode)
     parts.count(entries)
@@ -290,10 +306,8 @@ def check_positions(at: Positions, size: int, dim: int) -> None:
     """
     if is_on_devices(at):
         check_inside(at, dim, size)
-        return
-    wrong = (at >= size) | (at < -size)
-    if wrong.any():
-        raise out_of_bounds(int(at[wrong][0]), dim, size)
+    else:
+        check_on_host(at, dim, size)
 
 
 def clipped(at: Positions, low: int, high: int) -> Positions:

@@ -19,7 +19,8 @@ from gpushard.ops.indexed import Indexed
 from gpushard.ops.indexing import parse_index
 from gpushard.ops.scalars import KINDS, converter
 from gpushard.ops.table.elementwise import ASTYPE, WHERE, ufunc_row
-from gpushard.ops.table.movement import INDEX, RESHAPE
+from gpushard.ops.table.movement import RESHAPE
+from gpushard.ops.table.movement import index as index_part
 from gpushard.ops.table.scatter import SCATTER
 from gpushard.typing import HostArray, Shape
 
@@ -57,7 +58,7 @@ def updated(
     selection = select(x, index, "drop" if mode == "promise_in_bounds" else mode)
     part = x
     if selection.basic is not None:
-        part = bind(INDEX, (x,), (parse_index(x.shape, selection.basic),))
+        part = index_part(x, parse_index(x.shape, selection.basic))
     out = mask.sharding if mask is not None and follows(x, mask) else None
     made = scattered(part, selection.indexed, selection.arrays, value, selection.shape, ufunc, out)
     return ... if selection.basic is None else selection.basic, made
@@ -149,7 +150,7 @@ def _where(x: Array, mask: Any, value: Any, rest: Shape, ufunc: np.ufunc | None)
         new = converted(bind(ufunc_row(ufunc), (x, value)), x.dtype)
     if is_on_devices(mask):
         entries = tuple((0, 1, n) for n in mask.shape) + (None,) * len(rest)
-        mask = bind(INDEX, (mask,), (entries,)) if rest else mask
+        mask = index_part(mask, entries) if rest else mask
     else:
         mask = mask.reshape(mask.shape + (1,) * len(rest))
     return cast("Array", bind(WHERE, (mask, new, x), (), stays(x, mask, value)))

@@ -13,13 +13,14 @@ import math
 import sys
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Params, Row
 from gpushard.ops.table.movement import INDEX, RESHAPE, TRANSPOSE, index_of
+from gpushard.ops.table.movement import index as index_part
 from gpushard.typing import Shape
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class View(NamedTuple):
 
 def view(x: Any, row: Row | None, params: Params = ()) -> Any:
     """Return what an operation takes from an array, which remembers it; or another handle."""
-    made: Array = copy.copy(x) if row is None else bind(row, (x,), params)
+    made: Array = _step(x, row, params)
     if made._shape:  # what has no dims is a number to NumPy
         older = x._view
         depth = 1 if older is None else older.depth + 1
@@ -88,6 +89,13 @@ def view(x: Any, row: Row | None, params: Params = ()) -> Any:
             x._origin = Origin(x)
         made._view = View(x._origin, row, params, older, depth)
     return made
+
+
+def _step(x: Array, row: Row | None, params: Params) -> Array:
+    """Return what an operation takes from an array; of indexing the whole index is a parameter."""
+    if row is None:
+        return copy.copy(x)
+    return cast("Array", index_part(x, *params) if row is INDEX else bind(row, (x,), params))
 
 
 def is_called_by_library() -> bool:
@@ -170,7 +178,7 @@ def _is_view(shape: Shape, steps: Steps) -> bool:
 
 def _taken(x: Array, steps: Steps) -> Array:
     for row, params in steps:
-        x = x if row is None else bind(row, (x,), params)
+        x = x if row is None else _step(x, row, params)
     return x
 
 

@@ -20,6 +20,7 @@ from gpushard.movement.recipe import Recipe
 from gpushard.movement.reuse import ALIAS, COPY, EMPTY
 from gpushard.movement.steps import Step
 from gpushard.movement.ways import Way, way_of
+from gpushard.movement.windows import Window, WindowAt, make_window, started
 from gpushard.runtime.device import Place
 from gpushard.runtime.memory import Claim
 from gpushard.runtime.runtime import Runtime
@@ -45,25 +46,67 @@ def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = N
     key = (source.tiling, destination, piece, itemsize, root_nbytes)
     plan = plans.get(key)
     if plan is None:
-        if devices_of(destination)[0].runtime is not source.runtime:
-            raise ShardingError(
-                "the sharding names devices of another runtime than the array's; take both from "
-                "one gpushard.devices()",
-                argument="sharding",
-            )
-        piece = piece or identity(source.tiling.shape)
-        settings, readable = source.runtime.settings, source.runtime.backend.host_readable
-        plan = make_plan(
-            source.tiling,
-            destination,
-            piece,
-            itemsize,
-            root_nbytes,
-            relay_bytes=settings.relay_bytes,
-            engine_bytes=None if readable else settings.engine_bytes,
-        )
+        plan = new_plan(source, destination, piece)
         plans.put(key, plan, plan.nbytes)
     return plan
+
+
+def new_plan(source: ShardedBuffer, destination: Tiling, piece: Piece | None = None) -> Plan:
+    """Return a plan that is used once; arguments as for `plan_for`."""
+    itemsize, root_nbytes = source.dtype.itemsize, source.root_nbytes
+    if devices_of(destination)[0].runtime is not source.runtime:
+        raise ShardingError(
+            "the sharding names devices of another runtime than the array's; take both from "
+            "one gpushard.devices()",
+            argument="sharding",
+        )
+    piece = piece or identity(source.tiling.shape)
+    settings, readable = source.runtime.settings, source.runtime.backend.host_readable
+    return make_plan(
+        source.tiling,
+        destination,
+        piece,
+        itemsize,
+        root_nbytes,
+        relay_bytes=settings.relay_bytes,
+        engine_bytes=None if readable else settings.engine_bytes,
+    )
+
+
+def window_for(
+    source: ShardedBuffer,
+    destination: Tiling,
+    piece: Piece,
+    at: tuple[int, ...],
+    starts: tuple[int, ...],
+) -> Plan | WindowAt:
+    """Return what takes a part that starts somewhere: planned once for all starts, if it is small.
+
+    Args:
+      source: the data to take it from.
+      destination: tiling of the result, of the piece's shape.
+      piece: the part, at some start.
+      at: numbers of its maps whose starts are given.
+      starts: where it starts in these.
+    """
+    plans = source.runtime.plans
+    key = ("window", source.tiling, destination, piece, source.dtype.itemsize)
+    found: tuple[Window | None] | None = plans.get(key)
+    if found is None:
+        same = devices_of(destination)[0].domain.kind == devices_of(source.tiling)[0].domain.kind
+        window = None
+        if same and devices_of(destination)[0].runtime is source.runtime:
+            window = make_window(source.tiling, destination, piece, at, source.dtype.itemsize)
+        if window is not None:  # what is asked for at every start
+            way_of(WindowAt(source.tiling, destination, window.recipe))
+            _charges_of(window.recipe, devices_of(destination))
+        found = (window,)
+        plans.put(key, found, 200 if window is None else window.nbytes)
+    (window,) = found
+    part: WindowAt | None = None if window is None else plans.get((window, starts))
+    if part is None and window is not None and (part := window.starting(starts)) is not None:
+        plans.put((window, starts), part, 1000 + 300 * len(part.recipe.slots))
+    return part or plan_for(source, destination, started(piece, starts, at))
 
 
 @dataclasses.dataclass(slots=True)
@@ -76,7 +119,7 @@ class Targets:
     """Whether the caller runs the copies; otherwise they were given to streams."""
 
 
-def run_plan(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> ShardedBuffer:
+def run_plan(source: ShardedBuffer, plan: Plan | WindowAt, name: str = "reshard") -> ShardedBuffer:
     """Run a plan.
 
     Small movements of data that is there run at once, in the caller; others are given to the copy
@@ -104,7 +147,7 @@ def run_plan(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> Sharde
     return assemble(plan, source, targets)
 
 
-def _submit(runtime: Runtime, plan: Plan, source: ShardedBuffer, name: str) -> Targets:
+def _submit(runtime: Runtime, plan: Plan | WindowAt, source: ShardedBuffer, name: str) -> Targets:
     """Allocate every block, then give the copies to streams unless the caller can run them."""
     recipe = plan.recipe
     small = recipe.total <= runtime.settings.shared_bytes
@@ -123,11 +166,17 @@ def _allocate_small(
     runtime: Runtime, places: Sequence[Place], recipe: Recipe, dtype: np.dtype[Any]
 ) -> Targets:
     """Make memory for the small blocks of a plan, as `allocate` does."""
-    if recipe.charges is None:
-        recipe.charges = tuple((places[home].account, n) for home, _, n in recipe.allocations)
-    claim = runtime.claim_charged(places[recipe.allocations[0][0]].domain.pool, recipe.charges)
+    charges = _charges_of(recipe, places)
+    claim = runtime.claim_charged(places[recipe.allocations[0][0]].domain.pool, charges)
     values = [np.empty(shape, dtype) for _, shape, _ in recipe.allocations]
     return Targets(values, [claim] * len(values), inline=True)
+
+
+def _charges_of(recipe: Recipe, places: Sequence[Place]) -> Any:
+    """Return (account, bytes) of each block, kept with the recipe."""
+    if recipe.charges is None:
+        recipe.charges = tuple((places[home].account, n) for home, _, n in recipe.allocations)
+    return recipe.charges
 
 
 def allocate(
@@ -166,7 +215,7 @@ def allocate(
 
 
 def _submit_steps(
-    runtime: Runtime, plan: Plan, source: ShardedBuffer, targets: Targets, name: str
+    runtime: Runtime, plan: Plan | WindowAt, source: ShardedBuffer, targets: Targets, name: str
 ) -> None:
     """Give every step to the stream of its domain."""
     steps, way = plan.recipe.steps, way_of(plan)
@@ -199,7 +248,7 @@ def run_step(runtime: Runtime, step: Step, operands: Sequence[LocalArray]) -> No
         runtime.backend.copy_phase(phase, operands, step.domain)
 
 
-def assemble(plan: Plan, source: ShardedBuffer, targets: Targets) -> ShardedBuffer:
+def assemble(plan: Plan | WindowAt, source: ShardedBuffer, targets: Targets) -> ShardedBuffer:
     """Return the result of a plan: written, aliased and viewed blocks by device."""
     values: list[LocalArray] = []
     claims: list[Claim] = []

@@ -38,7 +38,7 @@ def join(
     key = (how, *[source.tiling for source in sources])
     found: tuple[Tiling | None] | None = plans.get(key)
     if found is None:
-        tiling = _joined(key[1:], how)
+        tiling = _joined([source.tiling for source in sources], how)
         found = (tiling,)
         plans.put(key, found, 1000 + 8 * len(key) + (0 if tiling is None else tiling.nbytes))
     (tiling,) = found

@@ -14,10 +14,11 @@ from gpushard.movement.execute import Targets, allocate, assemble, run_plan, run
 from gpushard.movement.host_copies import alias_host, from_host, read_host
 from gpushard.movement.plan import Plan
 from gpushard.movement.ways import way_of
+from gpushard.movement.windows import WindowAt
 from gpushard.typing import HostArray, Index, Shape
 
 
-def move(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> ShardedBuffer:
+def move(source: ShardedBuffer, plan: Plan | WindowAt, name: str = "reshard") -> ShardedBuffer:
     """Run a plan.
 
     Args:
@@ -44,7 +45,7 @@ def move(source: ShardedBuffer, plan: Plan, name: str = "reshard") -> ShardedBuf
     return from_host(runtime, destination, source.dtype, functools.partial(_box, value))
 
 
-def _run_by_host(source: ShardedBuffer, plan: Plan) -> ShardedBuffer:
+def _run_by_host(source: ShardedBuffer, plan: Plan | WindowAt) -> ShardedBuffer:
     """Copy within memory that no stream uses, so that what is free is idle."""
     runtime, recipe = source.runtime, plan.recipe
     places = devices_of(plan.destination)

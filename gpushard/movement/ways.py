@@ -6,6 +6,7 @@ import dataclasses
 
 from gpushard.movement.buffer import devices_of
 from gpushard.movement.plan import Plan
+from gpushard.movement.windows import WindowAt
 from gpushard.runtime.device import Domain
 from gpushard.runtime.stream import Stream
 
@@ -31,7 +32,7 @@ class Way:
         return domain.feed if self.up else domain.copy
 
 
-def way_of(plan: Plan) -> Way:
+def way_of(plan: Plan | WindowAt) -> Way:
     """Return the way of a plan, which is kept with it."""
     way: Way | None = plan.recipe.way
     if way is None:

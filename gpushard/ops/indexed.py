@@ -55,6 +55,20 @@ class Indexed:
         before = len(rest) - self.after
         return rest[:before], dims, rest[before:]
 
+    def paired_positions(self, shape: Shape, wide: Shape) -> dict[int, LocalArray]:
+        """Return for each paired dim the position that every element of the part has in it.
+
+        Args:
+          shape: of the array.
+          wide: what index arrays broadcast to.
+        """
+        return {
+            dim: np.broadcast_to(
+                np.arange(shape[dim]).reshape((-1, *(1,) * (-at - 1))), wide
+            ).reshape(-1)
+            for dim, at in self.paired
+        }
+
     def view(
         self, xp: Any, x: LocalArray, positions: Sequence[LocalArray]
     ) -> tuple[LocalArray, tuple[Any, ...]]:
@@ -178,3 +192,35 @@ def located(
     at = xp.where((at >= 0) & (at < size), at - start, -1)
     inside = (at >= 0) & (at < length)
     return xp.where(inside, at, 0), inside
+
+
+def in_order(positions: LocalArray, wide: Shape, size: int, *, known: bool) -> LocalArray:
+    """Return positions from the front, one for each element of a part: NumPy only.
+
+    Args:
+      positions: in the whole dim, from the end where negative.
+      wide: what index arrays broadcast to.
+      size: length of the dim.
+      known: whether they are in bounds; others stay out of bounds.
+    """
+    at = np.broadcast_to(positions, wide).reshape(-1)
+    if at.dtype == np.uint64 and not known:  # beyond the largest position there is only "outside"
+        at = np.minimum(at, np.uint64(size))
+    at = at.astype(np.int64, copy=False)
+    if at.size and at.min() < 0:
+        at = np.where(at < 0, np.where(at < -size, size, at + size), at)
+    return at
+
+
+def located_flat(
+    positions: LocalArray, wide: Shape, size: int, start: int, length: int
+) -> tuple[LocalArray, LocalArray | None]:
+    """Return positions within a block as `located` does, flat, and which are in it: NumPy only.
+
+    Those that are not are not changed; None if all are.
+    """
+    at = in_order(positions, wide, size, known=False)
+    if start:
+        at = at - start
+    inside = at.view(np.uint64) < np.uint64(length)  # negative ones are large then
+    return at, None if inside.all() else inside

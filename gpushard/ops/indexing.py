@@ -13,8 +13,9 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.movement.dim_map import DimMap, Piece
 from gpushard.typing import Shape
 
-Entry: TypeAlias = tuple[int, int, int] | int | None
-"""(start, step, length) of a slice, an integer, or None for a new dim."""
+Entry: TypeAlias = tuple[int | None, int, int] | int | None
+"""(start, step, length) of a slice, an integer, or None for a new dim. In an open index starts are
+given apart: that of a slice is None, and integers are 0."""
 
 
 class NotBasicError(ArgumentTypeError):
@@ -55,6 +56,47 @@ def parse_index(shape: Shape, index: Any) -> tuple[Entry, ...]:
             result.append(_parse_entry(shape, dim, entry))
             dim += 1
     return tuple(result)
+
+
+def open_index(entries: tuple[Entry, ...], shape: Shape) -> tuple[tuple[Entry, ...], list[int]]:
+    """Return a parsed index without the places where its entries start, and these.
+
+    Entries that select a whole dim stay as they are.
+
+    >>> open_index((3, (5, -2, 3), (0, 1, 7)), (4, 6, 7))
+    ((0, (None, -2, 3), (0, 1, 7)), [3, 5])
+    """
+    form: list[Entry] = []
+    starts = []
+    dim = 0
+    for entry in entries:
+        if entry is None:
+            form.append(None)
+            continue
+        if isinstance(entry, int):
+            form.append(0)
+            starts.append(entry)
+        elif entry == (0, 1, shape[dim]):
+            form.append(entry)
+        else:
+            start, step, length = entry
+            form.append((None, step, length))
+            starts.append(start or 0)
+        dim += 1
+    return tuple(form), starts
+
+
+def open_starts(form: tuple[Entry, ...]) -> tuple[int, ...]:
+    """Return the numbers of the entries of an open index that have a start.
+
+    >>> open_starts((0, None, (None, -2, 3), (0, 1, 7)))
+    (0, 2)
+    """
+    return tuple(
+        number
+        for number, entry in enumerate(form)
+        if entry is not None and (isinstance(entry, int) or entry[0] is None)
+    )
 
 
 def index_key(index: Any) -> Hashable | None:
@@ -162,7 +204,9 @@ def index_piece(entries: tuple[Entry, ...]) -> Piece:
             maps.append(DimMap(source, None, entry, 1, 1))
         else:
             start, step, length = entry
-            maps.append(DimMap(source, destination, start, step, length))
+            begin = -step * max(length - 1, 0) if step < 0 else 0  # an open one starts anywhere
+            begin = begin if start is None else start
+            maps.append(DimMap(source, destination, begin, step, length))
         source += entry is not None
         destination += not isinstance(entry, int)
     return Piece(tuple(maps))

@@ -11,7 +11,7 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import check_shape
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.dim_map import Piece
-from gpushard.movement.execute import plan_for
+from gpushard.movement.execute import plan_for, window_for
 from gpushard.movement.move import move
 from gpushard.movement.rearrange import rearrange
 from gpushard.ops.choose import sharding_of
@@ -70,6 +70,7 @@ class Movement:
         self.results = (Result(found[0], sharding, sharding.tiling(found[0].shape)),)
         self.committed = is_committed(operands)
         self._how = row.moves.how(shapes, params)
+        self._starts = () if row.moves.starts is None else row.moves.starts(params)
         self._tiling = self.results[0].tiling
         self._dtype = found[0].dtype
         everywhere: Sharding = sharding
@@ -98,7 +99,7 @@ class Movement:
 
         Args:
           operands: arrays, in order; data on the host where the program was made for that.
-          numbers: the constant of elements that come from nowhere, if there are such.
+          numbers: the starts of a part, or the constant of elements that come from nowhere.
 
         Raises:
           OutOfMemoryError: a device has no room.
@@ -111,6 +112,10 @@ class Movement:
             for n, tiling in self._elsewhere:
                 sources[n] = move(sources[n], plan_for(sources[n], tiling), self.name)
         if isinstance(self._how, Piece):
+            if self._starts:
+                starts = self._starts, tuple(numbers)
+                part = window_for(sources[0], self._tiling, self._how, *starts)
+                return [move(sources[0], part, self.name)]
             plan = plan_for(sources[0], self._tiling, self._how)
             return [move(sources[0], plan, self.name)]
         fill = self._dtype.type(numbers[0]) if numbers else 0

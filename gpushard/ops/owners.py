@@ -25,21 +25,42 @@ from gpushard.ops.row import Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.stage import Job, Parts, Stage
 from gpushard.runtime.memory import Memory
-from gpushard.typing import Index, Shape
+from gpushard.typing import Index, LocalArray, Shape
 
 
 @dataclasses.dataclass(frozen=True)
 class Owners:
     """The blocks that a call takes elements from: a grid along the dims in question."""
 
-    counts: Shape
-    """How many blocks there are along each of these dims."""
-
-    steps: Shape
-    """How long blocks are along each of them; the last one may be shorter."""
+    starts: tuple[tuple[int, ...], ...]
+    """Where blocks start along each of these dims."""
 
     part: Index
     """What of every block is in question: all of it along these dims, a range along others."""
+
+    @property
+    def counts(self) -> Shape:
+        """How many blocks there are along each of these dims."""
+        return tuple([len(starts) for starts in self.starts])
+
+    def find(self, axis: int, at: LocalArray) -> tuple[LocalArray, LocalArray]:
+        """Return which block along a dim has each position, and the positions within that.
+
+        Args:
+          axis: which of the dims in question.
+          at: not negative. Beyond the end it is in no block, and the number says nothing.
+
+        >>> [part.tolist() for part in Owners(((0, 3, 6),), ()).find(0, np.array([7, 2, 3]))]
+        [[2, 0, 1], [1, 2, 0]]
+        """
+        starts = self.starts[axis]
+        step = starts[1] if len(starts) > 1 else 1
+        if starts == tuple(range(0, len(starts) * step, step)) and len(starts) > 1:
+            number = np.minimum(at // step, len(starts) - 1)  # the last one may be longer
+            return number, at - number * step
+        begins = np.array(starts, np.int64)
+        number = begins.searchsorted(at, side="right") - 1
+        return number, at - begins[number]
 
 
 class Owned(Stage):
@@ -109,8 +130,8 @@ def owned(
     read = list(zip(tilings[1:], sizes[1:], strict=True))
     jobs, of_device = jobs_of(row, read, results)
     kept = [dim for dim in range(lies.ndim) if dim not in searched]
-    steps = [max(-(-lies.shape[dim] // lies.assignment.counts[dim]), 1) for dim in searched]
-    counts = [-(-lies.shape[dim] // step) for dim, step in zip(searched, steps, strict=True)]
+    starts = tuple(tuple(np.unique(lies.edges[dim])[:-1].tolist()) for dim in searched)
+    count = math.prod(map(len, starts))
     held = holdings(lies.assignment)
     own = holdings(results[0].assignment).device_domain
     inputs, placed = [], []
@@ -120,13 +141,13 @@ def owned(
         there = (first[kept] <= low[:, None]) & (lies.stops[kept][:, held.home] >= high[:, None])
         there = there.all(axis=0) & (held.domain == own[job.home])
         found = held.home[there & (lies.volumes[held.home] > 0)]
-        if len(found) != math.prod(counts):
+        if len(found) != count:
             return None
         inputs.append(found[np.lexsort(lies.starts[searched][::-1, found])].tolist())
         part = [slice(None)] * lies.ndim
         for dim, start, stop in zip(kept, low.tolist(), high.tolist(), strict=True):
             begin = int(lies.starts[dim, found[0]]) if len(found) else 0
             part[dim] = slice(start - begin, stop - begin)
-        grid = Owners(tuple(counts), tuple(steps), tuple(part))
+        grid = Owners(starts, tuple(part))
         placed.append(dataclasses.replace(job, site=(grid,)))
     return placed, of_device, inputs

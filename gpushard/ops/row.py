@@ -76,6 +76,9 @@ class Moves:
     """Takes the shapes, the parameters, the mesh axes that split each dim of the operand, and their
     sizes; gives those for the result. Without it result dims keep the axes of their factor."""
 
+    starts: Callable[[Params], tuple[int, ...]] | None = None
+    """Gives the numbers of the piece's maps whose starts are operands: Python integers."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Row:

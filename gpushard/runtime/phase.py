@@ -33,9 +33,16 @@ class Phase:
     order: tuple[int, ...] | None
     """How what is read is transposed before it is copied; None for not at all."""
 
+    @classmethod
+    def of_rows(cls, moves: Sequence[BoxMove]) -> Phase:
+        """Return a phase that is used once: what it selects is not compared with what there is."""
+        phase = cls(tuple(moves), None)
+        phase.__dict__["_rows"] = phase.moves
+        return phase
+
     def copies(self, operands: Sequence[LocalArray]) -> list[BoxCopy]:
         """Return the copies of particular operands."""
-        rows: list[_Row] | None = self.__dict__.get("_rows")
+        rows: Sequence[_Row] | None = self.__dict__.get("_rows")
         if rows is None:
             rows = self.__dict__["_rows"] = [_row(move, operands) for move in self.moves]
         order = self.order

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.array import positions
+from gpushard.array import masks, positions
 from gpushard.ops.aval import Aval
 from gpushard.ops.indexed import Indexed
 from gpushard.ops.row import Site
@@ -38,15 +38,19 @@ def received(rt: Any, before: dict[tuple[int, int], int]) -> int:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers that the host reads to know positions."""
+    """The numbers, and the positions, that the host reads."""
     seen: list[int] = []
 
-    def noted(x: gs.Array) -> int:
-        seen.append(x.size)
-        return known(x)
+    def noted(read: Any) -> Any:
+        def note(x: Any, *name: str) -> Any:
+            seen.append(1 if name else x.size)
+            return read(x, *name)
 
-    known = positions.known
-    monkeypatch.setattr(positions, "known", noted)
+        return note
+
+    monkeypatch.setattr(positions, "known", noted(positions.known))
+    monkeypatch.setattr(positions, "known_array", noted(positions.known_array))
+    monkeypatch.setattr(masks, "counts_of", noted(masks.counts_of))
     return seen
 
 
@@ -186,3 +190,35 @@ def test_functions_are_applied_as_jax_applies_them(jax: Any, mode: str) -> None:
     with runtime():
         made = placed(data, "x").at[at].apply(lambda part: part * 3 + 1, mode=mode)
         np.testing.assert_array_equal(np.asarray(made), np.asarray(wanted))
+
+
+@pytest.mark.parametrize("ufunc", [np.add, np.multiply, np.maximum])
+def test_rows_that_are_updated_often_take_every_value_in_order(ufunc: np.ufunc) -> None:
+    rng = np.random.default_rng(3)
+    data = rng.standard_normal((40, 7, 300)).astype(np.float32)
+    with runtime():
+        x = placed(data, "x")
+        for most in (2, 9, 40):  # how often a row is there: few times, several, too often
+            at = rng.integers(-40, 40, 24) if most == 40 else np.arange(24) % (24 // most)
+            for index, values in (
+                ((at,), rng.standard_normal((24, 1, 300)).astype(np.float32)),
+                ((at, at % 7), rng.standard_normal((24, 300)).astype(np.float32)),
+                ((slice(3, 37), at % 7), np.float32(1.1)),
+            ):
+                want = data.copy()
+                ufunc.at(want, index, np.broadcast_to(values, want[index].shape))
+                name = {"add": "add", "multiply": "multiply", "maximum": "max"}[ufunc.__name__]
+                made = getattr(x.at[index], name)(values)
+                assert np.asarray(made).tobytes() == want.tobytes()
+
+
+def test_few_positions_are_checked_by_the_host_itself(reads: list[int]) -> None:
+    with runtime():
+        x, at = placed(DATA, "x"), placed(np.arange(8), "x")
+        x[at]
+        with pytest.raises(IndexError, match="index 64 is out of bounds for dim 0 of length 64"):
+            x[placed(np.array([3, 64, 70, -65]))]
+    with runtime(inline_bytes=0):
+        x, more = placed(DATA, "x"), placed(np.arange(8), "x")
+        x[more]
+    assert reads == [8, 4, 1]

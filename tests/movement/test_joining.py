@@ -10,6 +10,8 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard.movement import execute, rearrange_jobs
+from gpushard.movement.plan import make_plan
+from gpushard.movement.rearrange_plan import make_rearrange
 
 
 class Counted:
@@ -29,7 +31,7 @@ class Counted:
 def test_many_arrays_take_one_plan(
     function: Any, domains: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plans, others = Counted(execute.make_plan), Counted(rearrange_jobs.make_rearrange)
+    plans, others = Counted(make_plan), Counted(make_rearrange)
     monkeypatch.setattr(execute, "make_plan", plans)
     monkeypatch.setattr(rearrange_jobs, "make_rearrange", others)
     with testing.runtime(host_devices=4, host_domains=domains):

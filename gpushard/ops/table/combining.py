@@ -8,6 +8,7 @@ one is written. No step waits for the device. Results differ from NumPy's by rou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,8 +49,16 @@ def apply_at(
 ) -> None:
     """Combine elements with values, one after the other; arguments as for `set_at`."""
     if xp is np:
-        # NumPy 2.4 reads beyond the end of values of fewer dims than the index arrays have
-        ufunc.at(view, tuple(index), np.broadcast_to(values, _part_shape(view, index)))
+        rounds = _rounds(view, index)
+        if rounds is None:
+            # NumPy 2.4 reads beyond the end of values of fewer dims than the index arrays have
+            ufunc.at(view, tuple(index), np.broadcast_to(values, _part_shape(view, index)))
+            return
+        lead = _lead(index)
+        for mine in rounds:
+            at = (*index[:lead], *(one[mine] for one in index[lead:]))
+            new = values if values.shape[lead] == 1 else values[(*at[:lead], mine)]
+            view[at] = ufunc(view[at], new)
         return
     keys, places, values = _sorted(xp, view, index, values, room)
     base = getattr(xp, _BASE.get(ufunc, ufunc).__name__)
@@ -64,6 +73,39 @@ def apply_at(
         values = xp.concatenate([first, xp.where(same, both, later)], axis=len(before))
         step *= 2
     view[places] = getattr(xp, ufunc.__name__)(view[places], values)
+
+
+_WIDE = 16
+"""So many elements at each position are combined faster by a ufunc than by its `at`."""
+
+_MANY = 1 << 12
+"""There have to be so many elements in all for that."""
+
+_ROUNDS = 16
+"""A position may be there so often for that."""
+
+
+def _rounds(view: LocalArray, index: Sequence[Any]) -> list[LocalArray] | None:
+    """Group updates so that a group has each position once, in order; NumPy only.
+
+    Returns:
+      The updates of each group; None if updates are of few elements, or positions are there often.
+    """
+    lead = _lead(index)
+    own = math.prod(view.shape[:lead]) * math.prod(view.shape[len(index) :])
+    if own < _WIDE or own * index[lead].size < _MANY or index[lead].ndim != 1:
+        return None
+    keys: Any = 0
+    for at, size in zip(index[lead:], view.shape[lead : len(index)], strict=True):
+        keys = keys * size + np.where(at < 0, at + size, at)
+    order = keys.argsort(kind="stable")
+    keys = keys[order]
+    first = np.ones(len(keys), bool)
+    first[1:] = keys[1:] != keys[:-1]
+    starts = np.flatnonzero(first)
+    number = np.arange(len(keys)) - starts[np.cumsum(first) - 1]
+    times = int(number.max(initial=-1)) + 1
+    return None if times > _ROUNDS else [order[number == n] for n in range(times)]
 
 
 def _lead(index: Sequence[Any]) -> int:

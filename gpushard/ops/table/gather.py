@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.indexed import Indexed, gather_rule, located, part_shape, spread
+from gpushard.ops.indexed import Indexed, gather_rule, in_order, located, part_shape, spread
 from gpushard.ops.owners import Owners
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
@@ -159,7 +159,7 @@ def _one_by_one(
       out: gets what is in bounds.
     """
     for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
-        starts = [n * step for n, step in zip(number, owners.steps, strict=True)]
+        starts = [of[n] for n, of in zip(number, owners.starts, strict=True)]
         values, inside = _in_block(xp, indexed, sizes, starts, block, positions)
         xp.copyto(out, values, where=inside)
 
@@ -187,7 +187,7 @@ def _by_owner(
         return
     shape = blocks[0].shape
     wide = spread(indexed, shape, tuple(at.shape for at in positions))
-    owner, local = _owner_of(indexed, sizes, owners, [_flat(at, wide) for at in positions])
+    owner, local = _owner_of(indexed, sizes, owners, positions, wide)
     before, dims, after = indexed.order(len(shape))
     lead = (slice(None),) * len(before)
     part = out.reshape(
@@ -195,23 +195,23 @@ def _by_owner(
     )  # a view: `out` is dense
     order = owner.argsort(kind="stable")
     ends = np.bincount(owner, minlength=len(blocks))[: len(blocks)].cumsum().tolist()
-    beside = {
-        dim: _flat(np.arange(shape[dim]).reshape((-1, *(1,) * (-at - 1))), wide)
-        for dim, at in indexed.paired
-    }
-    begin = 0
-    for block, end in zip(blocks, ends, strict=True):
-        if begin == end:
-            continue
+    found = [
+        (block, begin, end)
+        for block, begin, end in zip(blocks, [0, *ends], ends, strict=False)
+        if begin < end
+    ]
+    if along is not None and not before:
+        places = local[0][order]
+        by_owner = np.empty((ends[-1], *part.shape[1:]), out.dtype)
+        for block, begin, end in found:
+            np.take(block, places[begin:end], 0, by_owner[begin:end], "clip")
+        part[order[: ends[-1]]] = by_owner
+        return
+    at = dict(zip(indexed.axes, local, strict=True)) | indexed.paired_positions(shape, wide)
+    for block, begin, end in found:
         mine = order[begin:end]
-        if along is not None:
-            values = block[(*lead, local[0][mine])]
-        else:
-            at = dict(zip(indexed.axes, local, strict=True)) | beside
-            view = block.transpose((*before, *dims, *after))
-            values = view[(*lead, *(at[dim - len(shape)][mine] for dim in dims))]
-        part[(*lead, mine) if len(mine) < len(owner) else ...] = values
-        begin = end
+        view = block.transpose((*before, *dims, *after))
+        part[(*lead, mine)] = view[(*lead, *(at[dim - len(shape)][mine] for dim in dims))]
 
 
 def _joined(
@@ -224,18 +224,18 @@ def _joined(
     joined = np.empty(shape, blocks[0].dtype)
     index = [slice(None)] * len(shape)
     for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
-        for axis, n, step in zip(indexed.axes, number, owners.steps, strict=True):
-            index[axis] = slice(n * step, (n + 1) * step)
+        for axis, n, starts in zip(indexed.axes, number, owners.starts, strict=True):
+            index[axis] = slice(starts[n], starts[n] + block.shape[axis])
         joined[tuple(index)] = block
     return joined
 
 
-def _flat(at: LocalArray, wide: Shape) -> LocalArray:
-    return np.broadcast_to(at, wide).reshape(-1)
-
-
 def _owner_of(
-    indexed: Indexed, sizes: Sequence[int], owners: Owners, positions: Sequence[LocalArray]
+    indexed: Indexed,
+    sizes: Sequence[int],
+    owners: Owners,
+    positions: Sequence[LocalArray],
+    wide: Shape,
 ) -> tuple[LocalArray, list[LocalArray]]:
     """Return the number of the block that has each element, and its positions in there.
 
@@ -245,18 +245,13 @@ def _owner_of(
     owner: Any = 0
     local = []
     outside: Any = None
-    for at, size, count, step in zip(positions, sizes, owners.counts, owners.steps, strict=True):
-        if at.dtype == np.uint64 and not indexed.inside:  # larger ones do not fit below
-            at = np.minimum(at, np.uint64(size))
-        at = at.astype(np.int64, copy=False)
-        if at.min() < 0:
-            at = np.where(at < 0, at + size, at)
+    for axis, (at, size, count) in enumerate(zip(positions, sizes, owners.counts, strict=True)):
+        at = in_order(at, wide, size, known=indexed.inside)
         if not indexed.inside:
-            wrong = (at < 0) | (at >= size)
-            outside = wrong if outside is None else outside | wrong
-        number = at // step
+            outside = at >= size if outside is None else outside | (at >= size)
+        number, place = owners.find(axis, at)
         owner = owner * count + number
-        local.append(at - number * step)
+        local.append(place)
     if outside is not None:
         owner = np.where(outside, nobody, owner)
     return owner.astype(np.min_scalar_type(nobody)), local  # few bits are sorted by radix

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gpushard.geometry.sharding import Sharding
 from gpushard.movement import rearrangements
 from gpushard.movement.dim_map import Piece, permutation
 from gpushard.movement.rearrangement import Rearrangement
 from gpushard.movement.reshapes import reshape
 from gpushard.ops.aval import Aval
-from gpushard.ops.indexing import Entry, index_piece
+from gpushard.ops.bind import bind
+from gpushard.ops.indexing import Entry, index_piece, open_index, open_starts
 from gpushard.ops.row import Kernel, Moves, Params, Row
 from gpushard.ops.rule import Dims, Rule
 from gpushard.ops.table.elementwise import writing
@@ -30,6 +32,7 @@ def _row(
     kept: Callable[[Sequence[Shape], Params], Dims],
     make: Callable[[Any, Params], Callable[..., Any]],
     splits: Any = None,
+    starts: Callable[[Params], tuple[int, ...]] | None = None,
 ) -> Row:
     """Return a row.
 
@@ -39,6 +42,7 @@ def _row(
       kept: takes the same; says which dim of the operands each dim of the result is.
       make: takes the namespace and the parameters; gives the function of local arrays.
       splits: as for `Moves`.
+      starts: likewise.
     """
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -53,7 +57,7 @@ def _row(
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return writing(make(xp, params))
 
-    return Row(name, infer, rule_of, kernel, moves=Moves(how, splits))
+    return Row(name, infer, rule_of, kernel, moves=Moves(how, splits, starts))
 
 
 def _all(shapes: Sequence[Shape], params: Params) -> Dims:
@@ -65,12 +69,16 @@ def _at(axis: int, shapes: Sequence[Shape], more: int = 0) -> int:
     return len(shapes[0]) + more + axis
 
 
-def index_of(entries: Sequence[Entry]) -> tuple[Any, ...]:
-    """Return a parsed index in the form that NumPy takes."""
+def index_of(form: Sequence[Entry], starts: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """Return a parsed index, or an open one with its starts, in the form that NumPy takes."""
     index: list[Any] = []
-    for entry in entries:
-        if isinstance(entry, tuple):
+    given = iter(starts)
+    for entry in form:
+        if isinstance(entry, int):
+            index.append(next(given, entry))
+        elif isinstance(entry, tuple):
             start, step, length = entry
+            start = next(given) if start is None else start
             stop = start + step * length
             index.append(slice(start, stop if stop >= 0 else None, step))
         else:
@@ -87,9 +95,18 @@ INDEX = _row(
     "indexing",
     lambda shapes, params: index_piece(params[0]),
     _index_kept,
-    lambda xp, params: lambda x: x[index_of(params[0])].copy(),
+    lambda xp, params: lambda x, *starts: x[index_of(params[0], starts)].copy(),
+    starts=lambda params: open_starts(params[0]),
 )
-"""Parameters: (parsed index,). Slices, integers and new dims: squeeze, expand_dims and flip too."""
+"""Operands: the array, and Python integers, where entries start. Parameters: (open index,). Slices,
+integers and new dims: squeeze, expand_dims and flip too. So parts in different places are one
+operation, planned once."""
+
+
+def index(x: Any, entries: tuple[Entry, ...], out: Sharding | None = None) -> Any:
+    """Select the part of an array that a parsed index says."""
+    form, starts = open_index(entries, x.shape)
+    return bind(INDEX, (x, *starts), (form,), out)
 
 
 def _transpose_axes(shapes: Sequence[Shape], params: Params) -> tuple[int, ...]:

@@ -6,6 +6,8 @@ fall into it, in NumPy's order; updates out of bounds fall into none.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +15,14 @@ import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.indexed import Indexed, located, part_shape, scatter_rule
+from gpushard.ops.indexed import (
+    Indexed,
+    located,
+    located_flat,
+    part_shape,
+    scatter_rule,
+    spread,
+)
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.combining import apply_at, set_at
@@ -91,6 +100,8 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     indexed, ufunc = params
     wide, kind = _types(avals, params)
     sizes = [avals[0].shape[axis] for axis in indexed.axes]
+    if xp is np and wide == avals[0].dtype:
+        return functools.partial(_write_owned, indexed, ufunc, kind, sizes)
 
     def scatter(site: Site, x: LocalArray, values: Any, *positions: LocalArray) -> Any:
         places = _places(xp, indexed, sizes, site, x, positions)
@@ -110,6 +121,71 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return made if axis == -x.ndim else xp.ascontiguousarray(made)
 
     return writing(scatter)
+
+
+def _write_owned(
+    indexed: Indexed,
+    ufunc: np.ufunc | None,
+    kind: Dtype,
+    sizes: Sequence[int],
+    site: Site,
+    x: LocalArray,
+    values: Any,
+    *positions: LocalArray,
+    out: Any = None,
+) -> LocalArray:
+    """Make those updates that fall into a block, and look at no others: the kernel for NumPy.
+
+    Args:
+      indexed: how the array is indexed.
+      ufunc: what combines elements with values; None to replace them.
+      kind: the type of values for that.
+      sizes: lengths of the indexed dims of the whole array.
+      site: where the block lies.
+      x: the block.
+      values: broadcast to the part.
+      positions: the index arrays.
+      out: gets the new block.
+    """
+    out = np.empty(x.shape, x.dtype) if out is None else out
+    out[...] = x
+    wide = spread(indexed, x.shape, tuple(at.shape for at in positions))
+    count = math.prod(wide)
+    if not x.size or not count:
+        return out
+    local, chosen = [], None
+    for axis, at, size in zip(indexed.axes, positions, sizes, strict=True):
+        place, inside = located_flat(at, wide, size, site.operands[0][axis], x.shape[axis])
+        local.append(place)
+        if inside is not None:
+            chosen = inside if chosen is None else chosen & inside
+    before, dims, after = indexed.order(x.ndim)
+    lead = (slice(None),) * len(before)
+    shape = [x.shape[dim] for dim in before], wide, [x.shape[dim] for dim in after]
+    values = _in_line(np.asarray(values).astype(kind, copy=False), *map(tuple, shape))
+    of = dict(zip(indexed.axes, local, strict=True)) | indexed.paired_positions(x.shape, wide)
+    index = [of[dim - x.ndim] for dim in dims]
+    if chosen is not None:
+        mine = np.flatnonzero(chosen)
+        index = [at[mine] for at in index]
+        values = values if values.shape[len(lead)] == 1 else values[(*lead, mine)]
+    view = out.transpose((*before, *dims, *after))
+    if ufunc is None:
+        set_at(np, view, (*lead, *index), values, None, 0)
+    else:
+        apply_at(np, view, (*lead, *index), values, ufunc, 0)
+    return out
+
+
+def _in_line(values: LocalArray, before: Shape, wide: Shape, after: Shape) -> LocalArray:
+    """Return values with the dims of the index arrays as one, of length 1 if they do not differ."""
+    own = (1,) * (len(before) + len(wide) + len(after) - values.ndim) + values.shape
+    lead, rest = own[: len(before)], own[len(before) + len(wide) :]
+    middle = own[len(before) : len(before) + len(wide)]
+    if math.prod(middle) == 1:
+        return values.reshape((*lead, 1, *rest))
+    whole = np.broadcast_to(values.reshape(own), (*lead, *wide, *rest))
+    return whole.reshape((*lead, math.prod(wide), *rest))
 
 
 def _places(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.ops.indexing import parse_index
+from gpushard.ops.indexing import open_index, parse_index
 from gpushard.ops.row import Row
 from gpushard.ops.table import contractions, creation, elementwise, movement, reductions
 from gpushard.ops.table.elementwise import ufunc_row
@@ -17,7 +17,7 @@ TABLES = (elementwise, reductions, contractions, movement, creation)
 
 
 def _index(*entries: Any) -> Any:
-    return lambda shapes: (parse_index(shapes[0], entries),)
+    return lambda shapes: (open_index(parse_index(shapes[0], entries), shapes[0])[0],)
 
 
 def _ufunc_form(ufunc: np.ufunc) -> Form:
@@ -116,8 +116,8 @@ FORMS: dict[Row, list[Form]] = {
     creation.TRIL: [Form(("ij",), (1,)), Form(("kij",), (-2,), "b")],
     creation.TRIU: [Form(("ij",), (1,)), Form(("kij",), (-2,), "b")],
     movement.INDEX: [
-        Form(("ij",), _index(slice(None, None, -2), None)),
-        Form(("ij",), _index(1, slice(1, 4))),
+        Form(("ij",), _index(slice(2, None, -2), None), "d", (2,)),
+        Form(("ij",), _index(1, slice(1, 4)), "d", (1, 1)),
     ],
     movement.TRANSPOSE: [Form(("ij",), ((-1, -2),)), Form(("ijk",), ((-2, -1, -3),))],
     movement.BROADCAST_TO: [Form(("i1j",), lambda s: ((2, s[0][0], 3, s[0][2]),))],

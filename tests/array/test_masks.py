@@ -1,0 +1,94 @@
+"""What large masks select: every block gives what it has."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import testing
+from gpushard.array import masks
+from gpushard.testing.faults import InjectedError, faults
+
+SPECS = gs.P("x", "y"), gs.P(("y", "x")), gs.P(None, "x"), gs.P("y", None, "x"), gs.P(None, None)
+WAYS: dict[str, dict[str, Any]] = {
+    "inline": {},
+    "streams": {"inline_bytes": 0, "small_bytes": 0},
+    "domains": {"host_domains": 6},
+    "pairs": {"host_domains": 3, "inline_bytes": 0, "small_bytes": 0},
+}
+
+
+@pytest.fixture(autouse=True)
+def _every_mask_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "FEW", 0)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_masks_select_what_numpy_selects(how: str) -> None:
+    rng = np.random.default_rng(len(how))
+    with testing.runtime(host_devices=6, enable_checks=True, **WAYS[how]):
+        mesh = gs.make_mesh((3, 2), ("x", "y"))
+        for case in range(40):
+            shape = tuple(rng.integers(0 if case % 9 == 0 else 1, 9, 1 + case % 3).tolist())
+            data = rng.integers(-9, 9, shape).astype([np.int8, float, complex][case % 3])
+            chosen = rng.random(shape) < [0.5, 0.05, 1.0, 0.0][case % 4]
+            specs = [gs.P(*SPECS[n][: len(shape)]) for n in rng.integers(0, len(SPECS), 2)]
+            x, mask = (
+                gs.device_put(one, gs.NamedSharding(mesh, spec))
+                for one, spec in zip((data, chosen), specs, strict=True)
+            )
+            made = x[mask]
+            np.testing.assert_array_equal(np.asarray(made), data[chosen])
+            assert made.dtype == data.dtype
+            axes = tuple(axis for dim in range(len(shape)) for axis in specs[1].axes(dim))
+            found = gs.numpy.nonzero(mask)
+            for mine, want in zip(found, np.nonzero(chosen), strict=True):
+                np.testing.assert_array_equal(np.asarray(mine), want)
+                assert mine.dtype == np.int64
+                assert mine.sharding.spec.axes(0) == axes
+            if axes and chosen.any():
+                assert made.sharding.spec.axes(0) == axes
+            at = gs.numpy.argwhere(mask)
+            np.testing.assert_array_equal(np.asarray(at), np.argwhere(chosen))
+
+
+def test_a_mask_is_not_gathered() -> None:
+    with testing.runtime(host_devices=4, host_domains=4) as runtime:
+        sharding = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
+        data = np.arange(4000.0).reshape(40, 100)
+        x = gs.device_put(data, sharding)
+        chosen = np.arange(4000).reshape(40, 100) % 5 == 0
+        mask = gs.device_put(chosen, sharding)
+        before = dict(runtime.backend.traffic)
+        made = x[mask]
+        made.block_until_ready()
+        grown = {k: n - before.get(k, 0) for k, n in runtime.backend.traffic.items()}
+        assert sum(n for (of, to), n in grown.items() if of != to and to >= 0) <= 4 * 8
+        np.testing.assert_array_equal(np.asarray(made), data[chosen])
+
+
+def test_what_fails_leaves_no_memory() -> None:
+    with testing.runtime(host_devices=4, small_bytes=0, inline_bytes=0) as runtime:
+        sharding = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
+        data = np.arange(4000.0)
+        x, mask = gs.device_put(data, sharding), gs.device_put(data % 3 == 0, sharding)
+        want = np.asarray(x[mask]).copy()
+        for device in runtime.devices:
+            device.memory_stats()
+        used = [device.account.in_use for device in runtime.devices]
+        with faults(runtime) as found:
+            x[mask].block_until_ready()
+        for number in range(1, len(found.points) + 1):
+            failures = contextlib.suppress(InjectedError, gs.errors.GpushardError)
+            with failures, faults(runtime, fail_at=number, lasting=True):
+                x[mask].block_until_ready()
+            gc.collect()  # errors and frames
+            for device in runtime.devices:
+                device.memory_stats()
+            assert [device.account.in_use for device in runtime.devices] == used
+        np.testing.assert_array_equal(np.asarray(x[mask]), want)
