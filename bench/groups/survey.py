@@ -66,7 +66,9 @@ class _Blocks:
         self._shares: list[list[Library]] = [[] for _ in range(CORES)]
         arrays = {name: getattr(ours, name) for name in host_operands(8)}
         for number in range(math.prod(ROWS)):
-            blocks = {k: np.array(x.addressable_data(number)) for k, x in arrays.items()}
+            blocks: dict[str, Any] = {
+                k: np.array(x.addressable_data(number)) for k, x in arrays.items()
+            }
             self._shares[number % CORES].append(dataclasses.replace(numpy, **blocks))
 
     def run(self, run: Run) -> None:

@@ -58,7 +58,7 @@ def test_squares_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(operators, "bind", recorded)
     for dtype in "bHlefdFD":
-        data = np.array([3, 0, 9, 200]).astype(dtype)
+        data = np.array([3, 0, 9, 100]).astype(dtype)
         x = gs.device_put(data)
         for exponent in (2, 2.0, True, np.int8(2), 3):
             found, wanted = x**exponent, data**exponent
