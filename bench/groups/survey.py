@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import math
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,6 +20,8 @@ from gpushard.testing import runtime
 
 AXES = ("x", "y")
 NUMPY = "NumPy"
+BLOCKS = "NumPy on blocks"
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 ON_ALL = {"f", "j", "v", "r"}
 """Operands in one dim, split over all devices."""
 ON_EACH = {"edges", "few"}
@@ -24,14 +30,15 @@ ON_EACH = {"edges", "few"}
 
 def cases(config: Config) -> Iterator[Case]:
     """All kinds at both sizes; what NumPy gives as a view is in tables of its own."""
-    with runtime(host_devices=8):
+    with runtime(host_devices=8), ThreadPoolExecutor(CORES) as threads:
         for n in config.pick((64, 1024), (16,)):
             ours, numpy = _ours(n), _numpy(n)
+            blocks = _Blocks(ours, numpy, threads)
             jax = _jax(config, n) if config.jax is not None else None
             for views in (False, True):
                 for kind in KINDS:
                     if kind.view is views:
-                        yield _case(kind, ours, jax, numpy)
+                        yield _case(kind, ours, jax, numpy, blocks)
 
 
 def goals(results: list[Result]) -> list[Goal]:
@@ -51,7 +58,30 @@ def goals(results: list[Result]) -> list[Goal]:
     return found
 
 
-def _case(kind: Kind, ours: Library, jax: Library | None, numpy: Library) -> Case:
+class _Blocks:
+    """NumPy on the blocks of all devices, on all cores: what merges results is left out."""
+
+    def __init__(self, ours: Library, numpy: Library, threads: ThreadPoolExecutor) -> None:
+        self._threads = threads
+        self._shares: list[list[Library]] = [[] for _ in range(CORES)]
+        arrays = {name: getattr(ours, name) for name in host_operands(8)}
+        for number in range(math.prod(ROWS)):
+            blocks: dict[str, Any] = {
+                k: np.array(x.addressable_data(number)) for k, x in arrays.items()
+            }
+            self._shares[number % CORES].append(dataclasses.replace(numpy, **blocks))
+
+    def run(self, run: Run) -> None:
+        """Work on all blocks."""
+
+        def work(share: list[Library]) -> None:
+            for library in share:
+                run(library)
+
+        list(self._threads.map(work, self._shares))
+
+
+def _case(kind: Kind, ours: Library, jax: Library | None, numpy: Library, blocks: _Blocks) -> Case:
     size = f"{numpy.n}x{numpy.n}"
     small = numpy.n < 1024
     target = Target(times=1, column=JAX) if kind.view or small else Target(times=2, column=NUMPY)
@@ -61,6 +91,7 @@ def _case(kind: Kind, ours: Library, jax: Library | None, numpy: Library) -> Cas
         sides=[
             Side(OURS, _until_ready(kind.run, ours)),
             Side(JAX, _until_ready(kind.jax or kind.run, jax) if jax else None),
+            Side(BLOCKS, timed(lambda _: blocks.run(kind.run)) if kind.blocks else None),
             Side(NUMPY, timed(lambda _: (kind.numpy or kind.run)(numpy))),
         ],
         check=lambda: _check(kind, ours, jax, numpy),

@@ -24,6 +24,7 @@ _FLOOR_DIVIDE = ufunc_row(np.floor_divide)
 _REMAINDER = ufunc_row(np.remainder)
 _DIVMOD = ufunc_row(np.divmod)
 _POWER = ufunc_row(np.power)
+_SQUARE = ufunc_row(np.square)
 _LEFT_SHIFT = ufunc_row(np.left_shift)
 _RIGHT_SHIFT = ufunc_row(np.right_shift)
 _AND = ufunc_row(np.bitwise_and)
@@ -215,13 +216,18 @@ class Operators(abc.ABC):
         return bool((self == value).any())
 
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
-        return NotImplemented if modulo is not None else self._binary(_POWER, other)
+        if modulo is not None:
+            return NotImplemented
+        kinds = {int: "iufc", float: "fc"}.get(type(other), "")
+        if kinds and other == 2 and self.dtype.kind in kinds:  # the same, on vectors, as in NumPy
+            return bind(_SQUARE, (self,))
+        return self._binary(_POWER, other)
 
     def __rpow__(self, other: Any, modulo: Any = None) -> Any:
         return NotImplemented if modulo is not None else self._reflected(_POWER, other)
 
     def __ipow__(self, other: Any) -> Any:  # type: ignore[misc]
-        return self._in_place("**=", self._binary(_POWER, other))
+        return self._in_place("**=", self**other)
 
     def __divmod__(self, other: Any) -> Any:
         return self._binary(_DIVMOD, other)

@@ -1,13 +1,19 @@
 """Rows of ufuncs on backends that lack some of them."""
 
 import types
+from typing import Any
 
 import numpy as np
 import pytest
 
+import gpushard as gs
+from gpushard.array import operators
 from gpushard.errors import ArgumentTypeError
 from gpushard.ops.aval import Aval
-from gpushard.ops.table.elementwise import ufunc_row
+from gpushard.ops.bind import bind
+from gpushard.ops.row import Params, Row
+from gpushard.ops.table.elementwise import ASTYPE, CLIP, COPY, REAL, ufunc_row
+from tests.numpy.compare import memory_of
 
 
 def test_a_ufunc_that_a_backend_lacks_is_named() -> None:
@@ -17,3 +23,45 @@ def test_a_ufunc_that_a_backend_lacks_is_named() -> None:
     assert ufunc_row(np.sin).kernel(xp, operand, ()) is np.sin
     with pytest.raises(ArgumentTypeError, match="spacing is not available"):
         ufunc_row(np.spacing).kernel(xp, operand, ())
+
+
+@pytest.mark.parametrize(
+    ("row", "params", "operands", "dtype"),
+    [
+        (ASTYPE, (np.dtype("i"),), "f", "i"),
+        (COPY, (), "f", "f"),
+        (REAL, (), "D", "d"),
+        (CLIP, (True, True), "fff", "f"),
+        (CLIP, (False, True), "id", "d"),
+    ],
+)
+def test_results_are_written_where_they_go(
+    row: Row, params: Params, operands: str, dtype: str
+) -> None:
+    arrays = [np.full((64, 64), 2.7 + n).astype(kind) for n, kind in enumerate(operands)]
+    kernel = row.kernel(np, [Aval(a.shape, a.dtype) for a in arrays], params)
+    out = np.empty((64, 64), dtype)
+    wanted = kernel(*arrays)
+    assert wanted.dtype == dtype and not any(np.shares_memory(wanted, a) for a in arrays)
+    kernel(*arrays, out=out)
+    np.testing.assert_array_equal(out, wanted)
+    if operands != "id":  # NumPy converts what it clips
+        assert memory_of(kernel, *arrays, out=out) < out.nbytes / 4
+
+
+def test_squares_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = []
+
+    def recorded(row: Row, operands: Any) -> Any:
+        bound.append(row.name)
+        return bind(row, operands)
+
+    monkeypatch.setattr(operators, "bind", recorded)
+    for dtype in "bHlefdFD":
+        data = np.array([3, 0, 9, 100]).astype(dtype)
+        x = gs.device_put(data)
+        for exponent in (2, 2.0, True, np.int8(2), 3):
+            found, wanted = x**exponent, data**exponent
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted)
+    assert bound.count("square") == 8 + 5

@@ -153,6 +153,8 @@ def function_row(
     name: str,
     dtype_of: Callable[[Sequence[Aval], Params], Dtype],
     make: Callable[[Any, Params, Dtype], Callable[..., Any]],
+    *,
+    writes: bool = False,
 ) -> Row:
     """Return the row of an elementwise function that is no ufunc.
 
@@ -160,6 +162,7 @@ def function_row(
       name: what users call it.
       dtype_of: the type of the result.
       make: takes the namespace, the parameters and that type; gives the function of local arrays.
+      writes: whether that function takes `out=`.
     """
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -168,7 +171,8 @@ def function_row(
         return (Aval(shape, dtype_of(avals, params), weak),)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        return writing(make(xp, params, dtype_of(avals, params)))
+        function = make(xp, params, dtype_of(avals, params))
+        return function if writes else writing(function)
 
     return Row(name, infer, _rule, kernel)
 
@@ -206,8 +210,19 @@ def _chosen(avals: Sequence[Aval], params: Params) -> Dtype:
     return _promoted(avals[1:], params)
 
 
-def _cast(xp: Any, params: Params, dtype: Dtype) -> Callable[[Any], Any]:
-    return lambda x: x.astype(dtype)
+def _converted(part: Callable[[Any], Any]) -> Callable[[Any, Params, Dtype], Kernel]:
+    """Return what makes kernels that copy a part of each element, and convert it meanwhile."""
+
+    def make(xp: Any, params: Params, dtype: Dtype) -> Kernel:
+        def kernel(x: Any, out: Any = None) -> Any:
+            if out is None:
+                return part(x).astype(dtype, order="C")
+            out[...] = part(x)
+            return out
+
+        return kernel
+
+    return make
 
 
 def _where(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
@@ -217,27 +232,33 @@ def _where(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
     return where
 
 
-def _clip(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
+def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
     """Return what clips on one or both sides, as the parameters say which bounds there are."""
     low, high = params
 
-    def clip(x: Any, *bounds: Any) -> Any:
+    def clip(x: Any, *bounds: Any, out: Any = None) -> Any:
         given = iter(bounds)
         least = next(given) if low else None
         most = next(given) if high else None
-        return xp.clip(x, least, most).astype(dtype, copy=False)
+        if out is not None and xp is np:
+            return np.clip(x, least, most, out, casting="unsafe")
+        found = xp.clip(x, least, most).astype(dtype, copy=False)
+        if out is None:
+            return found
+        out[...] = found
+        return out
 
     return clip
 
 
-ASTYPE = function_row("astype", _given, _cast)
+ASTYPE = function_row("astype", _given, _converted(lambda x: x), writes=True)
 """Parameters: (dtype,)."""
-COPY = function_row("copy", _own, lambda xp, params, dtype: lambda x: x.copy())
+COPY = function_row("copy", _own, _converted(lambda x: x), writes=True)
 WHERE = function_row("where", _chosen, _where)
 """No parameters; the condition comes first."""
-CLIP = function_row("clip", _promoted, _clip)
+CLIP = function_row("clip", _promoted, _clip, writes=True)
 """Parameters: whether there are a lower and an upper bound; those that are come as operands."""
-REAL = function_row("real", _real, lambda xp, params, dtype: lambda x: x.real.copy())
+REAL = function_row("real", _real, _converted(lambda x: x.real), writes=True)
 IMAG = function_row(
     "imag",
     _real,

@@ -31,10 +31,7 @@ def _nonzero_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 
 def _nonzero(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    """Return what finds the positions of its part of the result.
-
-    The n-th true element is where the running count of them first reaches n.
-    """
+    """Return what finds the positions of its part of the result."""
     _, fills = params
     shape = avals[0].shape
     size = math.prod(shape)
@@ -44,9 +41,7 @@ def _nonzero(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         if not size:
             found = tuple(xp.full(length, fill, _INDEX) for fill in fills)
             return found if len(found) > 1 else found[0]
-        counts = (mask.reshape(-1) != 0).cumsum(dtype=_INDEX)
-        wanted = xp.arange(start + 1, start + length + 1, dtype=_INDEX)
-        at = xp.searchsorted(counts, wanted)
+        at = _true_ones(xp, mask.reshape(-1), start, length)
         there = at < size
         places = xp.unravel_index(xp.minimum(at, size - 1), shape)
         found = tuple(
@@ -56,6 +51,21 @@ def _nonzero(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return found if len(found) > 1 else found[0]
 
     return writing(nonzero)
+
+
+def _true_ones(xp: Any, mask: LocalArray, start: int, length: int) -> LocalArray:
+    """Return where some of the true elements are, counted from 0; the size for those beyond.
+
+    Where the host must not know how many there are, the n-th is where the running count of them
+    first reaches n.
+    """
+    if xp is not np:
+        counts = (mask != 0).cumsum(dtype=_INDEX)
+        return xp.searchsorted(counts, xp.arange(start + 1, start + length + 1, dtype=_INDEX))
+    at = np.full(length, len(mask), _INDEX)
+    found = np.flatnonzero(mask)[start : start + length]
+    at[: len(found)] = found
+    return at
 
 
 NONZERO = Row("nonzero", _nonzero_infer, _nonzero_rule, _nonzero, positional=True)

@@ -140,8 +140,8 @@ def _are_near(x: LocalArray, members: LocalArray) -> bool:
     """Whether a table of all numbers between members is small beside the arrays."""
     if members.dtype.kind not in "biu":
         return False
-    apart: int = int(members.max()) - int(members.min())
-    return apart < x.size + members.size
+    apart = int(members.max()) - int(members.min())
+    return bool(apart < x.size + members.size)
 
 
 def _isin_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
