@@ -21,8 +21,7 @@ from gpushard.ops.table import elementwise as rows
 def apply_along_axis(
     func1d: Callable[..., Any],
     axis: int,
-    x: Any,
-    /,
+    arr: Any,
     *args: Any,
     out_sharding: Any = None,
     **kwargs: Any,
@@ -35,7 +34,7 @@ def apply_along_axis(
     Args:
       func1d: takes a vector, which is an array on the devices; gives an array or a number.
       axis: along which dim.
-      x: the array.
+      arr: the array.
       *args: what else it takes.
       out_sharding: where the result goes; by default it stays where it was made.
       **kwargs: likewise.
@@ -47,7 +46,7 @@ def apply_along_axis(
     >>> apply_along_axis(gs.numpy.sum, 1, [[1, 2], [3, 4]])
     Array([3, 7], dtype=int64)
     """
-    x = as_value(x, "apply_along_axis")
+    x = as_value(arr, "apply_along_axis")
     at = one_from_end(axis, x.ndim, "apply_along_axis")
     lines = moveaxis(x, at, -1)
     lead = lines.shape[:-1]
@@ -69,20 +68,20 @@ def apply_along_axis(
 
 
 def apply_over_axes(
-    func: Callable[[Any, int], Any], x: Any, axes: Any, /, *, out_sharding: Any = None
+    func: Callable[[Any, int], Any], a: Any, axes: Any, *, out_sharding: Any = None
 ) -> Any:
     """Return what a function gives along one dim after the other; dims stay.
 
     Args:
       func: takes an array and a dim; gives an array with the dim of length 1 or without it.
-      x: the array.
+      a: the array.
       axes: the dims.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: the function gives an array of other dims.
     """
-    x = as_value(x, "apply_over_axes")
+    x = as_value(a, "apply_over_axes")
     for at in from_end(axes, x.ndim, "apply_over_axes", "axes"):
         found = asarray(func(x, x.ndim + at))
         if found.ndim == x.ndim - 1:
@@ -103,7 +102,6 @@ def piecewise(
     x: Any,
     condlist: Any,
     funclist: Sequence[Any],
-    /,
     *args: Any,
     out_sharding: Any = None,
     **kwargs: Any,

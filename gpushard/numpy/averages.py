@@ -16,8 +16,7 @@ from gpushard.ops.axes import from_end
 
 
 def average(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     weights: Any = None,
     returned: bool = False,
@@ -30,7 +29,7 @@ def average(
     NumPy raises where they do, which would take a look at them.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       weights: of the shape of the array, or of its dims that `axis` names; all equal by default.
       returned: whether the sums of the weights are returned, too.
@@ -43,7 +42,7 @@ def average(
     >>> average([1.0, 2.0, 4.0], weights=[1, 1, 2])
     Array(2.75, dtype=float64)
     """
-    x = as_value(x, "average")
+    x = as_value(a, "average")
     if weights is None:
         mean = statistical.mean(x, axis, keepdims=keepdims)
         total: Any = mean.dtype.type(x.size / max(mean.size, 1))
@@ -106,8 +105,7 @@ def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
 
 
 def ptp(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
@@ -117,13 +115,13 @@ def ptp(
     """Return how far the greatest element is from the least over dims.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("ptp", out)
-    x = as_value(x, "ptp")
+    x = as_value(a, "ptp")
     most, least = (f(x, axis, keepdims=keepdims) for f in (statistical.max, statistical.min))
     return settle(ew.subtract(most, least), out_sharding)

@@ -17,8 +17,7 @@ from gpushard.numpy.manipulation import atleast_2d, squeeze
 
 
 def cov(
-    x: Any,
-    /,
+    m: Any,
     y: Any = None,
     rowvar: bool = True,
     bias: bool = False,
@@ -32,7 +31,7 @@ def cov(
     """Return the covariances of variables.
 
     Args:
-      x: variables in rows, observations in columns; or one variable.
+      m: variables in rows, observations in columns; or one variable.
       y: more variables.
       rowvar: False where variables are in columns.
       bias: whether to divide by the number of observations, and not by one less.
@@ -52,7 +51,7 @@ def cov(
     Array([[ 2., -2.],
            [-2.,  2.]], dtype=float64)
     """
-    samples = _samples("cov", x, y, rowvar, dtype)
+    samples = _samples("cov", m, y, rowvar, dtype)
     if not samples.shape[0]:
         return settle(matmul(samples, samples.mT), out_sharding)
     taken = _correction(bias, ddof)
@@ -79,7 +78,6 @@ def cov(
 
 def corrcoef(
     x: Any,
-    /,
     y: Any = None,
     rowvar: bool = True,
     *,

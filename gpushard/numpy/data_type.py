@@ -59,34 +59,34 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> Any:
     return np.can_cast(_own(from_), as_dtype(to, "to"), casting)
 
 
-def finfo(type: Any, /) -> Any:
+def finfo(dtype: Any) -> Any:
     """Return the limits of a type of floats.
 
     Args:
-      type: a type or an array.
+      dtype: a type or an array.
 
     Raises:
       ArgumentTypeError: it is no such type.
     """
     try:
-        return np.finfo(_own(type))
+        return np.finfo(_own(dtype))
     except ValueError:
-        raise _wrong(type, "finfo", "floats") from None
+        raise _wrong(dtype, "finfo", "floats") from None
 
 
-def iinfo(type: Any, /) -> Any:
+def iinfo(int_type: Any) -> Any:
     """Return the limits of a type of integers.
 
     Args:
-      type: a type or an array.
+      int_type: a type or an array.
 
     Raises:
       ArgumentTypeError: it is no such type.
     """
     try:
-        return np.iinfo(_own(type))
+        return np.iinfo(_own(int_type))
     except ValueError:
-        raise _wrong(type, "iinfo", "integers") from None
+        raise _wrong(int_type, "iinfo", "integers") from None
 
 
 def _own(x: Any) -> np.dtype[Any]:

@@ -194,65 +194,65 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, out_sharding: Any 
 
 
 def clip(
-    x: Any, /, min: Any = None, max: Any = None, out: Any = None, *, out_sharding: Any = None
+    a: Any, min: Any = None, max: Any = None, out: Any = None, *, out_sharding: Any = None
 ) -> Any:
     """Return elements that are not below `min` nor above `max`.
 
     Args:
-      x: an array.
+      a: an array.
       min: the bound below, a number or an array; None for none.
       max: the bound above, likewise.
       out: must be None; results are values.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("clip", out)
-    return settle(as_value(x, "clip").clip(min, max), out_sharding)
+    return settle(as_value(a, "clip").clip(min, max), out_sharding)
 
 
-def round(x: Any, /, decimals: int = 0, out: Any = None, *, out_sharding: Any = None) -> Any:
+def round(a: Any, decimals: int = 0, out: Any = None, *, out_sharding: Any = None) -> Any:
     """Return elements rounded to some decimals, to even where they are halfway.
 
     Args:
-      x: an array.
+      a: an array.
       decimals: how many.
       out: must be None; results are values.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("round", out)
-    return settle(as_value(x, "round").round(integer(decimals, "round", "decimals")), out_sharding)
+    return settle(as_value(a, "round").round(integer(decimals, "round", "decimals")), out_sharding)
 
 
 around = round
 
 
-def real(x: Any, /, *, out_sharding: Any = None) -> Any:
+def real(val: Any, *, out_sharding: Any = None) -> Any:
     """Return the real parts.
 
     Args:
-      x: an array.
+      val: an array.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_source(x, "real").real, out_sharding)
+    return settle(as_source(val, "real").real, out_sharding)
 
 
-def imag(x: Any, /, *, out_sharding: Any = None) -> Any:
+def imag(val: Any, *, out_sharding: Any = None) -> Any:
     """Return the imaginary parts; zeros for real numbers.
 
     Args:
-      x: an array.
+      val: an array.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_value(x, "imag").imag, out_sharding)
+    return settle(as_value(val, "imag").imag, out_sharding)
 
 
-def angle(x: Any, /, deg: bool = False, *, out_sharding: Any = None) -> Any:
+def angle(z: Any, deg: bool = False, *, out_sharding: Any = None) -> Any:
     """Return the angles of complex numbers, in (-pi, pi].
 
     Args:
-      x: an array.
+      z: an array.
       deg: whether they are in degrees.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(x, "angle")
+    x = as_value(z, "angle")
     found = atan2(x.imag, x.real)
     return settle(found * (180 / np.pi) if deg else found, out_sharding)

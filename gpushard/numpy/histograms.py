@@ -23,7 +23,6 @@ _SUMMED = np.dtype(np.float64)
 
 def bincount(
     x: Any,
-    /,
     weights: Any = None,
     minlength: int = 0,
     *,
@@ -109,12 +108,12 @@ def _weights_like(x: Any, weights: Any, name: str) -> Any:
 
 
 def histogram_bin_edges(
-    x: Any, /, bins: Any = 10, range: Any = None, weights: Any = None, *, out_sharding: Any = None
+    a: Any, bins: Any = 10, range: Any = None, weights: Any = None, *, out_sharding: Any = None
 ) -> Any:
     """Return the edges of the bins that `histogram` takes.
 
     Args:
-      x: an array.
+      a: an array.
       bins: how many, their edges, or the name of a rule for their width.
       range: (least, greatest) edge; by default those of the elements.
       weights: must be None where a rule is named; otherwise it makes no difference.
@@ -127,14 +126,13 @@ def histogram_bin_edges(
     >>> histogram_bin_edges([0.0, 1.0, 4.0], bins=2)
     Array([0., 2., 4.], dtype=float64)
     """
-    x = _real(x, "histogram_bin_edges")
+    x = _real(a, "histogram_bin_edges")
     found = edges_of("histogram_bin_edges", x, bins, range, weights)
     return settle(as_value(found, "histogram_bin_edges"), out_sharding)
 
 
 def histogram(
-    x: Any,
-    /,
+    a: Any,
     bins: Any = 10,
     range: Any = None,
     density: Any = None,
@@ -147,7 +145,7 @@ def histogram(
     A bin has its lower edge, and the last one both. Elements outside are not counted.
 
     Args:
-      x: an array.
+      a: an array.
       bins: how many, their edges, or the name of a rule for their width. A rule, but for those
         that need only the size, reads a few numbers on the host.
       range: (least, greatest) edge; by default those of the elements. With NaNs or infinities
@@ -163,7 +161,7 @@ def histogram(
     >>> histogram([1, 2, 1, 4], bins=[1, 2, 3, 4])
     (Array([2, 1, 1], dtype=int64), Array([1, 2, 3, 4], dtype=int64))
     """
-    x = _real(x, "histogram")
+    x = _real(a, "histogram")
     heavy = _weights_like(x, weights, "histogram")
     edges = edges_of("histogram", x, bins, range, weights)
     dtype = _COUNTED if heavy is None else heavy.dtype
@@ -190,7 +188,6 @@ def _real(x: Any, name: str) -> Any:
 
 def histogramdd(
     sample: Any,
-    /,
     bins: Any = 10,
     range: Any = None,
     density: Any = None,
@@ -273,7 +270,6 @@ def _as_many(name: str, given: Any, dims: int, argument: str) -> Any:
 
 def histogram2d(
     x: Any,
-    /,
     y: Any,
     bins: Any = 10,
     range: Any = None,

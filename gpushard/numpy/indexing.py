@@ -24,8 +24,7 @@ from gpushard.ops.table.gather import GATHER
 
 
 def take(
-    x: Any,
-    /,
+    a: Any,
     indices: Any,
     axis: int | None = None,
     out: Any = None,
@@ -36,7 +35,7 @@ def take(
     """Return elements, or slices along a dim, by their positions.
 
     Args:
-      x: an array.
+      a: an array.
       indices: the positions, on the host or on devices.
       axis: along which dim; by default in row-major order of all elements.
       out: must be None; results are values.
@@ -53,18 +52,18 @@ def take(
     Array([30, 20], dtype=int64)
     """
     refuse_out("take", out)
-    x = as_value(x, "take")
+    x = as_value(a, "take")
     to = wanted(out_sharding, x)
     return settle(x.take(indices, axis, mode=mode, out_sharding=to), out_sharding)
 
 
 def take_along_axis(
-    x: Any, /, indices: Any, axis: int | None = -1, *, out_sharding: Any = None
+    arr: Any, indices: Any, axis: int | None = -1, *, out_sharding: Any = None
 ) -> Any:
     """Return elements by their positions along a dim, which may differ elsewhere.
 
     Args:
-      x: an array.
+      arr: an array.
       indices: positions, with as many dims as the array; the other ones are broadcast.
       axis: along which dim; None takes the array in row-major order.
       out_sharding: where the result goes; by default it stays where it was made.
@@ -79,7 +78,7 @@ def take_along_axis(
     Array([[3],
            [6]], dtype=int64)
     """
-    x = as_value(x, "take_along_axis")
+    x = as_value(arr, "take_along_axis")
     if axis is None:
         x, axis = x.ravel(), 0
     indexed, at, _ = picking.along(x, indices, axis, "take_along_axis")
@@ -231,13 +230,13 @@ def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: An
 
 
 def choose(
-    x: Any, choices: Any, out: Any = None, mode: str = "raise", *, out_sharding: Any = None
+    a: Any, choices: Any, out: Any = None, mode: str = "raise", *, out_sharding: Any = None
 ) -> Any:
     """Return elements of several arrays: of which one, an array of integers says.
 
     Args:
-      x: numbers of arrays.
-      choices: the arrays; all are broadcast with `x`.
+      a: numbers of arrays.
+      choices: the arrays; all are broadcast with `a`.
       out: must be None; results are values.
       mode: what happens to numbers of none: "raise", "clip" or "wrap".
       out_sharding: where the result goes; by default it stays where it was made.
@@ -246,7 +245,7 @@ def choose(
       ArgumentError: there are no arrays, or a number is that of none.
     """
     refuse_out("choose", out)
-    x = as_value(x, "choose")
+    x = as_value(a, "choose")
     to = wanted(out_sharding, x)
     return settle(x.choose(choices, mode, out_sharding=to), out_sharding)
 
@@ -286,12 +285,12 @@ def extract(condition: Any, arr: Any, *, out_sharding: Any = None) -> Any:
 
 
 def nonzero(
-    x: Any, /, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+    a: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Any:
     """Return where elements are not 0: for each dim an array of positions.
 
     Args:
-      x: an array.
+      a: an array.
       size: how many positions; by default as many as there are, which the host waits for.
       fill_value: what those get that are too many: a number, or one for each dim; 0 by default.
       out_sharding: where the results go; by default they are split over the mesh axes that split
@@ -304,31 +303,31 @@ def nonzero(
     >>> nonzero(gs.numpy.asarray([0, 3, 0, 4]), size=3, fill_value=-1)
     (Array([ 1,  3, -1], dtype=int64),)
     """
-    return settle(picking.nonzero(as_value(x, "nonzero"), size, fill_value), out_sharding)
+    return settle(picking.nonzero(as_value(a, "nonzero"), size, fill_value), out_sharding)
 
 
 def flatnonzero(
-    x: Any, /, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+    a: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Any:
     """Return the numbers, in row-major order, of elements that are not 0.
 
     Args:
-      x: an array.
+      a: an array.
       size: how many; by default as many as there are, which the host waits for.
       fill_value: what those get that are too many; 0 by default.
       out_sharding: where the result goes; by default as for `nonzero`.
     """
-    flat = as_value(x, "flatnonzero").ravel()
+    flat = as_value(a, "flatnonzero").ravel()
     return settle(picking.nonzero(flat, size, fill_value)[0], out_sharding)
 
 
 def argwhere(
-    x: Any, /, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+    a: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Any:
     """Return where elements are not 0: a row for each of them.
 
     Args:
-      x: an array.
+      a: an array.
       size: how many rows; by default as many as there are, which the host waits for.
       fill_value: what those get that are too many: a number, or one for each dim; 0 by default.
       out_sharding: where the result goes; by default as for `nonzero`.
@@ -336,4 +335,4 @@ def argwhere(
     Raises:
       ArgumentError: the array has no dims.
     """
-    return settle(picking.argwhere(as_value(x, "argwhere"), size, fill_value), out_sharding)
+    return settle(picking.argwhere(as_value(a, "argwhere"), size, fill_value), out_sharding)

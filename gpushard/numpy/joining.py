@@ -55,7 +55,6 @@ def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind
 
 def concat(
     arrays: Any,
-    /,
     axis: int | None = 0,
     out: Any = None,
     *,
@@ -108,7 +107,6 @@ concatenate = concat
 
 def stack(
     arrays: Any,
-    /,
     axis: int = 0,
     out: Any = None,
     *,
@@ -163,49 +161,49 @@ def _raised(arrays: Any, ndim: int, name: str) -> list[Any]:
     return [x if x.ndim >= ndim else x.reshape((1,) * (ndim - x.ndim) + x.shape) for x in found]
 
 
-def vstack(arrays: Any, /, *, dtype: Any = None, out_sharding: Any = None) -> Any:
+def vstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Any:
     """Return arrays joined along the first dim; vectors count as rows.
 
     Args:
-      arrays: a sequence of arrays.
+      tup: a sequence of arrays.
       dtype: type of the result; what their types promote to by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return concat(_raised(arrays, 2, "vstack"), 0, dtype=dtype, out_sharding=out_sharding)
+    return concat(_raised(tup, 2, "vstack"), 0, dtype=dtype, out_sharding=out_sharding)
 
 
-def hstack(arrays: Any, /, *, dtype: Any = None, out_sharding: Any = None) -> Any:
+def hstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Any:
     """Return arrays joined along the second dim; vectors along their only one.
 
     Args:
-      arrays: a sequence of arrays.
+      tup: a sequence of arrays.
       dtype: type of the result; what their types promote to by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    found = _raised(arrays, 1, "hstack")
+    found = _raised(tup, 1, "hstack")
     axis = 0 if found[0].ndim == 1 else 1
     return concat(found, axis, dtype=dtype, out_sharding=out_sharding)
 
 
-def dstack(arrays: Any, /, *, out_sharding: Any = None) -> Any:
+def dstack(tup: Any, *, out_sharding: Any = None) -> Any:
     """Return arrays joined along the third dim; vectors count as rows, and matrices get a third.
 
     Args:
-      arrays: a sequence of arrays.
+      tup: a sequence of arrays.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    found = _raised(arrays, 2, "dstack")
+    found = _raised(tup, 2, "dstack")
     deep = [x if x.ndim > 2 else x.reshape((*x.shape, 1)) for x in found]
     return concat(deep, 2, out_sharding=out_sharding)
 
 
-def column_stack(arrays: Any, /, *, out_sharding: Any = None) -> Any:
+def column_stack(tup: Any, *, out_sharding: Any = None) -> Any:
     """Return arrays joined along the second dim; vectors count as columns.
 
     Args:
-      arrays: a sequence of arrays.
+      tup: a sequence of arrays.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    found = _joined(arrays, "column_stack")
+    found = _joined(tup, "column_stack")
     columns = [x if x.ndim > 1 else x.reshape((-1, 1)) for x in found]
     return concat(columns, 1, out_sharding=out_sharding)

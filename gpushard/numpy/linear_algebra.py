@@ -45,57 +45,57 @@ def matmul(
     return settle(operators.matmul(x1, x2, wanted(out_sharding, x1, x2)), out_sharding)
 
 
-def dot(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
-    """Return the product over the last dim of `x1` and the last but one of `x2`.
+def dot(a: Any, b: Any, out: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return the product over the last dim of `a` and the last but one of `b`.
 
     Args:
-      x1: an array.
-      x2: an array; with one dim its only one counts.
+      a: an array.
+      b: an array; with one dim its only one counts.
       out: must be None; results are values.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("dot", out)
-    x1, x2 = operands("dot", x1, x2)
+    x1, x2 = operands("dot", a, b)
     return settle(methods.dot(x1, x2, wanted(out_sharding, x1, x2)), out_sharding)
 
 
-def inner(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
+def inner(a: Any, b: Any, *, out_sharding: Any = None) -> Any:
     """Return the product over the last dims of both.
 
     Args:
-      x1: an array.
-      x2: an array.
+      a: an array.
+      b: an array.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x1, x2 = operands("inner", x1, x2)
+    x1, x2 = operands("inner", a, b)
     if not shape_of(x1) or not shape_of(x2):
         return settle(methods.dot(x1, x2), out_sharding)
     return tensordot(x1, x2, axes=((-1,), (-1,)), out_sharding=out_sharding)
 
 
-def outer(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
-    """Return all products of an element of `x1` and one of `x2`, both taken as vectors.
+def outer(a: Any, b: Any, out: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return all products of an element of `a` and one of `b`, both taken as vectors.
 
     Args:
-      x1: an array.
-      x2: an array.
+      a: an array.
+      b: an array.
       out: must be None; results are values.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("outer", out)
-    x1, x2 = (as_value(x, "outer").ravel() for x in (x1, x2))
+    x1, x2 = (as_value(x, "outer").ravel() for x in (a, b))
     return settle(bind(OUTER, (x1, x2), ("a,b->ab",), wanted(out_sharding, x1, x2)), out_sharding)
 
 
-def vdot(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
-    """Return the product of two arrays taken as vectors; `x1` is conjugated.
+def vdot(a: Any, b: Any, *, out_sharding: Any = None) -> Any:
+    """Return the product of two arrays taken as vectors; `a` is conjugated.
 
     Args:
-      x1: an array.
-      x2: an array.
+      a: an array.
+      b: an array.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x1, x2 = (as_value(x, "vdot") for x in (x1, x2))
+    x1, x2 = (as_value(x, "vdot") for x in (a, b))
     if x1.shape == x2.shape and x1.ndim:  # elements lie together as they are
         letters = LETTERS[: x1.ndim]
         return settle(bind(DOT, (x1.conj(), x2), (f"{letters},{letters}->",)), out_sharding)
@@ -166,20 +166,20 @@ def vecmat(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) ->
     return einsum("...i,...ij->...j", x1, x2, out_sharding=out_sharding)
 
 
-def tensordot(x1: Any, x2: Any, /, axes: Any = 2, *, out_sharding: Any = None) -> Any:
+def tensordot(a: Any, b: Any, axes: Any = 2, *, out_sharding: Any = None) -> Any:
     """Return the product over several dims.
 
     Args:
-      x1: an array.
-      x2: an array.
-      axes: how many of the last dims of `x1` and the first of `x2`; or the dims of both, as two
+      a: an array.
+      b: an array.
+      axes: how many of the last dims of `a` and the first of `b`; or the dims of both, as two
         integers or two sequences of them.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are no such dims, or lengths differ.
     """
-    x1, x2 = operands("tensordot", x1, x2)
+    x1, x2 = operands("tensordot", a, b)
     shapes = shape_of(x1), shape_of(x2)
     first, second = _summed(axes, shapes)
     letters = iter(LETTERS)

@@ -31,8 +31,7 @@ def filled(x: Any, value: Any, name: str) -> Any:
 
 
 def nansum(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -43,7 +42,7 @@ def nansum(
     """Return the sum over dims of what is no NaN; 0 if there is nothing else.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that is summed in, and of the result.
       out: must be None; results are values.
@@ -53,13 +52,12 @@ def nansum(
     >>> nansum([1.0, np.nan, 2.0])
     Array(3., dtype=float64)
     """
-    given = filled(x, 0, "nansum")
+    given = filled(a, 0, "nansum")
     return statistical.sum(given, axis, dtype, out, keepdims, out_sharding=out_sharding)
 
 
 def nanprod(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -70,14 +68,14 @@ def nanprod(
     """Return the product over dims of what is no NaN; 1 if there is nothing else.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that is multiplied in, and of the result.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    given = filled(x, 1, "nanprod")
+    given = filled(a, 1, "nanprod")
     return statistical.prod(given, axis, dtype, out, keepdims, out_sharding=out_sharding)
 
 
@@ -89,8 +87,7 @@ def _extreme(row: Row, x: Any, axis: Any, out: Any, keepdims: bool, to: Any) -> 
 
 
 def nanmin(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
@@ -100,18 +97,17 @@ def nanmin(
     """Return the least element over dims that is no NaN; NaN if there is nothing else.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _extreme(reductions.NANMIN, x, axis, out, keepdims, out_sharding)
+    return _extreme(reductions.NANMIN, a, axis, out, keepdims, out_sharding)
 
 
 def nanmax(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
@@ -121,18 +117,17 @@ def nanmax(
     """Return the greatest element over dims that is no NaN; NaN if there is nothing else.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _extreme(reductions.NANMAX, x, axis, out, keepdims, out_sharding)
+    return _extreme(reductions.NANMAX, a, axis, out, keepdims, out_sharding)
 
 
 def nanargmin(
-    x: Any,
-    /,
+    a: Any,
     axis: int | None = None,
     out: Any = None,
     *,
@@ -144,18 +139,17 @@ def nanargmin(
     NumPy raises where there are only NaNs, which would take a look at the elements.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dim; by default in row-major order.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _place("argmin", np.inf, x, axis, out, keepdims, out_sharding)
+    return _place("argmin", np.inf, a, axis, out, keepdims, out_sharding)
 
 
 def nanargmax(
-    x: Any,
-    /,
+    a: Any,
     axis: int | None = None,
     out: Any = None,
     *,
@@ -167,13 +161,13 @@ def nanargmax(
     NumPy raises where there are only NaNs, which would take a look at the elements.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dim; by default in row-major order.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _place("argmax", -np.inf, x, axis, out, keepdims, out_sharding)
+    return _place("argmax", -np.inf, a, axis, out, keepdims, out_sharding)
 
 
 def _place(name: str, last: float, x: Any, axis: Any, out: Any, keepdims: bool, to: Any) -> Any:
@@ -188,8 +182,7 @@ def _place(name: str, last: float, x: Any, axis: Any, out: Any, keepdims: bool, 
 
 
 def nanmean(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -200,7 +193,7 @@ def nanmean(
     """Return the mean over dims of what is no NaN; NaN if there is nothing else.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that it is worked out in, and of the result.
       out: must be None; results are values.
@@ -211,7 +204,7 @@ def nanmean(
     Array(1.5, dtype=float64)
     """
     refuse_out("nanmean", out)
-    x = as_value(x, "nanmean")
+    x = as_value(a, "nanmean")
     if x.dtype.kind not in "fc":
         return statistical.mean(x, axis, dtype, keepdims=keepdims, out_sharding=out_sharding)
     params = from_end(axis, x.ndim, "nanmean"), bool(keepdims), _kind(dtype)
@@ -223,8 +216,7 @@ def _kind(dtype: Any) -> Any:
 
 
 def nanvar(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -237,7 +229,7 @@ def nanvar(
     """Return the variance over dims of what is no NaN; NaN where too few elements are left.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that it is worked out in; the array is converted to it first.
       out: must be None; results are values.
@@ -246,7 +238,7 @@ def nanvar(
       correction: `ddof`, as the Array API calls it.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _spread(NANVAR, x, axis, dtype, out, ddof, keepdims, correction, out_sharding)
+    return _spread(NANVAR, a, axis, dtype, out, ddof, keepdims, correction, out_sharding)
 
 
 def _spread(
@@ -270,8 +262,7 @@ def _spread(
 
 
 def nanstd(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -284,7 +275,7 @@ def nanstd(
     """Return the square root of the variance over dims of what is no NaN.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that it is worked out in; the array is converted to it first.
       out: must be None; results are values.
@@ -293,12 +284,11 @@ def nanstd(
       correction: `ddof`, as the Array API calls it.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _spread(NANSTD, x, axis, dtype, out, ddof, keepdims, correction, out_sharding)
+    return _spread(NANSTD, a, axis, dtype, out, ddof, keepdims, correction, out_sharding)
 
 
 def nan_to_num(
     x: Any,
-    /,
     copy: bool = True,
     nan: Any = 0.0,
     posinf: Any = None,

@@ -13,7 +13,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
 
 
-def iscomplex(x: Any, /, *, out_sharding: Any = None) -> Any:
+def iscomplex(x: Any, *, out_sharding: Any = None) -> Any:
     """Return whether each element has an imaginary part other than 0.
 
     Args:
@@ -23,7 +23,7 @@ def iscomplex(x: Any, /, *, out_sharding: Any = None) -> Any:
     return settle(ew.not_equal(as_value(x, "iscomplex").imag, 0), out_sharding)
 
 
-def isreal(x: Any, /, *, out_sharding: Any = None) -> Any:
+def isreal(x: Any, *, out_sharding: Any = None) -> Any:
     """Return whether each element has no imaginary part other than 0.
 
     Args:
@@ -33,7 +33,7 @@ def isreal(x: Any, /, *, out_sharding: Any = None) -> Any:
     return settle(ew.equal(as_value(x, "isreal").imag, 0), out_sharding)
 
 
-def iscomplexobj(x: Any, /) -> bool:
+def iscomplexobj(x: Any) -> bool:
     """Return whether the type of an array is of complex numbers.
 
     Args:
@@ -43,7 +43,7 @@ def iscomplexobj(x: Any, /) -> bool:
     return np.iscomplexobj(given) if is_number(given) else given.dtype.kind == "c"
 
 
-def isrealobj(x: Any, /) -> bool:
+def isrealobj(x: Any) -> bool:
     """Return whether the type of an array is of real numbers.
 
     Args:
@@ -52,7 +52,7 @@ def isrealobj(x: Any, /) -> bool:
     return not iscomplexobj(x)
 
 
-def isposinf(x: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
+def isposinf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Any:
     """Return whether each element is infinity.
 
     Args:
@@ -67,7 +67,7 @@ def isposinf(x: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
     return settle(ew.equal(_real("isposinf", x), np.inf), out_sharding)
 
 
-def isneginf(x: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
+def isneginf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Any:
     """Return whether each element is minus infinity.
 
     Args:
@@ -93,7 +93,7 @@ def _real(name: str, x: Any) -> Any:
     return x
 
 
-def fix(x: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
+def fix(x: Any, out: Any = None, *, out_sharding: Any = None) -> Any:
     """Return each element without its fraction.
 
     Args:
@@ -104,7 +104,7 @@ def fix(x: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
     return ew.trunc(x, out, out_sharding=out_sharding)
 
 
-def sinc(x: Any, /, *, out_sharding: Any = None) -> Any:
+def sinc(x: Any, *, out_sharding: Any = None) -> Any:
     """Return sin(pi x) / (pi x); 1 at 0.
 
     Args:

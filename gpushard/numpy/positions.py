@@ -144,17 +144,17 @@ def diag_indices(n: int, ndim: int = 2, *, out_sharding: Any = None) -> Any:
     return (at,) * count(ndim, "diag_indices", "ndim")
 
 
-def diag_indices_from(x: Any, /, *, out_sharding: Any = None) -> Any:
+def diag_indices_from(arr: Any, *, out_sharding: Any = None) -> Any:
     """Return the index of the main diagonal of an array.
 
     Args:
-      x: an array of at least two dims, all equally long.
+      arr: an array of at least two dims, all equally long.
       out_sharding: where the results go; by default where new data goes.
 
     Raises:
       ArgumentError: it is not like that.
     """
-    own = np.shape(x) if not is_value(x) else x.shape
+    own = np.shape(arr) if not is_value(arr) else arr.shape
     if len(own) < 2 or len(set(own)) > 1:
         raise ArgumentError(
             f"diag_indices_from: the array has shape {own}; it needs at least two dims, all of "
@@ -189,33 +189,33 @@ def triu_indices(n: int, k: int = 0, m: int | None = None, *, out_sharding: Any 
     return _triangle(np.triu_indices, n, k, m, "triu_indices", out_sharding)
 
 
-def tril_indices_from(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
+def tril_indices_from(arr: Any, k: int = 0, *, out_sharding: Any = None) -> Any:
     """Return the index of a matrix's elements on and below a diagonal.
 
     Args:
-      x: the matrix.
+      arr: the matrix.
       k: which diagonal: 0 for the main one, positive for one above it.
       out_sharding: where the results go; by default where new data goes.
 
     Raises:
       ArgumentError: it is no matrix.
     """
-    rows, columns = _matrix_shape(x, "tril_indices_from")
+    rows, columns = _matrix_shape(arr, "tril_indices_from")
     return tril_indices(rows, k, columns, out_sharding=out_sharding)
 
 
-def triu_indices_from(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
+def triu_indices_from(arr: Any, k: int = 0, *, out_sharding: Any = None) -> Any:
     """Return the index of a matrix's elements on and above a diagonal.
 
     Args:
-      x: the matrix.
+      arr: the matrix.
       k: which diagonal: 0 for the main one, positive for one above it.
       out_sharding: where the results go; by default where new data goes.
 
     Raises:
       ArgumentError: it is no matrix.
     """
-    rows, columns = _matrix_shape(x, "triu_indices_from")
+    rows, columns = _matrix_shape(arr, "triu_indices_from")
     return triu_indices(rows, k, columns, out_sharding=out_sharding)
 
 

@@ -189,10 +189,8 @@ def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
         found = table().get(func) or _extension(func.__module__).get(func)
         if found is None:
             raise _unknown(f"{func.__module__}.{func.__name__}")
-        ours, signature, names = found
+        ours, signature = found
         given = {_NAMES.get(k, k): v for k, v in kwargs.items() if v is not np._NoValue}
-        for name in names[len(args) :]:
-            args = (*args, given.pop(name)) if name in given else args
         try:
             if signature is not None:
                 signature.bind(*args, **given)
@@ -207,8 +205,8 @@ def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
     return call
 
 
-_Table: TypeAlias = dict[Any, tuple[Any, inspect.Signature | None, tuple[str, ...]]]
-"""Our function, what it takes, and what NumPy calls its positional arguments, by NumPy's."""
+_Table: TypeAlias = dict[Any, tuple[Any, inspect.Signature | None]]
+"""Our function, and what it takes, by NumPy's function."""
 
 
 def _table(module: ModuleType, namespace: Mapping[str, Any]) -> _Table:
@@ -217,24 +215,13 @@ def _table(module: ModuleType, namespace: Mapping[str, Any]) -> _Table:
     for name, ours in namespace.items():
         theirs = getattr(module, name, None)
         if inspect.isfunction(ours) and callable(theirs) and not isinstance(theirs, type):
-            signature = inspect.signature(ours)
-            found[theirs] = ours, signature, _names(theirs, signature)
+            found[theirs] = ours, inspect.signature(ours)
     return found
-
-
-def _names(theirs: Any, signature: inspect.Signature) -> tuple[str, ...]:
-    """Return NumPy's names of arguments that have none here: those that are only positional."""
-    kinds = [parameter.kind for parameter in signature.parameters.values()]
-    try:
-        names = tuple(inspect.signature(theirs).parameters)
-    except ValueError:  # a builtin that does not say
-        return ()
-    return names[: kinds.count(inspect.Parameter.POSITIONAL_ONLY)]
 
 
 def _host_table() -> _Table:
     return {
-        getattr(np, name): (functools.partial(_on_host, getattr(np, name)), None, ())
+        getattr(np, name): (functools.partial(_on_host, getattr(np, name)), None)
         for name in _ON_HOST
     }
 

@@ -17,7 +17,6 @@ from gpushard.ops.table import creation as rows
 
 def arange(
     start: Any,
-    /,
     stop: Any = None,
     step: Any = 1,
     dtype: Any = None,
@@ -105,7 +104,6 @@ def _length(start: Any, stop: Any, step: Any) -> int:
 
 def linspace(
     start: Any,
-    /,
     stop: Any,
     num: int = 50,
     endpoint: bool = True,
@@ -157,7 +155,6 @@ def linspace(
 
 def logspace(
     start: Any,
-    /,
     stop: Any,
     num: int = 50,
     endpoint: bool = True,
@@ -194,7 +191,6 @@ def logspace(
 
 def geomspace(
     start: Any,
-    /,
     stop: Any,
     num: int = 50,
     endpoint: bool = True,

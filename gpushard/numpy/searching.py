@@ -13,9 +13,8 @@ from gpushard.ops.table import searching as rows
 
 
 def searchsorted(
-    x1: Any,
-    x2: Any,
-    /,
+    a: Any,
+    v: Any,
     side: str = "left",
     sorter: Any = None,
     *,
@@ -26,14 +25,14 @@ def searchsorted(
     Either side may be split: what moves is the smaller one, or the positions that parts give.
 
     Args:
-      x1: the sorted vector; NaNs come last.
-      x2: the elements, of any shape.
+      a: the sorted vector; NaNs come last.
+      v: the elements, of any shape.
       side: "left" for before those that are equal, "right" for behind them.
-      sorter: positions that sort `x1`; None if it is sorted.
+      sorter: positions that sort `a`; None if it is sorted.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
-      ArgumentError: `x1` is no vector, or `side` is neither.
+      ArgumentError: `a` is no vector, or `side` is neither.
 
     >>> import gpushard as gs
     >>> searchsorted(gs.numpy.asarray([1, 3, 3, 7]), [3, 8], side="right")
@@ -43,7 +42,7 @@ def searchsorted(
         raise ArgumentError(
             f'searchsorted: side={side!r} must be "left" or "right"', argument="side", side=side
         )
-    given = operands("searchsorted", x1, x2, *(() if sorter is None else (sorter,)))
+    given = operands("searchsorted", a, v, *(() if sorter is None else (sorter,)))
     found = bind(rows.SEARCHSORTED, given, (side,), wanted(out_sharding, *given))
     return settle(found, out_sharding)
 

@@ -17,7 +17,6 @@ _MODES = ("full", "same", "valid")
 
 def interp(
     x: Any,
-    /,
     xp: Any,
     fp: Any,
     left: Any = None,
@@ -113,7 +112,7 @@ def _vectors(row: Row, a: Any, v: Any, mode: str, to: Any) -> Any:
     return settle(bind(row, pair, (mode,)), to)
 
 
-def convolve(a: Any, /, v: Any, mode: str = "full", *, out_sharding: Any = None) -> Any:
+def convolve(a: Any, v: Any, mode: str = "full", *, out_sharding: Any = None) -> Any:
     """Return the convolution of two vectors.
 
     Args:
@@ -132,7 +131,7 @@ def convolve(a: Any, /, v: Any, mode: str = "full", *, out_sharding: Any = None)
     return _vectors(rows.CONVOLVE, a, v, mode, out_sharding)
 
 
-def correlate(a: Any, /, v: Any, mode: str = "valid", *, out_sharding: Any = None) -> Any:
+def correlate(a: Any, v: Any, mode: str = "valid", *, out_sharding: Any = None) -> Any:
     """Return the correlation of two vectors, of which the second one is conjugated.
 
     Args:

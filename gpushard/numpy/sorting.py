@@ -20,8 +20,7 @@ from gpushard.ops.table import sorting as rows
 
 
 def sort(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = -1,
     kind: Any = None,
     order: Any = None,
@@ -33,7 +32,7 @@ def sort(
     """Return an array with the elements along a dim in order.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dim; None for all elements in row-major order.
       kind: any of NumPy's; the result does not depend on it.
       order: must be None.
@@ -45,7 +44,7 @@ def sort(
     >>> sort(gs.numpy.asarray([3.0, float("nan"), 1.0, 2.0]), descending=True)
     Array([ 3.,  2.,  1., nan], dtype=float64)
     """
-    x = as_value(x, "sort")
+    x = as_value(a, "sort")
     given = axis, descending, stable
     to = wanted(out_sharding, x)
     found = ordering.sort(rows.SORT, x, *given, kind=kind, order=order, out=to)
@@ -53,8 +52,7 @@ def sort(
 
 
 def argsort(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = -1,
     kind: Any = None,
     order: Any = None,
@@ -66,7 +64,7 @@ def argsort(
     """Return the positions along a dim that its elements have in order.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dim; None for all elements in row-major order.
       kind: any of NumPy's; the result does not depend on it.
       order: must be None.
@@ -74,7 +72,7 @@ def argsort(
       stable: whether equal elements have to keep their order.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(x, "argsort")
+    x = as_value(a, "argsort")
     given = axis, descending, stable
     to = wanted(out_sharding, x)
     found = ordering.sort(rows.ARGSORT, x, *given, kind=kind, order=order, out=to)
@@ -82,8 +80,7 @@ def argsort(
 
 
 def partition(
-    x: Any,
-    /,
+    a: Any,
     kth: Any,
     axis: Any = -1,
     kind: Any = "introselect",
@@ -94,7 +91,7 @@ def partition(
     """Return an array with some elements where sorting would put them, and lesser ones before them.
 
     Args:
-      x: an array.
+      a: an array.
       kth: at which places, an integer or several.
       axis: along which dim; None for all elements in row-major order.
       kind: must be "introselect".
@@ -104,15 +101,14 @@ def partition(
     Raises:
       ArgumentError: there is no such place.
     """
-    x = as_value(x, "partition")
+    x = as_value(a, "partition")
     to = wanted(out_sharding, x)
     found = ordering.partition(rows.PARTITION, x, kth, axis, kind=kind, order=order, out=to)
     return settle(found, out_sharding)
 
 
 def argpartition(
-    x: Any,
-    /,
+    a: Any,
     kth: Any,
     axis: Any = -1,
     kind: Any = "introselect",
@@ -123,7 +119,7 @@ def argpartition(
     """Return the positions that elements have before `partition` along a dim.
 
     Args:
-      x: an array.
+      a: an array.
       kth: at which places there is what sorting would put there, an integer or several.
       axis: along which dim; None for all elements in row-major order.
       kind: must be "introselect".
@@ -133,13 +129,13 @@ def argpartition(
     Raises:
       ArgumentError: there is no such place.
     """
-    x = as_value(x, "argpartition")
+    x = as_value(a, "argpartition")
     to = wanted(out_sharding, x)
     found = ordering.partition(rows.ARGPARTITION, x, kth, axis, kind=kind, order=order, out=to)
     return settle(found, out_sharding)
 
 
-def lexsort(keys: Any, /, axis: int = -1, *, out_sharding: Any = None) -> Any:
+def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Any:
     """Return the positions of elements in the order of the last key, then of those before it.
 
     Args:
@@ -160,14 +156,14 @@ def lexsort(keys: Any, /, axis: int = -1, *, out_sharding: Any = None) -> Any:
     return settle(found, out_sharding)
 
 
-def sort_complex(x: Any, /, *, out_sharding: Any = None) -> Any:
+def sort_complex(a: Any, *, out_sharding: Any = None) -> Any:
     """Return complex numbers in order along the last dim: by the real part, then the imaginary.
 
     Args:
-      x: an array; small integers become complex64, other real numbers complex128.
+      a: an array; small integers become complex64, other real numbers complex128.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(x, "sort_complex")
+    x = as_value(a, "sort_complex")
     small = x.dtype.kind in "iu" and x.dtype.itemsize < 4
     if x.dtype.kind != "c":
         x = x.astype(np.complex64 if small else np.complex128)

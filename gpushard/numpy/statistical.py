@@ -20,8 +20,7 @@ from gpushard.ops.table.reductions import COUNT_NONZERO
 
 
 def sum(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -34,7 +33,7 @@ def sum(
     """Return the sum over dims; small integers are summed in 64 bits.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that is summed in, and of the result.
       out: must be None; results are values.
@@ -44,15 +43,14 @@ def sum(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("sum", out)
-    x = taking_part(as_value(x, "sum"), where, 0, "sum")
+    x = taking_part(as_value(a, "sum"), where, 0, "sum")
     to = wanted(out_sharding, x)
     result = x.sum(axis, dtype, keepdims=keepdims, out_sharding=to)
     return settle(with_initial(np.add, result, initial, "sum"), out_sharding)
 
 
 def prod(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -65,7 +63,7 @@ def prod(
     """Return the product over dims; small integers are multiplied in 64 bits.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that is multiplied in, and of the result.
       out: must be None; results are values.
@@ -75,15 +73,14 @@ def prod(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("prod", out)
-    x = taking_part(as_value(x, "prod"), where, 1, "prod")
+    x = taking_part(as_value(a, "prod"), where, 1, "prod")
     to = wanted(out_sharding, x)
     result = x.prod(axis, dtype, keepdims=keepdims, out_sharding=to)
     return settle(with_initial(np.multiply, result, initial, "prod"), out_sharding)
 
 
 def mean(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -95,7 +92,7 @@ def mean(
     """Return the mean over dims.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that it is worked out in, and of the result.
       out: must be None; results are values.
@@ -104,7 +101,7 @@ def mean(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("mean", out)
-    x = as_value(x, "mean")
+    x = as_value(a, "mean")
     if where is not None:
         return settle(mean_of(x, where, axis, dtype, keepdims), out_sharding)
     to = wanted(out_sharding, x)
@@ -112,8 +109,7 @@ def mean(
 
 
 def var(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -126,7 +122,7 @@ def var(
     """Return the variance over dims.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that it is worked out in; the array is converted to it first.
       out: must be None; results are values.
@@ -136,15 +132,14 @@ def var(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("var", out)
-    x = typed(x, dtype, "var")
+    x = typed(a, dtype, "var")
     taken = correction_of(ddof, correction, "var")
     to = wanted(out_sharding, x)
     return settle(x.var(axis, ddof=taken, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def std(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -157,7 +152,7 @@ def std(
     """Return the square root of the variance over dims.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that it is worked out in; the array is converted to it first.
       out: must be None; results are values.
@@ -167,7 +162,7 @@ def std(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("std", out)
-    x = typed(x, dtype, "std")
+    x = typed(a, dtype, "std")
     taken = correction_of(ddof, correction, "std")
     to = wanted(out_sharding, x)
     return settle(x.std(axis, ddof=taken, keepdims=keepdims, out_sharding=to), out_sharding)
@@ -191,8 +186,7 @@ def correction_of(ddof: Any, correction: Any, name: str) -> Any:
 
 
 def min(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
@@ -204,7 +198,7 @@ def min(
     """Return the least element over dims; NaN if there is one.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
@@ -213,7 +207,7 @@ def min(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("min", out)
-    x = as_value(x, "min")
+    x = as_value(a, "min")
     x = taking_part(x, where, initial_of(initial, x.dtype, "min"), "min")
     to = wanted(out_sharding, x)
     if initial is not None and is_of_nothing(x, axis, "min"):
@@ -224,8 +218,7 @@ def min(
 
 
 def max(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
@@ -237,7 +230,7 @@ def max(
     """Return the greatest element over dims; NaN if there is one.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
@@ -246,7 +239,7 @@ def max(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("max", out)
-    x = as_value(x, "max")
+    x = as_value(a, "max")
     x = taking_part(x, where, initial_of(initial, x.dtype, "max"), "max")
     to = wanted(out_sharding, x)
     if initial is not None and is_of_nothing(x, axis, "max"):
@@ -257,8 +250,7 @@ def max(
 
 
 def any(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
@@ -269,7 +261,7 @@ def any(
     """Return whether some element is true.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
@@ -277,14 +269,13 @@ def any(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("any", out)
-    x = taking_part(as_value(x, "any"), where, False, "any")
+    x = taking_part(as_value(a, "any"), where, False, "any")
     to = wanted(out_sharding, x)
     return settle(x.any(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def all(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
@@ -295,7 +286,7 @@ def all(
     """Return whether all elements are true.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
@@ -303,14 +294,13 @@ def all(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("all", out)
-    x = taking_part(as_value(x, "all"), where, True, "all")
+    x = taking_part(as_value(a, "all"), where, True, "all")
     to = wanted(out_sharding, x)
     return settle(x.all(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def argmin(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     *,
@@ -320,21 +310,20 @@ def argmin(
     """Return where the least element is first: along a dim, or in row-major order for None.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dim.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("argmin", out)
-    x = as_value(x, "argmin")
+    x = as_value(a, "argmin")
     to = wanted(out_sharding, x)
     return settle(x.argmin(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def argmax(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     *,
@@ -344,30 +333,30 @@ def argmax(
     """Return where the greatest element is first: along a dim, or in row-major order for None.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dim.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("argmax", out)
-    x = as_value(x, "argmax")
+    x = as_value(a, "argmax")
     to = wanted(out_sharding, x)
     return settle(x.argmax(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def count_nonzero(
-    x: Any, /, axis: Any = None, *, keepdims: bool = False, out_sharding: Any = None
+    a: Any, axis: Any = None, *, keepdims: bool = False, out_sharding: Any = None
 ) -> Any:
     """Return how many elements are not zero.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(x, "count_nonzero")
+    x = as_value(a, "count_nonzero")
     axes = from_end(axis, x.ndim, "count_nonzero")
     params = axes, bool(keepdims), None
     return settle(bind(COUNT_NONZERO, (x,), params, wanted(out_sharding, x)), out_sharding)

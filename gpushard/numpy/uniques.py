@@ -56,7 +56,7 @@ class UniqueInverse(NamedTuple):
 
 
 def unique_all(
-    x: Any, /, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+    x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueAll:
     """Return the different elements, where they are first, which each is, and how many.
 
@@ -78,7 +78,7 @@ def unique_all(
 
 
 def unique_counts(
-    x: Any, /, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+    x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueCounts:
     """Return the different elements, and how often each is there.
 
@@ -95,7 +95,7 @@ def unique_counts(
 
 
 def unique_inverse(
-    x: Any, /, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+    x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueInverse:
     """Return the different elements, and which of them each element is.
 
@@ -113,7 +113,7 @@ def unique_inverse(
 
 
 def unique_values(
-    x: Any, /, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+    x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Any:
     """Return the different elements, in order.
 
@@ -129,8 +129,7 @@ def unique_values(
 
 
 def unique(
-    x: Any,
-    /,
+    ar: Any,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -145,7 +144,7 @@ def unique(
     """Return the different elements in order, or the different slices along a dim.
 
     Args:
-      x: an array.
+      ar: an array.
       return_index: whether to return where each is first, too.
       return_inverse: whether to return which of them each element is, too.
       return_counts: whether to return how often each is there, too.
@@ -165,7 +164,7 @@ def unique(
     >>> unique(gs.numpy.asarray([5, 2, 5]), size=4, fill_value=0)
     Array([2, 5, 0, 0], dtype=int64)
     """
-    x = as_value(x, "unique")
+    x = as_value(ar, "unique")
     asked = (INDICES, return_index), (INVERSE, return_inverse), (COUNTS, return_counts)
     parts = tuple(part for part, there in asked if there)
     if axis is None:

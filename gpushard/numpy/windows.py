@@ -31,7 +31,7 @@ def _window(name: str, M: Any, device: Any, out_sharding: Any, *weights: float) 
     return kept_at(turns + 1 if many == 1 else found, place)
 
 
-def hanning(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
+def hanning(M: int, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Return the Hann window: one wave of a cosine, from 0 to 1 and back.
 
     Args:
@@ -42,7 +42,7 @@ def hanning(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
     return _window("hanning", M, device, out_sharding, 0.5, 0.5)
 
 
-def hamming(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
+def hamming(M: int, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Return the Hamming window: one wave of a cosine, which does not reach 0.
 
     Args:
@@ -53,7 +53,7 @@ def hamming(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
     return _window("hamming", M, device, out_sharding, 0.54, 0.46)
 
 
-def blackman(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
+def blackman(M: int, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Return the Blackman window: two waves of cosines.
 
     Args:
@@ -64,7 +64,7 @@ def blackman(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
     return _window("blackman", M, device, out_sharding, 0.42, 0.5, 0.08)
 
 
-def bartlett(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
+def bartlett(M: int, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Return the Bartlett window: a line from 0 to 1 and another one back.
 
     Args:
@@ -78,7 +78,7 @@ def bartlett(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
     return kept_at(found, place)
 
 
-def polyval(p: Any, /, x: Any, *, out_sharding: Any = None) -> Any:
+def polyval(p: Any, x: Any, *, out_sharding: Any = None) -> Any:
     """Return the values of a polynomial, by Horner's rule.
 
     Args:

@@ -18,7 +18,6 @@ from gpushard.ops.axes import from_end
 
 def fftfreq(
     n: int,
-    /,
     d: Any = 1.0,
     *,
     dtype: Any = None,
@@ -49,7 +48,6 @@ def fftfreq(
 
 def rfftfreq(
     n: int,
-    /,
     d: Any = 1.0,
     *,
     dtype: Any = None,
@@ -93,7 +91,7 @@ def _finished(x: Any, dtype: Any, place: Any) -> Any:
     return settle(x if dtype is None else x.astype(as_dtype(dtype)), place)
 
 
-def fftshift(x: Any, /, axes: Any = None, *, out_sharding: Any = None) -> Any:
+def fftshift(x: Any, axes: Any = None, *, out_sharding: Any = None) -> Any:
     """Return an array with the zero frequency moved from the first element to the middle.
 
     Args:
@@ -107,7 +105,7 @@ def fftshift(x: Any, /, axes: Any = None, *, out_sharding: Any = None) -> Any:
     return settle(roll(x, shifts, dims), out_sharding)
 
 
-def ifftshift(x: Any, /, axes: Any = None, *, out_sharding: Any = None) -> Any:
+def ifftshift(x: Any, axes: Any = None, *, out_sharding: Any = None) -> Any:
     """Return an array with the zero frequency moved from the middle to the first element.
 
     Args:

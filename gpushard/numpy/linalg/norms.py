@@ -81,7 +81,6 @@ def matrix_norm(
 
 def norm(
     x: Any,
-    /,
     ord: Any = None,
     axis: Any = None,
     keepdims: bool = False,
@@ -201,7 +200,7 @@ def _no_norm(name: str, ord: Any, what: str, known: str) -> ArgumentError:
     )
 
 
-def cond(x: Any, /, p: Any = None, *, out_sharding: Any = None) -> Any:
+def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Any:
     """Return condition numbers: infinite for singular matrices.
 
     Args:
@@ -231,8 +230,7 @@ def cond(x: Any, /, p: Any = None, *, out_sharding: Any = None) -> Any:
 
 
 def matrix_rank(
-    x: Any,
-    /,
+    A: Any,
     tol: Any = None,
     hermitian: bool = False,
     *,
@@ -242,7 +240,7 @@ def matrix_rank(
     """Return how many singular values are not nearly 0.
 
     Args:
-      x: matrices; of fewer dims, whether any element is not 0.
+      A: matrices; of fewer dims, whether any element is not 0.
       tol: singular values up to this count as 0; a number, or an array for the matrices.
       hermitian: whether matrices are Hermitian.
       rtol: the same as a share of the greatest; by default eps times the longer dim.
@@ -253,7 +251,7 @@ def matrix_rank(
     """
     if tol is not None and rtol is not None:
         raise ArgumentError("matrix_rank: tol= and rtol= are both given; give one", argument="tol")
-    x = as_value(x, "matrix_rank")
+    x = as_value(A, "matrix_rank")
     if x.ndim < 2:
         return settle((x != 0).any().astype(np.int64), out_sharding)
     s = abs(eigvalsh(x)) if hermitian else svdvals(x)

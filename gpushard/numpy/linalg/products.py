@@ -73,18 +73,18 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None, out_sharding: Any = 
     return products.trace(x, offset, -2, -1, dtype, out_sharding=out_sharding)
 
 
-def matrix_power(x: Any, /, n: int, *, out_sharding: Any = None) -> Any:
+def matrix_power(a: Any, n: int, *, out_sharding: Any = None) -> Any:
     """Return matrices to the power of an integer, by repeated squaring.
 
     Args:
-      x: square matrices.
+      a: square matrices.
       n: the power; that of the inverses, if it is negative.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: matrices are not square.
     """
-    x, n = as_value(x, "matrix_power"), integer(n, "matrix_power", "n")
+    x, n = as_value(a, "matrix_power"), integer(n, "matrix_power", "n")
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ArgumentError(
             f"matrix_power: an array of shape {x.shape} is not of square matrices; the last two "
@@ -105,7 +105,7 @@ def matrix_power(x: Any, /, n: int, *, out_sharding: Any = None) -> Any:
         power = linear_algebra.matmul(power, power)
 
 
-def multi_dot(arrays: Sequence[Any], /, *, out: Any = None, out_sharding: Any = None) -> Any:
+def multi_dot(arrays: Sequence[Any], *, out: Any = None, out_sharding: Any = None) -> Any:
     """Return the product of several matrices, in the order that takes the fewest multiplications.
 
     The order is that of Cormen et al., Introduction to Algorithms, section 14.2.
