@@ -127,6 +127,14 @@ if TYPE_CHECKING:
     from gpushard import numpy as numpy
     from gpushard import random as random
     from gpushard import special as special
+else:  # a type checker would take it for a module that has every name
+
+    def __getattr__(name: str) -> Any:
+        """Import a subpackage when it is first used, so that importing gpushard stays fast."""
+        if name in _ON_DEMAND:
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 _ON_DEMAND = (
     "numpy",
@@ -137,12 +145,5 @@ _ON_DEMAND = (
 promise("gpushard.numpy", "__array_namespace__", "__array_ufunc__", "__array_function__")
 
 
-def __getattr__(name: str) -> Any:
-    """Import a subpackage when it is first used, so that importing gpushard stays fast."""
-    if name in _ON_DEMAND:
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ON_DEMAND})
+    return sorted({*__all__, *_ON_DEMAND})

@@ -11,6 +11,8 @@ import gc
 import operator
 import os
 import pickle
+import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +56,20 @@ from tests.runtime.cuda.fake_bindings import Bindings, CUresult
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 QUOTA = 64 << 10
+
+
+@functools.cache
+def internal_classes() -> set[str]:
+    """Return the names of classes that users do not know, which no message may say."""
+    classes = {
+        kind
+        for name, module in list(sys.modules.items())
+        if name.startswith("gpushard.")
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__.startswith("gpushard.")
+    }
+    public = {name for module in (gs, errors, random, gs.numpy.linalg) for name in vars(module)}
+    return {kind.__name__ for kind in classes} - public
 
 
 class World:
@@ -3020,6 +3036,8 @@ def test_bad_input(world: World, case: Case) -> None:
         case.call(world)
     error = caught.value
     assert type(error) is case.error, repr(error)
+    inside_sentences = re.findall(r"(?<!\. )(?<!^)\b\w+", str(error))
+    assert not internal_classes().intersection(inside_sentences), str(error)
     assert isinstance(error, case.builtin)
     for part in case.words:
         assert part in str(error), str(error)

@@ -96,6 +96,15 @@ def test_nothing_public_is_left_out() -> None:
     )
 
 
+def test_dir_lists_what_users_may_use() -> None:
+    assert set(dir(gs)) == {*NAMES, "numpy", "random", "special"}
+    assert {"linalg", "fft"} <= set(dir(gs.numpy))
+    for module in (gs.numpy, gs.numpy.linalg, gs.numpy.fft, gs.random, gs.special, gs.tree):
+        foreign = set(dir(module)) - set(module.__all__)
+        assert foreign <= {"linalg", "fft", "__array_api_version__"}
+        assert all(hasattr(module, name) for name in dir(module))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_is_documented(name: str) -> None:
     value = getattr(gs, name)
@@ -119,6 +128,17 @@ def test_every_function_describes_its_arguments(name: str) -> None:
 )
 def test_every_class_that_users_make_describes_its_arguments(cls: Any) -> None:
     assert described(cls) == arguments(cls)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if inspect.isclass(getattr(gs, n))])
+def test_errors_of_python_name_the_class_that_users_know(name: str) -> None:
+    cls = getattr(gs, name)
+    for member in dir(cls):
+        value = inspect.getattr_static(cls, member)
+        function = getattr(value, "__func__", value)
+        if inspect.isfunction(function) and function.__module__.startswith("gpushard"):
+            known = {kind.__name__ for kind in cls.__mro__}.intersection(NAMES)
+            assert function.__qualname__.partition(".")[0] in known, member
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if inspect.isclass(getattr(gs, n))])

@@ -38,7 +38,7 @@ from gpushard.movement.plan import Plan
 from gpushard.ops.indexing import NotBasicError, parse_index
 from gpushard.ops.table.movement import INDEX
 from gpushard.runtime.device import Device
-from gpushard.typing import HostArray, Shape
+from gpushard.typing import HostArray, Shape, shown_as
 
 
 class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assignable, Ordering):
@@ -393,3 +393,6 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         made._origin = None
         data.runtime.register(made)
         return made
+
+
+shown_as("Array", *Array.__mro__[1:-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, Self
 
 from gpushard.array.checks import as_dtype, refuse_out
 from gpushard.geometry.sharding import Sharding
@@ -32,7 +32,7 @@ class Reductions(abc.ABC):
         """Number of dims."""
 
     @abc.abstractmethod
-    def astype(self, dtype: Any) -> Any:
+    def astype(self, dtype: Any) -> Self:
         """Return the array with another dtype."""
 
     def _reduced(
@@ -51,7 +51,7 @@ class Reductions(abc.ABC):
         keepdims: bool = False,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the sum over dims; small integers are summed in 64 bits."""
         return self._reduced(reductions.SUM, axis, out, keepdims, _kind(dtype), out_sharding)
 
@@ -63,7 +63,7 @@ class Reductions(abc.ABC):
         keepdims: bool = False,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the product over dims; small integers are multiplied in 64 bits."""
         return self._reduced(reductions.PROD, axis, out, keepdims, _kind(dtype), out_sharding)
 
@@ -74,7 +74,7 @@ class Reductions(abc.ABC):
         keepdims: bool = False,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the least element over dims; NaN if there is one."""
         return self._reduced(reductions.MIN, axis, out, keepdims, None, out_sharding)
 
@@ -85,7 +85,7 @@ class Reductions(abc.ABC):
         keepdims: bool = False,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the greatest element over dims; NaN if there is one."""
         return self._reduced(reductions.MAX, axis, out, keepdims, None, out_sharding)
 
@@ -96,7 +96,7 @@ class Reductions(abc.ABC):
         keepdims: bool = False,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return whether some element is true."""
         return self._reduced(reductions.ANY, axis, out, keepdims, None, out_sharding)
 
@@ -107,7 +107,7 @@ class Reductions(abc.ABC):
         keepdims: bool = False,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return whether all elements are true."""
         return self._reduced(reductions.ALL, axis, out, keepdims, None, out_sharding)
 
@@ -119,7 +119,7 @@ class Reductions(abc.ABC):
         keepdims: bool = False,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the mean over dims."""
         return self._reduced(reductions.MEAN, axis, out, keepdims, _kind(dtype), out_sharding)
 
@@ -133,7 +133,7 @@ class Reductions(abc.ABC):
         *,
         correction: Any = None,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the variance over dims.
 
         Args:
@@ -159,7 +159,7 @@ class Reductions(abc.ABC):
         *,
         correction: Any = None,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the square root of the variance over dims; arguments as for `var`."""
         taken = ddof if correction is None else correction
         x = self if dtype is None else self.astype(dtype)
@@ -172,7 +172,7 @@ class Reductions(abc.ABC):
         *,
         keepdims: bool = False,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return where the least element is: along one dim, or in row-major order for None."""
         return self._position(reductions.ARGMIN, axis, out, keepdims, out_sharding)
 
@@ -183,7 +183,7 @@ class Reductions(abc.ABC):
         *,
         keepdims: bool = False,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return where the greatest element is: along one dim, or in row-major order for None."""
         return self._position(reductions.ARGMAX, axis, out, keepdims, out_sharding)
 
@@ -199,7 +199,7 @@ class Scans(Reductions):
     __slots__ = ()
 
     @abc.abstractmethod
-    def ravel(self, order: str = "C") -> Any:
+    def ravel(self, order: str = "C") -> Self:
         """Return the elements in row-major order as one dim."""
 
     def _scanned(self, row: Row, axis: Any, dtype: Any, out: Any, to: Sharding | None) -> Any:
@@ -216,7 +216,7 @@ class Scans(Reductions):
         out: Any = None,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return running sums; small integers are summed in 64 bits."""
         return self._scanned(scans.CUMSUM, axis, dtype, out, out_sharding)
 
@@ -227,6 +227,6 @@ class Scans(Reductions):
         out: Any = None,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return running products; small integers are multiplied in 64 bits."""
         return self._scanned(scans.CUMPROD, axis, dtype, out, out_sharding)

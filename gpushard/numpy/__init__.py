@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpushard.array.protocols import provide
 from gpushard.numpy import protocol
@@ -431,11 +431,20 @@ from gpushard.numpy.windows import (
 __array_api_version__ = protocol.VERSIONS[-1]
 
 
-def __getattr__(name: str) -> Any:
-    """Import an extension when it is first asked for (PEP 562)."""
-    if name in protocol.EXTENSIONS:
-        return importlib.import_module(protocol.EXTENSIONS[name])
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+    from gpushard.numpy import fft as fft
+    from gpushard.numpy import linalg as linalg
+else:  # a type checker would take it for a module that has every name
+
+    def __getattr__(name: str) -> Any:
+        """Import an extension when it is first asked for (PEP 562)."""
+        if name in protocol.EXTENSIONS:
+            return importlib.import_module(protocol.EXTENSIONS[name])
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *protocol.EXTENSIONS, "__array_api_version__"})
 
 
 def _namespace(x: Any, *, api_version: str | None = None) -> Any:

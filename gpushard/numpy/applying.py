@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, is_number, is_value, settle
 from gpushard.numpy.creation import asarray
@@ -25,7 +26,7 @@ def apply_along_axis(
     *args: Any,
     out_sharding: Any = None,
     **kwargs: Any,
-) -> Any:
+) -> Array:
     """Return what a function gives for every vector along a dim, one call after the other.
 
     It takes a call for each vector, as NumPy's does: use functions that take `axis` where there
@@ -69,7 +70,7 @@ def apply_along_axis(
 
 def apply_over_axes(
     func: Callable[[Any, int], Any], a: Any, axes: Any, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return what a function gives along one dim after the other; dims stay.
 
     Args:
@@ -105,7 +106,7 @@ def piecewise(
     *args: Any,
     out_sharding: Any = None,
     **kwargs: Any,
-) -> Any:
+) -> Array:
     """Return a function that is defined by cases, the last condition that holds deciding.
 
     Args:

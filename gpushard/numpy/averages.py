@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
@@ -13,6 +14,42 @@ from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out, 
 from gpushard.numpy.manipulation import broadcast_to
 from gpushard.numpy.slicing import lengthwise
 from gpushard.ops.axes import from_end
+
+
+@overload
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: Literal[False] = False,
+    *,
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> Array: ...
+
+
+@overload
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    *,
+    returned: Literal[True],
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> tuple[Array, Array]: ...
+
+
+@overload
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: bool = False,
+    *,
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> Any: ...
 
 
 def average(
@@ -111,7 +148,7 @@ def ptp(
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return how far the greatest element is from the least over dims.
 
     Args:

@@ -21,7 +21,7 @@ def isclose(
     equal_nan: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return whether elements differ by at most `atol + rtol * abs(b)`.
 
     Args:
@@ -135,7 +135,7 @@ def size(a: Any, axis: Any = None) -> int:
     return math.prod(sizes[dim] for dim in from_end(axis, len(sizes), "size"))
 
 
-def copy(a: Any, *, out_sharding: Any = None) -> Any:
+def copy(a: Any, *, out_sharding: Any = None) -> Array:
     """Return an array of the same value.
 
     Args:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
@@ -27,7 +28,7 @@ def cov(
     *,
     dtype: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the covariances of variables.
 
     Args:
@@ -67,7 +68,7 @@ def cov(
         degrees = total - taken
         if taken and aweights is not None:
             degrees = total - taken * (weights * aweights).sum() / total
-        scale = 1 / ew.maximum(degrees, 0)
+        scale: Any = 1 / ew.maximum(degrees, 0)
         samples = samples - mean
         weighted = samples * weights
     else:
@@ -83,7 +84,7 @@ def corrcoef(
     *,
     dtype: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the correlations of variables, from -1 to 1.
 
     Args:

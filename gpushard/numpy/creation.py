@@ -39,7 +39,7 @@ def asarray(
     device: Any = None,
     copy: bool | None = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return data as an array.
 
     Args:
@@ -94,7 +94,7 @@ def array(
     order: Any = None,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return data as an array with memory of its own; arguments as for `asarray`.
 
     Args:
@@ -118,7 +118,7 @@ def full(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array whose elements are all the same.
 
     Args:
@@ -154,7 +154,7 @@ def zeros(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array of zeros.
 
     Args:
@@ -179,7 +179,7 @@ def ones(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array of ones.
 
     Args:
@@ -199,7 +199,7 @@ def empty(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array whose elements do not matter; they are zeros.
 
     Args:
@@ -221,7 +221,7 @@ def full_like(
     shape: Any = None,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array whose elements are all the same, laid out like another.
 
     Args:
@@ -256,7 +256,7 @@ def zeros_like(
     shape: Any = None,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array of zeros, laid out like another.
 
     Args:
@@ -278,7 +278,7 @@ def ones_like(
     shape: Any = None,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array of ones, laid out like another.
 
     Args:
@@ -300,7 +300,7 @@ def empty_like(
     shape: Any = None,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array whose elements do not matter, laid out like another; they are zeros.
 
     Args:
@@ -316,7 +316,7 @@ def empty_like(
     )
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """Return an array over the memory of another library's array.
 
     Args:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, refuse_out, settle, wanted
@@ -58,7 +59,7 @@ def cumsum(
     out: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return running sums; small integers are summed in 64 bits.
 
     Args:
@@ -81,7 +82,7 @@ def cumprod(
     out: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return running products; small integers are multiplied in 64 bits.
 
     Args:
@@ -101,7 +102,7 @@ def nancumsum(
     out: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return running sums in which NaNs count as 0.
 
     Args:
@@ -121,7 +122,7 @@ def nancumprod(
     out: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return running products in which NaNs count as 1.
 
     Args:
@@ -143,7 +144,7 @@ def cumulative_sum(
     out: Any = None,
     include_initial: bool = False,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return running sums along a dim; small integers are summed in 64 bits.
 
     Args:
@@ -175,7 +176,7 @@ def cumulative_prod(
     out: Any = None,
     include_initial: bool = False,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return running products along a dim; small integers are multiplied in 64 bits.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ _EXAMPLES: dict[str, Any] = {"i": 0, "f": 0.0, "c": 0j}
 
 def astype(
     x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return an array with another type of elements.
 
     Args:
@@ -39,7 +40,7 @@ def astype(
     return settle(settle(found, device), out_sharding)
 
 
-def can_cast(from_: Any, to: Any, casting: Any = "safe") -> Any:
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> builtins.bool:
     """Return whether a type can be converted to another.
 
     Args:
@@ -59,7 +60,7 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> Any:
     return np.can_cast(_own(from_), as_dtype(to, "to"), casting)
 
 
-def finfo(dtype: Any) -> Any:
+def finfo(dtype: Any) -> np.finfo[Any]:
     """Return the limits of a type of floats.
 
     Args:
@@ -74,7 +75,7 @@ def finfo(dtype: Any) -> Any:
         raise _wrong(dtype, "finfo", "floats") from None
 
 
-def iinfo(int_type: Any) -> Any:
+def iinfo(int_type: Any) -> np.iinfo[Any]:
     """Return the limits of a type of integers.
 
     Args:
@@ -100,7 +101,7 @@ def _wrong(type: Any, name: str, kind: str) -> ArgumentTypeError:
     )
 
 
-def result_type(*arrays_and_dtypes: Any) -> Any:
+def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     """Return the type that types promote to, as NumPy 2 does.
 
     Args:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import cumulative, statistical
 from gpushard.numpy import elementwise as ew
@@ -37,7 +38,7 @@ def diff(
     append: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the differences of neighbours along a dim; of booleans whether they differ.
 
     Args:
@@ -83,7 +84,9 @@ def _end(end: Any, x: Any, axis: int) -> Any:
     return broadcast_to(as_value(found, "diff"), tuple(shape))
 
 
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None, *, out_sharding: Any = None) -> Any:
+def ediff1d(
+    ary: Any, to_end: Any = None, to_begin: Any = None, *, out_sharding: Any = None
+) -> Array:
     """Return the differences of neighbours in row-major order.
 
     Args:
@@ -265,7 +268,7 @@ def _weighed(values: Sequence[Any], weights: Sequence[Any]) -> Any:
 
 def trapezoid(
     y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return the area under curves by the trapezoidal rule.
 
     Args:
@@ -306,7 +309,7 @@ def unwrap(
     *,
     period: Any = 2 * np.pi,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return angles without jumps: whole periods are added so that neighbours are near.
 
     Args:

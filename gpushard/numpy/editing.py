@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_shape
 from gpushard.array.known import known
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
@@ -20,7 +21,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table.repeating import REPEAT_EACH
 
 
-def append(arr: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None) -> Any:
+def append(arr: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None) -> Array:
     """Return an array with others behind it.
 
     Args:
@@ -94,7 +95,7 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
     return np.where(found < 0, found + n, found)
 
 
-def delete(arr: Any, obj: Any, axis: int | None = None, *, out_sharding: Any = None) -> Any:
+def delete(arr: Any, obj: Any, axis: int | None = None, *, out_sharding: Any = None) -> Array:
     """Return an array without some of its elements along a dim.
 
     Args:
@@ -129,7 +130,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, out_sharding: Any = N
 
 def insert(
     arr: Any, obj: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return an array with elements put in along a dim.
 
     Args:
@@ -191,7 +192,7 @@ def _woven(x: Any, new: Any, places: Any, axis: int) -> Any:
     return concat([piece for piece in pieces if piece.shape[axis]] or pieces[:1], axis)
 
 
-def resize(a: Any, new_shape: Any, *, out_sharding: Any = None) -> Any:
+def resize(a: Any, new_shape: Any, *, out_sharding: Any = None) -> Array:
     """Return the elements in row-major order in another shape, over and over if it is larger.
 
     Args:
@@ -213,7 +214,7 @@ def resize(a: Any, new_shape: Any, *, out_sharding: Any = None) -> Any:
     return settle(x[:size].reshape(shape), out_sharding)
 
 
-def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: Any = None) -> Any:
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array without zeros at its ends; the host reads where these begin.
 
     Args:

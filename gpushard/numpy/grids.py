@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_dtype, as_shape, count
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, integer, settle
@@ -29,7 +30,7 @@ def eye(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return a matrix with ones on a diagonal and zeros elsewhere.
 
     Args:
@@ -48,7 +49,7 @@ def eye(
     return made(rows.EYE, shape, target, (diagonal,), place)
 
 
-def identity(n: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def identity(n: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Return a square matrix with ones on its diagonal and zeros elsewhere.
 
     Args:
@@ -60,7 +61,7 @@ def identity(n: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     return eye(n, dtype=dtype, device=device, out_sharding=out_sharding)
 
 
-def diag(v: Any, k: int = 0, *, out_sharding: Any = None) -> Any:
+def diag(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return a diagonal of a matrix; or the matrix that has a vector on a diagonal.
 
     Args:
@@ -91,7 +92,7 @@ def diag(v: Any, k: int = 0, *, out_sharding: Any = None) -> Any:
     return settle(bind(PAD, (square, x.dtype.type(0)), (widths,)), out_sharding)
 
 
-def diagflat(v: Any, k: int = 0, *, out_sharding: Any = None) -> Any:
+def diagflat(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return the matrix that has the elements, in row-major order, on a diagonal.
 
     Args:
@@ -131,7 +132,7 @@ def tri(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return a matrix with ones on and below a diagonal and zeros above it.
 
     Args:
@@ -148,7 +149,7 @@ def tri(
     return kept_at(tril(made(rows.FULL, shape, target, (target.type(1),), place), k), place)
 
 
-def tril(m: Any, k: int = 0, *, out_sharding: Any = None) -> Any:
+def tril(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return matrices with zeros above a diagonal.
 
     Args:
@@ -162,7 +163,7 @@ def tril(m: Any, k: int = 0, *, out_sharding: Any = None) -> Any:
     return settle(_part(rows.TRIL, m, k), out_sharding)
 
 
-def triu(m: Any, k: int = 0, *, out_sharding: Any = None) -> Any:
+def triu(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return matrices with zeros below a diagonal.
 
     Args:
@@ -190,7 +191,7 @@ def _part(row: Row, x: Any, k: Any) -> Any:
 
 def vander(
     x: Any, N: int | None = None, increasing: bool = False, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return the matrix of the powers of a vector, a column for each.
 
     Args:
@@ -221,7 +222,7 @@ def meshgrid(
     sparse: bool = False,
     indexing: str = "xy",
     out_sharding: Any = None,
-) -> Any:
+) -> tuple[Array, ...]:
     """Return the coordinates of a grid: one array for each vector of coordinates.
 
     Args:

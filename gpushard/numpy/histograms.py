@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import count
 from gpushard.array.known import known
 from gpushard.errors import ArgumentError, ArgumentTypeError
@@ -28,7 +29,7 @@ def bincount(
     *,
     length: int | None = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return how often each integer from 0 occurs, or the sums of the weights that go with it.
 
     Args:
@@ -109,7 +110,7 @@ def _weights_like(x: Any, weights: Any, name: str) -> Any:
 
 def histogram_bin_edges(
     a: Any, bins: Any = 10, range: Any = None, weights: Any = None, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return the edges of the bins that `histogram` takes.
 
     Args:
@@ -139,7 +140,7 @@ def histogram(
     weights: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> tuple[Array, Array]:
     """Return how many elements lie in each bin, and the edges of the bins.
 
     A bin has its lower edge, and the last one both. Elements outside are not counted.
@@ -194,7 +195,7 @@ def histogramdd(
     weights: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> tuple[Array, tuple[Array, ...]]:
     """Return how many points lie in each cell of a grid, and the edges along each dim.
 
     Args:
@@ -277,7 +278,7 @@ def histogram2d(
     weights: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> tuple[Array, Array, Array]:
     """Return how many points of a plane lie in each cell, and the edges along both dims.
 
     Args:

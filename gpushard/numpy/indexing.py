@@ -31,7 +31,7 @@ def take(
     mode: str = "raise",
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return elements, or slices along a dim, by their positions.
 
     Args:
@@ -59,7 +59,7 @@ def take(
 
 def take_along_axis(
     arr: Any, indices: Any, axis: int | None = -1, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return elements by their positions along a dim, which may differ elsewhere.
 
     Args:
@@ -191,7 +191,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     picking.put(x, np.arange(0, end, step), val)
 
 
-def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: Any = None) -> Any:
+def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: Any = None) -> Array:
     """Return elements of the first array whose condition holds.
 
     Args:
@@ -231,7 +231,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: An
 
 def choose(
     a: Any, choices: Any, out: Any = None, mode: str = "raise", *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return elements of several arrays: of which one, an array of integers says.
 
     Args:
@@ -252,7 +252,7 @@ def choose(
 
 def compress(
     condition: Any, a: Any, axis: int | None = None, out: Any = None, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return those slices along a dim for which a condition holds.
 
     Args:
@@ -272,7 +272,7 @@ def compress(
     return settle(x.compress(condition, axis, out_sharding=to), out_sharding)
 
 
-def extract(condition: Any, arr: Any, *, out_sharding: Any = None) -> Any:
+def extract(condition: Any, arr: Any, *, out_sharding: Any = None) -> Array:
     """Return elements for which a condition holds, in row-major order.
 
     Args:
@@ -286,7 +286,7 @@ def extract(condition: Any, arr: Any, *, out_sharding: Any = None) -> Any:
 
 def nonzero(
     a: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
-) -> Any:
+) -> tuple[Array, ...]:
     """Return where elements are not 0: for each dim an array of positions.
 
     Args:
@@ -308,7 +308,7 @@ def nonzero(
 
 def flatnonzero(
     a: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return the numbers, in row-major order, of elements that are not 0.
 
     Args:
@@ -323,7 +323,7 @@ def flatnonzero(
 
 def argwhere(
     a: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return where elements are not 0: a row for each of them.
 
     Args:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_source, as_value, host_data, is_value, refuse_out, settle
@@ -61,7 +62,7 @@ def concat(
     dtype: Any = None,
     casting: str = "same_kind",
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return arrays joined along a dim that they have.
 
     Args:
@@ -113,7 +114,7 @@ def stack(
     dtype: Any = None,
     casting: str = "same_kind",
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return arrays of one shape joined along a new dim.
 
     Args:
@@ -141,7 +142,7 @@ def stack(
     return settle(bind(movement.STACK, found, (at,)), out_sharding)
 
 
-def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> Any:
+def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> tuple[Array, ...]:
     """Return a tuple of the parts along a dim, without it.
 
     Args:
@@ -161,7 +162,7 @@ def _raised(arrays: Any, ndim: int, name: str) -> list[Any]:
     return [x if x.ndim >= ndim else x.reshape((1,) * (ndim - x.ndim) + x.shape) for x in found]
 
 
-def vstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Any:
+def vstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Array:
     """Return arrays joined along the first dim; vectors count as rows.
 
     Args:
@@ -172,7 +173,7 @@ def vstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Any:
     return concat(_raised(tup, 2, "vstack"), 0, dtype=dtype, out_sharding=out_sharding)
 
 
-def hstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Any:
+def hstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Array:
     """Return arrays joined along the second dim; vectors along their only one.
 
     Args:
@@ -185,7 +186,7 @@ def hstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Any:
     return concat(found, axis, dtype=dtype, out_sharding=out_sharding)
 
 
-def dstack(tup: Any, *, out_sharding: Any = None) -> Any:
+def dstack(tup: Any, *, out_sharding: Any = None) -> Array:
     """Return arrays joined along the third dim; vectors count as rows, and matrices get a third.
 
     Args:
@@ -197,7 +198,7 @@ def dstack(tup: Any, *, out_sharding: Any = None) -> Any:
     return concat(deep, 2, out_sharding=out_sharding)
 
 
-def column_stack(tup: Any, *, out_sharding: Any = None) -> Any:
+def column_stack(tup: Any, *, out_sharding: Any = None) -> Array:
     """Return arrays joined along the second dim; vectors count as columns.
 
     Args:

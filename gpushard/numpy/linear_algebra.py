@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpushard.array import methods, operators
+from gpushard.array import Array, methods, operators
 from gpushard.array.checks import as_dtype
 from gpushard.array.operators import shape_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
@@ -30,7 +30,7 @@ from gpushard.typing import Shape
 
 def matmul(
     x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return the matrix product; dims before the last two broadcast.
 
     Args:
@@ -45,7 +45,7 @@ def matmul(
     return settle(operators.matmul(x1, x2, wanted(out_sharding, x1, x2)), out_sharding)
 
 
-def dot(a: Any, b: Any, out: Any = None, *, out_sharding: Any = None) -> Any:
+def dot(a: Any, b: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return the product over the last dim of `a` and the last but one of `b`.
 
     Args:
@@ -59,7 +59,7 @@ def dot(a: Any, b: Any, out: Any = None, *, out_sharding: Any = None) -> Any:
     return settle(methods.dot(x1, x2, wanted(out_sharding, x1, x2)), out_sharding)
 
 
-def inner(a: Any, b: Any, *, out_sharding: Any = None) -> Any:
+def inner(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
     """Return the product over the last dims of both.
 
     Args:
@@ -73,7 +73,7 @@ def inner(a: Any, b: Any, *, out_sharding: Any = None) -> Any:
     return tensordot(x1, x2, axes=((-1,), (-1,)), out_sharding=out_sharding)
 
 
-def outer(a: Any, b: Any, out: Any = None, *, out_sharding: Any = None) -> Any:
+def outer(a: Any, b: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return all products of an element of `a` and one of `b`, both taken as vectors.
 
     Args:
@@ -87,7 +87,7 @@ def outer(a: Any, b: Any, out: Any = None, *, out_sharding: Any = None) -> Any:
     return settle(bind(OUTER, (x1, x2), ("a,b->ab",), wanted(out_sharding, x1, x2)), out_sharding)
 
 
-def vdot(a: Any, b: Any, *, out_sharding: Any = None) -> Any:
+def vdot(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
     """Return the product of two arrays taken as vectors; `a` is conjugated.
 
     Args:
@@ -111,7 +111,7 @@ def vecdot(
     axis: int = -1,
     dtype: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the products of vectors along a dim; others broadcast, `x1` is conjugated.
 
     Args:
@@ -139,7 +139,7 @@ def vecdot(
     return settle(bind(VECDOT, (x1.conj(), x2), (text,), to), out_sharding)
 
 
-def matvec(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
+def matvec(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return the products of matrices and vectors; dims before these broadcast.
 
     Args:
@@ -152,7 +152,7 @@ def matvec(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) ->
     return einsum("...ij,...j->...i", x1, x2, out_sharding=out_sharding)
 
 
-def vecmat(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
+def vecmat(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return the products of vectors, conjugated, and matrices; dims before these broadcast.
 
     Args:
@@ -166,7 +166,7 @@ def vecmat(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) ->
     return einsum("...i,...ij->...j", x1, x2, out_sharding=out_sharding)
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2, *, out_sharding: Any = None) -> Any:
+def tensordot(a: Any, b: Any, axes: Any = 2, *, out_sharding: Any = None) -> Array:
     """Return the product over several dims.
 
     Args:
@@ -235,7 +235,7 @@ def einsum(
     optimize: Any = None,
     dtype: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an Einstein sum.
 
     Args:
@@ -276,7 +276,7 @@ def _typed(xs: Sequence[Any], dtype: Any) -> list[Any]:
     return [x.astype(target) if hasattr(x, "astype") else target.type(x) for x in xs]
 
 
-def matrix_transpose(x: Any, /, *, out_sharding: Any = None) -> Any:
+def matrix_transpose(x: Any, /, *, out_sharding: Any = None) -> Array:
     """Return an array with its last two dims exchanged.
 
     Args:

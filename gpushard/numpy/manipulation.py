@@ -6,10 +6,11 @@ Dims that stay keep the mesh axes that split them; what has to move goes from sh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_shape, count
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_source, as_value, integer, settle
@@ -19,7 +20,7 @@ from gpushard.ops.table import movement
 from gpushard.typing import Shape
 
 
-def expand_dims(a: Any, axis: Any = 0, *, out_sharding: Any = None) -> Any:
+def expand_dims(a: Any, axis: Any = 0, *, out_sharding: Any = None) -> Array:
     """Return an array with new dims of length 1.
 
     Args:
@@ -37,7 +38,7 @@ def expand_dims(a: Any, axis: Any = 0, *, out_sharding: Any = None) -> Any:
     return settle(x[tuple(entries)], out_sharding)
 
 
-def squeeze(a: Any, axis: Any = None, *, out_sharding: Any = None) -> Any:
+def squeeze(a: Any, axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array without dims of length 1.
 
     Args:
@@ -58,7 +59,7 @@ def reshape(
     *,
     copy: bool | None = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the elements in row-major order in another shape.
 
     Args:
@@ -75,7 +76,7 @@ def reshape(
     return settle(found.copy() if copy else found, out_sharding)
 
 
-def ravel(a: Any, order: Any = "C", *, out_sharding: Any = None) -> Any:
+def ravel(a: Any, order: Any = "C", *, out_sharding: Any = None) -> Array:
     """Return the elements in row-major order as one dim.
 
     Args:
@@ -86,7 +87,7 @@ def ravel(a: Any, order: Any = "C", *, out_sharding: Any = None) -> Any:
     return settle(as_source(a, "ravel").ravel(order), out_sharding)
 
 
-def permute_dims(a: Any, axes: Any = None, *, out_sharding: Any = None) -> Any:
+def permute_dims(a: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array with its dims in another order; each keeps its mesh axes.
 
     Args:
@@ -98,13 +99,13 @@ def permute_dims(a: Any, axes: Any = None, *, out_sharding: Any = None) -> Any:
       ArgumentError: they are not all dims, once each.
     """
     x = as_source(a, "permute_dims")
-    return settle(x.transpose(() if axes == () else axes), out_sharding)
+    return settle(x.transpose(*(() if axes is None else (axes,))), out_sharding)
 
 
 transpose = permute_dims
 
 
-def swapaxes(a: Any, axis1: int, axis2: int, *, out_sharding: Any = None) -> Any:
+def swapaxes(a: Any, axis1: int, axis2: int, *, out_sharding: Any = None) -> Array:
     """Return an array with two dims exchanged.
 
     Args:
@@ -116,7 +117,7 @@ def swapaxes(a: Any, axis1: int, axis2: int, *, out_sharding: Any = None) -> Any
     return settle(as_source(a, "swapaxes").swapaxes(axis1, axis2), out_sharding)
 
 
-def moveaxis(a: Any, source: Any, destination: Any, *, out_sharding: Any = None) -> Any:
+def moveaxis(a: Any, source: Any, destination: Any, *, out_sharding: Any = None) -> Array:
     """Return an array with some dims moved; the others stay in order.
 
     Args:
@@ -145,7 +146,7 @@ def moveaxis(a: Any, source: Any, destination: Any, *, out_sharding: Any = None)
     return settle(x.transpose(tuple(order)), out_sharding)
 
 
-def flip(m: Any, axis: Any = None, *, out_sharding: Any = None) -> Any:
+def flip(m: Any, axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array with the elements along some dims in reverse order.
 
     Args:
@@ -159,7 +160,7 @@ def flip(m: Any, axis: Any = None, *, out_sharding: Any = None) -> Any:
     return settle(x[tuple(entries)], out_sharding)
 
 
-def flipud(m: Any, *, out_sharding: Any = None) -> Any:
+def flipud(m: Any, *, out_sharding: Any = None) -> Array:
     """Return an array with the elements along its first dim in reverse order.
 
     Args:
@@ -169,7 +170,7 @@ def flipud(m: Any, *, out_sharding: Any = None) -> Any:
     return flip(m, 0, out_sharding=out_sharding)
 
 
-def fliplr(m: Any, *, out_sharding: Any = None) -> Any:
+def fliplr(m: Any, *, out_sharding: Any = None) -> Array:
     """Return an array with the elements along its second dim in reverse order.
 
     Args:
@@ -179,7 +180,7 @@ def fliplr(m: Any, *, out_sharding: Any = None) -> Any:
     return flip(m, 1, out_sharding=out_sharding)
 
 
-def roll(a: Any, shift: Any, axis: Any = None, *, out_sharding: Any = None) -> Any:
+def roll(a: Any, shift: Any, axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array with elements shifted; those that leave come in at the other end.
 
     Args:
@@ -244,7 +245,7 @@ def _do_not_broadcast(name: str, shapes: Sequence[Shape]) -> ArgumentError:
     )
 
 
-def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
+def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Array:
     """Return an array with new dims in front and dims of length 1 repeated.
 
     Args:
@@ -266,7 +267,7 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
     return settle(found, out_sharding)
 
 
-def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> Any:
+def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> tuple[Array, ...]:
     """Return arrays broadcast to one shape.
 
     Args:
@@ -285,7 +286,7 @@ def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> Any:
     return tuple(broadcast_to(x, shape, out_sharding=out_sharding) for x in arrays)
 
 
-def tile(A: Any, reps: Any, *, out_sharding: Any = None) -> Any:
+def tile(A: Any, reps: Any, *, out_sharding: Any = None) -> Array:
     """Return an array several times in a row along its dims.
 
     Args:
@@ -302,7 +303,7 @@ def tile(A: Any, reps: Any, *, out_sharding: Any = None) -> Any:
     return settle(bind(movement.TILE, (x,), (checked,)), out_sharding)
 
 
-def repeat(a: Any, repeats: Any, axis: int | None = None, *, out_sharding: Any = None) -> Any:
+def repeat(a: Any, repeats: Any, axis: int | None = None, *, out_sharding: Any = None) -> Array:
     """Return an array with each element several times in a row.
 
     Args:
@@ -320,7 +321,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, out_sharding: Any =
 
 def diagonal(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return the diagonal of two dims as a new last one.
 
     Args:
@@ -342,6 +343,14 @@ def _atleast(ndim: int, xs: Sequence[Any], name: str) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
+@overload
+def atleast_1d(x: Any, /) -> Array: ...
+
+
+@overload
+def atleast_1d(*xs: Any) -> tuple[Array, ...]: ...
+
+
 def atleast_1d(*xs: Any) -> Any:
     """Return arrays with at least one dim.
 
@@ -349,6 +358,14 @@ def atleast_1d(*xs: Any) -> Any:
       *xs: the arrays.
     """
     return _atleast(1, xs, "atleast_1d")
+
+
+@overload
+def atleast_2d(x: Any, /) -> Array: ...
+
+
+@overload
+def atleast_2d(*xs: Any) -> tuple[Array, ...]: ...
 
 
 def atleast_2d(*xs: Any) -> Any:

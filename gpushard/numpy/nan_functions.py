@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_dtype
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
@@ -38,7 +39,7 @@ def nansum(
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the sum over dims of what is no NaN; 0 if there is nothing else.
 
     Args:
@@ -64,7 +65,7 @@ def nanprod(
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the product over dims of what is no NaN; 1 if there is nothing else.
 
     Args:
@@ -93,7 +94,7 @@ def nanmin(
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the least element over dims that is no NaN; NaN if there is nothing else.
 
     Args:
@@ -113,7 +114,7 @@ def nanmax(
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the greatest element over dims that is no NaN; NaN if there is nothing else.
 
     Args:
@@ -133,7 +134,7 @@ def nanargmin(
     *,
     keepdims: bool = False,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return where the least element that is no NaN is first; -1 if there is nothing else.
 
     NumPy raises where there are only NaNs, which would take a look at the elements.
@@ -155,7 +156,7 @@ def nanargmax(
     *,
     keepdims: bool = False,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return where the greatest element that is no NaN is first; -1 if there is nothing else.
 
     NumPy raises where there are only NaNs, which would take a look at the elements.
@@ -189,7 +190,7 @@ def nanmean(
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the mean over dims of what is no NaN; NaN if there is nothing else.
 
     Args:
@@ -225,7 +226,7 @@ def nanvar(
     *,
     correction: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the variance over dims of what is no NaN; NaN where too few elements are left.
 
     Args:
@@ -271,7 +272,7 @@ def nanstd(
     *,
     correction: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the square root of the variance over dims of what is no NaN.
 
     Args:
@@ -295,7 +296,7 @@ def nan_to_num(
     neginf: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array with numbers where it has NaNs and infinities.
 
     Args:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, host_data, is_number, is_value, refuse_out, settle
@@ -13,7 +14,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
 
 
-def iscomplex(x: Any, *, out_sharding: Any = None) -> Any:
+def iscomplex(x: Any, *, out_sharding: Any = None) -> Array:
     """Return whether each element has an imaginary part other than 0.
 
     Args:
@@ -23,7 +24,7 @@ def iscomplex(x: Any, *, out_sharding: Any = None) -> Any:
     return settle(ew.not_equal(as_value(x, "iscomplex").imag, 0), out_sharding)
 
 
-def isreal(x: Any, *, out_sharding: Any = None) -> Any:
+def isreal(x: Any, *, out_sharding: Any = None) -> Array:
     """Return whether each element has no imaginary part other than 0.
 
     Args:
@@ -52,7 +53,7 @@ def isrealobj(x: Any) -> bool:
     return not iscomplexobj(x)
 
 
-def isposinf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Any:
+def isposinf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return whether each element is infinity.
 
     Args:
@@ -67,7 +68,7 @@ def isposinf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Any:
     return settle(ew.equal(_real("isposinf", x), np.inf), out_sharding)
 
 
-def isneginf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Any:
+def isneginf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return whether each element is minus infinity.
 
     Args:
@@ -93,7 +94,7 @@ def _real(name: str, x: Any) -> Any:
     return x
 
 
-def fix(x: Any, out: Any = None, *, out_sharding: Any = None) -> Any:
+def fix(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return each element without its fraction.
 
     Args:
@@ -104,7 +105,7 @@ def fix(x: Any, out: Any = None, *, out_sharding: Any = None) -> Any:
     return ew.trunc(x, out, out_sharding=out_sharding)
 
 
-def sinc(x: Any, *, out_sharding: Any = None) -> Any:
+def sinc(x: Any, *, out_sharding: Any = None) -> Array:
     """Return sin(pi x) / (pi x); 1 at 0.
 
     Args:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, number_of, settle
 from gpushard.numpy.joining import concat
@@ -26,7 +27,7 @@ def pad(
     *,
     constant_values: Any = 0,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array with a border.
 
     Args:

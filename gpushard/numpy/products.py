@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, refuse_out, settle
@@ -20,7 +21,7 @@ def trace(
     out: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the sum of the diagonal of two dims; small integers are summed in 64 bits.
 
     Args:
@@ -49,7 +50,7 @@ def cross(
     axis: int | None = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return cross products of vectors of three elements.
 
     Args:
@@ -87,7 +88,7 @@ def cross(
     )
 
 
-def kron(a: Any, b: Any, *, out_sharding: Any = None) -> Any:
+def kron(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
     """Return the Kronecker product: every element of `a` times all of `b`, in blocks.
 
     Args:

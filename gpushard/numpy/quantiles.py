@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out, settle, wanted
 from gpushard.numpy.averages import weights_of
@@ -33,7 +34,7 @@ def median(
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the middle element over dims, or the mean of the two in the middle.
 
     Args:
@@ -58,7 +59,7 @@ def nanmedian(
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the middle over dims of what is no NaN; NaN if there is nothing else.
 
     Args:
@@ -148,7 +149,7 @@ def quantile(
     *,
     weights: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the elements below which given shares of all elements are, over dims.
 
     Args:
@@ -184,7 +185,7 @@ def percentile(
     *,
     weights: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the elements below which given percentages of all elements are, over dims.
 
     Args:
@@ -216,7 +217,7 @@ def nanquantile(
     *,
     weights: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return quantiles over dims of what is no NaN; NaN if there is nothing else.
 
     Args:
@@ -248,7 +249,7 @@ def nanpercentile(
     *,
     weights: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return percentiles over dims of what is no NaN; NaN if there is nothing else.
 
     Args:

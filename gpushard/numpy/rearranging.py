@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_source, as_value, as_view, integer, settle
 from gpushard.numpy.joining import concat
@@ -11,7 +12,7 @@ from gpushard.numpy.manipulation import flip, moveaxis, swapaxes
 from gpushard.ops.axes import from_end, one_from_end
 
 
-def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: Any = None) -> Any:
+def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: Any = None) -> Array:
     """Return an array turned by right angles, from the first towards the second of two dims.
 
     Args:
@@ -44,7 +45,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: A
     return settle(x, out_sharding)
 
 
-def rollaxis(a: Any, axis: int, start: int = 0, *, out_sharding: Any = None) -> Any:
+def rollaxis(a: Any, axis: int, start: int = 0, *, out_sharding: Any = None) -> Array:
     """Return an array with one dim moved before another; `moveaxis` is clearer.
 
     Args:
@@ -71,6 +72,14 @@ def rollaxis(a: Any, axis: int, start: int = 0, *, out_sharding: Any = None) -> 
     return settle(moveaxis(x, own, place - 1 if own < place else place), out_sharding)
 
 
+@overload
+def atleast_3d(x: Any, /) -> Array: ...
+
+
+@overload
+def atleast_3d(*xs: Any) -> tuple[Array, ...]: ...
+
+
 def atleast_3d(*xs: Any) -> Any:
     """Return arrays with at least three dims; a vector gets the middle one, a matrix the first two.
 
@@ -85,7 +94,7 @@ def atleast_3d(*xs: Any) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def block(arrays: Any, *, out_sharding: Any = None) -> Any:
+def block(arrays: Any, *, out_sharding: Any = None) -> Array:
     """Return an array put together from blocks in nested lists.
 
     The innermost lists are joined along the last dim, those around them along the one before.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, host_data, is_value, operands, settle, wanted
@@ -19,7 +20,7 @@ def searchsorted(
     sorter: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return where elements would go into a sorted vector, so that it stays sorted.
 
     Either side may be split: what moves is the smaller one, or the positions that parts give.
@@ -47,7 +48,7 @@ def searchsorted(
     return settle(found, out_sharding)
 
 
-def digitize(x: Any, bins: Any, right: bool = False, *, out_sharding: Any = None) -> Any:
+def digitize(x: Any, bins: Any, right: bool = False, *, out_sharding: Any = None) -> Array:
     """Return the number of the bin that each element is in; 0 and `len(bins)` are outside.
 
     Args:

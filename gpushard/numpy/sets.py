@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.numpy.arguments import as_value, is_value, operands, settle, wanted
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.joining import concat
@@ -23,7 +24,7 @@ def isin(
     *,
     kind: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return which elements of one array are in another.
 
     Args:
@@ -51,7 +52,7 @@ def union1d(
     size: int | None = None,
     fill_value: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the different elements of two arrays, in order.
 
     Args:
@@ -103,7 +104,7 @@ def setdiff1d(
     size: int | None = None,
     fill_value: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the different elements of one array that are not in another, in order.
 
     Args:
@@ -129,7 +130,7 @@ def setxor1d(
     size: int | None = None,
     fill_value: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the different elements that are in just one of two arrays, in order.
 
     Args:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, is_number, operands, settle
 from gpushard.ops.bind import bind
@@ -24,7 +25,7 @@ def interp(
     period: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return values between points, on the straight lines that join them.
 
     Every device gets all points; positions stay where they are.
@@ -112,7 +113,7 @@ def _vectors(row: Row, a: Any, v: Any, mode: str, to: Any) -> Any:
     return settle(bind(row, pair, (mode,)), to)
 
 
-def convolve(a: Any, v: Any, mode: str = "full", *, out_sharding: Any = None) -> Any:
+def convolve(a: Any, v: Any, mode: str = "full", *, out_sharding: Any = None) -> Array:
     """Return the convolution of two vectors.
 
     Args:
@@ -131,7 +132,7 @@ def convolve(a: Any, v: Any, mode: str = "full", *, out_sharding: Any = None) ->
     return _vectors(rows.CONVOLVE, a, v, mode, out_sharding)
 
 
-def correlate(a: Any, v: Any, mode: str = "valid", *, out_sharding: Any = None) -> Any:
+def correlate(a: Any, v: Any, mode: str = "valid", *, out_sharding: Any = None) -> Array:
     """Return the correlation of two vectors, of which the second one is conjugated.
 
     Args:

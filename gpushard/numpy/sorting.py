@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import ordering
+from gpushard.array import Array, ordering
 from gpushard.array.checks import count
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, is_number, operands, settle, wanted
@@ -28,7 +28,7 @@ def sort(
     descending: bool = False,
     stable: bool | None = True,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array with the elements along a dim in order.
 
     Args:
@@ -60,7 +60,7 @@ def argsort(
     descending: bool = False,
     stable: bool | None = True,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the positions along a dim that its elements have in order.
 
     Args:
@@ -87,7 +87,7 @@ def partition(
     order: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array with some elements where sorting would put them, and lesser ones before them.
 
     Args:
@@ -115,7 +115,7 @@ def argpartition(
     order: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the positions that elements have before `partition` along a dim.
 
     Args:
@@ -135,7 +135,7 @@ def argpartition(
     return settle(found, out_sharding)
 
 
-def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Any:
+def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
     """Return the positions of elements in the order of the last key, then of those before it.
 
     Args:
@@ -156,7 +156,7 @@ def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Any:
     return settle(found, out_sharding)
 
 
-def sort_complex(a: Any, *, out_sharding: Any = None) -> Any:
+def sort_complex(a: Any, *, out_sharding: Any = None) -> Array:
     """Return complex numbers in order along the last dim: by the real part, then the imaginary.
 
     Args:
@@ -172,7 +172,7 @@ def sort_complex(a: Any, *, out_sharding: Any = None) -> Any:
 
 def topk(
     x: Any, /, k: int, axis: Any = -1, largest: bool = True, *, out_sharding: Any = None
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """Return the greatest or least elements along a dim in order, and their positions.
 
     This is `top_k` of the drafts of the Array API with the arguments of `torch.topk`. The order is

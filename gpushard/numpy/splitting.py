@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_source, as_value, integer, is_value, settle
 from gpushard.numpy.slicing import part
@@ -30,7 +31,7 @@ def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
     >>> _edges("split", [2, 3], 7, even=True), _edges("array_split", 3, 7, even=False)
     ([0, 2, 3, 7], [0, 3, 5, 7])
     """
-    if is_value(cuts):
+    if is_value(cuts) and cuts.ndim:
         raise ArgumentTypeError(
             f"{name}: positions on devices cannot say how large results are; give those of "
             "numpy.asarray(indices_or_sections)",
@@ -53,7 +54,7 @@ def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
 
 def array_split(
     ary: Any, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
-) -> list[Any]:
+) -> list[Array]:
     """Return the parts of an array along a dim, of nearly one length.
 
     Args:
@@ -73,7 +74,7 @@ def array_split(
 
 def split(
     ary: Any, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
-) -> list[Any]:
+) -> list[Array]:
     """Return the parts of an array along a dim, of one length if only their number is given.
 
     Args:
@@ -99,7 +100,7 @@ def _deep(name: str, x: Any, cuts: Any, axis: int, ndim: int, to: Any) -> list[A
     return _cut(name, x, cuts, axis, to, even=True)
 
 
-def vsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Any]:
+def vsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
     """Return the parts of an array of at least two dims along the first.
 
     Args:
@@ -110,7 +111,7 @@ def vsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> l
     return _deep("vsplit", ary, indices_or_sections, 0, 2, out_sharding)
 
 
-def hsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Any]:
+def hsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
     """Return the parts of an array along the second dim; of a vector along its only one.
 
     Args:
@@ -122,7 +123,7 @@ def hsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> l
     return _deep("hsplit", x, indices_or_sections, int(x.ndim > 1), 1, out_sharding)
 
 
-def dsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Any]:
+def dsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
     """Return the parts of an array of at least three dims along the third.
 
     Args:

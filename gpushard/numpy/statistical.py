@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentTypeError
 from gpushard.numpy.arguments import as_value, refuse_out, settle, wanted
@@ -29,7 +30,7 @@ def sum(
     where: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the sum over dims; small integers are summed in 64 bits.
 
     Args:
@@ -59,7 +60,7 @@ def prod(
     where: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the product over dims; small integers are multiplied in 64 bits.
 
     Args:
@@ -88,7 +89,7 @@ def mean(
     *,
     where: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the mean over dims.
 
     Args:
@@ -118,7 +119,7 @@ def var(
     *,
     correction: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the variance over dims.
 
     Args:
@@ -148,7 +149,7 @@ def std(
     *,
     correction: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the square root of the variance over dims.
 
     Args:
@@ -194,7 +195,7 @@ def min(
     where: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the least element over dims; NaN if there is one.
 
     Args:
@@ -226,7 +227,7 @@ def max(
     where: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the greatest element over dims; NaN if there is one.
 
     Args:
@@ -257,7 +258,7 @@ def any(
     *,
     where: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return whether some element is true.
 
     Args:
@@ -282,7 +283,7 @@ def all(
     *,
     where: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return whether all elements are true.
 
     Args:
@@ -306,7 +307,7 @@ def argmin(
     *,
     keepdims: bool = False,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return where the least element is first: along a dim, or in row-major order for None.
 
     Args:
@@ -329,7 +330,7 @@ def argmax(
     *,
     keepdims: bool = False,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return where the greatest element is first: along a dim, or in row-major order for None.
 
     Args:
@@ -347,7 +348,7 @@ def argmax(
 
 def count_nonzero(
     a: Any, axis: Any = None, *, keepdims: bool = False, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return how many elements are not zero.
 
     Args:

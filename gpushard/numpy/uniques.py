@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
+from gpushard.array import Array
 from gpushard.array.checks import count
 from gpushard.array.known import known
 from gpushard.numpy.arguments import as_value, number_of, settle
@@ -22,36 +23,36 @@ from gpushard.ops.table.sets import COUNTS, INDICES, INVERSE, UNIQUE, Wish
 class UniqueAll(NamedTuple):
     """What `unique_all` returns."""
 
-    values: Any
+    values: Array
     """The different elements, in order."""
 
-    indices: Any
+    indices: Array
     """Where each is first, in row-major order."""
 
-    inverse_indices: Any
+    inverse_indices: Array
     """Which of them each element is."""
 
-    counts: Any
+    counts: Array
     """How often each is there."""
 
 
 class UniqueCounts(NamedTuple):
     """What `unique_counts` returns."""
 
-    values: Any
+    values: Array
     """The different elements, in order."""
 
-    counts: Any
+    counts: Array
     """How often each is there."""
 
 
 class UniqueInverse(NamedTuple):
     """What `unique_inverse` returns."""
 
-    values: Any
+    values: Array
     """The different elements, in order."""
 
-    inverse_indices: Any
+    inverse_indices: Array
     """Which of them each element is."""
 
 
@@ -114,7 +115,7 @@ def unique_inverse(
 
 def unique_values(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return the different elements, in order.
 
     Args:
@@ -126,6 +127,38 @@ def unique_values(
     x = as_value(x, "unique_values").ravel()
     (values,) = different("unique_values", x, Wish(equal_nan=False), size, fill_value)
     return settle(values, out_sharding)
+
+
+@overload
+def unique(
+    ar: Any,
+    return_index: Literal[False] = False,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+    size: int | None = None,
+    fill_value: Any = None,
+    out_sharding: Any = None,
+) -> Array: ...
+
+
+@overload
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+    size: int | None = None,
+    fill_value: Any = None,
+    out_sharding: Any = None,
+) -> Any: ...
 
 
 def unique(

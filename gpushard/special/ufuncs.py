@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from gpushard.array import Array
 from gpushard.numpy import ufuncs
 from gpushard.numpy.arguments import settle
 from gpushard.runtime.special import special_ufunc
@@ -25,21 +26,21 @@ Raises:
 class Unary(Protocol):
     """A function of one operand."""
 
-    def __call__(self, x: Any, /, *, out_sharding: Any = None) -> Any:
+    def __call__(self, x: Any, /, *, out_sharding: Any = None) -> Array:
         """Do the operation."""
 
 
 class Binary(Protocol):
     """A function of two operands."""
 
-    def __call__(self, x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
+    def __call__(self, x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
         """Do the operation."""
 
 
 class Ternary(Protocol):
     """A function of three operands."""
 
-    def __call__(self, x1: Any, x2: Any, x3: Any, /, *, out_sharding: Any = None) -> Any:
+    def __call__(self, x1: Any, x2: Any, x3: Any, /, *, out_sharding: Any = None) -> Array:
         """Do the operation."""
 
 

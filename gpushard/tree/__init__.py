@@ -44,3 +44,7 @@ __all__ = [
     "structure",
     "unflatten",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

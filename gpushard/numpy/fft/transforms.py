@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, integer, refuse_out, settle
 from gpushard.ops.axes import from_end, one_from_end
@@ -59,7 +60,7 @@ class One(Protocol):
         out: Any = None,
         *,
         out_sharding: Any = None,
-    ) -> Any:
+    ) -> Array:
         """Transform it."""
 
 
@@ -75,7 +76,7 @@ class Many(Protocol):
         out: Any = None,
         *,
         out_sharding: Any = None,
-    ) -> Any:
+    ) -> Array:
         """Transform them."""
 
 
@@ -97,7 +98,7 @@ def _one(name: str, row: Row, text: str, *, from_half: bool = False) -> One:
         out: Any = None,
         *,
         out_sharding: Any = None,
-    ) -> Any:
+    ) -> Array:
         refuse_out(name, out)
         x = as_value(a, name)
         at = one_from_end(axis, x.ndim, name)
@@ -173,7 +174,7 @@ def _many(
         out: Any = None,
         *,
         out_sharding: Any = None,
-    ) -> Any:
+    ) -> Array:
         refuse_out(name, out)
         x, norm = as_value(a, name), _checked(name, norm)
         lengths, dims = _dims(name, x, s, axes)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, settle
 from gpushard.ops.bind import bind
@@ -14,42 +15,42 @@ from gpushard.ops.table.linalg import CHOLESKY
 class QRResult(NamedTuple):
     """What `qr` returns."""
 
-    Q: Any
+    Q: Array
     """Matrices with orthonormal columns."""
-    R: Any
+    R: Array
     """Upper triangular matrices."""
 
 
 class SVDResult(NamedTuple):
     """What `svd` returns: x = U @ (S[..., None] * Vh)."""
 
-    U: Any
+    U: Array
     """Matrices with orthonormal columns."""
-    S: Any
+    S: Array
     """Singular values, descending."""
-    Vh: Any
+    Vh: Array
     """Matrices with orthonormal rows."""
 
 
 class EigResult(NamedTuple):
     """What `eig` returns."""
 
-    eigenvalues: Any
+    eigenvalues: Array
     """Complex, in no particular order."""
-    eigenvectors: Any
+    eigenvectors: Array
     """In columns, of length 1."""
 
 
 class EighResult(NamedTuple):
     """What `eigh` returns."""
 
-    eigenvalues: Any
+    eigenvalues: Array
     """Real, ascending."""
-    eigenvectors: Any
+    eigenvectors: Array
     """In columns, orthonormal."""
 
 
-def cholesky(a: Any, *, upper: bool = False, out_sharding: Any = None) -> Any:
+def cholesky(a: Any, *, upper: bool = False, out_sharding: Any = None) -> Array:
     """Return the Cholesky factors L of matrices L @ L^H, or U of U^H @ U.
 
     Only the triangle of the factor is read. On the host a matrix that is not positive definite is a
@@ -70,6 +71,16 @@ def cholesky(a: Any, *, upper: bool = False, out_sharding: Any = None) -> Any:
 
 
 _MODES = ("reduced", "complete", "r", "raw")
+
+
+@overload
+def qr(
+    a: Any, mode: Literal["reduced", "complete"] = "reduced", *, out_sharding: Any = None
+) -> QRResult: ...
+
+
+@overload
+def qr(a: Any, mode: str, *, out_sharding: Any = None) -> Any: ...
 
 
 def qr(a: Any, mode: str = "reduced", *, out_sharding: Any = None) -> Any:
@@ -94,6 +105,28 @@ def qr(a: Any, mode: str = "reduced", *, out_sharding: Any = None) -> Any:
     return QRResult(*made) if mode in ("reduced", "complete") else made
 
 
+@overload
+def svd(
+    a: Any,
+    full_matrices: bool = True,
+    compute_uv: Literal[True] = True,
+    hermitian: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> SVDResult: ...
+
+
+@overload
+def svd(
+    a: Any,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    hermitian: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any: ...
+
+
 def svd(
     a: Any,
     full_matrices: bool = True,
@@ -116,7 +149,7 @@ def svd(
     return SVDResult(*made) if compute_uv else made
 
 
-def svdvals(x: Any, /, *, out_sharding: Any = None) -> Any:
+def svdvals(x: Any, /, *, out_sharding: Any = None) -> Array:
     """Return singular values, descending.
 
     Args:
@@ -141,7 +174,7 @@ def eigh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> EighResult:
     return EighResult(*settle(bind(rows.EIGH, (as_value(a, "eigh"),), (triangle,)), out_sharding))
 
 
-def eigvalsh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> Any:
+def eigvalsh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> Array:
     """Return the eigenvalues of Hermitian matrices, ascending.
 
     Args:
@@ -172,7 +205,7 @@ def eig(a: Any, *, out_sharding: Any = None) -> EigResult:
     return EigResult(*settle(bind(rows.EIG, (as_value(a, "eig"),)), out_sharding))
 
 
-def eigvals(a: Any, *, out_sharding: Any = None) -> Any:
+def eigvals(a: Any, *, out_sharding: Any = None) -> Array:
     """Return eigenvalues, complex also where NumPy finds that all are real.
 
     Args:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
@@ -36,7 +37,7 @@ def vector_norm(
     keepdims: bool = False,
     ord: Any = 2,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return norms of vectors.
 
     Args:
@@ -61,7 +62,7 @@ def vector_norm(
 
 def matrix_norm(
     x: Any, /, *, keepdims: bool = False, ord: Any = "fro", out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return norms of matrices, the last two dims.
 
     Args:
@@ -86,7 +87,7 @@ def norm(
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return norms of vectors or matrices.
 
     Args:
@@ -200,7 +201,7 @@ def _no_norm(name: str, ord: Any, what: str, known: str) -> ArgumentError:
     )
 
 
-def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Any:
+def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
     """Return condition numbers: infinite for singular matrices.
 
     Args:
@@ -236,7 +237,7 @@ def matrix_rank(
     *,
     rtol: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return how many singular values are not nearly 0.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.numpy import linear_algebra, products
 from gpushard.numpy.arguments import as_value, integer, refuse_out, settle
@@ -13,7 +14,7 @@ from gpushard.numpy.grids import tril, triu
 from gpushard.numpy.linalg.solving import inv
 
 
-def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
+def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
     """Return all products of an element of `x1` and one of `x2`.
 
     Args:
@@ -35,7 +36,7 @@ def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
     return linear_algebra.outer(x1, x2, out_sharding=out_sharding)
 
 
-def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> Any:
+def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> Array:
     """Return cross products of vectors of three elements.
 
     Args:
@@ -50,7 +51,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> A
     return products.cross(x1, x2, axis=axis, out_sharding=out_sharding)
 
 
-def diagonal(x: Any, /, *, offset: int = 0, out_sharding: Any = None) -> Any:
+def diagonal(x: Any, /, *, offset: int = 0, out_sharding: Any = None) -> Array:
     """Return the diagonals of matrices as a new last dim.
 
     Args:
@@ -61,7 +62,7 @@ def diagonal(x: Any, /, *, offset: int = 0, out_sharding: Any = None) -> Any:
     return settle(as_value(x, "diagonal").diagonal(offset, -2, -1), out_sharding)
 
 
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None, out_sharding: Any = None) -> Any:
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None, out_sharding: Any = None) -> Array:
     """Return the sums of the diagonals of matrices; small integers are summed in 64 bits.
 
     Args:
@@ -73,7 +74,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None, out_sharding: Any = 
     return products.trace(x, offset, -2, -1, dtype, out_sharding=out_sharding)
 
 
-def matrix_power(a: Any, n: int, *, out_sharding: Any = None) -> Any:
+def matrix_power(a: Any, n: int, *, out_sharding: Any = None) -> Array:
     """Return matrices to the power of an integer, by repeated squaring.
 
     Args:
@@ -105,7 +106,7 @@ def matrix_power(a: Any, n: int, *, out_sharding: Any = None) -> Any:
         power = linear_algebra.matmul(power, power)
 
 
-def multi_dot(arrays: Sequence[Any], *, out: Any = None, out_sharding: Any = None) -> Any:
+def multi_dot(arrays: Sequence[Any], *, out: Any = None, out_sharding: Any = None) -> Array:
     """Return the product of several matrices, in the order that takes the fewest multiplications.
 
     The order is that of Cormen et al., Introduction to Algorithms, section 14.2.

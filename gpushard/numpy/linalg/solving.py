@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.operators import shape_of
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
@@ -29,13 +30,13 @@ from gpushard.typing import Shape
 class SlogdetResult(NamedTuple):
     """What `slogdet` returns."""
 
-    sign: Any
+    sign: Array
     """Of the determinants: -1, 0 or 1, or complex numbers of size 1."""
-    logabsdet: Any
+    logabsdet: Array
     """Logarithms of their sizes."""
 
 
-def det(a: Any, *, out_sharding: Any = None) -> Any:
+def det(a: Any, *, out_sharding: Any = None) -> Array:
     """Return determinants.
 
     Args:
@@ -55,7 +56,7 @@ def slogdet(a: Any, *, out_sharding: Any = None) -> SlogdetResult:
     return SlogdetResult(*settle(bind(rows.SLOGDET, (as_value(a, "slogdet"),)), out_sharding))
 
 
-def inv(a: Any, *, out_sharding: Any = None) -> Any:
+def inv(a: Any, *, out_sharding: Any = None) -> Array:
     """Return inverses.
 
     Args:
@@ -73,7 +74,7 @@ def inv(a: Any, *, out_sharding: Any = None) -> Any:
     return settle(bind(rows.INV, (as_value(a, "inv"),), (False,)), out_sharding)
 
 
-def solve(a: Any, b: Any, *, out_sharding: Any = None) -> Any:
+def solve(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
     """Return the solutions of equations a @ result = b.
 
     Columns of `b` may be split over devices; they are solved for where they lie.
@@ -148,7 +149,7 @@ def pinv(
     *,
     rtol: Any = np._NoValue,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return pseudo-inverses, by singular values.
 
     Args:
@@ -197,7 +198,7 @@ def cutoff(s: Any, share: Any, shape: Shape) -> Any:
     return share * s.max(-1, keepdims=True)
 
 
-def tensorinv(a: Any, ind: int = 2, *, out_sharding: Any = None) -> Any:
+def tensorinv(a: Any, ind: int = 2, *, out_sharding: Any = None) -> Array:
     """Return the inverse of an array with respect to `tensordot` over its first dims.
 
     Args:
@@ -216,7 +217,7 @@ def tensorinv(a: Any, ind: int = 2, *, out_sharding: Any = None) -> Any:
     return settle(made.reshape(*rest, *lead), out_sharding)
 
 
-def tensorsolve(a: Any, b: Any, axes: Any = None, *, out_sharding: Any = None) -> Any:
+def tensorsolve(a: Any, b: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
     """Return the solution of `tensordot(a, x, x.ndim) == b`.
 
     Args:
