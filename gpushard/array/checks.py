@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
@@ -164,3 +164,33 @@ def refuse_out(name: str, out: Any) -> None:
             "numpy.asarray(x) for the host",
             argument="out",
         )
+
+
+def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any:
+    """Return a number of a dtype, as assigning it to an array of that would make it.
+
+    Raises:
+      ArgumentRangeError: a Python integer does not fit.
+      ArgumentTypeError: it is no number, or is complex where the dtype is not.
+    """
+    try:
+        if np.asarray(value).dtype.kind == "c" and dtype.kind not in "cb":
+            raise TypeError
+        if dtype.kind in "iu" and type(value) is not int:
+            with np.errstate(invalid="ignore"):
+                return np.asarray(value).astype(dtype)[()]
+        return dtype.type(value)
+    except OverflowError:
+        raise ArgumentRangeError(
+            f"{name}: {argument}={value!r} does not fit {dtype}; choose another dtype",
+            argument=argument,
+            number=value,
+            dtype=dtype,
+        ) from None
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"{name}: {argument}={value!r} must be a number that {dtype} can hold",
+            argument=argument,
+            value=value,
+            dtype=dtype,
+        ) from None

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import refuse_out as refuse_out  # of methods, too
+from gpushard.array.checks import number_of as number_of  # of methods, too
+from gpushard.array.checks import refuse_out as refuse_out
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.views import view
-from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
@@ -127,36 +128,6 @@ def wanted(out_sharding: Any, *xs: Any) -> Sharding | None:
         named = [sharding for sharding in own if isinstance(sharding, NamedSharding)]
         return named[0].with_spec(out_sharding) if named else None
     return None
-
-
-def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any:
-    """Return a number of a dtype, as assigning it to an array of that would make it.
-
-    Raises:
-      ArgumentRangeError: a Python integer does not fit.
-      ArgumentTypeError: it is no number, or is complex where the dtype is not.
-    """
-    try:
-        if np.asarray(value).dtype.kind == "c" and dtype.kind not in "cb":
-            raise TypeError
-        if dtype.kind in "iu" and type(value) is not int:
-            with np.errstate(invalid="ignore"):
-                return np.asarray(value).astype(dtype)[()]
-        return dtype.type(value)
-    except OverflowError:
-        raise ArgumentRangeError(
-            f"{name}: {argument}={value!r} does not fit {dtype}; choose another dtype",
-            argument=argument,
-            number=value,
-            dtype=dtype,
-        ) from None
-    except (TypeError, ValueError):
-        raise ArgumentTypeError(
-            f"{name}: {argument}={value!r} must be a number that {dtype} can hold",
-            argument=argument,
-            value=value,
-            dtype=dtype,
-        ) from None
 
 
 def integer(value: Any, name: str, argument: str) -> int:

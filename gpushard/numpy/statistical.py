@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from gpushard.array import Array
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentTypeError
 from gpushard.numpy.arguments import as_value, refuse_out, settle, wanted
-from gpushard.numpy.taking_part import initial_of, is_of_nothing, mean_of, taking_part, with_initial
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.reductions import COUNT_NONZERO
@@ -43,11 +40,9 @@ def sum(
       where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("sum", out)
-    x = taking_part(as_value(a, "sum"), where, 0, "sum")
-    to = wanted(out_sharding, x)
-    result = x.sum(axis, dtype, keepdims=keepdims, out_sharding=to)
-    return settle(with_initial(np.add, result, initial, "sum"), out_sharding)
+    x = as_value(a, "sum")
+    given = axis, dtype, out, keepdims, initial, where
+    return settle(x.sum(*given, out_sharding=wanted(out_sharding, x)), out_sharding)
 
 
 def prod(
@@ -73,11 +68,9 @@ def prod(
       where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("prod", out)
-    x = taking_part(as_value(a, "prod"), where, 1, "prod")
-    to = wanted(out_sharding, x)
-    result = x.prod(axis, dtype, keepdims=keepdims, out_sharding=to)
-    return settle(with_initial(np.multiply, result, initial, "prod"), out_sharding)
+    x = as_value(a, "prod")
+    given = axis, dtype, out, keepdims, initial, where
+    return settle(x.prod(*given, out_sharding=wanted(out_sharding, x)), out_sharding)
 
 
 def mean(
@@ -101,12 +94,9 @@ def mean(
       where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("mean", out)
     x = as_value(a, "mean")
-    if where is not None:
-        return settle(mean_of(x, where, axis, dtype, keepdims), out_sharding)
     to = wanted(out_sharding, x)
-    return settle(x.mean(axis, dtype, keepdims=keepdims, out_sharding=to), out_sharding)
+    return settle(x.mean(axis, dtype, out, keepdims, where=where, out_sharding=to), out_sharding)
 
 
 def var(
@@ -117,6 +107,8 @@ def var(
     ddof: float = 0,
     keepdims: bool = False,
     *,
+    where: Any = None,
+    mean: Any = None,
     correction: Any = None,
     out_sharding: Any = None,
 ) -> Array:
@@ -129,14 +121,16 @@ def var(
       out: must be None; results are values.
       ddof: what is taken from the number of elements that squares are divided by.
       keepdims: whether dims stay, with length 1.
+      where: which elements take part, booleans that broadcast to the array; all by default.
+      mean: their mean, if it is known, with `axis` kept as of length 1.
       correction: `ddof`, as the Array API calls it.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("var", out)
     x = typed(a, dtype, "var")
-    taken = correction_of(ddof, correction, "var")
+    given = {"ddof": correction_of(ddof, correction, "var"), "where": where, "mean": mean}
     to = wanted(out_sharding, x)
-    return settle(x.var(axis, ddof=taken, keepdims=keepdims, out_sharding=to), out_sharding)
+    return settle(x.var(axis, keepdims=keepdims, out_sharding=to, **given), out_sharding)
 
 
 def std(
@@ -147,6 +141,8 @@ def std(
     ddof: float = 0,
     keepdims: bool = False,
     *,
+    where: Any = None,
+    mean: Any = None,
     correction: Any = None,
     out_sharding: Any = None,
 ) -> Array:
@@ -159,14 +155,16 @@ def std(
       out: must be None; results are values.
       ddof: what is taken from the number of elements that squares are divided by.
       keepdims: whether dims stay, with length 1.
+      where: which elements take part, booleans that broadcast to the array; all by default.
+      mean: their mean, if it is known, with `axis` kept as of length 1.
       correction: `ddof`, as the Array API calls it.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("std", out)
     x = typed(a, dtype, "std")
-    taken = correction_of(ddof, correction, "std")
+    given = {"ddof": correction_of(ddof, correction, "std"), "where": where, "mean": mean}
     to = wanted(out_sharding, x)
-    return settle(x.std(axis, ddof=taken, keepdims=keepdims, out_sharding=to), out_sharding)
+    return settle(x.std(axis, keepdims=keepdims, out_sharding=to, **given), out_sharding)
 
 
 def typed(x: Any, dtype: Any, name: str) -> Any:
@@ -207,15 +205,9 @@ def min(
       where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("min", out)
     x = as_value(a, "min")
-    x = taking_part(x, where, initial_of(initial, x.dtype, "min"), "min")
-    to = wanted(out_sharding, x)
-    if initial is not None and is_of_nothing(x, axis, "min"):
-        result = x.sum(axis, x.dtype, keepdims=keepdims, out_sharding=to)  # zeros of that shape
-        return settle(with_initial(np.add, result, initial, "min"), out_sharding)
-    result = x.min(axis, keepdims=keepdims, out_sharding=to)
-    return settle(with_initial(np.minimum, result, initial, "min"), out_sharding)
+    given = axis, out, keepdims, initial, where
+    return settle(x.min(*given, out_sharding=wanted(out_sharding, x)), out_sharding)
 
 
 def max(
@@ -239,15 +231,9 @@ def max(
       where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("max", out)
     x = as_value(a, "max")
-    x = taking_part(x, where, initial_of(initial, x.dtype, "max"), "max")
-    to = wanted(out_sharding, x)
-    if initial is not None and is_of_nothing(x, axis, "max"):
-        result = x.sum(axis, x.dtype, keepdims=keepdims, out_sharding=to)  # zeros of that shape
-        return settle(with_initial(np.add, result, initial, "max"), out_sharding)
-    result = x.max(axis, keepdims=keepdims, out_sharding=to)
-    return settle(with_initial(np.maximum, result, initial, "max"), out_sharding)
+    given = axis, out, keepdims, initial, where
+    return settle(x.max(*given, out_sharding=wanted(out_sharding, x)), out_sharding)
 
 
 def any(
@@ -269,10 +255,9 @@ def any(
       where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("any", out)
-    x = taking_part(as_value(a, "any"), where, False, "any")
+    x = as_value(a, "any")
     to = wanted(out_sharding, x)
-    return settle(x.any(axis, keepdims=keepdims, out_sharding=to), out_sharding)
+    return settle(x.any(axis, out, keepdims, where=where, out_sharding=to), out_sharding)
 
 
 def all(
@@ -294,10 +279,9 @@ def all(
       where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("all", out)
-    x = taking_part(as_value(a, "all"), where, True, "all")
+    x = as_value(a, "all")
     to = wanted(out_sharding, x)
-    return settle(x.all(axis, keepdims=keepdims, out_sharding=to), out_sharding)
+    return settle(x.all(axis, out, keepdims, where=where, out_sharding=to), out_sharding)
 
 
 def argmin(

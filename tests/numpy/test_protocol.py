@@ -136,7 +136,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     ),
     "out of sum": (lambda x: np.sum(x, out=np.zeros(())), ArgumentError, "out= is not supported"),
     "where": (lambda x: np.add(x, 1, where=np.zeros(3, bool)), ArgumentTypeError, "where= is not"),
-    "where of var": (lambda x: np.var(x, where=[True]), ArgumentTypeError, "'where'"),
+    "subok": (lambda x: np.zeros_like(x, subok=False), ArgumentTypeError, "'subok'"),
     "initial": (lambda x: np.add.reduce(x, initial=3), ArgumentTypeError, "initial= is not"),
     "accumulate": (lambda x: np.hypot.accumulate(x), ArgumentTypeError, r"hypot\.accumulate is"),
     "outer": (lambda x: np.add.outer(x, x), ArgumentTypeError, r"add\.outer is not supported"),
