@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.array.checks import check_order
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, operands, settle
 from gpushard.ops.axes import from_end
@@ -135,11 +136,13 @@ def size(a: Any, axis: Any = None) -> int:
     return math.prod(sizes[dim] for dim in from_end(axis, len(sizes), "size"))
 
 
-def copy(a: Any, *, out_sharding: Any = None) -> Array:
+def copy(a: Any, order: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array of the same value.
 
     Args:
       a: an array.
+      order: must be "C", or what means it here.
       out_sharding: where the result goes; by default it stays where it was made.
     """
+    check_order(order)
     return settle(as_value(a, "copy").copy(), out_sharding)

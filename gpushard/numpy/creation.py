@@ -19,6 +19,7 @@ from gpushard.numpy.arguments import (
     as_value,
     holds_value,
     host_data,
+    integer,
     is_number,
     is_value,
     number_of,
@@ -92,6 +93,7 @@ def array(
     *,
     copy: bool | None = True,
     order: Any = None,
+    ndmin: int = 0,
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
@@ -102,12 +104,17 @@ def array(
       dtype: type of the elements; by default what NumPy takes.
       copy: whether an array is copied.
       order: must be "C" or None.
+      ndmin: how many dims it has at least; new ones come first.
       device: where it goes; arrays stay where they are by default.
       out_sharding: the same as `device`.
     """
-    return asarray(
-        object, dtype, order, device=device, copy=copy or None, out_sharding=out_sharding
-    )
+    if not ndmin:
+        return asarray(
+            object, dtype, order, device=device, copy=copy or None, out_sharding=out_sharding
+        )
+    x = asarray(object, dtype, order, copy=copy or None)
+    new = (1,) * (integer(ndmin, "array", "ndmin") - x.ndim)
+    return asarray(x.reshape(new + x.shape), device=device, out_sharding=out_sharding)
 
 
 def full(

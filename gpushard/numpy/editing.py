@@ -95,7 +95,14 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
     return np.where(found < 0, found + n, found)
 
 
-def delete(arr: Any, obj: Any, axis: int | None = None, *, out_sharding: Any = None) -> Array:
+def delete(
+    arr: Any,
+    obj: Any,
+    axis: int | None = None,
+    *,
+    assume_unique_indices: bool = False,
+    out_sharding: Any = None,
+) -> Array:
     """Return an array without some of its elements along a dim.
 
     Args:
@@ -103,6 +110,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, out_sharding: Any = N
       obj: which go: an integer, a slice, or a vector of integers or booleans on the host. The dim
         is made whole if they are not in a row.
       axis: along which dim; by default in row-major order.
+      assume_unique_indices: a hint.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:

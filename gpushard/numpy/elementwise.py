@@ -47,7 +47,9 @@ class Binary(Protocol):
 
 
 def _unary(name: str, ufunc: np.ufunc, text: str) -> Unary:
-    def function(x: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None) -> Any:
+    def function(
+        x: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
+    ) -> Array:
         refuse_out(name, out)
         return settle(ufuncs.call(ufunc, (x,), dtype, out_sharding=out_sharding), out_sharding)
 

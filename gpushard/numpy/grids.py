@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype, as_shape, count
+from gpushard.array.checks import as_dtype, as_shape, check_order, count
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, integer, settle
 from gpushard.numpy.cumulative import cumprod
@@ -27,6 +27,7 @@ def eye(
     M: Any = None,
     k: Any = 0,
     dtype: Any = None,
+    order: Any = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
@@ -38,9 +39,11 @@ def eye(
       M: how many columns; as many by default.
       k: which diagonal: 0 for the main one, positive for one above it.
       dtype: type of the elements; float64 by default.
+      order: must be "C" or None.
       device: where it goes.
       out_sharding: the same.
     """
+    check_order(order)
     place = place_of(device, out_sharding)
     shape = as_shape((N, N if M is None else M), "N, M")
     target = as_dtype(dtype or np.float64)

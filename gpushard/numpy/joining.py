@@ -156,44 +156,53 @@ def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> tuple[Arra
     return tuple(settle(x[(*lead, i)], out_sharding) for i in range(x.shape[at]))
 
 
-def _raised(arrays: Any, ndim: int, name: str) -> list[Any]:
+def _raised(
+    arrays: Any, ndim: int, name: str, dtype: Any = None, casting: str = "same_kind"
+) -> list[Any]:
     """Return arrays with at least some dims, new ones first, of one type."""
-    found = _joined(arrays, name)
+    found = _joined(arrays, name, dtype, casting)
     return [x if x.ndim >= ndim else x.reshape((1,) * (ndim - x.ndim) + x.shape) for x in found]
 
 
-def vstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Array:
+def vstack(
+    tup: Any, *, dtype: Any = None, casting: str = "same_kind", out_sharding: Any = None
+) -> Array:
     """Return arrays joined along the first dim; vectors count as rows.
 
     Args:
       tup: a sequence of arrays.
       dtype: type of the result; what their types promote to by default.
+      casting: which conversions to `dtype` are fine.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return concat(_raised(tup, 2, "vstack"), 0, dtype=dtype, out_sharding=out_sharding)
+    return concat(_raised(tup, 2, "vstack", dtype, casting), 0, out_sharding=out_sharding)
 
 
-def hstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Array:
+def hstack(
+    tup: Any, *, dtype: Any = None, casting: str = "same_kind", out_sharding: Any = None
+) -> Array:
     """Return arrays joined along the second dim; vectors along their only one.
+
+    Args:
+      tup: a sequence of arrays.
+      dtype: type of the result; what their types promote to by default.
+      casting: which conversions to `dtype` are fine.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    found = _raised(tup, 1, "hstack", dtype, casting)
+    axis = 0 if found[0].ndim == 1 else 1
+    return concat(found, axis, out_sharding=out_sharding)
+
+
+def dstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Array:
+    """Return arrays joined along the third dim; vectors count as rows, and matrices get a third.
 
     Args:
       tup: a sequence of arrays.
       dtype: type of the result; what their types promote to by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    found = _raised(tup, 1, "hstack")
-    axis = 0 if found[0].ndim == 1 else 1
-    return concat(found, axis, dtype=dtype, out_sharding=out_sharding)
-
-
-def dstack(tup: Any, *, out_sharding: Any = None) -> Array:
-    """Return arrays joined along the third dim; vectors count as rows, and matrices get a third.
-
-    Args:
-      tup: a sequence of arrays.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    found = _raised(tup, 2, "dstack")
+    found = _raised(tup, 2, "dstack", dtype)
     deep = [x if x.ndim > 2 else x.reshape((*x.shape, 1)) for x in found]
     return concat(deep, 2, out_sharding=out_sharding)
 

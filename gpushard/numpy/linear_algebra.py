@@ -15,6 +15,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import (
     as_source,
     as_value,
+    check_precision,
     integer,
     operands,
     refuse_out,
@@ -29,7 +30,15 @@ from gpushard.typing import Shape
 
 
 def matmul(
-    x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
+    x1: Any,
+    x2: Any,
+    /,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
 ) -> Array:
     """Return the matrix product; dims before the last two broadcast.
 
@@ -38,36 +47,60 @@ def matmul(
       x2: an array; one dim stands for a column.
       out: must be None; results are values.
       dtype: type of the result, which operands are converted to.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("matmul", out)
-    x1, x2 = _typed(operands("matmul", x1, x2), dtype)
+    check_precision("matmul", precision)
+    x1, x2 = _typed(operands("matmul", x1, x2), dtype, preferred_element_type)
     return settle(operators.matmul(x1, x2, wanted(out_sharding, x1, x2)), out_sharding)
 
 
-def dot(a: Any, b: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
+def dot(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
     """Return the product over the last dim of `a` and the last but one of `b`.
 
     Args:
       a: an array.
       b: an array; with one dim its only one counts.
       out: must be None; results are values.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("dot", out)
-    x1, x2 = operands("dot", a, b)
+    check_precision("dot", precision)
+    x1, x2 = _typed(operands("dot", a, b), preferred_element_type)
     return settle(methods.dot(x1, x2, wanted(out_sharding, x1, x2)), out_sharding)
 
 
-def inner(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
+def inner(
+    a: Any,
+    b: Any,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
     """Return the product over the last dims of both.
 
     Args:
       a: an array.
       b: an array.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x1, x2 = operands("inner", a, b)
+    check_precision("inner", precision)
+    x1, x2 = _typed(operands("inner", a, b), preferred_element_type)
     if not shape_of(x1) or not shape_of(x2):
         return settle(methods.dot(x1, x2), out_sharding)
     return tensordot(x1, x2, axes=((-1,), (-1,)), out_sharding=out_sharding)
@@ -87,15 +120,25 @@ def outer(a: Any, b: Any, out: Any = None, *, out_sharding: Any = None) -> Array
     return settle(bind(OUTER, (x1, x2), ("a,b->ab",), wanted(out_sharding, x1, x2)), out_sharding)
 
 
-def vdot(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
+def vdot(
+    a: Any,
+    b: Any,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
     """Return the product of two arrays taken as vectors; `a` is conjugated.
 
     Args:
       a: an array.
       b: an array.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x1, x2 = (as_value(x, "vdot") for x in (a, b))
+    check_precision("vdot", precision)
+    x1, x2 = _typed([as_value(x, "vdot") for x in (a, b)], preferred_element_type)
     if x1.shape == x2.shape and x1.ndim:  # elements lie together as they are
         letters = LETTERS[: x1.ndim]
         return settle(bind(DOT, (x1.conj(), x2), (f"{letters},{letters}->",)), out_sharding)
@@ -110,6 +153,8 @@ def vecdot(
     *,
     axis: int = -1,
     dtype: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
     """Return the products of vectors along a dim; others broadcast, `x1` is conjugated.
@@ -120,13 +165,16 @@ def vecdot(
       out: must be None; results are values.
       axis: the dim of the vectors in both, negative if their numbers of dims differ.
       dtype: type of the result, which operands are converted to.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: an operand has no such dim, or lengths differ.
     """
     refuse_out("vecdot", out)
-    x1, x2 = _typed([as_value(x, "vecdot") for x in (x1, x2)], dtype)
+    check_precision("vecdot", precision)
+    x1, x2 = _typed([as_value(x, "vecdot") for x in (x1, x2)], dtype, preferred_element_type)
     names = []
     for x in (x1, x2):
         at = one_from_end(axis, x.ndim, "vecdot")
@@ -166,7 +214,15 @@ def vecmat(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) ->
     return einsum("...i,...ij->...j", x1, x2, out_sharding=out_sharding)
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2, *, out_sharding: Any = None) -> Array:
+def tensordot(
+    a: Any,
+    b: Any,
+    axes: Any = 2,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
     """Return the product over several dims.
 
     Args:
@@ -174,12 +230,15 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, out_sharding: Any = None) -> Arr
       b: an array.
       axes: how many of the last dims of `a` and the first of `b`; or the dims of both, as two
         integers or two sequences of them.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are no such dims, or lengths differ.
     """
-    x1, x2 = operands("tensordot", a, b)
+    check_precision("tensordot", precision)
+    x1, x2 = _typed(operands("tensordot", a, b), preferred_element_type)
     shapes = shape_of(x1), shape_of(x2)
     first, second = _summed(axes, shapes)
     letters = iter(LETTERS)
@@ -234,6 +293,8 @@ def einsum(
     out: Any = None,
     optimize: Any = None,
     dtype: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
     """Return an Einstein sum.
@@ -245,6 +306,8 @@ def einsum(
       out: must be None; results are values.
       optimize: makes no difference; the order of products is chosen.
       dtype: type of the result, which operands are converted to.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
@@ -263,16 +326,18 @@ def einsum(
         subscripts = from_lists(every[1 : len(xs) * 2 : 2], output)
     if not xs:
         raise ArgumentTypeError("einsum needs operands behind the subscripts", argument="xs")
-    given = _typed(operands("einsum", *xs), dtype)
+    check_precision("einsum", precision)
+    given = _typed(operands("einsum", *xs), dtype, preferred_element_type)
     text = parse(subscripts, tuple(tuple(shape_of(x)) for x in given))
     return settle(bind(EINSUM, given, (text,), wanted(out_sharding, *given)), out_sharding)
 
 
-def _typed(xs: Sequence[Any], dtype: Any) -> list[Any]:
-    """Return operands, converted to a type if there is one."""
-    if dtype is None:
+def _typed(xs: Sequence[Any], *dtypes: Any) -> list[Any]:
+    """Return operands, converted to the first type that is given, if any is."""
+    wished = next((dtype for dtype in dtypes if dtype is not None), None)
+    if wished is None:
         return list(xs)
-    target = as_dtype(dtype)
+    target = as_dtype(wished)
     return [x.astype(target) if hasattr(x, "astype") else target.type(x) for x in xs]
 
 

@@ -303,7 +303,14 @@ def tile(A: Any, reps: Any, *, out_sharding: Any = None) -> Array:
     return settle(bind(movement.TILE, (x,), (checked,)), out_sharding)
 
 
-def repeat(a: Any, repeats: Any, axis: int | None = None, *, out_sharding: Any = None) -> Array:
+def repeat(
+    a: Any,
+    repeats: Any,
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_sharding: Any = None,
+) -> Array:
     """Return an array with each element several times in a row.
 
     Args:
@@ -311,12 +318,22 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, out_sharding: Any =
       repeats: how often, an integer; or one for each element along the dim, which is then made
         whole. Of those on devices the host reads the least and the sum.
       axis: along which dim; by default in row-major order.
+      total_repeat_length: how long the dim is in the result, which is cut, or filled with its last
+        element; the host then reads nothing.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: a number is negative, there are not as many, or there is no such dim.
     """
-    return settle(as_value(a, "repeat").repeat(repeats, axis), out_sharding)
+    x = as_value(a, "repeat")
+    if total_repeat_length is None:
+        return settle(x.repeat(repeats, axis), out_sharding)
+    x, axis = (x.ravel(), 0) if axis is None else (x, axis)
+    n = x.shape[one_from_end(axis, x.ndim, "repeat")]
+    length = count(total_repeat_length, "repeat", "total_repeat_length")
+    ends = broadcast_to(as_value(repeats, "repeat"), (n,)).cumsum()
+    at = ends.searchsorted(np.arange(length), "right")
+    return settle(x.take(at, axis, None, "clip"), out_sharding)
 
 
 def diagonal(

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.numpy.arguments import as_value, is_value, operands, settle, wanted
+from gpushard.numpy.arguments import as_value, check_hint, is_value, operands, settle, wanted
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.joining import concat
 from gpushard.numpy.uniques import different, unique
 from gpushard.ops.bind import bind
 from gpushard.ops.table.searching import ISIN
 from gpushard.ops.table.sets import INDICES, Wish
+
+_METHODS = (None, "auto", "compare_all", "binary_search", "sort")
 
 
 def isin(
@@ -23,6 +25,7 @@ def isin(
     invert: bool = False,
     *,
     kind: Any = None,
+    method: Any = None,
     out_sharding: Any = None,
 ) -> Array:
     """Return which elements of one array are in another.
@@ -33,12 +36,14 @@ def isin(
       assume_unique: makes no difference.
       invert: whether to return which are not.
       kind: makes no difference.
+      method: likewise.
       out_sharding: where the result goes; by default it stays where it was made.
 
     >>> import gpushard as gs
     >>> isin(gs.numpy.asarray([1, 2, 3]), [3, 1])
     Array([ True, False,  True], dtype=bool)
     """
+    check_hint("isin", "method", method, _METHODS)
     x1, x2 = operands("isin", element, test_elements)
     x2 = x2.ravel() if is_value(x2) else np.ravel(x2)
     found = bind(ISIN, (x1, x2), (bool(invert),), wanted(out_sharding, x1, x2))

@@ -26,6 +26,7 @@ def sum(
     initial: Any = None,
     where: Any = None,
     *,
+    promote_integers: bool = True,
     out_sharding: Any = None,
 ) -> Array:
     """Return the sum over dims; small integers are summed in 64 bits.
@@ -38,9 +39,12 @@ def sum(
       keepdims: whether dims stay, with length 1.
       initial: a number that takes part, too.
       where: which elements take part, booleans that broadcast to the array; all by default.
+      promote_integers: whether the default of `dtype` for integers is of 64 bits, or their own.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     x = as_value(a, "sum")
+    if dtype is None and not promote_integers and x.dtype.kind in "iu":
+        dtype = x.dtype
     given = axis, dtype, out, keepdims, initial, where
     return settle(x.sum(*given, out_sharding=wanted(out_sharding, x)), out_sharding)
 
@@ -54,6 +58,7 @@ def prod(
     initial: Any = None,
     where: Any = None,
     *,
+    promote_integers: bool = True,
     out_sharding: Any = None,
 ) -> Array:
     """Return the product over dims; small integers are multiplied in 64 bits.
@@ -66,9 +71,12 @@ def prod(
       keepdims: whether dims stay, with length 1.
       initial: a number that takes part, too.
       where: which elements take part, booleans that broadcast to the array; all by default.
+      promote_integers: whether the default of `dtype` for integers is of 64 bits, or their own.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     x = as_value(a, "prod")
+    if dtype is None and not promote_integers and x.dtype.kind in "iu":
+        dtype = x.dtype
     given = axis, dtype, out, keepdims, initial, where
     return settle(x.prod(*given, out_sharding=wanted(out_sharding, x)), out_sharding)
 

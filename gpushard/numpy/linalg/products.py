@@ -8,7 +8,7 @@ from typing import Any
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.numpy import linear_algebra, products
-from gpushard.numpy.arguments import as_value, integer, refuse_out, settle
+from gpushard.numpy.arguments import as_value, check_precision, integer, refuse_out, settle
 from gpushard.numpy.creation import ones_like
 from gpushard.numpy.grids import tril, triu
 from gpushard.numpy.linalg.solving import inv
@@ -106,7 +106,9 @@ def matrix_power(a: Any, n: int, *, out_sharding: Any = None) -> Array:
         power = linear_algebra.matmul(power, power)
 
 
-def multi_dot(arrays: Sequence[Any], *, out: Any = None, out_sharding: Any = None) -> Array:
+def multi_dot(
+    arrays: Sequence[Any], *, out: Any = None, precision: Any = None, out_sharding: Any = None
+) -> Array:
     """Return the product of several matrices, in the order that takes the fewest multiplications.
 
     The order is that of Cormen et al., Introduction to Algorithms, section 14.2.
@@ -114,12 +116,14 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None, out_sharding: Any = Non
     Args:
       arrays: at least two matrices; the first and the last may be vectors.
       out: must be None; results are values.
+      precision: makes no difference; products have all digits of their type.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are fewer than two, or one is no matrix.
     """
     refuse_out("multi_dot", out)
+    check_precision("multi_dot", precision)
     xs = [as_value(x, "multi_dot") for x in arrays]
     ends = [0, len(xs) - 1]
     dims = [x.ndim for x in xs]

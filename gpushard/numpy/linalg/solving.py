@@ -16,7 +16,7 @@ from gpushard.array.operators import shape_of
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, integer, number_of, operands, settle
+from gpushard.numpy.arguments import as_value, check_hint, integer, number_of, operands, settle
 from gpushard.numpy.linalg.decompositions import svd
 from gpushard.numpy.linear_algebra import matmul
 from gpushard.numpy.manipulation import moveaxis, reshape
@@ -46,13 +46,15 @@ def det(a: Any, *, out_sharding: Any = None) -> Array:
     return settle(bind(rows.DET, (as_value(a, "det"),)), out_sharding)
 
 
-def slogdet(a: Any, *, out_sharding: Any = None) -> SlogdetResult:
+def slogdet(a: Any, *, method: Any = None, out_sharding: Any = None) -> SlogdetResult:
     """Return signs of determinants, and logarithms of their sizes.
 
     Args:
       a: square matrices.
+      method: makes no difference.
       out_sharding: where the results go; by default they stay where they were made.
     """
+    check_hint("slogdet", "method", method, (None, "lu", "qr"))
     return SlogdetResult(*settle(bind(rows.SLOGDET, (as_value(a, "slogdet"),)), out_sharding))
 
 
