@@ -32,7 +32,7 @@ from gpushard.array.guards import (
 from gpushard.array.protocols import promise
 from gpushard.config import Settings
 from gpushard.geometry.format import Format, Layout
-from gpushard.geometry.mesh import AbstractMesh, Mesh, create_device_mesh
+from gpushard.geometry.mesh import AbstractMesh, Mesh, create_device_mesh, set_mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P, PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
@@ -44,6 +44,7 @@ from gpushard.placement.defaults import (
     default_device,
     device_count,
     devices,
+    get_mesh,
     local_device_count,
     local_devices,
     make_mesh,
@@ -99,6 +100,7 @@ __all__ = [
     "errors",
     "from_dlpack",
     "gather_guard",
+    "get_mesh",
     "live_arrays",
     "load",
     "local_device_count",
@@ -115,6 +117,7 @@ __all__ = [
     "register_placeable",
     "reshard",
     "save",
+    "set_mesh",
     "transfer_guard",
     "transfer_guard_device_to_device",
     "transfer_guard_device_to_host",
@@ -126,7 +129,9 @@ __all__ = [
 if TYPE_CHECKING:
     from gpushard import numpy as numpy
     from gpushard import random as random
+    from gpushard import sharding as sharding
     from gpushard import special as special
+    from gpushard import tree_util as tree_util
 else:  # a type checker would take it for a module that has every name
 
     def __getattr__(name: str) -> Any:
@@ -139,7 +144,9 @@ else:  # a type checker would take it for a module that has every name
 _ON_DEMAND = (
     "numpy",
     "random",
+    "sharding",
     "special",
+    "tree_util",
 )  # not in __all__, where they would hide others of these names
 
 promise("gpushard.numpy", "__array_namespace__", "__array_ufunc__", "__array_function__")

@@ -37,6 +37,7 @@ NAMES = [
     "errors",
     "from_dlpack",
     "gather_guard",
+    "get_mesh",
     "live_arrays",
     "load",
     "local_device_count",
@@ -53,6 +54,7 @@ NAMES = [
     "register_placeable",
     "reshard",
     "save",
+    "set_mesh",
     "transfer_guard",
     "transfer_guard_device_to_device",
     "transfer_guard_device_to_host",
@@ -97,9 +99,18 @@ def test_nothing_public_is_left_out() -> None:
 
 
 def test_dir_lists_what_users_may_use() -> None:
-    assert set(dir(gs)) == {*NAMES, "numpy", "random", "special"}
+    assert set(dir(gs)) == {*NAMES, "numpy", "random", "sharding", "special", "tree_util"}
     assert {"linalg", "fft"} <= set(dir(gs.numpy))
-    for module in (gs.numpy, gs.numpy.linalg, gs.numpy.fft, gs.random, gs.special, gs.tree):
+    for module in (
+        gs.numpy,
+        gs.numpy.linalg,
+        gs.numpy.fft,
+        gs.random,
+        gs.special,
+        gs.tree,
+        gs.sharding,
+        gs.tree_util,
+    ):
         foreign = set(dir(module)) - set(module.__all__)
         assert foreign <= {"linalg", "fft", "special", "__array_api_version__"}
         assert all(hasattr(module, name) for name in dir(module))
@@ -124,7 +135,8 @@ def test_every_function_describes_its_arguments(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "cls", [gs.Mesh, gs.AbstractMesh, gs.NamedSharding, gs.SingleDeviceSharding, gs.Shard]
+    "cls",
+    [gs.Mesh, gs.AbstractMesh, gs.NamedSharding, gs.SingleDeviceSharding, gs.Shard, gs.set_mesh],
 )
 def test_every_class_that_users_make_describes_its_arguments(cls: Any) -> None:
     assert described(cls) == arguments(cls)
