@@ -58,6 +58,14 @@ class Elements:
         """
         picking.put(cast("Array", self), indices, values, mode)
 
+    def fill(self, value: Any) -> None:
+        """Replace all elements by a number: `x[...] = value`.
+
+        Args:
+          value: the number.
+        """
+        cast("Array", self)[...] = value
+
     def nonzero(self) -> tuple[Array, ...]:
         """Return where elements are not 0: for each dim an array of positions.
 

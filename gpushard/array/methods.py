@@ -103,6 +103,23 @@ class Methods(Scans):
             return self._same()
         return bind(elementwise.ASTYPE, (self,), (target,))
 
+    def view(self, dtype: Any = None) -> Self:
+        """Return the bytes of the elements as elements of another type; it shares nothing.
+
+        Args:
+          dtype: the type; where its size differs, the last dim gets longer or shorter.
+
+        Raises:
+          ArgumentError: the bytes along the last dim are no whole number of elements.
+
+        >>> import gpushard as gs
+        >>> gs.numpy.asarray([1.0, -1.0], "f4").view("i4")
+        Array([ 1065353216, -1082130432], dtype=int32)
+        """
+        if dtype is None:
+            return self._same()
+        return bind(elementwise.VIEW, (self,), (as_dtype(dtype),))
+
     def conj(self) -> Self:
         """Return the complex conjugate."""
         return bind(_CONJUGATE, (self,)) if self.dtype.kind == "c" else self._same()

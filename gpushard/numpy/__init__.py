@@ -23,12 +23,15 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from gpushard.array import Array
 from gpushard.array.protocols import provide
 from gpushard.numpy import protocol
 from gpushard.numpy.applying import (
     apply_along_axis,
     apply_over_axes,
+    fromfunction,
     piecewise,
+    vectorize,
 )
 from gpushard.numpy.averages import (
     average,
@@ -46,6 +49,7 @@ from gpushard.numpy.comparison import (
 )
 from gpushard.numpy.constants import (
     e,
+    euler_gamma,
     inf,
     nan,
     newaxis,
@@ -242,6 +246,29 @@ from gpushard.numpy.histograms import (
     histogram_bin_edges,
     histogramdd,
 )
+from gpushard.numpy.host import (
+    array2string,
+    array_repr,
+    array_str,
+    errstate,
+    frombuffer,
+    fromiter,
+    get_printoptions,
+    iterable,
+    mask_indices,
+    ndindex,
+    printoptions,
+    savez,
+    set_printoptions,
+)
+from gpushard.numpy.index_tricks import (
+    c_,
+    index_exp,
+    mgrid,
+    ogrid,
+    r_,
+    s_,
+)
 from gpushard.numpy.indexing import (
     argwhere,
     choose,
@@ -427,12 +454,17 @@ from gpushard.numpy.windows import (
     hanning,
     polyval,
 )
+from gpushard.placement.npy import load, save
+
+ndarray = Array
+asanyarray = ascontiguousarray = asarray
 
 __array_api_version__ = protocol.VERSIONS[-1]
 
 
 if TYPE_CHECKING:
     from gpushard.numpy import fft as fft
+    from gpushard.numpy import lib as lib
     from gpushard.numpy import linalg as linalg
 else:  # a type checker would take it for a module that has every name
 
@@ -459,45 +491,51 @@ provide("__array_function__", protocol.array_function(globals()))
 __all__ = [
     "__array_namespace_info__", "abs", "absolute", "acos", "acosh", "add", "all", "allclose",
     "amax", "amin", "angle", "any", "append", "apply_along_axis", "apply_over_axes", "arange",
-    "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin",
-    "argpartition", "argsort", "argwhere", "around", "array", "array_equal", "array_equiv",
-    "array_split", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "atleast_1d",
-    "atleast_2d", "atleast_3d", "average", "bartlett", "bincount", "bitwise_and", "bitwise_count",
-    "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
-    "bitwise_xor", "blackman", "block", "bool", "bool_", "broadcast_arrays", "broadcast_shapes",
-    "broadcast_to", "can_cast", "cbrt", "ceil", "choose", "clip", "column_stack", "complex64",
-    "complex128", "compress", "concat", "concatenate", "conj", "conjugate", "convolve", "copy",
-    "copysign", "corrcoef", "correlate", "cos", "cosh", "count_nonzero", "cov", "cross", "cumprod",
-    "cumsum", "cumulative_prod", "cumulative_sum", "deg2rad", "degrees", "delete", "diag",
-    "diag_indices", "diag_indices_from", "diagflat", "diagonal", "diff", "digitize", "divide",
-    "divmod", "dot", "dsplit", "dstack", "e", "ediff1d", "einsum", "empty", "empty_like", "equal",
-    "exp", "exp2", "expand_dims", "expm1", "extract", "eye", "fabs", "fill_diagonal", "finfo",
-    "fix", "flatnonzero", "flip", "fliplr", "flipud", "float16", "float32", "float64",
-    "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "frexp", "from_dlpack", "full",
-    "full_like", "gcd", "geomspace", "gradient", "greater", "greater_equal", "hamming", "hanning",
-    "heaviside", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd", "hsplit",
-    "hstack", "hypot", "identity", "iinfo", "imag", "indices", "inf", "inner", "insert", "int8",
-    "int16", "int32", "int64", "interp", "intersect1d", "invert", "isclose", "iscomplex",
-    "iscomplexobj", "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf",
-    "isreal", "isrealobj", "ix_", "kron", "lcm", "ldexp", "left_shift", "less", "less_equal",
-    "lexsort", "linspace", "log", "log1p", "log2", "log10", "logaddexp", "logaddexp2",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "logspace", "matmul",
-    "matrix_transpose", "matvec", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum",
-    "mod", "modf", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin",
-    "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile",
-    "nanprod", "nanquantile", "nanstd", "nansum", "nanvar", "ndim", "negative", "newaxis",
-    "nextafter", "nonzero", "not_equal", "ones", "ones_like", "outer", "pad", "partition",
-    "percentile", "permute_dims", "pi", "piecewise", "place", "polyval", "positive", "pow", "power",
-    "prod", "ptp", "put", "put_along_axis", "putmask", "quantile", "rad2deg", "radians", "ravel",
-    "ravel_multi_index", "real", "reciprocal", "remainder", "repeat", "reshape", "resize",
-    "result_type", "right_shift", "rint", "roll", "rollaxis", "rot90", "round", "searchsorted",
-    "select", "setdiff1d", "setxor1d", "shape", "sign", "signbit", "sin", "sinc", "sinh", "size",
-    "sort", "sort_complex", "spacing", "split", "sqrt", "square", "squeeze", "stack", "std",
-    "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile",
-    "topk", "trace", "transpose", "trapezoid", "tri", "tril", "tril_indices", "tril_indices_from",
-    "trim_zeros", "triu", "triu_indices", "triu_indices_from", "true_divide", "trunc", "uint8",
-    "uint16", "uint32", "uint64", "union1d", "unique", "unique_all", "unique_counts",
-    "unique_inverse", "unique_values", "unravel_index", "unstack", "unwrap", "vander", "var",
-    "vdot", "vecdot", "vecmat", "vsplit", "vstack", "where", "zeros", "zeros_like",
+    "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax",
+    "argmin", "argpartition", "argsort", "argwhere", "around", "array", "array2string",
+    "array_equal", "array_equiv", "array_repr", "array_split", "array_str", "asanyarray",
+    "asarray", "ascontiguousarray", "asin", "asinh", "astype", "atan", "atan2", "atanh",
+    "atleast_1d", "atleast_2d", "atleast_3d", "average", "bartlett", "bincount", "bitwise_and",
+    "bitwise_count", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or",
+    "bitwise_right_shift", "bitwise_xor", "blackman", "block", "bool", "bool_",
+    "broadcast_arrays", "broadcast_shapes", "broadcast_to", "c_", "can_cast", "cbrt", "ceil",
+    "choose", "clip", "column_stack", "complex64", "complex128", "compress", "concat",
+    "concatenate", "conj", "conjugate", "convolve", "copy", "copysign", "corrcoef", "correlate",
+    "cos", "cosh", "count_nonzero", "cov", "cross", "cumprod", "cumsum", "cumulative_prod",
+    "cumulative_sum", "deg2rad", "degrees", "delete", "diag", "diag_indices",
+    "diag_indices_from", "diagflat", "diagonal", "diff", "digitize", "divide", "divmod", "dot",
+    "dsplit", "dstack", "e", "ediff1d", "einsum", "empty", "empty_like", "equal", "errstate",
+    "euler_gamma", "exp", "exp2", "expand_dims", "expm1", "extract", "eye", "fabs",
+    "fill_diagonal", "finfo", "fix", "flatnonzero", "flip", "fliplr", "flipud", "float16",
+    "float32", "float64", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod",
+    "frexp", "from_dlpack", "frombuffer", "fromfunction", "fromiter", "full", "full_like",
+    "gcd", "geomspace", "get_printoptions", "gradient", "greater", "greater_equal", "hamming",
+    "hanning", "heaviside", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd",
+    "hsplit", "hstack", "hypot", "identity", "iinfo", "imag", "index_exp", "indices", "inf",
+    "inner", "insert", "int8", "int16", "int32", "int64", "interp", "intersect1d", "invert",
+    "isclose", "iscomplex", "iscomplexobj", "isdtype", "isfinite", "isin", "isinf", "isnan",
+    "isneginf", "isposinf", "isreal", "isrealobj", "iterable", "ix_", "kron", "lcm", "ldexp",
+    "left_shift", "less", "less_equal", "lexsort", "linspace", "load", "log", "log1p", "log2",
+    "log10", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "logspace", "mask_indices", "matmul", "matrix_transpose", "matvec", "max",
+    "maximum", "mean", "median", "meshgrid", "mgrid", "min", "minimum", "mod", "modf",
+    "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin", "nancumprod",
+    "nancumsum", "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile", "nanprod",
+    "nanquantile", "nanstd", "nansum", "nanvar", "ndarray", "ndim", "ndindex", "negative",
+    "newaxis", "nextafter", "nonzero", "not_equal", "ogrid", "ones", "ones_like", "outer",
+    "pad", "partition", "percentile", "permute_dims", "pi", "piecewise", "place", "polyval",
+    "positive", "pow", "power", "printoptions", "prod", "ptp", "put", "put_along_axis",
+    "putmask", "quantile", "r_", "rad2deg", "radians", "ravel", "ravel_multi_index", "real",
+    "reciprocal", "remainder", "repeat", "reshape", "resize", "result_type", "right_shift",
+    "rint", "roll", "rollaxis", "rot90", "round", "s_", "save", "savez", "searchsorted",
+    "select", "set_printoptions", "setdiff1d", "setxor1d", "shape", "sign", "signbit", "sin",
+    "sinc", "sinh", "size", "sort", "sort_complex", "spacing", "split", "sqrt", "square",
+    "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan",
+    "tanh", "tensordot", "tile", "topk", "trace", "transpose", "trapezoid", "tri", "tril",
+    "tril_indices", "tril_indices_from", "trim_zeros", "triu", "triu_indices",
+    "triu_indices_from", "true_divide", "trunc", "uint8", "uint16", "uint32", "uint64",
+    "union1d", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
+    "unravel_index", "unstack", "unwrap", "vander", "var", "vdot", "vecdot", "vecmat",
+    "vectorize", "vsplit", "vstack", "where", "zeros", "zeros_like",
 ]
 # fmt: on

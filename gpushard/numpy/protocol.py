@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -18,10 +19,13 @@ from gpushard.numpy.arguments import is_number, is_value, refuse_out
 
 EXTENSIONS = {
     "fft": "gpushard.numpy.fft",
+    "lib": "gpushard.numpy.lib",
     "linalg": "gpushard.numpy.linalg",
     "special": "gpushard.special",
 }
 """Modules of functions that are imported when they are first asked for; SciPy looks there, too."""
+
+_STRIDE_TRICKS = "lib.stride_tricks", "gpushard.numpy.lib.stride_tricks"
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 """Versions of the Array API."""
@@ -229,10 +233,10 @@ def _host_table() -> _Table:
 @functools.cache
 def _extension(module: str) -> _Table:
     """Return the functions of an extension by NumPy's name of it; none if it is none."""
-    for name in EXTENSIONS:
+    for name, ours in (_STRIDE_TRICKS, *EXTENSIONS.items()):
         if module.startswith(f"numpy.{name}"):
-            ours = importlib.import_module(EXTENSIONS[name])
-            return _table(getattr(np, name), vars(ours))
+            theirs = operator.attrgetter(name)(np)
+            return _table(theirs, vars(importlib.import_module(ours)))
     return {}
 
 
