@@ -1424,8 +1424,8 @@ FILES: dict[str, Case] = {
         lambda w: gs.save("y.npy", w.value),  # type: ignore[arg-type]
         ArgumentTypeError,
         TypeError,
-        ("x is a ndarray", "numpy.save"),
-        {"argument": "x"},
+        ("arr is a ndarray", "numpy.save"),
+        {"argument": "arr"},
     ),
     "saving into a missing folder": inaccessible(
         lambda w: gs.save("none/y.npy", w.x), "none/y.npy cannot be written", "No such file"

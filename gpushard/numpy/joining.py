@@ -40,8 +40,8 @@ def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind
     if not any(map(is_value, found)):
         found = [as_value(x, name) for x in found]
     first = found[0].dtype
-    if dtype is None and all(x.dtype == first for x in found):  # of keys, too
-        return found
+    if dtype is None and casting == "same_kind" and all(x.dtype == first for x in found):
+        return found  # of keys, too
     common = result_type(*found)
     target = common if dtype is None else as_dtype(dtype)
     if not can_cast(common, target, casting):

@@ -146,7 +146,7 @@ def gumbel(
     mode: str | None = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return numbers of the Gumbel distribution of scale 1.
 
     Args:

@@ -235,7 +235,7 @@ def f(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return numbers of the F distribution.
 
     Args:
@@ -264,7 +264,7 @@ def wald(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return numbers of the Wald distribution, the inverse Gaussian of scale 1.
 
     Args:
@@ -291,7 +291,7 @@ def triangular(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return numbers of the triangular distribution.
 
     Args:
@@ -317,7 +317,7 @@ def triangular(
 
 def generalized_normal(
     key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return numbers whose density falls like exp(-abs(x)**p).
 
     Args:
@@ -343,7 +343,7 @@ def double_sided_maxwell(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return numbers of the Maxwell distribution with a random sign, scaled and moved.
 
     Args:

@@ -130,7 +130,7 @@ def orthogonal(
     m: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return matrices that are uniform on the orthogonal group, or the unitary one.
 
     Source: Mezzadri, "How to generate random matrices from the classical compact groups" (2007).
@@ -166,7 +166,7 @@ def ball(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return vectors that are uniform in the unit ball of a p-norm.
 
     Source: Barthe, Guedon, Mendelson and Naor, "A probabilistic approach to the geometry of the
@@ -202,7 +202,7 @@ def multinomial(
     dtype: Any = None,
     unroll: Any = 1,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return how many of n trials have each outcome.
 
     Args:
