@@ -36,7 +36,6 @@ from gpushard.geometry.mesh import AbstractMesh, Mesh, create_device_mesh, set_m
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P, PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
-from gpushard.interop import from_dlpack, map_shards
 from gpushard.movement.plan import Plan
 from gpushard.ops.gather_guard import gather_guard
 from gpushard.placement.defaults import (
@@ -66,8 +65,6 @@ from gpushard.placement.make_array import (
     make_array_from_single_device_arrays,
     num_addressable_indices,
 )
-from gpushard.placement.npy import load, save
-from gpushard.placement.prefetch import empty_cache, prefetch
 from gpushard.runtime.current import configure
 from gpushard.runtime.device import Device
 
@@ -126,31 +123,50 @@ __all__ = [
     "use_mesh",
 ]
 
+_MODULES = ("numpy", "random", "sharding", "special", "tree_util")
+"""Not in `__all__`, where some would hide others of these names."""
+
+_FROM = {
+    "empty_cache": "gpushard.placement.prefetch",
+    "from_dlpack": "gpushard.interop",
+    "load": "gpushard.placement.npy",
+    "map_shards": "gpushard.interop",
+    "prefetch": "gpushard.placement.prefetch",
+    "save": "gpushard.placement.npy",
+}
+"""Where names are that few programs use."""
+
 if TYPE_CHECKING:
     from gpushard import numpy as numpy
     from gpushard import random as random
     from gpushard import sharding as sharding
     from gpushard import special as special
     from gpushard import tree_util as tree_util
+    from gpushard.interop import from_dlpack as from_dlpack
+    from gpushard.interop.map_shards import map_shards as map_shards
+    from gpushard.placement.npy import load, save
+    from gpushard.placement.prefetch import empty_cache, prefetch
 else:  # a type checker would take it for a module that has every name
 
     def __getattr__(name: str) -> Any:
-        """Import a subpackage when it is first used, so that importing gpushard stays fast."""
-        if name in _ON_DEMAND:
+        """Import what is first used now, so that importing gpushard stays fast."""
+        if name in _MODULES:
             return importlib.import_module(f"{__name__}.{name}")
+        if name in _FROM:
+            value = globals()[name] = getattr(importlib.import_module(_FROM[name]), name)
+            return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-_ON_DEMAND = (
-    "numpy",
-    "random",
-    "sharding",
-    "special",
-    "tree_util",
-)  # not in __all__, where they would hide others of these names
-
 promise("gpushard.numpy", "__array_namespace__", "__array_ufunc__", "__array_function__")
+promise(
+    "gpushard.interop",
+    "__dlpack__",
+    "__dlpack_device__",
+    "__cuda_array_interface__",
+    "from_dlpack",
+)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_ON_DEMAND})
+    return sorted({*__all__, *_MODULES})
