@@ -106,6 +106,7 @@ def cuda_array_interface(x: Array) -> dict[str, Any]:
         raise ProtocolError(str(error), **error.facts) from None
     backend, value = buffer.runtime.backend, buffer.values[0]
     if buffer.lent is None:
+        ShardedBuffer.ever_lent = True
         buffer.lent = backend.lend(value, buffer.claims[0], consumer=-1)
     with _after(buffer):  # the interface names the stream on which it is read
         interface = dict(buffer.lent.__cuda_array_interface__)
