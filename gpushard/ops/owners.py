@@ -78,11 +78,15 @@ class Owned(Stage):
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[Parts]:
         """Make the calls; the first operand is laid out as it comes."""
-        here = self._here and all([x.settled or x.is_settled() for x in operands])
+        settled = [operand.settled or operand.is_settled() for operand in operands]
+        here = self._here and all(settled)
         if here and self._small:
             return self.call_rows([self._arguments(operands, job) for job in self.jobs])
-        arguments = functools.partial(self._arguments, operands)
-        return self.launch(arguments, functools.partial(self._reads, operands), here=here)
+        return self.launch(
+            functools.partial(self._arguments, operands),
+            functools.partial(self._reads, operands),
+            here=here,
+        )
 
     def _arguments(self, operands: Sequence[ShardedBuffer], job: Job) -> list[Any]:
         first, *others = operands
