@@ -58,10 +58,14 @@ class Owned(Stage):
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[Parts]:
         """Make the calls; the first operand is laid out as it comes."""
-        if self._small and all([operand.settled or operand.is_settled() for operand in operands]):
+        here = self._here
+        here = here and all([operand.settled or operand.is_settled() for operand in operands])
+        if here and self._small:
             return self.call_rows([self._arguments(operands, job) for job in self.jobs])
         return self.launch(
-            functools.partial(self._arguments, operands), functools.partial(self._reads, operands)
+            functools.partial(self._arguments, operands),
+            functools.partial(self._reads, operands),
+            here=here,
         )
 
     def _arguments(self, operands: Sequence[ShardedBuffer], job: Job) -> list[Any]:
