@@ -92,6 +92,7 @@ def calls(function: Any, x: gs.Array) -> Iterator[tuple[tuple[Any, ...], dict[st
         (key, x, x),
         (0,),
     ]
+    more += [(key, 2), (key, 0, 1), (key, (), 0, 9), (key, 0, 1, 2), (key, 5, x), (1, 9, 3)]
     yield from ((args, {}) for args in more)
     for parameter in inspect.signature(function).parameters.values():
         optional = parameter.default is not parameter.empty
