@@ -1813,6 +1813,20 @@ INTEROP: dict[str, Case] = {
         ("8 shards", "x.addressable_data(i)"),
         {"shards": 8},
     ),
+    "a buffer to write to": Case(
+        lambda w: w.x.__buffer__(1),
+        ExportError,
+        BufferError,
+        ("read-only", "numpy.array(x)"),
+        {"argument": "flags", "flags": 1},
+    ),
+    "export of several shards to the CPU without a copy": Case(
+        lambda w: w.x.__dlpack__(dl_device=(1, 0), copy=False),
+        ExportError,
+        BufferError,
+        ("8 shards", "copy=True"),
+        {"argument": "self", "shards": 8},
+    ),
     "export to a GPU": Case(
         lambda w: w.one.__dlpack__(dl_device=(2, 0)),
         ExportError,

@@ -142,6 +142,9 @@ class Methods(Scans):
         """Return the array rounded to some decimals, to even where it is halfway."""
         return bind(elementwise.ROUND, (self,), (operator.index(decimals),))
 
+    def __round__(self, ndigits: int | None = None) -> Any:
+        return self.round(0 if ndigits is None else ndigits)
+
     def dot(self, other: Any) -> Self:
         """Return the product of `numpy.dot`."""
         return dot(self, other)

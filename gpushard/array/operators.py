@@ -99,8 +99,8 @@ class Operators(abc.ABC):
             return result
         if not np.can_cast(result.dtype, self.dtype, "same_kind"):
             raise ArgumentTypeError(
-                f"x {symbol} y gives {result.dtype}, which x of {self.dtype} cannot hold without "
-                f"losing data; write x = x {symbol[:-1]} y",
+                f"x {symbol} y gives {result.dtype}, which cannot be cast to dtype {self.dtype}, "
+                f"that of x, without losing data; write x = x {symbol[:-1]} y",
                 argument="y",
                 dtype=result.dtype,
             )

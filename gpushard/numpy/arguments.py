@@ -32,12 +32,27 @@ def is_number(x: Any) -> bool:
     return type(x) in KINDS or isinstance(x, np.generic)
 
 
+def as_list(x: Any) -> Any:
+    """Return other sequences as lists, or as NumPy arrays where that is quick."""
+    if isinstance(x, range):
+        return np.asarray(x)
+    if isinstance(x, list | tuple | str | bytes | np.ndarray | np.generic) or is_value(x):
+        return x
+    if hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
+        return x
+    try:
+        return np.asarray(memoryview(x))
+    except TypeError:
+        return list(x) if isinstance(x, Sequence) else x
+
+
 def host_data(x: Any, name: str) -> Any:
     """Return data on the host as a NumPy array.
 
     Raises:
       ArgumentTypeError: it is not numeric, or a list with arrays of devices in it.
     """
+    x = as_list(x)
     if isinstance(x, list | tuple):
         if holds_value(x):
             raise ArgumentTypeError(

@@ -16,6 +16,7 @@ from gpushard.array.checks import as_dtype, as_shape, check_dtype, check_order
 from gpushard.array.protocols import provided
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import (
+    as_list,
     as_value,
     holds_value,
     host_data,
@@ -44,8 +45,8 @@ def asarray(
     """Return data as an array.
 
     Args:
-      a: an array, a number, nested lists of numbers or of arrays, or what offers `__array__` or
-        `__dlpack__` on the CPU.
+      a: an array, a number, a sequence of numbers or of arrays, nested or not, or what offers
+        `__array__`, `__dlpack__` on the CPU, or a buffer.
       dtype: type of the elements; by default what NumPy takes.
       order: must be "C" or None.
       device: where it goes; arrays stay where they are by default.
@@ -70,6 +71,7 @@ def asarray(
         return x.copy() if copy and same else settle(x, place)
     if copy is False:
         raise _needs_copy()
+    a = as_list(a)
     if isinstance(a, list | tuple) and holds_value(a):
         x = stack([asarray(entry) for entry in a])
         return settle(x if target is None else x.astype(target), place)

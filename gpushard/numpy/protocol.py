@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.array.callers import caller, is_in_place
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import cumulative, linear_algebra, statistical, ufuncs
 from gpushard.numpy.arguments import is_number, is_value, refuse_out
@@ -91,12 +92,20 @@ def namespace_of(module: ModuleType, api_version: str | None) -> ModuleType:
 def array_ufunc(
     x: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
-    """Do the work of `Array.__array_ufunc__`."""
+    """Do the work of `Array.__array_ufunc__`.
+
+    NumPy calls `a += x` with an array of the host as it calls `add(a, x, out=a)`. The former gives
+    `a` another value, as where it is no array of the host; the latter cannot be done.
+    """
     if any(map(_is_foreign, inputs)):
         return NotImplemented
     name = ufunc.__name__
     if kwargs:
-        refuse_out(name, kwargs.pop("out", None))
+        out = kwargs.pop("out", None)
+        if out and out[0] is inputs[0] and is_in_place(caller()):
+            kwargs.pop("axes", None)  # of `a @= x`, which are those of matmul
+        else:
+            refuse_out(name, out)
         _drop_defaults(name, kwargs)
     if method == "__call__" and ufunc.signature is None and not _of_objects(ufunc):
         known = _taken(kwargs, "dtype", "casting")
