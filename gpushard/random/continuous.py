@@ -58,14 +58,14 @@ def truncated_normal(
 
 
 def lognormal(
-    key: Any, sigma: Any = 1.0, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
+    key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
     """Return exponentials of normal numbers.
 
     Args:
       key: a key.
       sigma: the deviation of the normal numbers, a number or an array.
-      shape: of the result; None for that of `sigma`.
+      shape: of the result; by default that of `sigma`.
       dtype: a type of floats; float64 by default.
       out_sharding: how the result is laid out.
     """
