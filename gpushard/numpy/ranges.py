@@ -65,6 +65,8 @@ def arange(
 
 def _number(x: Any, name: str, argument: str) -> Any:
     """Return a number; arrays without dims on the host count too."""
+    if type(x) is int:
+        return x
     if isinstance(x, np.ndarray) and not x.ndim:
         x = x[()]
     if not is_number(x) or np.asarray(x).dtype.kind not in "?biufc":

@@ -106,11 +106,14 @@ def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
                 block.real[part] = start.real + at * delta.real
                 block.imag[part] = start.imag + at * delta.imag
                 continue
-            at *= delta
-            at += start
+            if delta != 1:
+                at *= delta
+            if start:
+                at += start
             block[part] = at
-        _put(block, site, 0, first)
-        _put(block, site, 1, second)
+        if wide != dtype or dtype.kind not in "iu":  # what is rounded may be other than these
+            _put(block, site, 0, first)
+            _put(block, site, 1, second)
 
     return arange
 
