@@ -174,9 +174,11 @@ def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any
       ArgumentTypeError: it is no number, or is complex where the dtype is not.
     """
     try:
+        if type(value) is int:
+            return dtype.type(value)
         if np.asarray(value).dtype.kind == "c" and dtype.kind not in "cb":
             raise TypeError
-        if dtype.kind in "iu" and type(value) is not int:
+        if dtype.kind in "iu":
             with np.errstate(invalid="ignore"):
                 return np.asarray(value).astype(dtype)[()]
         return dtype.type(value)

@@ -70,6 +70,8 @@ def arange(
 
 def _number(x: Any, name: str, argument: str) -> Any:
     """Return a number; arrays without dims count too, and the host waits for those on devices."""
+    if type(x) is int:
+        return x
     if isinstance(x, np.ndarray) and not x.ndim:
         x = x[()]
     elif isinstance(x, Array) and not x.ndim:
