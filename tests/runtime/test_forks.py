@@ -171,6 +171,15 @@ def test_a_child_of_an_item_that_returns_ends_by_itself():
     """)
 
 
+def test_a_child_of_an_item_ends_though_nothing_else_was_submitted():
+    run_forking("""
+        pids, forked = [], threading.Event()
+        submit(lambda: (pids.append(os.fork()), forked.set()), new_stream())
+        forked.wait()
+        join(pids[0])
+    """)
+
+
 def test_two_threads_fork_at_once():
     run_forking("""
         def child():

@@ -222,6 +222,7 @@ class Workers:
         thread may outlive it there, so work runs at once from then on.
         """
         own = self._busy.get(threading.get_ident())
+        self._inbox.put(None)  # the worker that forked comes back to it, and must end
         self._refresh()
         strands = list(self._strands.values())
         for strand in strands:
