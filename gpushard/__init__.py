@@ -22,7 +22,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from gpushard import errors, tree
+from gpushard import dtypes, errors, tree
 from gpushard.array import Array, ShapeDtypeStruct, Shard, transfer_guard
 from gpushard.array.guards import (
     transfer_guard_device_to_device,
@@ -138,9 +138,11 @@ promise("gpushard.numpy", "__array_namespace__", "__array_ufunc__", "__array_fun
 
 
 def __getattr__(name: str) -> Any:
-    """Import a subpackage when it is first used, so that importing gpushard stays fast."""
+    """Import a subpackage, or `ml_dtypes`, when first used, so that importing gpushard is fast."""
     if name in _ON_DEMAND:
         return importlib.import_module(f"{__name__}.{name}")
+    if name in dtypes.NAMES and dtypes.is_installed():
+        return dtypes.named(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

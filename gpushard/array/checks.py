@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.dtypes import NAMES, is_installed, named
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
@@ -51,7 +52,8 @@ def as_dtype(dtype: Any, argument: str = "dtype") -> np.dtype[Any]:
     dtype('float32')
     """
     try:
-        found: np.dtype[Any] = np.dtype(dtype)
+        known = isinstance(dtype, str) and dtype in NAMES and is_installed()
+        found: np.dtype[Any] = np.dtype(named(dtype) if known else dtype)
     except TypeError:
         raise ArgumentTypeError(
             f"{argument}={dtype!r} is no dtype; use one of NumPy's, such as 'float32'",

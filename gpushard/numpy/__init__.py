@@ -23,6 +23,7 @@ import importlib
 import sys
 from typing import Any
 
+from gpushard import dtypes
 from gpushard.array.protocols import provide
 from gpushard.numpy import protocol
 from gpushard.numpy.applying import (
@@ -93,6 +94,7 @@ from gpushard.numpy.data_type import (
     int32,
     int64,
     isdtype,
+    promote_types,
     result_type,
     uint8,
     uint16,
@@ -432,9 +434,11 @@ __array_api_version__ = protocol.VERSIONS[-1]
 
 
 def __getattr__(name: str) -> Any:
-    """Import an extension when it is first asked for (PEP 562)."""
+    """Import an extension, or a type of `ml_dtypes`, when it is first asked for (PEP 562)."""
     if name in protocol.EXTENSIONS:
         return importlib.import_module(protocol.EXTENSIONS[name])
+    if name in dtypes.NAMES and dtypes.is_installed():
+        return dtypes.named(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -479,16 +483,16 @@ __all__ = [
     "nanprod", "nanquantile", "nanstd", "nansum", "nanvar", "ndim", "negative", "newaxis",
     "nextafter", "nonzero", "not_equal", "ones", "ones_like", "outer", "pad", "partition",
     "percentile", "permute_dims", "pi", "piecewise", "place", "polyval", "positive", "pow", "power",
-    "prod", "ptp", "put", "put_along_axis", "putmask", "quantile", "rad2deg", "radians", "ravel",
-    "ravel_multi_index", "real", "reciprocal", "remainder", "repeat", "reshape", "resize",
-    "result_type", "right_shift", "rint", "roll", "rollaxis", "rot90", "round", "searchsorted",
-    "select", "setdiff1d", "setxor1d", "shape", "sign", "signbit", "sin", "sinc", "sinh", "size",
-    "sort", "sort_complex", "spacing", "split", "sqrt", "square", "squeeze", "stack", "std",
-    "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile",
-    "topk", "trace", "transpose", "trapezoid", "tri", "tril", "tril_indices", "tril_indices_from",
-    "trim_zeros", "triu", "triu_indices", "triu_indices_from", "true_divide", "trunc", "uint8",
-    "uint16", "uint32", "uint64", "union1d", "unique", "unique_all", "unique_counts",
-    "unique_inverse", "unique_values", "unravel_index", "unstack", "unwrap", "vander", "var",
-    "vdot", "vecdot", "vecmat", "vsplit", "vstack", "where", "zeros", "zeros_like",
+    "prod", "promote_types", "ptp", "put", "put_along_axis", "putmask", "quantile", "rad2deg",
+    "radians", "ravel", "ravel_multi_index", "real", "reciprocal", "remainder", "repeat", "reshape",
+    "resize", "result_type", "right_shift", "rint", "roll", "rollaxis", "rot90", "round",
+    "searchsorted", "select", "setdiff1d", "setxor1d", "shape", "sign", "signbit", "sin", "sinc",
+    "sinh", "size", "sort", "sort_complex", "spacing", "split", "sqrt", "square", "squeeze",
+    "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh",
+    "tensordot", "tile", "topk", "trace", "transpose", "trapezoid", "tri", "tril", "tril_indices",
+    "tril_indices_from", "trim_zeros", "triu", "triu_indices", "triu_indices_from", "true_divide",
+    "trunc", "uint8", "uint16", "uint32", "uint64", "union1d", "unique", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values", "unravel_index", "unstack", "unwrap",
+    "vander", "var", "vdot", "vecdot", "vecmat", "vsplit", "vstack", "where", "zeros", "zeros_like",
 ]
 # fmt: on

@@ -12,6 +12,7 @@ from gpushard.array import Array
 from gpushard.array.checks import refuse_out as refuse_out  # of methods, too
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.views import view
+from gpushard.dtypes import element, kind_of
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -137,12 +138,12 @@ def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any
       ArgumentTypeError: it is no number, or is complex where the dtype is not.
     """
     try:
-        if np.asarray(value).dtype.kind == "c" and dtype.kind not in "cb":
+        if np.asarray(value).dtype.kind == "c" and kind_of(dtype) not in "cb":
             raise TypeError
-        if dtype.kind in "iu" and type(value) is not int:
+        if kind_of(dtype) in "iu" and type(value) is not int:
             with np.errstate(invalid="ignore"):
                 return np.asarray(value).astype(dtype)[()]
-        return dtype.type(value)
+        return element(value, dtype)
     except OverflowError:
         raise ArgumentRangeError(
             f"{name}: {argument}={value!r} does not fit {dtype}; choose another dtype",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
 
+from gpushard import dtypes
 from gpushard.array import Array
 from gpushard.array.checks import as_dtype
+from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, is_number, settle
 
@@ -17,10 +20,18 @@ uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
 float16, float32, float64 = np.float16, np.float32, np.float64
 complex64, complex128 = np.complex64, np.complex128
 
-isdtype = np.isdtype
-
 _CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 _EXAMPLES: dict[str, Any] = {"i": 0, "f": 0.0, "c": 0j}
+_KINDS = {
+    "bool": "b",
+    "signed integer": "i",
+    "unsigned integer": "u",
+    "integral": "iu",
+    "real floating": "f",
+    "complex floating": "c",
+    "numeric": "iufc",
+}
+"""Letters of the kinds that `isdtype` takes."""
 
 
 def astype(
@@ -56,7 +67,7 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> Any:
             argument="casting",
             value=casting,
         )
-    return np.can_cast(_own(from_), as_dtype(to, "to"), casting)
+    return dtypes.can_cast(_own(from_), as_dtype(to, "to"), casting)
 
 
 def finfo(type: Any, /) -> Any:
@@ -69,7 +80,7 @@ def finfo(type: Any, /) -> Any:
       ArgumentTypeError: it is no such type.
     """
     try:
-        return np.finfo(_own(type))
+        return dtypes.finfo(_own(type))
     except ValueError:
         raise _wrong(type, "finfo", "floats") from None
 
@@ -84,9 +95,41 @@ def iinfo(type: Any, /) -> Any:
       ArgumentTypeError: it is no such type.
     """
     try:
-        return np.iinfo(_own(type))
+        return dtypes.iinfo(_own(type))
     except ValueError:
         raise _wrong(type, "iinfo", "integers") from None
+
+
+def isdtype(dtype: Any, kind: Any) -> Any:
+    """Return whether a type is of a kind.
+
+    Args:
+      dtype: the type.
+      kind: another type, or the name of a kind, such as "real floating"; or a tuple of them, any of
+        which will do.
+
+    Raises:
+      ArgumentTypeError: one of them is no type.
+      ArgumentError: there is no kind of that name.
+
+    >>> isdtype(np.dtype("int8"), "integral"), isdtype(np.dtype("int8"), ("bool", np.float32))
+    (True, False)
+    """
+    own = _own(dtype)
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    return any(_is_of(own, one) for one in kinds)
+
+
+def _is_of(own: np.dtype[Any], kind: Any) -> builtins.bool:
+    if not isinstance(kind, str):
+        return own == as_dtype(kind, "kind")
+    if kind not in _KINDS:
+        raise ArgumentError(
+            f"isdtype: kind={kind!r} is unknown; use one of {', '.join(_KINDS)}, or a type",
+            argument="kind",
+            value=kind,
+        )
+    return kind_of(own) in _KINDS[kind]
 
 
 def _own(x: Any) -> np.dtype[Any]:
@@ -110,13 +153,29 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
       ArgumentTypeError: they have no common type.
     """
     try:
-        return np.result_type(*map(promoting, arrays_and_dtypes))
+        return dtypes.result_type(*map(promoting, arrays_and_dtypes))
     except (TypeError, ValueError):
         names = ", ".join(str(getattr(x, "dtype", x)) for x in arrays_and_dtypes)
         raise ArgumentTypeError(
             f"result_type: {names or 'nothing'} has no common type; convert one with astype",
             argument="arrays_and_dtypes",
         ) from None
+
+
+def promote_types(type1: Any, type2: Any, /) -> Any:
+    """Return the type that two types promote to.
+
+    Args:
+      type1: a type.
+      type2: another one.
+
+    Raises:
+      ArgumentTypeError: they have no common type.
+
+    >>> promote_types("int8", np.float32)
+    dtype('float32')
+    """
+    return result_type(as_dtype(type1, "type1"), as_dtype(type2, "type2"))
 
 
 def promoting(x: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.checks import as_dtype
+from gpushard.dtypes import finfo, kind_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, number_of, refuse_out, settle, wanted
@@ -25,7 +26,7 @@ from gpushard.ops.table.replacing import NAN_TO_NUM
 def filled(x: Any, value: Any, name: str) -> Any:
     """Return an array with a number where it has NaNs; for the functions of this package."""
     x = as_value(x, name)
-    if x.dtype.kind not in "fc":
+    if kind_of(x.dtype) not in "fc":
         return x
     return bind(rows.WHERE, (ew.isnan(x), x.dtype.type(value), x))
 
@@ -180,7 +181,7 @@ def _place(name: str, last: float, x: Any, axis: Any, out: Any, keepdims: bool, 
     """Return where an extreme is; NaNs count as what comes last of all."""
     refuse_out(f"nan{name}", out)
     x = as_value(x, f"nan{name}")
-    if x.dtype.kind != "f":
+    if kind_of(x.dtype) != "f":
         return getattr(statistical, name)(x, axis, keepdims=keepdims, out_sharding=to)
     at = getattr(statistical, name)(filled(x, last, name), axis, keepdims=keepdims)
     nothing = statistical.all(ew.isnan(x), axis, keepdims=keepdims)
@@ -212,7 +213,7 @@ def nanmean(
     """
     refuse_out("nanmean", out)
     x = as_value(x, "nanmean")
-    if x.dtype.kind not in "fc":
+    if kind_of(x.dtype) not in "fc":
         return statistical.mean(x, axis, dtype, keepdims=keepdims, out_sharding=out_sharding)
     params = from_end(axis, x.ndim, "nanmean"), bool(keepdims), _kind(dtype)
     return settle(bind(NANMEAN, (x,), params, wanted(out_sharding, x)), out_sharding)
@@ -263,7 +264,7 @@ def _spread(
     refuse_out(row.name, out)
     x = statistical.typed(x, dtype, row.name)
     taken = statistical.correction_of(ddof, correction, row.name)
-    if x.dtype.kind not in "fc":
+    if kind_of(x.dtype) not in "fc":
         x = x.astype(np.float64)
     params = from_end(axis, x.ndim, row.name), bool(keepdims), taken
     return settle(bind(row, (x,), params, wanted(to, x)), to)
@@ -323,10 +324,10 @@ def nan_to_num(
     Array([1., 0., 9.], dtype=float64)
     """
     x = as_value(x, "nan_to_num")
-    if x.dtype.kind not in "fc":
+    if kind_of(x.dtype) not in "fc":
         return settle(x, out_sharding)
     own = np.empty(0, x.dtype).real.dtype
-    most = np.finfo(own)
+    most = finfo(own)
     given = [("nan", nan, 0), ("posinf", posinf, most.max), ("neginf", neginf, most.min)]
     values = tuple(
         float(number_of(default if value is None else value, own, "nan_to_num", name))

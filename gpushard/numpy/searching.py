@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, host_data, is_value, operands, settle, wanted
@@ -68,7 +69,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, out_sharding: Any = None
     """
     x = as_value(x, "digitize")
     bins = bins if is_value(bins) else host_data(bins, "digitize")
-    if x.dtype.kind == "c" or bins.dtype.kind == "c":
+    if kind_of(x.dtype) == "c" or kind_of(bins.dtype) == "c":
         raise ArgumentTypeError(
             "digitize: complex numbers are in no bins; take the real part or the absolute value",
             argument="x",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.checks import as_dtype
+from gpushard.dtypes import kind_of, wide
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, is_value, number_of, operands
 from gpushard.ops.axes import from_end
@@ -60,9 +61,9 @@ def with_initial(ufunc: np.ufunc, result: Any, initial: Any, name: str) -> Any:
 
 def mean_of(x: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
     """Return the mean of some elements; NaN where there are none."""
-    default = x.dtype if x.dtype.kind in "fc" else np.dtype(np.float64)
+    default = x.dtype if kind_of(x.dtype) in "fc" else np.dtype(np.float64)
     kind = default if dtype is None else as_dtype(dtype)
-    total = taking_part(x, where, 0, "mean").sum(axis, kind, keepdims=keepdims)
+    total = taking_part(x, where, 0, "mean").sum(axis, wide(kind), keepdims=keepdims)
     counted = bind(elementwise.WHERE, (as_value(where, "mean"), 1, 0))
     if counted.shape != x.shape:
         counted = bind(movement.BROADCAST_TO, (counted,), (x.shape,))

@@ -111,6 +111,7 @@ MAKE_NO_ARRAY = {
     "isrealobj",
     "ndim",
     "place",
+    "promote_types",
     "put",
     "put_along_axis",
     "putmask",
