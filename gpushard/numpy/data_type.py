@@ -10,7 +10,7 @@ import numpy as np
 from gpushard import dtypes
 from gpushard.array import Array
 from gpushard.array.checks import as_dtype
-from gpushard.dtypes import kind_of
+from gpushard.dtypes import is_custom, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, is_number, settle
 
@@ -19,8 +19,21 @@ int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
 uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
 float16, float32, float64 = np.float16, np.float32, np.float64
 complex64, complex128 = np.complex64, np.complex128
+int_, uint, intp, uintp = np.int_, np.uint, np.intp, np.uintp
+single, double, csingle, cdouble = np.single, np.double, np.csingle, np.cdouble
+generic, number, inexact = np.generic, np.number, np.inexact
+integer, signedinteger, unsignedinteger = np.integer, np.signedinteger, np.unsignedinteger
+floating, complexfloating = np.floating, np.complexfloating
+dtype = np.dtype
 
 _CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+_ABSTRACT: dict[str, type] = {
+    "f": floating,
+    "i": signedinteger,
+    "u": unsignedinteger,
+    "c": complexfloating,
+}
+_ABSTRACTS = (generic, number, inexact, integer, *_ABSTRACT.values())
 _EXAMPLES: dict[str, Any] = {"i": 0, "f": 0.0, "c": 0j}
 _KINDS = {
     "bool": "b",
@@ -160,6 +173,40 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
             f"result_type: {names or 'nothing'} has no common type; convert one with astype",
             argument="arrays_and_dtypes",
         ) from None
+
+
+def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
+    """Return whether a type is of another one, or of a kind such as `floating`.
+
+    Args:
+      arg1: a type or an array.
+      arg2: a type, or an abstract type of scalars.
+
+    Raises:
+      ArgumentTypeError: one of them is no type.
+
+    >>> issubdtype(np.float32, floating), issubdtype("int8", np.unsignedinteger)
+    (True, False)
+    """
+    try:
+        own = arg1.dtype if isinstance(arg1, Array) else arg1
+        own = own if _is_abstract(own) else np.dtype(own)
+        if isinstance(own, np.dtype) and is_custom(own):
+            if not _is_abstract(arg2):
+                return builtins.bool(own == np.dtype(arg2))
+            own = _ABSTRACT[kind_of(own)]
+        return builtins.bool(np.issubdtype(own, arg2))
+    except TypeError:
+        raise ArgumentTypeError(
+            f"issubdtype: {arg1!r} and {arg2!r} must be types, such as numpy.float32 or floating",
+            argument="arg1",
+            given=(arg1, arg2),
+        ) from None
+
+
+def _is_abstract(x: Any) -> builtins.bool:
+    """Whether it is a type of scalars that no array has."""
+    return isinstance(x, type) and issubclass(x, np.generic) and x in _ABSTRACTS
 
 
 def promote_types(type1: Any, type2: Any, /) -> Any:

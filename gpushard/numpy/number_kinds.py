@@ -53,6 +53,18 @@ def isrealobj(x: Any, /) -> bool:
     return not iscomplexobj(x)
 
 
+def isscalar(element: Any) -> bool:
+    """Return whether it is a number; arrays without dims stand for NumPy's scalars, and are.
+
+    Args:
+      element: anything.
+
+    >>> isscalar(2.5), isscalar(np.array(2.5)), isscalar([2.5])
+    (True, False, False)
+    """
+    return element.ndim == 0 if is_value(element) else np.isscalar(element)
+
+
 def isposinf(x: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
     """Return whether each element is infinity.
 

@@ -320,3 +320,20 @@ ROUND = in_single(
     function_row("round", _rounded, lambda xp, params, dtype: lambda x: xp.round(x, *params))
 )
 """Parameters: (decimals,)."""
+
+
+def _of_bessel(avals: Sequence[Aval], params: Params) -> Dtype:
+    """Return the type of NumPy's result.
+
+    Raises:
+      ArgumentTypeError: numbers are complex.
+    """
+    own = avals[0].dtype
+    if own.kind == "c":
+        raise ArgumentTypeError(
+            f"i0 is not defined for {own}; take real parts", argument="x", dtype=own
+        )
+    return own if own.kind == "f" else np.dtype(np.float64)
+
+
+I0 = in_single(function_row("i0", _of_bessel, lambda xp, params, dtype: lambda x: xp.i0(x)))
