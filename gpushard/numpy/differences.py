@@ -300,7 +300,8 @@ def trapezoid(
     if own != wide(own):  # rounded once
         y, step = y.astype(wide(own)), step if is_number(step) else step.astype(wide(own))
     areas = step * (but_first(y, at) + but_last(y, at)) / 2.0
-    return settle(statistical.sum(areas, at).astype(own), out_sharding)
+    total = statistical.sum(areas, at)
+    return settle(total if total.dtype == own else total.astype(own), out_sharding)
 
 
 def _apart(x: Any, axis: int) -> Any:

@@ -58,7 +58,7 @@ def vector_norm(
     x, own = _inexact(x, "vector_norm")
     axes = from_end(axis, x.ndim, "vector_norm")
     made = _vector(x, ord, axes, bool(keepdims), "vector_norm")
-    return settle(made.astype(own), out_sharding)
+    return settle(_of_type(made, own), out_sharding)
 
 
 def matrix_norm(
@@ -79,7 +79,7 @@ def matrix_norm(
     """
     x, own = _inexact(x, "matrix_norm")
     made = _matrix(_matrices(x, "matrix_norm"), ord, (-2, -1), bool(keepdims), "matrix_norm")
-    return settle(made.astype(own), out_sharding)
+    return settle(_of_type(made, own), out_sharding)
 
 
 def norm(
@@ -107,7 +107,7 @@ def norm(
     axes = from_end(axis, x.ndim, "norm")
     if axis is None and (ord is None or (ord == 2 and x.ndim == 1)):
         made = _vector(x, 2, axes, bool(keepdims), "norm")
-        return settle(made.astype(own), out_sharding)
+        return settle(_of_type(made, own), out_sharding)
     if len(axes) not in (1, 2):
         raise ArgumentError(
             f"norm: axis={axis} of an array of {x.ndim} dims is {len(axes)} dims; norms are of "
@@ -120,7 +120,7 @@ def norm(
         made = _vector(x, 2 if ord is None else ord, axes, bool(keepdims), "norm")
     else:
         made = _matrix(x, "fro" if ord is None else ord, axes, bool(keepdims), "norm")
-    return settle(made.astype(own), out_sharding)
+    return settle(_of_type(made, own), out_sharding)
 
 
 def _inexact(x: Any, name: str) -> tuple[Any, np.dtype[Any]]:
@@ -128,7 +128,11 @@ def _inexact(x: Any, name: str) -> tuple[Any, np.dtype[Any]]:
     x = as_value(x, name)
     if kind_of(x.dtype) not in "fc":
         x = x.astype(np.float64)
-    return x.astype(wide(x.dtype)), np.empty(0, x.dtype).real.dtype
+    return _of_type(x, wide(x.dtype)), np.empty(0, x.dtype).real.dtype
+
+
+def _of_type(x: Any, dtype: np.dtype[Any]) -> Any:
+    return x if x.dtype == dtype else x.astype(dtype)
 
 
 def _matrices(x: Any, name: str) -> Any:
@@ -233,7 +237,7 @@ def cond(x: Any, /, p: Any = None, *, out_sharding: Any = None) -> Any:
         inverse = bind(INV, (x,), (True,))
         found = matrix_norm(x, ord=p) * matrix_norm(inverse, ord=p)
     lost = ew.isnan(found) & ~statistical.any(ew.isnan(x), axis=(-2, -1))
-    return settle(ew.where(lost, np.inf, found).astype(own), out_sharding)
+    return settle(_of_type(ew.where(lost, np.inf, found), own), out_sharding)
 
 
 def matrix_rank(

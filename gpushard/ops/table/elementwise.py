@@ -273,8 +273,9 @@ def _converted(part: Callable[[Any], Any]) -> Callable[[Any, Params, Dtype], Ker
 
 
 def _where(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
-    def where(condition: Any, x: Any, y: Any) -> Any:
-        return xp.where(condition, x.astype(dtype, copy=False), y.astype(dtype, copy=False))
+    def where(condition: Any, x: Any, y: Any) -> Any:  # NumPy may know no common type
+        x = x if x.dtype == dtype else x.astype(dtype)
+        return xp.where(condition, x, y if y.dtype == dtype else y.astype(dtype))
 
     return where
 
