@@ -17,6 +17,8 @@ ROWS = (4, 2)
 class Library:
     """A library, and the operands of all kinds in it."""
 
+    wait: Callable[[Any], Any]
+    """Waits until all arrays of a result are there."""
     np: ModuleType
     """Its functions of NumPy's names."""
     random: Any

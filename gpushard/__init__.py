@@ -32,11 +32,10 @@ from gpushard.array.guards import (
 from gpushard.array.protocols import promise
 from gpushard.config import Settings
 from gpushard.geometry.format import Format, Layout
-from gpushard.geometry.mesh import AbstractMesh, Mesh, create_device_mesh
+from gpushard.geometry.mesh import AbstractMesh, Mesh, create_device_mesh, set_mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P, PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
-from gpushard.interop import from_dlpack, map_shards
 from gpushard.movement.plan import Plan
 from gpushard.ops.gather_guard import gather_guard
 from gpushard.placement.defaults import (
@@ -44,6 +43,7 @@ from gpushard.placement.defaults import (
     default_device,
     device_count,
     devices,
+    get_mesh,
     local_device_count,
     local_devices,
     make_mesh,
@@ -65,8 +65,6 @@ from gpushard.placement.make_array import (
     make_array_from_single_device_arrays,
     num_addressable_indices,
 )
-from gpushard.placement.npy import load, save
-from gpushard.placement.prefetch import empty_cache, prefetch
 from gpushard.runtime.current import configure
 from gpushard.runtime.device import Device
 
@@ -99,6 +97,7 @@ __all__ = [
     "errors",
     "from_dlpack",
     "gather_guard",
+    "get_mesh",
     "live_arrays",
     "load",
     "local_device_count",
@@ -115,6 +114,7 @@ __all__ = [
     "register_placeable",
     "reshard",
     "save",
+    "set_mesh",
     "transfer_guard",
     "transfer_guard_device_to_device",
     "transfer_guard_device_to_host",
@@ -123,28 +123,52 @@ __all__ = [
     "use_mesh",
 ]
 
+_MODULES = ("numpy", "random", "sharding", "special", "tree_util")
+"""Not in `__all__`, where some would hide others of these names."""
+
+_FROM = {
+    "empty_cache": "gpushard.placement.prefetch",
+    "from_dlpack": "gpushard.interop",
+    "load": "gpushard.placement.npy",
+    "map_shards": "gpushard.interop",
+    "prefetch": "gpushard.placement.prefetch",
+    "save": "gpushard.placement.npy",
+}
+"""Where names are that few programs use."""
+
 if TYPE_CHECKING:
     from gpushard import numpy as numpy
     from gpushard import random as random
+    from gpushard import sharding as sharding
     from gpushard import special as special
+    from gpushard import tree_util as tree_util
+    from gpushard.interop import from_dlpack as from_dlpack
+    from gpushard.interop.map_shards import map_shards as map_shards
+    from gpushard.placement.npy import load, save
+    from gpushard.placement.prefetch import empty_cache, prefetch
+else:  # a type checker would take it for a module that has every name
 
-_ON_DEMAND = (
-    "numpy",
-    "random",
-    "special",
-)  # not in __all__, where they would hide others of these names
+    def __getattr__(name: str) -> Any:
+        """Import what is first used now, so that importing gpushard stays fast."""
+        if name in _MODULES:
+            return importlib.import_module(f"{__name__}.{name}")
+        if name in _FROM:
+            value = globals()[name] = getattr(importlib.import_module(_FROM[name]), name)
+            return value
+        if name in dtypes.NAMES and dtypes.is_installed():
+            return dtypes.named(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 promise("gpushard.numpy", "__array_namespace__", "__array_ufunc__", "__array_function__")
-
-
-def __getattr__(name: str) -> Any:
-    """Import a subpackage, or `ml_dtypes`, when first used, so that importing gpushard is fast."""
-    if name in _ON_DEMAND:
-        return importlib.import_module(f"{__name__}.{name}")
-    if name in dtypes.NAMES and dtypes.is_installed():
-        return dtypes.named(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+promise(
+    "gpushard.interop",
+    "__dlpack__",
+    "__dlpack_device__",
+    "__cuda_array_interface__",
+    "from_dlpack",
+)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ON_DEMAND})
+    return sorted({*__all__, *_MODULES})

@@ -58,6 +58,10 @@ class ArgumentError(GpushardError, ValueError):
     """An argument has the right type and an impossible value."""
 
 
+class NoDeviceError(ArgumentError, RuntimeError):
+    """A platform that has no devices here."""
+
+
 class AxisError(ArgumentError, IndexError):
     """An axis that an array does not have."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from types import FunctionType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -32,3 +33,16 @@ class DeviceLike(Protocol):
 
 Device: TypeAlias = Hashable
 """A device as geometry sees it: opaque."""
+
+
+def shown_as(name: str, *classes: type) -> None:
+    """Say how Python's own errors name the methods of classes that users do not know.
+
+    Args:
+      name: of the class that users know, or what they write.
+      *classes: those that have the methods.
+    """
+    for cls in classes:
+        for member in vars(cls).values():
+            if isinstance(member, FunctionType):
+                member.__qualname__ = f"{name}.{member.__name__}"

@@ -11,6 +11,8 @@ import gc
 import operator
 import os
 import pickle
+import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +56,24 @@ from tests.runtime.cuda.fake_bindings import Bindings, CUresult
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 QUOTA = 64 << 10
+
+
+@functools.cache
+def internal_classes() -> set[str]:
+    """Return the names of classes that users do not know, which no message may say."""
+    classes = {
+        kind
+        for name, module in list(sys.modules.items())
+        if name.startswith("gpushard.")
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__.startswith("gpushard.")
+    }
+    public = {
+        name
+        for module in (gs, errors, random, gs.sharding, gs.numpy.linalg)
+        for name in vars(module)
+    }
+    return {kind.__name__ for kind in classes} - public
 
 
 class World:
@@ -1404,8 +1424,8 @@ FILES: dict[str, Case] = {
         lambda w: gs.save("y.npy", w.value),  # type: ignore[arg-type]
         ArgumentTypeError,
         TypeError,
-        ("x is a ndarray", "numpy.save"),
-        {"argument": "x"},
+        ("arr is a ndarray", "numpy.save"),
+        {"argument": "arr"},
     ),
     "saving into a missing folder": inaccessible(
         lambda w: gs.save("none/y.npy", w.x), "none/y.npy cannot be written", "No such file"
@@ -1793,6 +1813,20 @@ INTEROP: dict[str, Case] = {
         ("8 shards", "x.addressable_data(i)"),
         {"shards": 8},
     ),
+    "a buffer to write to": Case(
+        lambda w: w.x.__buffer__(1),
+        ExportError,
+        BufferError,
+        ("read-only", "numpy.array(x)"),
+        {"argument": "flags", "flags": 1},
+    ),
+    "export of several shards to the CPU without a copy": Case(
+        lambda w: w.x.__dlpack__(dl_device=(1, 0), copy=False),
+        ExportError,
+        BufferError,
+        ("8 shards", "copy=True"),
+        {"argument": "self", "shards": 8},
+    ),
     "export to a GPU": Case(
         lambda w: w.one.__dlpack__(dl_device=(2, 0)),
         ExportError,
@@ -1933,12 +1967,117 @@ INTEROP: dict[str, Case] = {
         ("out holds 8", "ShapeDtypeStruct(shape, dtype)"),
         {"argument": "out", "type": int},
     ),
-    "mapping to text": Case(
-        mapping(raising, out=gs.ShapeDtypeStruct((8, 6), "U3")),
+    "a struct of text": Case(
+        lambda w: gs.ShapeDtypeStruct((8, 6), "U3"),
         ArgumentTypeError,
         TypeError,
-        ("out has dtype <U3", "Convert it first"),
-        {"argument": "out"},
+        ("dtype <U3", "Convert it first"),
+        {"argument": "dtype"},
+    ),
+    "a struct without a type": Case(
+        lambda w: gs.ShapeDtypeStruct((8, 6), None),
+        ArgumentTypeError,
+        TypeError,
+        ("dtype is None", "numpy.float64"),
+        {"argument": "dtype"},
+    ),
+    "a struct on a device": Case(
+        lambda w: gs.ShapeDtypeStruct((8, 6), "f4", w.devices[0]),
+        ArgumentTypeError,
+        TypeError,
+        ("sharding=CpuDevice(id=0)", "must be a Sharding"),
+        {"argument": "sharding"},
+    ),
+    "a struct in a sharding of more dims": Case(
+        lambda w: gs.ShapeDtypeStruct((8,), "f4", w.named("x", "y")),
+        ShardingError,
+        ValueError,
+        ("PartitionSpec('x', 'y') has 2 entries", "1 dims"),
+        {},
+    ),
+    "a platform without devices": Case(
+        lambda w: gs.devices("gpu"),
+        errors.NoDeviceError,
+        RuntimeError,
+        ("backend='gpu'", "there are cpu"),
+        {"argument": "backend", "backend": "gpu"},
+    ),
+    "axis types that are none": Case(
+        lambda w: gs.make_mesh((4, 2), ("x", "y"), axis_types=("auto", "auto")),
+        ArgumentTypeError,
+        TypeError,
+        ("axis_types=('auto', 'auto')", "gpushard.sharding.AxisType"),
+        {"argument": "axis_types"},
+    ),
+    "too few axis types": Case(
+        lambda w: gs.make_mesh((4, 2), ("x", "y"), axis_types=(gs.sharding.AxisType.Auto,)),
+        MeshError,
+        ValueError,
+        ("1 types for the 2 axes", "one per axis"),
+        {"argument": "axis_types"},
+    ),
+    "setting what is no mesh": Case(
+        lambda w: gs.set_mesh(gs.P("x")),
+        ArgumentTypeError,
+        TypeError,
+        ("mesh=PartitionSpec('x')", "make_mesh"),
+        {"argument": "mesh"},
+    ),
+    "shardings that are no prefix of local data": Case(
+        lambda w: gs.make_array_from_process_local_data([w.named()], {"a": w.value}),
+        TreeError,
+        ValueError,
+        ("sharding", "local_data"),
+        {},
+    ),
+    "a reduction of no leaves": Case(
+        lambda w: gs.tree.reduce(max, []),
+        TreeError,
+        ValueError,
+        ("no leaves", "initializer"),
+        {},
+    ),
+    "a choice of JAX's that it has not": Case(
+        lambda w: GNP.searchsorted(w.small, 3, method="best"),
+        ArgumentError,
+        ValueError,
+        ("method='best'", "'scan'"),
+        {"argument": "method"},
+    ),
+    "a precision that JAX has not": Case(
+        lambda w: GNP.dot(w.x, w.x.T, precision=("high", "low")),
+        ArgumentError,
+        ValueError,
+        ("precision='low'", "'highest'"),
+        {"argument": "precision"},
+    ),
+    "a fill value and no filling": Case(
+        lambda w: GNP.take(w.small, [1], fill_value=3),
+        ArgumentError,
+        ValueError,
+        ("fill_value= is for mode=", "'raise'"),
+        {"argument": "fill_value"},
+    ),
+    "elements or positions": Case(
+        lambda w: GNP.where(w.small, 1, 0, size=3),
+        ArgumentError,
+        ValueError,
+        ("where: size=", "leave them out"),
+        {"argument": "size"},
+    ),
+    "a keyword that a method has not": Case(
+        lambda w: w.x.sum(axes=0),
+        TypeError,
+        TypeError,
+        ("Array.sum() got an unexpected keyword argument 'axes'",),
+        {},
+    ),
+    "a keyword that x.at has not": Case(
+        lambda w: w.x.at[0].set(values=0),
+        TypeError,
+        TypeError,
+        ("x.at[index].set() got an unexpected keyword argument 'values'",),
+        {},
     ),
     "mapping over arrays on other devices": Case(
         lambda w: mapping(raising, w.x, w.one)(w),
@@ -3116,6 +3255,8 @@ def test_bad_input(world: World, case: Case) -> None:
         case.call(world)
     error = caught.value
     assert type(error) is case.error, repr(error)
+    inside_sentences = re.findall(r"(?<!\. )(?<!^)\b\w+", str(error))
+    assert not internal_classes().intersection(inside_sentences), str(error)
     assert isinstance(error, case.builtin)
     for part in case.words:
         assert part in str(error), str(error)

@@ -61,6 +61,34 @@ def test_extensions_are_imported_when_they_are_asked_for() -> None:
     assert before == [] and after == ["gpushard.numpy.linalg", "gpushard.numpy.fft"]
 
 
+UNUSED = [
+    "gpushard.interop",
+    "gpushard.placement.npy",
+    "gpushard.placement.prefetch",
+    "gpushard.sharding",
+    "gpushard.tree_util",
+    "logging",
+    "string",
+    "urllib",
+]
+"""What a program pays for when it uses it."""
+
+
+def test_what_few_programs_use_is_imported_when_they_do() -> None:
+    before, after = run(
+        "import sys, json, numpy\n"
+        f"names = {UNUSED}\n"
+        "for name in names:\n    sys.modules.pop(name, None)\n"
+        "import gpushard as gs\n"
+        "before = [n for n in names if n in sys.modules]\n"
+        "gs.save, gs.map_shards, gs.prefetch, gs.sharding, gs.tree_util, gs.from_dlpack\n"
+        "assert numpy.from_dlpack(gs.device_put(1.0, gs.devices()[0])) == 1\n"
+        "print(json.dumps([before, [n for n in names if n in sys.modules]]))"
+    )
+    assert before == []
+    assert set(UNUSED) - {"logging", "string"} <= set(after)
+
+
 def test_the_command_line_imports_no_more() -> None:
     loaded = run(
         "import sys, json, gpushard.cli.main\n"

@@ -37,6 +37,7 @@ NAMES = [
     "errors",
     "from_dlpack",
     "gather_guard",
+    "get_mesh",
     "live_arrays",
     "load",
     "local_device_count",
@@ -53,6 +54,7 @@ NAMES = [
     "register_placeable",
     "reshard",
     "save",
+    "set_mesh",
     "transfer_guard",
     "transfer_guard_device_to_device",
     "transfer_guard_device_to_host",
@@ -88,12 +90,31 @@ def test_the_names_are_exactly_these() -> None:
 
 
 def test_nothing_public_is_left_out() -> None:
-    public = {name for name, value in vars(gs).items() if not name.startswith("_")}
+    assert all(hasattr(gs, name) for name in NAMES)  # some are imported when they are asked for
+    public = {name for name in vars(gs) if not name.startswith("_")}
     modules = {n for n in public if isinstance(getattr(gs, n), types.ModuleType)}
     assert (
         public - modules - {"annotations", "Any", "TYPE_CHECKING", "promise"}
         == set(NAMES) - modules
     )
+
+
+def test_dir_lists_what_users_may_use() -> None:
+    assert set(dir(gs)) == {*NAMES, "numpy", "random", "sharding", "special", "tree_util"}
+    assert {"linalg", "fft"} <= set(dir(gs.numpy))
+    for module in (
+        gs.numpy,
+        gs.numpy.linalg,
+        gs.numpy.fft,
+        gs.random,
+        gs.special,
+        gs.tree,
+        gs.sharding,
+        gs.tree_util,
+    ):
+        foreign = set(dir(module)) - set(module.__all__)
+        assert foreign <= {"fft", "lib", "linalg", "special", "__array_api_version__"}
+        assert all(hasattr(module, name) for name in dir(module))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -115,10 +136,22 @@ def test_every_function_describes_its_arguments(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "cls", [gs.Mesh, gs.AbstractMesh, gs.NamedSharding, gs.SingleDeviceSharding, gs.Shard]
+    "cls",
+    [gs.Mesh, gs.AbstractMesh, gs.NamedSharding, gs.SingleDeviceSharding, gs.Shard, gs.set_mesh],
 )
 def test_every_class_that_users_make_describes_its_arguments(cls: Any) -> None:
     assert described(cls) == arguments(cls)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if inspect.isclass(getattr(gs, n))])
+def test_errors_of_python_name_the_class_that_users_know(name: str) -> None:
+    cls = getattr(gs, name)
+    for member in dir(cls):
+        value = inspect.getattr_static(cls, member)
+        function = getattr(value, "__func__", value)
+        if inspect.isfunction(function) and function.__module__.startswith("gpushard"):
+            known = {kind.__name__ for kind in cls.__mro__}.intersection(NAMES)
+            assert function.__qualname__.partition(".")[0] in known, member
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if inspect.isclass(getattr(gs, n))])

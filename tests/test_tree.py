@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard import tree
+from gpushard import tree, tree_util
 from gpushard.errors import GpushardError, TreeError
 
 
@@ -204,7 +204,66 @@ def test_a_key_path_is_python_for_the_leaf(value: Any) -> None:
 def test_key_paths_hold_their_keys() -> None:
     [(path, _)], _ = tree.flatten_with_path([{"a": Point(Box("p", 1), None)}])
     assert tree.keystr(path) == "[0]['a'].x[<flat index 0>]"
-    assert [entry.key for entry in path] == [0, "a", "x", 0]
+    assert path == (
+        tree.SequenceKey(0),
+        tree.DictKey("a"),
+        tree.GetAttrKey("x"),
+        tree.FlattenedIndexKey(0),
+    )
+    assert tree.keystr(path, simple=True, separator=".") == "0.a.x.0"
+
+
+def test_what_a_reduction_of_nothing_and_a_transpose_need() -> None:
+    with pytest.raises(TreeError, match="give an initializer"):
+        tree.reduce(max, [None])
+    with pytest.raises(TreeError, match="say what inner_treedef is"):
+        tree.transpose(tree.structure([]), None, [])
+    with pytest.raises(TreeError, match="inner_treedef"):
+        tree.transpose(tree.structure([0, 0]), None, [{"a": 1}, {"b": 2}])
+
+
+class Pole:
+    """A node that says what its children are called."""
+
+    def __init__(self, top: Any, foot: Any) -> None:
+        self.top, self.foot = top, foot
+
+    def tree_flatten(self) -> tuple[tuple[Any, Any], None]:
+        return (self.top, self.foot), None
+
+    @classmethod
+    def tree_unflatten(cls, aux: None, children: Any) -> "Pole":
+        return cls(*children)
+
+
+class Staff(Pole):
+    """The same, registered with keys."""
+
+
+@tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """Part of the structure."""
+
+    name: str
+
+
+def test_nodes_under_the_names_of_jax() -> None:
+    tree_util.register_pytree_node_class(Pole)
+    keys = [tree.GetAttrKey("top"), tree.GetAttrKey("foot")]
+    tree_util.register_pytree_with_keys(
+        Staff,
+        lambda s: (zip(keys, (s.top, s.foot), strict=True), "aux"),
+        lambda aux, children: Staff(*children) if aux == "aux" else None,
+    )
+    value = [Pole(1, 2), Staff(3, (4, Unit("m")))]
+    doubled = tree_util.tree_map(lambda x: 2 * x, value)
+    assert tree_util.tree_leaves(doubled) == [2, 4, 6, 8]
+    assert doubled[1].foot[1] == Unit("m")
+    assert tree.structure(doubled) == tree.structure(value) != tree.structure([Pole(1, 2), 3])
+    texts = [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(value)]
+    assert texts == ["[0][<flat index 0>]", "[0][<flat index 1>]", "[1].top", "[1].foot[0]"]
+    assert "Staff['aux']" in repr(tree.structure(value))
 
 
 @given(TREES)

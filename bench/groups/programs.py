@@ -12,13 +12,14 @@ from bench.case import FLOOR, JAX, OURS, Case, Config, Side, Target
 from bench.measure import timed
 from gpushard.testing import runtime
 
-ROWS, COLUMNS, BATCH = 100_000, 50, 1_000
+ROWS, COLUMNS = 100_000, 50
+BATCHES = 1_000, 10_000
 RATE = 0.5
 
 
 def cases(config: Config) -> Iterator[Case]:
     """Logistic regression: a permutation, then batches of rows by it."""
-    rows, batch = config.pick(ROWS, 400), config.pick(BATCH, 100)
+    rows = config.pick(ROWS, 400)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((rows, COLUMNS))
     y = (x @ rng.standard_normal(COLUMNS) > 0).astype(np.float64)
@@ -30,31 +31,39 @@ def cases(config: Config) -> Iterator[Case]:
         weights = gs.device_put(start, gs.NamedSharding(mesh, gs.P()))
         key = gs.random.key(1)
 
-        def epoch() -> Any:
-            order = gs.random.permutation(key, rows)
-            return _epoch(gs.numpy, *ours, weights, order, batch)
+        for batch in config.pick(BATCHES, (100,)):
+            yield _case(config, batch, (x, y, start), (*ours, weights), key)
 
-        def check() -> None:
-            order = np.asarray(gs.random.permutation(key, rows))
-            assert np.array_equal(np.sort(order), np.arange(rows))
-            expected = _epoch(np, x, y, start, order, batch)
-            np.testing.assert_allclose(np.asarray(epoch()), expected, rtol=1e-9)
 
-        def numpy_epoch() -> Any:
-            return _epoch(np, x, y, start, rng.permutation(rows), batch)
+def _case(config: Config, batch: int, host: Any, ours: Any, key: Any) -> Case:
+    """An epoch with batches of some size; NumPy and gpushard draw a permutation each."""
+    rows = len(host[0])
+    rng = np.random.default_rng(0)
 
-        yield Case(
-            name=f"logistic regression, {rows:,} x {COLUMNS}, batches of {batch:,}",
-            table="an epoch",
-            sides=[
-                Side(OURS, timed(lambda _: epoch().block_until_ready())),
-                Side(JAX, None),
-                Side(FLOOR, timed(lambda _: numpy_epoch())),
-            ],
-            check=check,
-            target=Target(times=2),
-            burst=config.pick(5, 1),
-        )
+    def epoch() -> Any:
+        return _epoch(gs.numpy, *ours, gs.random.permutation(key, rows), batch)
+
+    def numpy_epoch() -> Any:
+        return _epoch(np, *host, rng.permutation(rows), batch)
+
+    def check() -> None:
+        order = np.asarray(gs.random.permutation(key, rows))
+        assert np.array_equal(np.sort(order), np.arange(rows))
+        expected = _epoch(np, *host, order, batch)
+        np.testing.assert_allclose(np.asarray(epoch()), expected, rtol=1e-9)
+
+    return Case(
+        name=f"logistic regression, {rows:,} x {COLUMNS}, batches of {batch:,}",
+        table="an epoch",
+        sides=[
+            Side(OURS, timed(lambda _: epoch().block_until_ready())),
+            Side(JAX, None),
+            Side(FLOOR, timed(lambda _: numpy_epoch())),
+        ],
+        check=check,
+        target=Target(times=2),
+        burst=config.pick(5, 1),
+    )
 
 
 def _epoch(xp: Any, x: Any, y: Any, weights: Any, order: Any, batch: int) -> Any:

@@ -90,7 +90,7 @@ def _case(kind: Kind, ours: Library, jax: Library | None, numpy: Library, blocks
         table=f"{size}, views in NumPy" if kind.view else size,
         sides=[
             Side(OURS, _until_ready(kind.run, ours)),
-            Side(JAX, _until_ready(kind.jax or kind.run, jax) if jax else None),
+            Side(JAX, _until_ready(kind.jax or kind.run, jax) if jax is not None else None),
             Side(BLOCKS, timed(lambda _: blocks.run(kind.run)) if kind.blocks else None),
             Side(NUMPY, timed(lambda _: (kind.numpy or kind.run)(numpy))),
         ],
@@ -103,7 +103,7 @@ def _case(kind: Kind, ours: Library, jax: Library | None, numpy: Library, blocks
 
 
 def _until_ready(run: Run, library: Library) -> Sampler:
-    return timed(lambda _: gs.block_until_ready(run(library)))
+    return timed(lambda _: library.wait(run(library)))
 
 
 def _check(kind: Kind, ours: Library, jax: Library | None, numpy: Library) -> None:
@@ -122,6 +122,10 @@ def _check(kind: Kind, ours: Library, jax: Library | None, numpy: Library) -> No
             np.testing.assert_allclose(value, want, rtol=1e-3, atol=1e-4 * scale, err_msg=message)
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 def _flat(value: Any) -> list[Any]:
     """Return the arrays of a result, which may be one or a few."""
     return [np.asarray(v) for v in (value if isinstance(value, (tuple, list)) else [value])]
@@ -137,6 +141,7 @@ def _ours(n: int) -> Library:
     arrays = {k: gs.device_put(v, sharding(_spec(k))) for k, v in host_operands(n).items()}
     spread = sharding(gs.P(*AXES))
     return Library(
+        gs.block_until_ready,
         gs.numpy,
         gs.random,
         {"device": spread},
@@ -156,6 +161,7 @@ def _jax(config: Config, n: int) -> Library:
     # JAX's random numbers take only shardings whose axes are explicit.
     explicit = functools.partial(jax.sharding.NamedSharding, jax.make_mesh(ROWS, AXES))
     return Library(
+        jax.block_until_ready,
         jax.numpy,
         jax.random,
         {"device": config.jax.sharding(ROWS, AXES, gs.P(*AXES))},
@@ -168,4 +174,4 @@ def _jax(config: Config, n: int) -> Library:
 
 
 def _numpy(n: int) -> Library:
-    return Library(np, np.random.default_rng(0), {}, {}, None, None, n=n, **host_operands(n))
+    return Library(_same, np, np.random.default_rng(0), {}, {}, None, None, n=n, **host_operands(n))

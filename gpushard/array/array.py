@@ -38,7 +38,7 @@ from gpushard.movement.plan import Plan
 from gpushard.ops.indexing import NotBasicError, parse_index
 from gpushard.ops.table.movement import INDEX
 from gpushard.runtime.device import Device
-from gpushard.typing import HostArray, Shape
+from gpushard.typing import HostArray, Shape, shown_as
 
 
 class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assignable, Ordering):
@@ -299,7 +299,9 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
             raise TypeError("len() of unsized object")
         return self._shape[0]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+    def __array__(
+        self, dtype: Any = None, context: None = None, copy: bool | None = None
+    ) -> HostArray:
         value = self._host_value("numpy.asarray(x)")
         if copy:
             return np.array(value, dtype=dtype)
@@ -329,7 +331,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         if is_gone(self._data):
             return f"Array(deleted, shape={self._shape}, dtype={self._dtype.name})"
         check_transfer(DEVICE_TO_HOST, "repr(x)", explicit=False)
-        return describe(self._live(), self.weak_type)
+        return describe(self._live(), self._sharding, self.weak_type)
 
     def __copy__(self) -> Array:
         """Return another handle on the same memory; arrays are values."""
@@ -393,3 +395,6 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         made._origin = None
         data.runtime.register(made)
         return made
+
+
+shown_as("Array", *Array.__mro__[1:-1])

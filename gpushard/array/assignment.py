@@ -32,7 +32,7 @@ from gpushard.movement.blocks import box_of
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.fill import copy_now, fill_now, overlay_of_element, overlay_of_single
 from gpushard.movement.host_copies import from_host
-from gpushard.movement.ownership import ALONE, owns_alone
+from gpushard.movement.ownership import ALONE, COUNTS_ARE_EXACT, owns_alone
 from gpushard.movement.rewrite import Overlay, is_by_host, is_idle, rewrite
 from gpushard.movement.touched import Touched
 from gpushard.movement.update import overlay_of, touched_by
@@ -75,6 +75,8 @@ class Assignable:
           DeletedArrayError: this array, or the value, was deleted.
           OutOfMemoryError: a device has no room for new blocks.
         """
+        if ShardedBuffer.ever_lent and sys.getrefcount(self) == _IN_VARIABLE:
+            _forget_exports(cast("Array", self)._data)
         x = cast("Array", self)
         if not _assigned_as_view(x, index, value):
             _assign(x, index, value)
@@ -273,6 +275,29 @@ def _replace(x: Array, overlay: Overlay) -> None:
         if data.runtime.settings.enable_checks:
             buffer.check()
         x._data = Data(buffer, data.runtime, _exported(data))
+
+
+class _Probe:
+    """Says what `sys.getrefcount` finds of what one variable holds, in `__setitem__`."""
+
+    def __setitem__(self, index: None, value: list[int]) -> None:
+        value.append(sys.getrefcount(self))
+
+
+def _count_in_variable() -> int:
+    probe, found = _Probe(), list[int]()
+    probe[None] = found
+    return found[0]
+
+
+_IN_VARIABLE = _count_in_variable()
+"""References to an array that is assigned to and that nobody has but one variable."""
+
+
+def _forget_exports(data: Data | Detached | None) -> None:
+    """Let go of memory whose address was handed out, as nobody keeps the array for its sake."""
+    if COUNTS_ARE_EXACT and isinstance(data, Data):
+        data.exported, data.buffer.lent = (), None
 
 
 def _exported(data: Data) -> tuple[ShardedBuffer, ...]:

@@ -21,6 +21,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.indexing import NotBasicError, parse_index
 from gpushard.ops.table.elementwise import ASTYPE, WHERE, ufunc_row
 from gpushard.ops.table.movement import index as index_part
+from gpushard.typing import shown_as
 
 if TYPE_CHECKING:
     from gpushard.array.array import Array
@@ -211,6 +212,9 @@ class At:
         result = copy.copy(self._x)
         result[part] = new
         return result
+
+
+shown_as("x.at[index]", At)
 
 
 def _is_basic(x: Array, index: Any) -> bool:

@@ -6,9 +6,8 @@ import dataclasses
 import math
 from typing import Any
 
-import numpy as np
-
-from gpushard.array.checks import as_shape
+from gpushard.array.checks import as_dtype, as_shape
+from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.typing import Shape
 
@@ -40,6 +39,10 @@ class ShapeDtypeStruct:
       sharding: where it lies, or None.
       weak_type: whether the dtype came from a Python scalar and gives way to others.
 
+    Raises:
+      ArgumentTypeError: the dtype is none, or `sharding` is no sharding.
+      ShardingError: the sharding does not fit the shape.
+
     >>> ShapeDtypeStruct((2, 3), "float32").size
     6
     """
@@ -52,8 +55,21 @@ class ShapeDtypeStruct:
     def __post_init__(self) -> None:
         """Accept whatever NumPy accepts as a shape and a dtype."""
         object.__setattr__(self, "shape", as_shape(self.shape))
+        if self.dtype is None:
+            raise ArgumentTypeError(
+                "ShapeDtypeStruct: dtype is None; say which, such as numpy.float64",
+                argument="dtype",
+            )
         if not isinstance(self.dtype, KeyDType):
-            object.__setattr__(self, "dtype", np.dtype(self.dtype))
+            object.__setattr__(self, "dtype", as_dtype(self.dtype))
+        if self.sharding is not None:
+            if not isinstance(self.sharding, Sharding):
+                raise ArgumentTypeError(
+                    f"ShapeDtypeStruct: sharding={self.sharding!r} must be a Sharding, or None",
+                    argument="sharding",
+                    type=type(self.sharding),
+                )
+            self.sharding.tiling(self.shape)  # refuses shapes that it does not fit
 
     @property
     def ndim(self) -> int:

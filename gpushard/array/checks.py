@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.dtypes import NAMES, is_installed, named
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.dtypes import NAMES, element, is_installed, kind_of, named
+from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
@@ -166,3 +166,35 @@ def refuse_out(name: str, out: Any) -> None:
             "numpy.asarray(x) for the host",
             argument="out",
         )
+
+
+def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any:
+    """Return a number of a dtype, as assigning it to an array of that would make it.
+
+    Raises:
+      ArgumentRangeError: a Python integer does not fit.
+      ArgumentTypeError: it is no number, or is complex where the dtype is not.
+    """
+    try:
+        if type(value) is int:
+            return element(value, dtype)
+        if np.asarray(value).dtype.kind == "c" and kind_of(dtype) not in "cb":
+            raise TypeError
+        if kind_of(dtype) in "iu":
+            with np.errstate(invalid="ignore"):
+                return np.asarray(value).astype(dtype)[()]
+        return element(value, dtype)
+    except OverflowError:
+        raise ArgumentRangeError(
+            f"{name}: {argument}={value!r} does not fit {dtype}; choose another dtype",
+            argument=argument,
+            number=value,
+            dtype=dtype,
+        ) from None
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"{name}: {argument}={value!r} must be a number that {dtype} can hold",
+            argument=argument,
+            value=value,
+            dtype=dtype,
+        ) from None

@@ -5,10 +5,16 @@ from __future__ import annotations
 import abc
 from typing import Any
 
+import numpy as np
+
 from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard.array.text import array_text
+from gpushard.errors import ExportError
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.typing import HostArray
+
+_WRITABLE = 1
+"""What `inspect.BufferFlags.WRITABLE` is in Python 3.12."""
 
 
 class Conversions(abc.ABC):
@@ -19,6 +25,11 @@ class Conversions(abc.ABC):
     @abc.abstractmethod
     def _host_value(self, what: str, *, explicit: bool = False) -> HostArray:
         """Return the value on the host, read-only; `what` is who asks."""
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
 
     @abc.abstractmethod
     def _live(self) -> ShardedBuffer:
@@ -35,6 +46,38 @@ class Conversions(abc.ABC):
     def tobytes(self, order: Any = "C") -> bytes:
         """Return the bytes of the elements in the given order."""
         return self._host_value("x.tobytes()").tobytes(order)
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """Return the value on the host for Python's buffer protocol, read-only.
+
+        From Python 3.12 on `memoryview(x)` and what else takes buffers calls this. Like
+        `numpy.asarray(x)` it gathers an array of several shards, whose value is fetched once; that
+        of an array on one device which the host can read is not copied. Arrays are values: what is
+        assigned to `x` later does not show.
+
+        Args:
+          flags: what the consumer asks for; see `inspect.BufferFlags`.
+
+        Raises:
+          ExportError: the consumer asks for memory to write to, or has no such dtype.
+          TransferGuardError: a guard forbids the transfer.
+        """
+        if flags & _WRITABLE:
+            raise ExportError(
+                "memoryview(x) is read-only, arrays are values; take numpy.array(x) to write to",
+                argument="flags",
+                flags=flags,
+            )
+        value: Any = self._host_value("numpy.asarray(x) or memoryview(x)")  # NumPy comes here, too
+        try:
+            return memoryview(value)
+        except ValueError:
+            raise ExportError(
+                f"Python's buffers know no dtype {self.dtype}; convert the array first, to float32 "
+                "for example",
+                argument="self",
+                dtype=self.dtype,
+            ) from None
 
     def __bytes__(self) -> bytes:
         return self.tobytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from gpushard.array import picking
+from gpushard.array.checks import refuse_out
 from gpushard.geometry.sharding import Sharding
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ class Elements:
         self,
         indices: Any,
         axis: int | None = None,
-        *,
+        out: Any = None,
         mode: str = "raise",
+        *,
+        fill_value: Any = None,
         out_sharding: Sharding | None = None,
     ) -> Array:
         """Return elements, or slices along a dim, by their positions.
@@ -29,14 +32,18 @@ class Elements:
         Args:
           indices: the positions, on the host or on devices.
           axis: along which dim; by default in row-major order of all elements.
+          out: must be None; results are values.
           mode: what happens to positions out of bounds: "raise", "clip" (which knows no negative
-            ones) or "wrap". With "raise" the host reads a number if positions are on devices.
+            ones), "wrap" or "fill". With "raise" the host reads a number if positions are on
+            devices.
+          fill_value: what they give with "fill"; NaN, or the extreme of integers, by default.
           out_sharding: how the result is laid out; by default as it comes.
 
         Raises:
           ArrayIndexError: a position is out of bounds.
         """
-        return picking.take(cast("Array", self), indices, axis, mode, out_sharding)
+        refuse_out("take", out)
+        return picking.take(cast("Array", self), indices, axis, mode, out_sharding, fill_value)
 
     def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
         """Replace elements, numbered in row-major order: `x.ravel()[indices] = values`.
@@ -50,6 +57,14 @@ class Elements:
           ArrayIndexError: a position is out of bounds.
         """
         picking.put(cast("Array", self), indices, values, mode)
+
+    def fill(self, value: Any) -> None:
+        """Replace all elements by a number: `x[...] = value`.
+
+        Args:
+          value: the number.
+        """
+        cast("Array", self)[...] = value
 
     def nonzero(self) -> tuple[Array, ...]:
         """Return where elements are not 0: for each dim an array of positions.

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import logging
 from collections.abc import Iterator
 
 from gpushard.errors import ArgumentError, TransferGuardError
+from gpushard.ops.gather_guard import log_transfer
 
 HOST_TO_DEVICE = "host_to_device"
 DEVICE_TO_DEVICE = "device_to_device"
 DEVICE_TO_HOST = "device_to_host"
 
 _LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
-_logger = logging.getLogger("gpushard.transfer")
 _guards = {
     direction: contextvars.ContextVar(direction, default="allow")
     for direction in (HOST_TO_DEVICE, DEVICE_TO_DEVICE, DEVICE_TO_HOST)
@@ -111,7 +110,7 @@ def check_transfer(direction: str, what: str, *, explicit: bool) -> None:
         return
     kind = "explicit" if explicit else "implicit"
     if level.startswith("log"):
-        _logger.warning("%s %s transfer: %s", kind, direction, what)
+        log_transfer("%s %s transfer: %s", kind, direction, what)
         return
     raise TransferGuardError(
         f"{what} is an {kind} {direction} transfer, which transfer_guard({level!r}) forbids; "

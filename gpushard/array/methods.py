@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import copy as python_copy
 import operator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -47,12 +47,12 @@ class Methods(Scans):
         return python_copy.copy(self)
 
     @property
-    def T(self) -> Any:
+    def T(self) -> Self:
         """The array with its dims in reverse order; each keeps its mesh axes."""
         return view(self, movement.TRANSPOSE, (tuple(range(-1, -self.ndim - 1, -1)),))
 
     @property
-    def mT(self) -> Any:
+    def mT(self) -> Self:
         """The array with its last two dims exchanged; each keeps its mesh axes.
 
         Raises:
@@ -68,18 +68,18 @@ class Methods(Scans):
         return view(self, movement.TRANSPOSE, (axes,))
 
     @property
-    def real(self) -> Any:
+    def real(self) -> Self:
         """The real part."""
         return bind(elementwise.REAL, (self,)) if self.dtype.kind == "c" else view(self, None)
 
     @property
-    def imag(self) -> Any:
+    def imag(self) -> Self:
         """The imaginary part; zeros for real numbers."""
         return bind(elementwise.IMAG, (self,))
 
     def astype(
         self, dtype: Any, order: str = "K", casting: Any = "unsafe", *, copy: bool = True
-    ) -> Any:
+    ) -> Self:
         """Return the array with another dtype.
 
         Args:
@@ -104,17 +104,34 @@ class Methods(Scans):
             return self._same()
         return bind(elementwise.ASTYPE, (self,), (target,))
 
-    def conj(self) -> Any:
+    def view(self, dtype: Any = None) -> Self:
+        """Return the bytes of the elements as elements of another type; it shares nothing.
+
+        Args:
+          dtype: the type; where its size differs, the last dim gets longer or shorter.
+
+        Raises:
+          ArgumentError: the bytes along the last dim are no whole number of elements.
+
+        >>> import gpushard as gs
+        >>> gs.numpy.asarray([1.0, -1.0], "f4").view("i4")
+        Array([ 1065353216, -1082130432], dtype=int32)
+        """
+        if dtype is None:
+            return self._same()
+        return bind(elementwise.VIEW, (self,), (as_dtype(dtype),))
+
+    def conj(self) -> Self:
         """Return the complex conjugate."""
         return bind(_CONJUGATE, (self,)) if self.dtype.kind == "c" else self._same()
 
     conjugate = conj
 
-    def copy(self) -> Any:
+    def copy(self) -> Self:
         """Return an array of the same value."""
         return bind(elementwise.COPY, (self,))
 
-    def clip(self, min: Any = None, max: Any = None) -> Any:
+    def clip(self, min: Any = None, max: Any = None) -> Self:
         """Return the array with elements below `min` and above `max` replaced by these."""
         if min is None and max is None:
             return self._same()
@@ -122,15 +139,18 @@ class Methods(Scans):
         present = min is not None, max is not None
         return bind(elementwise.CLIP, (self, *bounds), present)
 
-    def round(self, decimals: int = 0) -> Any:
+    def round(self, decimals: int = 0) -> Self:
         """Return the array rounded to some decimals, to even where it is halfway."""
         return bind(elementwise.ROUND, (self,), (operator.index(decimals),))
 
-    def dot(self, other: Any) -> Any:
+    def __round__(self, ndigits: int | None = None) -> Any:
+        return self.round(0 if ndigits is None else ndigits)
+
+    def dot(self, other: Any) -> Self:
         """Return the product of `numpy.dot`."""
         return dot(self, other)
 
-    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
         """Return the elements in row-major order in another shape; one size may be -1.
 
         Args:
@@ -145,19 +165,19 @@ class Methods(Scans):
         check_order(order)
         return view(self, movement.RESHAPE, (new_shape_of(self.shape, sizes),))
 
-    def ravel(self, order: str = "C") -> Any:
+    def ravel(self, order: str = "C") -> Self:
         """Return the elements in row-major order as one dim."""
         return self.reshape((-1,), order=order) if self.ndim != 1 else view(self, None)
 
-    def flatten(self, order: str = "C") -> Any:
+    def flatten(self, order: str = "C") -> Self:
         """Return the elements in row-major order as one dim."""
         return python_copy.copy(self.ravel(order))
 
-    def transpose(self, *axes: Any) -> Any:
+    def transpose(self, *axes: Any) -> Self:
         """Return the array with its dims in another order; in reverse order by default."""
-        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        if not axes or order is None:
+        if not axes or axes[0] is None:
             return self.T
+        order = axes[0] if len(axes) == 1 and np.ndim(axes[0]) else axes
         found = from_end(tuple(order), self.ndim, "transpose", "axes")
         if len(found) != self.ndim:
             raise ArgumentError(
@@ -168,7 +188,7 @@ class Methods(Scans):
             )
         return view(self, movement.TRANSPOSE, (found,))
 
-    def swapaxes(self, axis1: int, axis2: int) -> Any:
+    def swapaxes(self, axis1: int, axis2: int) -> Self:
         """Return the array with two dims exchanged."""
         first = one_from_end(axis1, self.ndim, "swapaxes", "axis1")
         second = one_from_end(axis2, self.ndim, "swapaxes", "axis2")
@@ -176,7 +196,7 @@ class Methods(Scans):
         order[first], order[second] = second, first
         return view(self, movement.TRANSPOSE, (tuple(order),))
 
-    def squeeze(self, axis: Any = None) -> Any:
+    def squeeze(self, axis: Any = None) -> Self:
         """Return the array without dims of length 1: all, or those that `axis` names.
 
         Raises:
@@ -201,7 +221,7 @@ class Methods(Scans):
         )
         return view(self, movement.INDEX, (entries,))
 
-    def repeat(self, repeats: Any, axis: int | None = None) -> Any:
+    def repeat(self, repeats: Any, axis: int | None = None) -> Self:
         """Return the array with every element, or slice along a dim, several times in a row.
 
         Args:
@@ -217,11 +237,11 @@ class Methods(Scans):
 
     def trace(
         self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
-    ) -> Any:
+    ) -> Self:
         """Return the sum of a diagonal; small integers are summed in 64 bits."""
         return self.diagonal(offset, axis1, axis2).sum(-1, dtype, out)
 
-    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
         """Return the diagonal of two dims as a new last one.
 
         Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -100,8 +100,8 @@ class Operators(abc.ABC):
             return result
         if not can_cast(result.dtype, self.dtype, "same_kind"):
             raise ArgumentTypeError(
-                f"x {symbol} y gives {result.dtype}, which x of {self.dtype} cannot hold without "
-                f"losing data; write x = x {symbol[:-1]} y",
+                f"x {symbol} y gives {result.dtype}, which cannot be cast to dtype {self.dtype}, "
+                f"that of x, without losing data; write x = x {symbol[:-1]} y",
                 argument="y",
                 dtype=result.dtype,
             )
@@ -114,109 +114,109 @@ class Operators(abc.ABC):
             )
         return bind(ASTYPE, (result,), (self.dtype,))
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Any) -> Self:
         return self._binary(_ADD, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: Any) -> Self:
         return self._reflected(_ADD, other)
 
-    def __iadd__(self, other: Any) -> Any:
+    def __iadd__(self, other: Any) -> Self:
         return self._in_place("+=", self._binary(_ADD, other))
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Any) -> Self:
         return self._binary(_SUBTRACT, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: Any) -> Self:
         return self._reflected(_SUBTRACT, other)
 
-    def __isub__(self, other: Any) -> Any:
+    def __isub__(self, other: Any) -> Self:
         return self._in_place("-=", self._binary(_SUBTRACT, other))
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Any) -> Self:
         return self._binary(_MULTIPLY, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: Any) -> Self:
         return self._reflected(_MULTIPLY, other)
 
-    def __imul__(self, other: Any) -> Any:
+    def __imul__(self, other: Any) -> Self:
         return self._in_place("*=", self._binary(_MULTIPLY, other))
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: Any) -> Self:
         return self._binary(_DIVIDE, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: Any) -> Self:
         return self._reflected(_DIVIDE, other)
 
-    def __itruediv__(self, other: Any) -> Any:
+    def __itruediv__(self, other: Any) -> Self:
         return self._in_place("/=", self._binary(_DIVIDE, other))
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: Any) -> Self:
         return self._binary(_FLOOR_DIVIDE, other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: Any) -> Self:
         return self._reflected(_FLOOR_DIVIDE, other)
 
-    def __ifloordiv__(self, other: Any) -> Any:
+    def __ifloordiv__(self, other: Any) -> Self:
         return self._in_place("//=", self._binary(_FLOOR_DIVIDE, other))
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: Any) -> Self:
         return self._binary(_REMAINDER, other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: Any) -> Self:
         return self._reflected(_REMAINDER, other)
 
-    def __imod__(self, other: Any) -> Any:
+    def __imod__(self, other: Any) -> Self:
         return self._in_place("%=", self._binary(_REMAINDER, other))
 
-    def __lshift__(self, other: Any) -> Any:
+    def __lshift__(self, other: Any) -> Self:
         return self._binary(_LEFT_SHIFT, other)
 
-    def __rlshift__(self, other: Any) -> Any:
+    def __rlshift__(self, other: Any) -> Self:
         return self._reflected(_LEFT_SHIFT, other)
 
-    def __ilshift__(self, other: Any) -> Any:
+    def __ilshift__(self, other: Any) -> Self:
         return self._in_place("<<=", self._binary(_LEFT_SHIFT, other))
 
-    def __rshift__(self, other: Any) -> Any:
+    def __rshift__(self, other: Any) -> Self:
         return self._binary(_RIGHT_SHIFT, other)
 
-    def __rrshift__(self, other: Any) -> Any:
+    def __rrshift__(self, other: Any) -> Self:
         return self._reflected(_RIGHT_SHIFT, other)
 
-    def __irshift__(self, other: Any) -> Any:
+    def __irshift__(self, other: Any) -> Self:
         return self._in_place(">>=", self._binary(_RIGHT_SHIFT, other))
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: Any) -> Self:
         return self._binary(_AND, other)
 
-    def __rand__(self, other: Any) -> Any:
+    def __rand__(self, other: Any) -> Self:
         return self._reflected(_AND, other)
 
-    def __iand__(self, other: Any) -> Any:
+    def __iand__(self, other: Any) -> Self:
         return self._in_place("&=", self._binary(_AND, other))
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: Any) -> Self:
         return self._binary(_OR, other)
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: Any) -> Self:
         return self._reflected(_OR, other)
 
-    def __ior__(self, other: Any) -> Any:
+    def __ior__(self, other: Any) -> Self:
         return self._in_place("|=", self._binary(_OR, other))
 
-    def __xor__(self, other: Any) -> Any:
+    def __xor__(self, other: Any) -> Self:
         return self._binary(_XOR, other)
 
-    def __rxor__(self, other: Any) -> Any:
+    def __rxor__(self, other: Any) -> Self:
         return self._reflected(_XOR, other)
 
-    def __ixor__(self, other: Any) -> Any:
+    def __ixor__(self, other: Any) -> Self:
         return self._in_place("^=", self._binary(_XOR, other))
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
 
-    def __pow__(self, other: Any, modulo: Any = None) -> Any:
+    def __pow__(self, other: Any, modulo: Any = None) -> Self:
         if modulo is not None:
             return NotImplemented
         kinds = {int: "iufc", float: "fc"}.get(type(other), "")
@@ -224,55 +224,55 @@ class Operators(abc.ABC):
             return bind(_SQUARE, (self,))
         return self._binary(_POWER, other)
 
-    def __rpow__(self, other: Any, modulo: Any = None) -> Any:
+    def __rpow__(self, other: Any, modulo: Any = None) -> Self:
         return NotImplemented if modulo is not None else self._reflected(_POWER, other)
 
-    def __ipow__(self, other: Any) -> Any:  # type: ignore[misc]
+    def __ipow__(self, other: Any) -> Self:  # type: ignore[misc]
         return self._in_place("**=", self**other)
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: Any) -> tuple[Self, Self]:
         return self._binary(_DIVMOD, other)
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: Any) -> tuple[Self, Self]:
         return self._reflected(_DIVMOD, other)
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: Any) -> Self:
         return matmul(self, other) if _is_operand(other) else NotImplemented
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: Any) -> Self:
         return matmul(other, self) if _is_operand(other) else NotImplemented
 
-    def __imatmul__(self, other: Any) -> Any:
+    def __imatmul__(self, other: Any) -> Self:
         return self._in_place("@=", self.__matmul__(other))
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
         return self._binary(_EQUAL, other)
 
-    def __ne__(self, other: Any) -> Any:
+    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
         return self._binary(_NOT_EQUAL, other)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: Any) -> Self:
         return self._binary(_LESS, other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: Any) -> Self:
         return self._binary(_LESS_EQUAL, other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: Any) -> Self:
         return self._binary(_GREATER, other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: Any) -> Self:
         return self._binary(_GREATER_EQUAL, other)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Self:
         return bind(_NEGATIVE, (self,))
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> Self:
         return bind(_POSITIVE, (self,))
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> Self:
         return bind(_ABSOLUTE, (self,))
 
-    def __invert__(self) -> Any:
+    def __invert__(self) -> Self:
         return bind(_INVERT, (self,))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class Ordering(abc.ABC):
         descending: bool = False,
         stable: Any = True,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the positions along a dim that its elements have in order.
 
         Args:
@@ -98,7 +98,7 @@ class Ordering(abc.ABC):
         order: Any = None,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the positions that elements have before `partition`.
 
         Args:
@@ -118,7 +118,7 @@ class Ordering(abc.ABC):
         sorter: Any = None,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return where elements would go into this sorted vector.
 
         Args:

@@ -14,7 +14,7 @@ import numpy as np
 from gpushard.array.assignment import renew
 from gpushard.array.checks import count
 from gpushard.array.positions import count_true, true_positions
-from gpushard.array.reading import read_part
+from gpushard.array.reading import fill_bytes, read_part
 from gpushard.array.selection import as_int64, check_positions, clipped, is_on_devices
 from gpushard.array.updating import as_operand, scattered, stays
 from gpushard.dtypes import result_type
@@ -61,19 +61,31 @@ def as_integers(at: Any, name: str, argument: str = "indices") -> Any:
     return found
 
 
-def bounded(at: Any, size: int, mode: Any, name: str, dim: int = 0) -> Any:
-    """Return positions in bounds, as a mode of `numpy.take` has them.
+def bounded(at: Any, size: int, mode: Any, name: str, dim: int = 0, *, fill: bool = False) -> Any:
+    """Return positions in bounds, as a mode of `numpy.take` has them, or of `jax.numpy.take`.
+
+    Args:
+      at: the positions.
+      size: how many there are.
+      mode: what happens to those out of bounds; those that are to be filled stay.
+      name: of the function, for errors.
+      dim: the dim, for errors.
+      fill: whether "fill" is a mode, too.
 
     Raises:
       ArrayIndexError: one is out of bounds, and the mode is "raise".
       ArgumentError: the mode is unknown.
     """
-    if mode not in ("raise", "clip", "wrap"):
+    modes = ("raise", "clip", "wrap", *(("fill",) if fill else ()))
+    if mode not in modes:
         raise ArgumentError(
-            f'{name}: mode={mode!r} is unknown; use "raise", "clip" or "wrap"',
+            f"{name}: mode={mode!r} is unknown; use one of "
+            + ", ".join(f'"{one}"' for one in modes),
             argument="mode",
             mode=mode,
         )
+    if mode == "fill":
+        return as_int64(at)
     if mode == "raise" or not size:
         check_positions(at, size, dim)
         return at
@@ -83,19 +95,42 @@ def bounded(at: Any, size: int, mode: Any, name: str, dim: int = 0) -> Any:
 
 
 def take(
-    x: Array, indices: Any, axis: Any = None, mode: str = "raise", out: Sharding | None = None
+    x: Array,
+    indices: Any,
+    axis: Any = None,
+    mode: str = "raise",
+    out: Sharding | None = None,
+    fill_value: Any = None,
 ) -> Array:
     """Do the work of `gpushard.numpy.take`."""
     at = as_integers(indices, "take")
     if axis is None:
         x, axis = cast("Any", x).ravel(), 0
     dim = x.ndim + one_from_end(axis, x.ndim, "take")
-    at = bounded(at, x.shape[dim], mode, "take", dim)
-    indexed = Indexed((dim - x.ndim,), x.ndim - dim - 1, (), bool(x.shape[dim]))
-    return cast("Array", bind(GATHER, (x, at), (indexed, b""), out))
+    fill = filling(mode, fill_value, x.dtype, "take")
+    at = bounded(at, x.shape[dim], mode, "take", dim, fill=True)
+    indexed = Indexed((dim - x.ndim,), x.ndim - dim - 1, (), bool(x.shape[dim]) and not fill)
+    return cast("Array", bind(GATHER, (x, at), (indexed, fill), out))
 
 
-def along(x: Array, indices: Any, axis: Any, name: str) -> tuple[Indexed, Any, Shape]:
+def filling(mode: str, fill_value: Any, dtype: np.dtype[Any], name: str) -> bytes:
+    """Return the bytes of what there is for positions out of bounds with "fill", else none.
+
+    Raises:
+      ArgumentError: there is a fill value, and another mode.
+    """
+    if mode != "fill" and fill_value is not None:
+        raise ArgumentError(
+            f'{name}: fill_value= is for mode="fill", and mode is {mode!r}; give both',
+            argument="fill_value",
+            mode=mode,
+        )
+    return fill_bytes(fill_value, dtype) if mode == "fill" else b""
+
+
+def along(
+    x: Array, indices: Any, axis: Any, name: str, mode: str = "raise", *, fill: bool = False
+) -> tuple[Indexed, Any, Shape]:
     """Return how positions along one dim index an array, checked; their shape with the others.
 
     Raises:
@@ -113,7 +148,8 @@ def along(x: Array, indices: Any, axis: Any, name: str) -> tuple[Indexed, Any, S
         )
     own = one_from_end(axis, x.ndim, name)
     others = [dim for dim in range(-x.ndim, 0) if dim != own]
-    indexed = Indexed((own,), 0, tuple((dim, dim) for dim in others), bool(x.shape[own]))
+    inside = bool(x.shape[own]) and mode != "fill"
+    indexed = Indexed((own,), 0, tuple((dim, dim) for dim in others), inside)
     try:
         shape = part_shape(indexed, x.shape, (at.shape,))
     except ValueError:
@@ -124,7 +160,10 @@ def along(x: Array, indices: Any, axis: Any, name: str) -> tuple[Indexed, Any, S
             shape=at.shape,
             expected=x.shape,
         ) from None
-    return indexed, bounded(at, x.shape[own], "raise", name, x.ndim + own), shape
+    size = x.shape[own]
+    if mode == "clip" and size:  # JAX's, for which negative positions count from the end
+        return indexed, clipped(at, -size, size - 1), shape
+    return indexed, bounded(at, size, mode, name, x.ndim + own, fill=fill), shape
 
 
 def put(x: Array, indices: Any, values: Any, mode: str = "raise") -> None:

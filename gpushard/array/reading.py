@@ -48,14 +48,14 @@ def read_part(
         if found is not None:
             return cast("Array", found)
     selection = select(x, index, "clip" if mode == "promise_in_bounds" else mode)
-    fill = _fill(fill_value, x.dtype) if mode in ("fill", "drop") else b""
+    fill = fill_bytes(fill_value, x.dtype) if mode in ("fill", "drop") else b""
     if selection.basic is not None:
         x = index_part(x, parse_index(x.shape, selection.basic))
     out = _like_mask(x, selection) if out_sharding is None else out_sharding
     return cast("Array", bind(GATHER, (x, *selection.arrays), (selection.indexed, fill), out))
 
 
-def _fill(value: Any, dtype: np.dtype[Any]) -> bytes:
+def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     """Return the bytes of a fill value; by default that of `jax.numpy.ndarray.at`."""
     if value is None:
         value = True if kind_of(dtype) == "b" else np.nan

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
 
 from gpushard.array.checks import as_dtype, refuse_out
+from gpushard.array.taking_part import (
+    all_take_part,
+    initial_of,
+    is_of_nothing,
+    mean_of,
+    taking_part,
+    variance_of,
+    with_initial,
+)
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import reductions, scans
+from gpushard.ops.table.elementwise import ufunc_row
+
+_ROOT = ufunc_row(np.sqrt)
 
 
 def _kind(dtype: Any) -> Any:
@@ -20,11 +34,18 @@ def _kind(dtype: Any) -> Any:
 class Reductions(abc.ABC):
     """Reductions over dims; `axis` is an integer, a tuple or None for all, `dtype` as NumPy's.
 
-    With `out_sharding` the result is merged where it is wanted; by default it lies as it comes.
-    `out` must be None: results are values.
+    `where` says which elements take part, as booleans that broadcast to the array, and `initial` is
+    a number that takes part, too; the extremes of a part need it. With `out_sharding` the result is
+    merged where it is wanted; by default it lies as it comes. `out` must be None: results are
+    values.
     """
 
     __slots__ = ()
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
 
     @property
     @abc.abstractmethod
@@ -32,7 +53,7 @@ class Reductions(abc.ABC):
         """Number of dims."""
 
     @abc.abstractmethod
-    def astype(self, dtype: Any) -> Any:
+    def astype(self, dtype: Any) -> Self:
         """Return the array with another dtype."""
 
     def _reduced(
@@ -49,11 +70,16 @@ class Reductions(abc.ABC):
         dtype: Any = None,
         out: Any = None,
         keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the sum over dims; small integers are summed in 64 bits."""
-        return self._reduced(reductions.SUM, axis, out, keepdims, _kind(dtype), out_sharding)
+        x = taking_part(self, where, 0, "sum")
+        row = reductions.SUM
+        result = x._reduced(row, axis, out, keepdims, _kind(dtype), out_sharding)
+        return with_initial(np.add, result, initial, "sum")
 
     def prod(
         self,
@@ -61,33 +87,44 @@ class Reductions(abc.ABC):
         dtype: Any = None,
         out: Any = None,
         keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the product over dims; small integers are multiplied in 64 bits."""
-        return self._reduced(reductions.PROD, axis, out, keepdims, _kind(dtype), out_sharding)
+        x = taking_part(self, where, 1, "prod")
+        row = reductions.PROD
+        result = x._reduced(row, axis, out, keepdims, _kind(dtype), out_sharding)
+        return with_initial(np.multiply, result, initial, "prod")
 
     def min(
         self,
         axis: Any = None,
         out: Any = None,
         keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the least element over dims; NaN if there is one."""
-        return self._reduced(reductions.MIN, axis, out, keepdims, None, out_sharding)
+        given = axis, out, keepdims, initial, where, out_sharding
+        return extreme(reductions.MIN, np.minimum, self, *given)
 
     def max(
         self,
         axis: Any = None,
         out: Any = None,
         keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the greatest element over dims; NaN if there is one."""
-        return self._reduced(reductions.MAX, axis, out, keepdims, None, out_sharding)
+        given = axis, out, keepdims, initial, where, out_sharding
+        return extreme(reductions.MAX, np.maximum, self, *given)
 
     def any(
         self,
@@ -95,10 +132,12 @@ class Reductions(abc.ABC):
         out: Any = None,
         keepdims: bool = False,
         *,
+        where: Any = None,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return whether some element is true."""
-        return self._reduced(reductions.ANY, axis, out, keepdims, None, out_sharding)
+        x = taking_part(self, where, False, "any")
+        return x._reduced(reductions.ANY, axis, out, keepdims, None, out_sharding)
 
     def all(
         self,
@@ -106,10 +145,12 @@ class Reductions(abc.ABC):
         out: Any = None,
         keepdims: bool = False,
         *,
+        where: Any = None,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return whether all elements are true."""
-        return self._reduced(reductions.ALL, axis, out, keepdims, None, out_sharding)
+        x = taking_part(self, where, True, "all")
+        return x._reduced(reductions.ALL, axis, out, keepdims, None, out_sharding)
 
     def mean(
         self,
@@ -118,9 +159,13 @@ class Reductions(abc.ABC):
         out: Any = None,
         keepdims: bool = False,
         *,
+        where: Any = None,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the mean over dims."""
+        if not all_take_part(where):
+            refuse_out("mean", out)
+            return mean_of(self, where, axis, dtype, keepdims)
         return self._reduced(reductions.MEAN, axis, out, keepdims, _kind(dtype), out_sharding)
 
     def var(
@@ -131,9 +176,11 @@ class Reductions(abc.ABC):
         ddof: float = 0,
         keepdims: bool = False,
         *,
+        where: Any = None,
+        mean: Any = None,
         correction: Any = None,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the variance over dims.
 
         Args:
@@ -142,12 +189,17 @@ class Reductions(abc.ABC):
           out: must be None; results are values.
           ddof: what is taken from the number of elements that squares are divided by.
           keepdims: whether dims stay, with length 1.
+          where: which elements take part; all by default.
+          mean: their mean, if it is known, with `axis` kept as of length 1.
           correction: `ddof`, as the Array API calls it.
           out_sharding: how the result is laid out; by default as it comes.
         """
         taken = ddof if correction is None else correction
         x = self if dtype is None else self.astype(dtype)
-        return x._reduced(reductions.VAR, axis, out, keepdims, taken, out_sharding)
+        if all_take_part(where) and mean is None:
+            return x._reduced(reductions.VAR, axis, out, keepdims, taken, out_sharding)
+        refuse_out("var", out)
+        return variance_of(x, where, mean, axis, taken, keepdims, "var")
 
     def std(
         self,
@@ -157,13 +209,18 @@ class Reductions(abc.ABC):
         ddof: float = 0,
         keepdims: bool = False,
         *,
+        where: Any = None,
+        mean: Any = None,
         correction: Any = None,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return the square root of the variance over dims; arguments as for `var`."""
         taken = ddof if correction is None else correction
         x = self if dtype is None else self.astype(dtype)
-        return x._reduced(reductions.STD, axis, out, keepdims, taken, out_sharding)
+        if all_take_part(where) and mean is None:
+            return x._reduced(reductions.STD, axis, out, keepdims, taken, out_sharding)
+        refuse_out("std", out)
+        return bind(_ROOT, (variance_of(x, where, mean, axis, taken, keepdims, "std"),))
 
     def argmin(
         self,
@@ -172,7 +229,7 @@ class Reductions(abc.ABC):
         *,
         keepdims: bool = False,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return where the least element is: along one dim, or in row-major order for None."""
         return self._position(reductions.ARGMIN, axis, out, keepdims, out_sharding)
 
@@ -183,7 +240,7 @@ class Reductions(abc.ABC):
         *,
         keepdims: bool = False,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return where the greatest element is: along one dim, or in row-major order for None."""
         return self._position(reductions.ARGMAX, axis, out, keepdims, out_sharding)
 
@@ -199,7 +256,7 @@ class Scans(Reductions):
     __slots__ = ()
 
     @abc.abstractmethod
-    def ravel(self, order: str = "C") -> Any:
+    def ravel(self, order: str = "C") -> Self:
         """Return the elements in row-major order as one dim."""
 
     def _scanned(self, row: Row, axis: Any, dtype: Any, out: Any, to: Sharding | None) -> Any:
@@ -216,7 +273,7 @@ class Scans(Reductions):
         out: Any = None,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return running sums; small integers are summed in 64 bits."""
         return self._scanned(scans.CUMSUM, axis, dtype, out, out_sharding)
 
@@ -227,6 +284,28 @@ class Scans(Reductions):
         out: Any = None,
         *,
         out_sharding: Sharding | None = None,
-    ) -> Any:
+    ) -> Self:
         """Return running products; small integers are multiplied in 64 bits."""
         return self._scanned(scans.CUMPROD, axis, dtype, out, out_sharding)
+
+
+def extreme(
+    row: Row,
+    ufunc: np.ufunc,
+    x: Any,
+    axis: Any,
+    out: Any,
+    keepdims: bool,
+    initial: Any,
+    where: Any,
+    to: Sharding | None,
+) -> Any:
+    """Return what a row of the kind of `MIN` gives; arguments are as users give them."""
+    refuse_out(row.name, out)
+    axes = from_end(axis, x.ndim, row.name)
+    x = taking_part(x, where, initial_of(initial, x.dtype, row.name), row.name)
+    if initial is not None and is_of_nothing(x, axis, row.name):
+        zeros = bind(reductions.SUM, (x,), (axes, bool(keepdims), x.dtype), to)
+        return with_initial(np.add, zeros, initial, row.name)
+    result = bind(row, (x,), (axes, bool(keepdims), None), to)
+    return with_initial(ufunc, result, initial, row.name)

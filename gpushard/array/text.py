@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.geometry.sharding import Sharding
 from gpushard.movement.blocks import blocks_of
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host_copies import read_host
@@ -15,8 +16,8 @@ from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.typing import HostArray
 
 
-def describe(buffer: ShardedBuffer, weak_type: bool) -> str:
-    """Return the `repr` of an array: values, dtype and weak type."""
+def describe(buffer: ShardedBuffer, sharding: Sharding, weak_type: bool) -> str:
+    """Return the `repr` of an array: values, dtype, weak type; sharding over several devices."""
     shape = buffer.tiling.shape
     if 0 in shape:
         values = f"[], shape={shape}"
@@ -27,8 +28,9 @@ def describe(buffer: ShardedBuffer, weak_type: bool) -> str:
     text = f"Array({values},"
     last_line = len(text) - (text.rfind("\n") + 1)
     wide = last_line + len(suffix) + 1 > np.get_printoptions()["linewidth"]
-    gap = "\n" + " " * len("Array(") if wide else " "
-    return f"{text}{gap}{suffix}"
+    line = "\n" + " " * len("Array(")
+    text += (line if wide else " ") + suffix
+    return f"{text[:-1]},{line}sharding={sharding!r})" if sharding.num_devices > 1 else text
 
 
 def array_text(buffer: ShardedBuffer, prefix: str = "", separator: str = " ") -> str:

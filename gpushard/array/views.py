@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
+from gpushard.array.callers import caller, package_of
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Params, Row
 from gpushard.ops.table.movement import INDEX, RESHAPE, TRANSPOSE, index_of
 from gpushard.ops.table.movement import index as index_part
-from gpushard.typing import Shape
+from gpushard.typing import HostArray, Shape
 
 if TYPE_CHECKING:
     from gpushard.array.array import Array
@@ -31,6 +32,9 @@ LIBRARIES = ("scipy", "sklearn")
 
 _DEEPEST = 16
 """So many steps are remembered from an array to what it was taken from."""
+
+_KNOWS_COPY = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+"""Whether this NumPy has 2.1's way to reshape without a copy; from 2.5 on the older one is gone."""
 
 Steps: TypeAlias = Sequence[tuple[Row | None, Params]]
 """Operations, one after the other; None is the one that changes nothing."""
@@ -102,10 +106,7 @@ def is_called_by_library() -> bool:
     """Whether the code that uses this package is of a library that counts on views."""
     if not any(map(sys.modules.__contains__, LIBRARIES)):
         return False
-    frame: Any = sys._getframe(1)
-    while (name := frame.f_globals.get("__name__", ""))[:9] == "gpushard." and frame.f_back:
-        frame = frame.f_back
-    return name.partition(".")[0] in LIBRARIES
+    return package_of(caller()) in LIBRARIES
 
 
 def assigned(x: Array, index: Any, value: Any) -> list[tuple[Array, Array]]:
@@ -170,8 +171,8 @@ def _is_view(shape: Shape, steps: Steps) -> bool:
             memory = memory.transpose(params[0])
         elif row is RESHAPE:
             try:
-                memory.shape = params[0]
-            except AttributeError:
+                memory = _without_a_copy(memory, params[0])
+            except (AttributeError, ValueError):
                 return False
     return True
 
@@ -180,6 +181,14 @@ def _taken(x: Array, steps: Steps) -> Array:
     for row, params in steps:
         x = x if row is None else _step(x, row, params)
     return x
+
+
+def _without_a_copy(memory: HostArray, shape: Shape) -> HostArray:
+    """Return memory in another shape, or raise what NumPy raises where it would have to copy."""
+    if _KNOWS_COPY:
+        return np.reshape(memory, shape, copy=False)
+    memory.shape = shape
+    return memory
 
 
 def _with_part(x: Array, steps: Steps, index: Any, value: Any) -> Array:

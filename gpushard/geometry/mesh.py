@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import enum
 import functools
 import math
 import operator
@@ -46,12 +47,51 @@ def _axis_names(axis_names: Any, ndim: int, argument: str = "axis_names") -> tup
     return names
 
 
+class AxisType(enum.Enum):
+    """What JAX distinguishes axes of a mesh by; here all are alike.
+
+    Arrays have shardings that programs can read and set, as with `Explicit`, and operations resolve
+    those that disagree, as with `Auto`.
+    """
+
+    Auto = enum.auto()
+    Explicit = enum.auto()
+    Manual = enum.auto()
+
+
+def _check_axis_types(axis_types: Any, names: tuple[str, ...]) -> None:
+    """Check the types of a mesh's axes.
+
+    Raises:
+      ArgumentTypeError: one is no `AxisType`.
+      MeshError: there are not as many as axes.
+    """
+    if axis_types is None:
+        return
+    given = (axis_types,) if isinstance(axis_types, AxisType) else tuple(axis_types)
+    if not all(isinstance(kind, AxisType) for kind in given):
+        raise ArgumentTypeError(
+            f"axis_types={given!r} must be of gpushard.sharding.AxisType, one for each axis",
+            argument="axis_types",
+            value=given,
+        )
+    if len(given) != len(names):
+        raise MeshError(
+            f"axis_types={given!r} has {len(given)} types for the {len(names)} axes {names}; give "
+            "one per axis",
+            argument="axis_types",
+            names=names,
+            axis_types=given,
+        )
+
+
 class AbstractMesh:
     """The shape of a mesh without its devices.
 
     Args:
       axis_sizes: size of each axis, at least 1.
       axis_names: name of each axis.
+      axis_types: as for `Mesh`.
 
     Raises:
       MeshError: sizes and names do not match, a name is repeated, or a size is not positive.
@@ -60,9 +100,15 @@ class AbstractMesh:
     2
     """
 
-    def __init__(self, axis_sizes: Sequence[int], axis_names: str | Sequence[str]) -> None:
+    def __init__(
+        self,
+        axis_sizes: Sequence[int],
+        axis_names: str | Sequence[str],
+        axis_types: Sequence[AxisType] | None = None,
+    ) -> None:
         self.axis_sizes = _sizes(axis_sizes, "axis_sizes")
         self.axis_names = _axis_names(axis_names, len(self.axis_sizes))
+        _check_axis_types(axis_types, self.axis_names)
 
     @functools.cached_property
     def shape(self) -> MappingProxyType[str, int]:
@@ -110,6 +156,7 @@ class Mesh:
     Args:
       devices: the devices, as an array or nested sequence with one dim per axis.
       axis_names: name of each axis.
+      axis_types: an `AxisType` for each axis, as JAX takes them; they make no difference.
 
     Raises:
       MeshError: a device or a name is repeated, or there are not as many names as axes.
@@ -124,10 +171,16 @@ class Mesh:
     assignment: tuple[Device, ...]
     """The devices in row-major order."""
 
-    def __new__(cls, devices: Any, axis_names: str | Sequence[str]) -> Mesh:
+    def __new__(
+        cls,
+        devices: Any,
+        axis_names: str | Sequence[str],
+        axis_types: Sequence[AxisType] | None = None,
+    ) -> Mesh:
         """Return the one mesh of these devices and names."""
         grid = _device_grid(devices)
         names = _axis_names(axis_names, grid.ndim)
+        _check_axis_types(axis_types, names)
         assignment = tuple(grid.flat)
         if len(set(assignment)) != len(assignment):
             repeated = next(d for d in assignment if assignment.count(d) > 1)
@@ -265,6 +318,40 @@ _meshes: weakref.WeakValueDictionary[Any, Mesh] = weakref.WeakValueDictionary()
 # Equality is identity, so two threads must not both make a mesh for one key.
 _meshes_lock = threading.RLock()
 hold_while_forking(_meshes_lock)
+
+
+class set_mesh:
+    """Make a mesh the one that bare `PartitionSpec` placements refer to.
+
+    It stays so, or until the end of a `with` block that this is used in.
+
+    Args:
+      mesh: the mesh.
+
+    Raises:
+      ArgumentTypeError: it is no mesh of devices.
+
+    >>> mesh = Mesh(["a", "b"], "x")
+    >>> with set_mesh(mesh):
+    ...     current_mesh()
+    Mesh('x': 2)
+    >>> current_mesh()
+    """
+
+    def __init__(self, mesh: Mesh) -> None:
+        if not isinstance(mesh, Mesh):
+            raise ArgumentTypeError(
+                f"mesh={mesh!r} must be a Mesh of devices, such as make_mesh gives", argument="mesh"
+            )
+        self._mesh = mesh
+        self._before = _current.get()
+        _current.set((*self._before, mesh))
+
+    def __enter__(self) -> Mesh:
+        return self._mesh
+
+    def __exit__(self, *_: object) -> None:
+        _current.set(self._before)
 
 
 def current_mesh() -> Mesh | None:

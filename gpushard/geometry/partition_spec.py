@@ -38,6 +38,8 @@ class PartitionSpec(tuple[Any, ...]):
     PartitionSpec('x', None, ('y', 'z'))
     >>> PartitionSpec(("x",)) == PartitionSpec("x")
     True
+    >>> PartitionSpec("x") + PartitionSpec(None, "y")
+    PartitionSpec('x', None, 'y')
     """
 
     UNCONSTRAINED = UNCONSTRAINED
@@ -50,6 +52,12 @@ class PartitionSpec(tuple[Any, ...]):
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return tuple(self)
+
+    def __add__(self, other: tuple[Any, ...]) -> PartitionSpec:
+        return PartitionSpec(*self, *other) if isinstance(other, tuple) else NotImplemented
+
+    def __radd__(self, other: tuple[Any, ...]) -> PartitionSpec:
+        return PartitionSpec(*other, *self) if isinstance(other, tuple) else NotImplemented
 
     def __repr__(self) -> str:
         return f"PartitionSpec({', '.join(map(repr, self))})"

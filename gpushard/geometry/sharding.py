@@ -14,7 +14,7 @@ from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.memory_kind import checked_kind, device_of, place_on
 from gpushard.geometry.mesh import is_addressable
 from gpushard.geometry.tiling import Assignment, Tiling, check_shape
-from gpushard.typing import Device, Index, Shape
+from gpushard.typing import Device, Index, Shape, shown_as
 
 _tilings: BoundedCache[Tiling] = BoundedCache(limit=64 << 20)
 os.register_at_fork(after_in_child=_tilings.renew_lock)
@@ -245,3 +245,6 @@ class SingleDeviceSharding(GridSharding):
 
 def _single_device_sharding(device: Device, kind: str) -> SingleDeviceSharding:
     return SingleDeviceSharding(device, memory_kind=kind)
+
+
+shown_as("Sharding", GridSharding)

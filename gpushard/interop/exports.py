@@ -38,13 +38,18 @@ def capsule(
     copy: bool | None = None,
 ) -> Any:
     """Do the work of `Array.__dlpack__`."""
-    buffer = _only_shard(x, "DLPack")
-    own = _device_of(buffer)
-    wanted = own if dl_device is None else _pair(dl_device, "dl_device", "(1, 0) for the CPU")
+    wanted = None if dl_device is None else _pair(dl_device, "dl_device", "(1, 0) for the CPU")
     version = (0, 0) if max_version is None else _pair(max_version, "max_version", "(1, 0)")
     if not (copy is None or isinstance(copy, bool)):
         raise ArgumentTypeError(f"copy={copy!r} must be True, False or None", argument="copy")
     _check_dtype(x)
+    versioned = version >= (1, 0)
+    if wanted == (dlpack.CPU, 0) and copy is not False and x.sharding.num_devices > 1:
+        gathered = x._host_value("x.__dlpack__(dl_device=(1, 0))", explicit=True)
+        return dlpack.export(gathered, versioned=versioned, copy=bool(copy))
+    buffer = _only_shard(x, "DLPack")
+    own = _device_of(buffer)
+    wanted = own if wanted is None else wanted
     if wanted == own and own[0] != dlpack.CPU:
         return _device_capsule(buffer, _consumer(stream), max_version, copy)
     if own[0] == dlpack.CPU and stream is not None:
@@ -67,7 +72,7 @@ def capsule(
         view = buffer.runtime.backend.host_view(buffer.values[0], buffer.claims[0])
     else:
         view = x._host_value("x.__dlpack__(dl_device=(1, 0))", explicit=True)
-    return dlpack.export(view, versioned=version >= (1, 0), copy=bool(copy))
+    return dlpack.export(view, versioned=versioned, copy=bool(copy))
 
 
 def _device_capsule(
@@ -106,6 +111,7 @@ def cuda_array_interface(x: Array) -> dict[str, Any]:
         raise ProtocolError(str(error), **error.facts) from None
     backend, value = buffer.runtime.backend, buffer.values[0]
     if buffer.lent is None:
+        ShardedBuffer.ever_lent = True
         buffer.lent = backend.lend(value, buffer.claims[0], consumer=-1)
     with _after(buffer):  # the interface names the stream on which it is read
         interface = dict(buffer.lent.__cuda_array_interface__)
@@ -125,8 +131,9 @@ def _only_shard(x: Array, what: str) -> ShardedBuffer:
     if shards != 1:
         raise ExportError(
             f"{what} knows one block of memory, and the array of shape {x.shape} has {shards} "
-            f"shards in {x.sharding}; export each x.addressable_data(i), or move it to one device "
-            "first with x.to_device(device)",
+            f"shards in {x.sharding}; export each x.addressable_data(i), move it to one device "
+            "first with x.to_device(device), or ask for the CPU: "
+            'numpy.from_dlpack(x, device="cpu", copy=True)',
             argument="self",
             shape=x.shape,
             sharding=x.sharding,

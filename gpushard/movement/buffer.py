@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -44,6 +44,9 @@ class ShardedBuffer:
 
     lent: Any = None
     """The array of another library whose address was handed out, and which keeps the memory."""
+
+    ever_lent: ClassVar[bool] = False
+    """Whether any buffer's was, in this process."""
 
     @property
     def runtime(self) -> Runtime:

@@ -21,15 +21,18 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpushard import dtypes
+from gpushard.array import Array
 from gpushard.array.protocols import provide
 from gpushard.numpy import protocol
 from gpushard.numpy.applying import (
     apply_along_axis,
     apply_over_axes,
+    fromfunction,
     piecewise,
+    vectorize,
 )
 from gpushard.numpy.averages import (
     average,
@@ -51,6 +54,7 @@ from gpushard.numpy.comparison import (
 )
 from gpushard.numpy.constants import (
     e,
+    euler_gamma,
     inf,
     nan,
     newaxis,
@@ -266,6 +270,29 @@ from gpushard.numpy.histograms import (
     histogram_bin_edges,
     histogramdd,
 )
+from gpushard.numpy.host import (
+    array2string,
+    array_repr,
+    array_str,
+    errstate,
+    frombuffer,
+    fromiter,
+    get_printoptions,
+    iterable,
+    mask_indices,
+    ndindex,
+    printoptions,
+    savez,
+    set_printoptions,
+)
+from gpushard.numpy.index_tricks import (
+    c_,
+    index_exp,
+    mgrid,
+    ogrid,
+    r_,
+    s_,
+)
 from gpushard.numpy.indexing import (
     argwhere,
     choose,
@@ -466,17 +493,31 @@ from gpushard.numpy.windows import (
     i0,
     kaiser,
 )
+from gpushard.placement.npy import load, save
+
+ndarray = Array
+asanyarray = ascontiguousarray = asarray
 
 __array_api_version__ = protocol.VERSIONS[-1]
 
 
-def __getattr__(name: str) -> Any:
-    """Import an extension, or a type of `ml_dtypes`, when it is first asked for (PEP 562)."""
-    if name in protocol.EXTENSIONS:
-        return importlib.import_module(protocol.EXTENSIONS[name])
-    if name in dtypes.NAMES and dtypes.is_installed():
-        return dtypes.named(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+    from gpushard.numpy import fft as fft
+    from gpushard.numpy import lib as lib
+    from gpushard.numpy import linalg as linalg
+else:  # a type checker would take it for a module that has every name
+
+    def __getattr__(name: str) -> Any:
+        """Import an extension, or a type of `ml_dtypes`, when it is first asked for."""
+        if name in protocol.EXTENSIONS:
+            return importlib.import_module(protocol.EXTENSIONS[name])
+        if name in dtypes.NAMES and dtypes.is_installed():
+            return dtypes.named(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *protocol.EXTENSIONS, "__array_api_version__"})
 
 
 def _namespace(x: Any, *, api_version: str | None = None) -> Any:
@@ -492,41 +533,44 @@ __all__ = [
     "__array_namespace_info__", "abs", "absolute", "acos", "acosh", "add", "all", "allclose",
     "amax", "amin", "angle", "any", "append", "apply_along_axis", "apply_over_axes", "arange",
     "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin",
-    "argpartition", "argsort", "argwhere", "around", "array", "array_equal", "array_equiv",
-    "array_split", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "atleast_1d",
+    "argpartition", "argsort", "argwhere", "around", "array", "array2string", "array_equal",
+    "array_equiv", "array_repr", "array_split", "array_str", "asanyarray", "asarray",
+    "ascontiguousarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "atleast_1d",
     "atleast_2d", "atleast_3d", "average", "bartlett", "bincount", "bitwise_and", "bitwise_count",
     "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
     "bitwise_xor", "blackman", "block", "bool", "bool_", "broadcast_arrays", "broadcast_shapes",
-    "broadcast_to", "can_cast", "cbrt", "cdouble", "ceil", "choose", "clip", "column_stack",
+    "broadcast_to", "c_", "can_cast", "cbrt", "cdouble", "ceil", "choose", "clip", "column_stack",
     "complex64", "complex128", "complexfloating", "compress", "concat", "concatenate", "conj",
     "conjugate", "convolve", "copy", "copysign", "corrcoef", "correlate", "cos", "cosh",
     "count_nonzero", "cov", "cross", "csingle", "cumprod", "cumsum", "cumulative_prod",
     "cumulative_sum", "deg2rad", "degrees", "delete", "diag", "diag_indices", "diag_indices_from",
     "diagflat", "diagonal", "diff", "digitize", "divide", "divmod", "dot", "double", "dsplit",
     "dstack", "dtype", "e", "ediff1d", "einsum", "einsum_path", "empty", "empty_like", "equal",
-    "exp", "exp2", "expand_dims", "expm1", "extract", "eye", "fabs", "fill_diagonal", "finfo",
-    "fix", "flatnonzero", "flip", "fliplr", "flipud", "float16", "float32", "float64",
-    "float_power", "floating", "floor", "floor_divide", "fmax", "fmin", "fmod", "frexp",
-    "from_dlpack", "full", "full_like", "gcd", "generic", "geomspace", "gradient", "greater",
-    "greater_equal", "hamming", "hanning", "heaviside", "histogram", "histogram2d",
-    "histogram_bin_edges", "histogramdd", "hsplit", "hstack", "hypot", "i0", "identity", "iinfo",
-    "imag", "indices", "inexact", "inf", "inner", "insert", "int8", "int16", "int32", "int64",
-    "int_", "integer", "interp", "intersect1d", "intp", "invert", "isclose", "iscomplex",
-    "iscomplexobj", "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf",
-    "isreal", "isrealobj", "isscalar", "issubdtype", "ix_", "kaiser", "kron", "lcm", "ldexp",
-    "left_shift", "less", "less_equal", "lexsort", "linspace", "log", "log1p", "log2", "log10",
+    "errstate", "euler_gamma", "exp", "exp2", "expand_dims", "expm1", "extract", "eye", "fabs",
+    "fill_diagonal", "finfo", "fix", "flatnonzero", "flip", "fliplr", "flipud", "float16",
+    "float32", "float64", "float_power", "floating", "floor", "floor_divide", "fmax", "fmin",
+    "fmod", "frexp", "from_dlpack", "frombuffer", "fromfunction", "fromiter", "full", "full_like",
+    "gcd", "generic", "geomspace", "get_printoptions", "gradient", "greater", "greater_equal",
+    "hamming", "hanning", "heaviside", "histogram", "histogram2d", "histogram_bin_edges",
+    "histogramdd", "hsplit", "hstack", "hypot", "i0", "identity", "iinfo", "imag", "index_exp",
+    "indices", "inexact", "inf", "inner", "insert", "int8", "int16", "int32", "int64", "int_",
+    "integer", "interp", "intersect1d", "intp", "invert", "isclose", "iscomplex", "iscomplexobj",
+    "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "isrealobj",
+    "isscalar", "issubdtype", "iterable", "ix_", "kaiser", "kron", "lcm", "ldexp", "left_shift",
+    "less", "less_equal", "lexsort", "linspace", "load", "log", "log1p", "log2", "log10",
     "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "logspace", "matmul", "matrix_transpose", "matvec", "max", "maximum", "mean", "median",
-    "meshgrid", "min", "minimum", "mod", "modf", "moveaxis", "multiply", "nan", "nan_to_num",
-    "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmedian", "nanmin",
-    "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar", "ndim", "negative",
-    "newaxis", "nextafter", "nonzero", "not_equal", "number", "ones", "ones_like", "outer",
-    "packbits", "pad", "partition", "percentile", "permute_dims", "pi", "piecewise", "place",
-    "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval",
-    "positive", "pow", "power", "prod", "promote_types", "ptp", "put", "put_along_axis", "putmask",
-    "quantile", "rad2deg", "radians", "ravel", "ravel_multi_index", "real", "reciprocal",
-    "remainder", "repeat", "reshape", "resize", "result_type", "right_shift", "rint", "roll",
-    "rollaxis", "roots", "rot90", "round", "searchsorted", "select", "setdiff1d", "setxor1d",
+    "logspace", "mask_indices", "matmul", "matrix_transpose", "matvec", "max", "maximum", "mean",
+    "median", "meshgrid", "mgrid", "min", "minimum", "mod", "modf", "moveaxis", "multiply", "nan",
+    "nan_to_num", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean",
+    "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar",
+    "ndarray", "ndim", "ndindex", "negative", "newaxis", "nextafter", "nonzero", "not_equal",
+    "number", "ogrid", "ones", "ones_like", "outer", "packbits", "pad", "partition", "percentile",
+    "permute_dims", "pi", "piecewise", "place", "poly", "polyadd", "polyder", "polydiv", "polyfit",
+    "polyint", "polymul", "polysub", "polyval", "positive", "pow", "power", "printoptions", "prod",
+    "promote_types", "ptp", "put", "put_along_axis", "putmask", "quantile", "r_", "rad2deg",
+    "radians", "ravel", "ravel_multi_index", "real", "reciprocal", "remainder", "repeat", "reshape",
+    "resize", "result_type", "right_shift", "rint", "roll", "rollaxis", "roots", "rot90", "round",
+    "s_", "save", "savez", "searchsorted", "select", "set_printoptions", "setdiff1d", "setxor1d",
     "shape", "sign", "signbit", "signedinteger", "sin", "sinc", "single", "sinh", "size", "sort",
     "sort_complex", "spacing", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract",
     "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "topk",
@@ -534,7 +578,7 @@ __all__ = [
     "trim_zeros", "triu", "triu_indices", "triu_indices_from", "true_divide", "trunc", "uint",
     "uint8", "uint16", "uint32", "uint64", "uintp", "union1d", "unique", "unique_all",
     "unique_counts", "unique_inverse", "unique_values", "unpackbits", "unravel_index",
-    "unsignedinteger", "unstack", "unwrap", "vander", "var", "vdot", "vecdot", "vecmat", "vsplit",
-    "vstack", "where", "zeros", "zeros_like",
+    "unsignedinteger", "unstack", "unwrap", "vander", "var", "vdot", "vecdot", "vecmat",
+    "vectorize", "vsplit", "vstack", "where", "zeros", "zeros_like",
 ]
 # fmt: on

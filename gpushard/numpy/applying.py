@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
+from gpushard.array.checks import as_shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, is_number, is_value, settle
 from gpushard.numpy.creation import asarray
 from gpushard.numpy.joining import stack
-from gpushard.numpy.manipulation import expand_dims, moveaxis
+from gpushard.numpy.manipulation import broadcast_arrays, broadcast_to, expand_dims, moveaxis
+from gpushard.numpy.ranges import arange
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
@@ -21,12 +26,11 @@ from gpushard.ops.table import elementwise as rows
 def apply_along_axis(
     func1d: Callable[..., Any],
     axis: int,
-    x: Any,
-    /,
+    arr: Any,
     *args: Any,
     out_sharding: Any = None,
     **kwargs: Any,
-) -> Any:
+) -> Array:
     """Return what a function gives for every vector along a dim, one call after the other.
 
     It takes a call for each vector, as NumPy's does: use functions that take `axis` where there
@@ -35,7 +39,7 @@ def apply_along_axis(
     Args:
       func1d: takes a vector, which is an array on the devices; gives an array or a number.
       axis: along which dim.
-      x: the array.
+      arr: the array.
       *args: what else it takes.
       out_sharding: where the result goes; by default it stays where it was made.
       **kwargs: likewise.
@@ -47,7 +51,7 @@ def apply_along_axis(
     >>> apply_along_axis(gs.numpy.sum, 1, [[1, 2], [3, 4]])
     Array([3, 7], dtype=int64)
     """
-    x = as_value(x, "apply_along_axis")
+    x = as_value(arr, "apply_along_axis")
     at = one_from_end(axis, x.ndim, "apply_along_axis")
     lines = moveaxis(x, at, -1)
     lead = lines.shape[:-1]
@@ -69,20 +73,20 @@ def apply_along_axis(
 
 
 def apply_over_axes(
-    func: Callable[[Any, int], Any], x: Any, axes: Any, /, *, out_sharding: Any = None
-) -> Any:
+    func: Callable[[Any, int], Any], a: Any, axes: Any, *, out_sharding: Any = None
+) -> Array:
     """Return what a function gives along one dim after the other; dims stay.
 
     Args:
       func: takes an array and a dim; gives an array with the dim of length 1 or without it.
-      x: the array.
+      a: the array.
       axes: the dims.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: the function gives an array of other dims.
     """
-    x = as_value(x, "apply_over_axes")
+    x = as_value(a, "apply_over_axes")
     for at in from_end(axes, x.ndim, "apply_over_axes", "axes"):
         found = asarray(func(x, x.ndim + at))
         if found.ndim == x.ndim - 1:
@@ -103,11 +107,10 @@ def piecewise(
     x: Any,
     condlist: Any,
     funclist: Sequence[Any],
-    /,
     *args: Any,
     out_sharding: Any = None,
     **kwargs: Any,
-) -> Any:
+) -> Array:
     """Return a function that is defined by cases, the last condition that holds deciding.
 
     Args:
@@ -165,3 +168,175 @@ def _case(function: Any, x: Any, args: Any, kwargs: Any) -> Any:
             type=type(function),
         )
     return as_value(np.asarray(function).astype(x.dtype)[()], "piecewise")
+
+
+def fromfunction(
+    function: Callable[..., Any],
+    shape: Any,
+    *,
+    dtype: Any = float,
+    out_sharding: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Return what a function gives for the positions of a grid.
+
+    Args:
+      function: takes an array of positions for each dim, and gives an array, usually of that shape.
+      shape: the sizes of the grid.
+      dtype: type of the positions.
+      out_sharding: where the positions go; a spec is one of the grid.
+      **kwargs: what else the function takes.
+
+    >>> fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int)
+    Array([[ 0,  1,  2],
+           [10, 11, 12]], dtype=int64)
+    """
+    sizes = as_shape(shape, "shape")
+    places = [
+        settle(broadcast_to(expand_dims(arange(n, dtype=dtype), others), sizes), out_sharding)
+        for n, others in ((n, _others(dim, len(sizes))) for dim, n in enumerate(sizes))
+    ]
+    return function(*places, **kwargs)
+
+
+def _others(dim: int, ndim: int) -> tuple[int, ...]:
+    return tuple(other for other in range(ndim) if other != dim)
+
+
+def vectorize(
+    pyfunc: Callable[..., Any],
+    otypes: Any = None,
+    doc: str | None = None,
+    excluded: Collection[int | str] = (),
+    *,
+    signature: str | None = None,
+) -> Callable[..., Any]:
+    """Return a function of arrays made of a function of numbers, or of small arrays.
+
+    Without a signature it is called once, with the arrays broadcast: it must be made of operations
+    that arrays have, as for `jax.numpy.vectorize`; write `where(x > 0, ...)` for `if x > 0`. With
+    one it is called for every position of the dims that the signature does not name.
+
+    Args:
+      pyfunc: the function.
+      otypes: type of the result, or a sequence of them for several results; None as they come.
+      doc: documentation of the result.
+      excluded: positions and names of arguments that are given to it as they are.
+      signature: dims that the function works on, such as "(n),(n)->()".
+
+    Raises:
+      ArgumentError: the signature is malformed; when called, that arguments do not fit it, or that
+        the result has another shape than the arguments broadcast to.
+
+    >>> import gpushard as gs
+    >>> vectorize(lambda a, b: gs.numpy.where(a > b, a - b, a + b))([1, 2, 3, 4], 2)
+    Array([3, 4, 1, 2], dtype=int64)
+    >>> vectorize(lambda v: v @ v, signature="(n)->()")([[1, 2], [3, 4]])
+    Array([ 5, 25], dtype=int64)
+    """
+    cores = None if signature is None else _signature(signature)
+    types = None if otypes is None else list(otypes)
+
+    @functools.wraps(pyfunc)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = {at: x for at, x in enumerate(args) if at not in excluded}
+        named = {key: x for key, x in kwargs.items() if key not in excluded}
+        arrays = [as_value(x, "vectorize") for x in (*given.values(), *named.values())]
+
+        def run(*values: Any) -> tuple[Any, ...]:
+            parts = iter(values)
+            positional = [next(parts) if at in given else x for at, x in enumerate(args)]
+            keywords = kwargs | {key: next(parts) for key in named}
+            result = pyfunc(*positional, **keywords)
+            several.append(isinstance(result, tuple))
+            return result if several[-1] else (result,)
+
+        several: list[bool] = []
+        found = _whole(run, arrays) if cores is None else _by_lines(run, arrays, cores)
+        if types is not None:
+            found = [x.astype(kind) for x, kind in zip(found, types, strict=True)]
+        return tuple(found) if several[0] else found[0]
+
+    if doc is not None:
+        call.__doc__ = doc
+    return call
+
+
+_CORE = re.compile(r"\((\w+(?:,\w+)*)?\)")
+
+
+def _signature(text: str) -> list[tuple[str, ...]]:
+    """Return the names of the dims that each argument of a function has.
+
+    Raises:
+      ArgumentError: it is malformed.
+
+    >>> _signature("(m,n),(n)->(m)")
+    [('m', 'n'), ('n',)]
+    """
+    bare = text.replace(" ", "")
+    one = _CORE.pattern.replace("(\\w", "(?:\\w", 1)
+    if not re.fullmatch(rf"(?:{one}(?:,{one})*)?->{one}(?:,{one})*", bare):
+        raise ArgumentError(
+            f'vectorize: signature={text!r} must read as "(m,n),(n)->(m)": dims of every argument, '
+            "and of every result",
+            argument="signature",
+            signature=text,
+        )
+    arguments = bare.partition("->")[0]
+    return [tuple(names.split(",")) if names else () for names in _CORE.findall(arguments)]
+
+
+def _whole(run: Callable[..., tuple[Any, ...]], arrays: Sequence[Any]) -> list[Any]:
+    """Call a function with arrays broadcast."""
+    broadcast = broadcast_arrays(*arrays)
+    found = [as_value(x, "vectorize") for x in run(*broadcast)]
+    shape = broadcast[0].shape if broadcast else ()
+    for x in found:
+        if x.shape != shape:
+            raise ArgumentError(
+                f"vectorize: the function gave shape {x.shape} for arguments of shape {shape}; it "
+                "must work on each element, or name the dims that it works on by signature=",
+                argument="pyfunc",
+                shape=x.shape,
+                expected=shape,
+            )
+    return found
+
+
+def _by_lines(
+    run: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], cores: Sequence[tuple[str, ...]]
+) -> list[Any]:
+    """Call a function for every position of the dims that it does not work on."""
+    sizes: dict[str, int] = {}
+    fits = len(arrays) == len(cores)
+    for x, core in zip(arrays, cores, strict=False):
+        fits = fits and x.ndim >= len(core)
+        own = x.shape[x.ndim - len(core) :] if fits else ()
+        pairs = zip(core, own, strict=fits)
+        fits = fits and all(sizes.setdefault(name, n) == n for name, n in pairs)
+    if not fits:
+        raise ArgumentError(
+            f"vectorize: arguments of shapes {[x.shape for x in arrays]} do not fit the signature, "
+            f"which names the dims {list(cores)}",
+            argument="signature",
+            shapes=tuple(x.shape for x in arrays),
+        )
+    lead = np.broadcast_shapes(
+        *(x.shape[: x.ndim - len(core)] for x, core in zip(arrays, cores, strict=True))
+    )
+    lines = [
+        broadcast_to(x, lead + x.shape[x.ndim - len(core) :])
+        for x, core in zip(arrays, cores, strict=True)
+    ]
+    if 0 in lead:
+        raise ArgumentError(
+            f"vectorize: dims {lead} have no positions to call the function for",
+            argument="pyfunc",
+            shape=lead,
+        )
+    results = [run(*(x[at] for x in lines)) for at in np.ndindex(*lead)]
+    return [
+        (made := stack([asarray(one) for one in same])).reshape(lead + made.shape[1:])
+        for same in zip(*results, strict=True)
+    ]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import copy
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import refuse_out as refuse_out  # of methods, too
+from gpushard.array.checks import number_of as number_of  # of methods, too
+from gpushard.array.checks import refuse_out as refuse_out
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.views import view
-from gpushard.dtypes import element, kind_of
-from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
@@ -31,12 +32,27 @@ def is_number(x: Any) -> bool:
     return type(x) in KINDS or isinstance(x, np.generic)
 
 
+def as_list(x: Any) -> Any:
+    """Return other sequences as lists, or as NumPy arrays where that is quick."""
+    if isinstance(x, range):
+        return np.asarray(x)
+    if isinstance(x, list | tuple | str | bytes | np.ndarray | np.generic) or is_value(x):
+        return x
+    if hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
+        return x
+    try:
+        return np.asarray(memoryview(x))
+    except TypeError:
+        return list(x) if isinstance(x, Sequence) else x
+
+
 def host_data(x: Any, name: str) -> Any:
     """Return data on the host as a NumPy array.
 
     Raises:
       ArgumentTypeError: it is not numeric, or a list with arrays of devices in it.
     """
+    x = as_list(x)
     if isinstance(x, list | tuple):
         if holds_value(x):
             raise ArgumentTypeError(
@@ -130,34 +146,44 @@ def wanted(out_sharding: Any, *xs: Any) -> Sharding | None:
     return None
 
 
-def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any:
-    """Return a number of a dtype, as assigning it to an array of that would make it.
+def check_hint(name: str, argument: str, value: Any, known: Sequence[Any]) -> None:
+    """Check a choice of JAX's that makes no difference here.
 
     Raises:
-      ArgumentRangeError: a Python integer does not fit.
-      ArgumentTypeError: it is no number, or is complex where the dtype is not.
+      ArgumentError: JAX has no such choice.
     """
-    try:
-        if np.asarray(value).dtype.kind == "c" and kind_of(dtype) not in "cb":
-            raise TypeError
-        if kind_of(dtype) in "iu" and type(value) is not int:
-            with np.errstate(invalid="ignore"):
-                return np.asarray(value).astype(dtype)[()]
-        return element(value, dtype)
-    except OverflowError:
-        raise ArgumentRangeError(
-            f"{name}: {argument}={value!r} does not fit {dtype}; choose another dtype",
-            argument=argument,
-            number=value,
-            dtype=dtype,
-        ) from None
-    except (TypeError, ValueError):
-        raise ArgumentTypeError(
-            f"{name}: {argument}={value!r} must be a number that {dtype} can hold",
+    if value not in known:
+        raise ArgumentError(
+            f"{name}: {argument}={value!r} is unknown; use one of "
+            f"{', '.join(repr(one) for one in known)}; it makes no difference",
             argument=argument,
             value=value,
-            dtype=dtype,
-        ) from None
+        )
+
+
+_PRECISIONS = (
+    None,
+    "default",
+    "high",
+    "highest",
+    "fastest",
+    "bfloat16",
+    "tensorfloat32",
+    "float32",
+)
+
+
+def check_precision(name: str, precision: Any) -> None:
+    """Check a precision of products, as JAX knows them; products have all that their type has.
+
+    Raises:
+      ArgumentError: JAX knows no such precision.
+    """
+    pair = precision if isinstance(precision, tuple) else (precision,)
+    for one in pair:
+        text = getattr(one, "name", one)
+        known = text.lower() if isinstance(text, str) else text
+        check_hint(name, "precision", known, _PRECISIONS)
 
 
 def integer(value: Any, name: str, argument: str) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.dtypes import kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
@@ -16,9 +17,44 @@ from gpushard.numpy.slicing import lengthwise
 from gpushard.ops.axes import from_end
 
 
+@overload
 def average(
-    x: Any,
-    /,
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: Literal[False] = False,
+    *,
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> Array: ...
+
+
+@overload
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    *,
+    returned: Literal[True],
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> tuple[Array, Array]: ...
+
+
+@overload
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: bool = False,
+    *,
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> Any: ...
+
+
+def average(
+    a: Any,
     axis: Any = None,
     weights: Any = None,
     returned: bool = False,
@@ -31,7 +67,7 @@ def average(
     NumPy raises where they do, which would take a look at them.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       weights: of the shape of the array, or of its dims that `axis` names; all equal by default.
       returned: whether the sums of the weights are returned, too.
@@ -44,7 +80,7 @@ def average(
     >>> average([1.0, 2.0, 4.0], weights=[1, 1, 2])
     Array(2.75, dtype=float64)
     """
-    x = as_value(x, "average")
+    x = as_value(a, "average")
     if weights is None:
         mean = statistical.mean(x, axis, keepdims=keepdims)
         total: Any = mean.dtype.type(x.size / max(mean.size, 1))
@@ -109,24 +145,23 @@ def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
 
 
 def ptp(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return how far the greatest element is from the least over dims.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("ptp", out)
-    x = as_value(x, "ptp")
+    x = as_value(a, "ptp")
     most, least = (f(x, axis, keepdims=keepdims) for f in (statistical.max, statistical.min))
     return settle(ew.subtract(most, least), out_sharding)

@@ -8,32 +8,32 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.array.checks import check_order
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, operands, settle
 from gpushard.ops.axes import from_end
 
 
 def isclose(
-    x1: Any,
-    x2: Any,
-    /,
+    a: Any,
+    b: Any,
     rtol: Any = 1e-5,
     atol: Any = 1e-8,
     equal_nan: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
-    """Return whether elements differ by at most `atol + rtol * abs(x2)`.
+) -> Array:
+    """Return whether elements differ by at most `atol + rtol * abs(b)`.
 
     Args:
-      x1: an array.
-      x2: an array.
-      rtol: what may differ, as a share of `x2`.
+      a: an array.
+      b: an array.
+      rtol: what may differ, as a share of `b`.
       atol: what may differ in any case.
       equal_nan: whether NaNs are close to each other.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x1, x2 = operands("isclose", x1, x2)
+    x1, x2 = operands("isclose", a, b)
     found = ew.less_equal(ew.abs(ew.subtract(x1, x2)), atol + rtol * ew.abs(x2))
     found = (found & ew.isfinite(x2)) | ew.equal(x1, x2)
     if equal_nan:
@@ -53,96 +53,96 @@ def _on_host(x1: Any, x2: Any) -> bool:
     return not there or one.device_set != two.device_set
 
 
-def array_equal(x1: Any, x2: Any, /, equal_nan: bool = False) -> bool:
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """Return whether arrays have the same shape and equal elements.
 
     Arrays on the same devices are compared there, others on the host.
 
     Args:
-      x1: an array.
-      x2: an array.
+      a1: an array.
+      a2: an array.
       equal_nan: whether NaNs are equal.
     """
-    if _on_host(x1, x2):
-        return bool(np.array_equal(np.asarray(x1), np.asarray(x2), equal_nan=equal_nan))
-    if x1.shape != x2.shape:
+    if _on_host(a1, a2):
+        return bool(np.array_equal(np.asarray(a1), np.asarray(a2), equal_nan=equal_nan))
+    if a1.shape != a2.shape:
         return False
-    same = ew.equal(x1, x2)
+    same = ew.equal(a1, a2)
     if equal_nan:
-        same = same | (ew.isnan(x1) & ew.isnan(x2))
+        same = same | (ew.isnan(a1) & ew.isnan(a2))
     return bool(same.all())
 
 
-def array_equiv(x1: Any, x2: Any, /) -> bool:
+def array_equiv(a1: Any, a2: Any) -> bool:
     """Return whether arrays broadcast to one shape and have equal elements there.
 
     Args:
-      x1: an array.
-      x2: an array.
+      a1: an array.
+      a2: an array.
     """
-    if _on_host(x1, x2):
-        return bool(np.array_equiv(np.asarray(x1), np.asarray(x2)))
+    if _on_host(a1, a2):
+        return bool(np.array_equiv(np.asarray(a1), np.asarray(a2)))
     try:
-        np.broadcast_shapes(x1.shape, x2.shape)
+        np.broadcast_shapes(a1.shape, a2.shape)
     except ValueError:
         return False
-    return bool(ew.equal(x1, x2).all())
+    return bool(ew.equal(a1, a2).all())
 
 
-def allclose(
-    x1: Any, x2: Any, /, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
-) -> bool:
-    """Return whether all elements differ by at most `atol + rtol * abs(x2)`.
+def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
+    """Return whether all elements differ by at most `atol + rtol * abs(b)`.
 
     Arrays on the same devices are compared there, others on the host.
 
     Args:
-      x1: an array.
-      x2: an array.
-      rtol: what may differ, as a share of `x2`.
+      a: an array.
+      b: an array.
+      rtol: what may differ, as a share of `b`.
       atol: what may differ in any case.
       equal_nan: whether NaNs are close to each other.
     """
-    if _on_host(x1, x2):
-        return bool(np.allclose(np.asarray(x1), np.asarray(x2), rtol, atol, equal_nan))
-    return bool(isclose(x1, x2, rtol, atol, equal_nan).all())
+    if _on_host(a, b):
+        return bool(np.allclose(np.asarray(a), np.asarray(b), rtol, atol, equal_nan))
+    return bool(isclose(a, b, rtol, atol, equal_nan).all())
 
 
-def shape(x: Any, /) -> tuple[int, ...]:
+def shape(a: Any) -> tuple[int, ...]:
     """Return the sizes of the dims.
 
     Args:
-      x: an array.
+      a: an array.
     """
-    found: tuple[int, ...] = x.shape if hasattr(x, "shape") else np.shape(x)
+    found: tuple[int, ...] = a.shape if hasattr(a, "shape") else np.shape(a)
     return found
 
 
-def ndim(x: Any, /) -> int:
+def ndim(a: Any) -> int:
     """Return the number of dims.
 
     Args:
-      x: an array.
+      a: an array.
     """
-    return len(shape(x))
+    return len(shape(a))
 
 
-def size(x: Any, /, axis: Any = None) -> int:
+def size(a: Any, axis: Any = None) -> int:
     """Return the number of elements.
 
     Args:
-      x: an array.
+      a: an array.
       axis: along which dims; all by default.
     """
-    sizes = shape(x)
+    sizes = shape(a)
     return math.prod(sizes[dim] for dim in from_end(axis, len(sizes), "size"))
 
 
-def copy(x: Any, /, *, out_sharding: Any = None) -> Any:
+def copy(a: Any, order: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array of the same value.
 
     Args:
-      x: an array.
+      a: an array.
+      order: must be "C", or what means it here.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_value(x, "copy").copy(), out_sharding)
+    check_order(order)
+    return settle(as_value(a, "copy").copy(), out_sharding)

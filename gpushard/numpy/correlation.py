@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_dtype
 from gpushard.dtypes import kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
@@ -18,8 +19,7 @@ from gpushard.numpy.manipulation import atleast_2d, squeeze
 
 
 def cov(
-    x: Any,
-    /,
+    m: Any,
     y: Any = None,
     rowvar: bool = True,
     bias: bool = False,
@@ -29,11 +29,11 @@ def cov(
     *,
     dtype: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the covariances of variables.
 
     Args:
-      x: variables in rows, observations in columns; or one variable.
+      m: variables in rows, observations in columns; or one variable.
       y: more variables.
       rowvar: False where variables are in columns.
       bias: whether to divide by the number of observations, and not by one less.
@@ -53,7 +53,7 @@ def cov(
     Array([[ 2., -2.],
            [-2.,  2.]], dtype=float64)
     """
-    samples = _samples("cov", x, y, rowvar, dtype)
+    samples = _samples("cov", m, y, rowvar, dtype)
     if not samples.shape[0]:
         return settle(matmul(samples, samples.mT), out_sharding)
     taken = _correction(bias, ddof)
@@ -69,7 +69,7 @@ def cov(
         degrees = total - taken
         if taken and aweights is not None:
             degrees = total - taken * (weights * aweights).sum() / total
-        scale = 1 / ew.maximum(degrees, 0)
+        scale: Any = 1 / ew.maximum(degrees, 0)
         samples = samples - mean
         weighted = samples * weights
     else:
@@ -80,13 +80,12 @@ def cov(
 
 def corrcoef(
     x: Any,
-    /,
     y: Any = None,
     rowvar: bool = True,
     *,
     dtype: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the correlations of variables, from -1 to 1.
 
     Args:

@@ -16,9 +16,11 @@ from gpushard.array.checks import as_dtype, as_shape, check_dtype, check_order
 from gpushard.array.protocols import provided
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import (
+    as_list,
     as_value,
     holds_value,
     host_data,
+    integer,
     is_number,
     is_value,
     number_of,
@@ -32,20 +34,19 @@ from gpushard.placement.device_put import device_put
 
 
 def asarray(
-    obj: Any,
-    /,
+    a: Any,
     dtype: Any = None,
     order: Any = None,
     *,
     device: Any = None,
     copy: bool | None = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return data as an array.
 
     Args:
-      obj: an array, a number, nested lists of numbers or of arrays, or what offers `__array__` or
-        `__dlpack__` on the CPU.
+      a: an array, a number, a sequence of numbers or of arrays, nested or not, or what offers
+        `__array__`, `__dlpack__` on the CPU, or a buffer.
       dtype: type of the elements; by default what NumPy takes.
       order: must be "C" or None.
       device: where it goes; arrays stay where they are by default.
@@ -62,20 +63,21 @@ def asarray(
     check_order(order)
     place = place_of(device, out_sharding)
     target = None if dtype is None else as_dtype(dtype)
-    if is_value(obj):
-        same = place is None and target in (None, obj.dtype)
+    if is_value(a):
+        same = place is None and target in (None, a.dtype)
         if copy is False and not same:
             raise _needs_copy()
-        x = as_value(obj, "asarray") if target is None else obj.astype(target)
+        x = as_value(a, "asarray") if target is None else a.astype(target)
         return x.copy() if copy and same else settle(x, place)
     if copy is False:
         raise _needs_copy()
-    if isinstance(obj, list | tuple) and holds_value(obj):
-        x = stack([asarray(entry) for entry in obj])
+    a = as_list(a)
+    if isinstance(a, list | tuple) and holds_value(a):
+        x = stack([asarray(entry) for entry in a])
         return settle(x if target is None else x.astype(target), place)
-    if is_number(obj) and target is not None:
-        return device_put(np.asarray(number_of(obj, target, "asarray", "obj"), target), place)
-    data = host_data(obj, "asarray")
+    if is_number(a) and target is not None:
+        return device_put(np.asarray(number_of(a, target, "asarray", "a"), target), place)
+    data = host_data(a, "asarray")
     return device_put(data if target is None else data.astype(target, copy=False), place)
 
 
@@ -88,26 +90,33 @@ def _needs_copy() -> ArgumentError:
 
 
 def array(
-    obj: Any,
-    /,
+    object: Any,
     dtype: Any = None,
     *,
     copy: bool | None = True,
     order: Any = None,
+    ndmin: int = 0,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return data as an array with memory of its own; arguments as for `asarray`.
 
     Args:
-      obj: the data.
+      object: the data.
       dtype: type of the elements; by default what NumPy takes.
       copy: whether an array is copied.
       order: must be "C" or None.
+      ndmin: how many dims it has at least; new ones come first.
       device: where it goes; arrays stay where they are by default.
       out_sharding: the same as `device`.
     """
-    return asarray(obj, dtype, order, device=device, copy=copy or None, out_sharding=out_sharding)
+    if not ndmin:
+        return asarray(
+            object, dtype, order, device=device, copy=copy or None, out_sharding=out_sharding
+        )
+    x = asarray(object, dtype, order, copy=copy or None)
+    new = (1,) * (integer(ndmin, "array", "ndmin") - x.ndim)
+    return asarray(x.reshape(new + x.shape), device=device, out_sharding=out_sharding)
 
 
 def full(
@@ -118,7 +127,7 @@ def full(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array whose elements are all the same.
 
     Args:
@@ -154,7 +163,7 @@ def zeros(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array of zeros.
 
     Args:
@@ -179,7 +188,7 @@ def ones(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array of ones.
 
     Args:
@@ -199,7 +208,7 @@ def empty(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array whose elements do not matter; they are zeros.
 
     Args:
@@ -213,8 +222,7 @@ def empty(
 
 
 def full_like(
-    x: Any,
-    /,
+    a: Any,
     fill_value: Any,
     dtype: Any = None,
     order: Any = None,
@@ -222,103 +230,102 @@ def full_like(
     shape: Any = None,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array whose elements are all the same, laid out like another.
 
     Args:
-      x: the other one.
+      a: the other one.
       fill_value: the element; an array is broadcast.
-      dtype: type of the elements; that of `x` by default.
+      dtype: type of the elements; that of `a` by default.
       order: must be "C" or None.
-      shape: the shape; that of `x` by default. One of another rank is laid out by default.
-      device: where it goes; by default as `x` lies.
+      shape: the shape; that of `a` by default. One of another rank is laid out by default.
+      device: where it goes; by default as `a` lies.
       out_sharding: the same.
     """
     check_order(order)
     place = place_of(device, out_sharding)
-    own = x.shape if hasattr(x, "shape") else np.shape(x)
-    kind = x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
+    own = a.shape if hasattr(a, "shape") else np.shape(a)
+    kind = a.dtype if hasattr(a, "dtype") else np.asarray(a).dtype
     sizes = own if shape is None else as_shape(shape)
     target = as_dtype(kind if dtype is None else dtype)
-    if place is not None or not isinstance(x, Array) or len(sizes) != len(own):
+    if place is not None or not isinstance(a, Array) or len(sizes) != len(own):
         return full(sizes, fill_value, target, out_sharding=place)
     if not is_number(fill_value):
         found = full(sizes, fill_value, target)
-        return found if found.sharding == x.sharding else settle(found, x.sharding)
+        return found if found.sharding == a.sharding else settle(found, a.sharding)
     value = number_of(fill_value, target, "full_like", "fill_value")
-    return made_on(rows.FULL, sizes, target, (value,), x.sharding, committed=x.committed)
+    return made_on(rows.FULL, sizes, target, (value,), a.sharding, committed=a.committed)
 
 
 def zeros_like(
-    x: Any,
-    /,
+    a: Any,
     dtype: Any = None,
     order: Any = None,
     *,
     shape: Any = None,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array of zeros, laid out like another.
 
     Args:
-      x: the other one.
-      dtype: type of the elements; that of `x` by default.
+      a: the other one.
+      dtype: type of the elements; that of `a` by default.
       order: must be "C" or None.
-      shape: the shape; that of `x` by default. One of another rank is laid out by default.
-      device: where it goes; by default as `x` lies.
+      shape: the shape; that of `a` by default. One of another rank is laid out by default.
+      device: where it goes; by default as `a` lies.
       out_sharding: the same.
     """
-    return full_like(x, 0, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
+    return full_like(a, 0, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
 
 
 def ones_like(
-    x: Any,
-    /,
+    a: Any,
     dtype: Any = None,
     order: Any = None,
     *,
     shape: Any = None,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array of ones, laid out like another.
 
     Args:
-      x: the other one.
-      dtype: type of the elements; that of `x` by default.
+      a: the other one.
+      dtype: type of the elements; that of `a` by default.
       order: must be "C" or None.
-      shape: the shape; that of `x` by default. One of another rank is laid out by default.
-      device: where it goes; by default as `x` lies.
+      shape: the shape; that of `a` by default. One of another rank is laid out by default.
+      device: where it goes; by default as `a` lies.
       out_sharding: the same.
     """
-    return full_like(x, 1, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
+    return full_like(a, 1, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
 
 
 def empty_like(
-    x: Any,
-    /,
+    prototype: Any,
     dtype: Any = None,
     order: Any = None,
     *,
     shape: Any = None,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array whose elements do not matter, laid out like another; they are zeros.
 
     Args:
-      x: the other one.
-      dtype: type of the elements; that of `x` by default.
+      prototype: the other one.
+      dtype: type of the elements; that of `prototype` by default.
       order: must be "C" or None.
-      shape: the shape; that of `x` by default. One of another rank is laid out by default.
-      device: where it goes; by default as `x` lies.
+      shape: the shape; that of `prototype` by default. One of another rank is laid out by default.
+      device: where it goes; by default as `prototype` lies.
       out_sharding: the same.
     """
-    return full_like(x, 0, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
+    return full_like(
+        prototype, 0, dtype, order, shape=shape, device=device, out_sharding=out_sharding
+    )
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """Return an array over the memory of another library's array.
 
     Args:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, refuse_out, settle, wanted
@@ -52,18 +53,17 @@ def _flat(name: str, x: Any, axis: Any, dtype: Any, out: Any, to: Any) -> Any:
 
 
 def cumsum(
-    x: Any,
-    /,
+    a: Any,
     axis: int | None = None,
     dtype: Any = None,
     out: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return running sums; small integers are summed in 64 bits.
 
     Args:
-      x: an array.
+      a: an array.
       axis: along which dim; by default in row-major order.
       dtype: type that is summed in, and of the result.
       out: must be None; results are values.
@@ -72,70 +72,67 @@ def cumsum(
     >>> cumsum([1, 2, 3])
     Array([1, 3, 6], dtype=int64)
     """
-    return _flat("cumsum", x, axis, dtype, out, out_sharding)
+    return _flat("cumsum", a, axis, dtype, out, out_sharding)
 
 
 def cumprod(
-    x: Any,
-    /,
+    a: Any,
     axis: int | None = None,
     dtype: Any = None,
     out: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return running products; small integers are multiplied in 64 bits.
 
     Args:
-      x: an array.
+      a: an array.
       axis: along which dim; by default in row-major order.
       dtype: type that is multiplied in, and of the result.
       out: must be None; results are values.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _flat("cumprod", x, axis, dtype, out, out_sharding)
+    return _flat("cumprod", a, axis, dtype, out, out_sharding)
 
 
 def nancumsum(
-    x: Any,
-    /,
+    a: Any,
     axis: int | None = None,
     dtype: Any = None,
     out: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return running sums in which NaNs count as 0.
 
     Args:
-      x: an array.
+      a: an array.
       axis: along which dim; by default in row-major order.
       dtype: type that is summed in, and of the result.
       out: must be None; results are values.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return cumsum(filled(x, 0, "nancumsum"), axis, dtype, out, out_sharding=out_sharding)
+    return cumsum(filled(a, 0, "nancumsum"), axis, dtype, out, out_sharding=out_sharding)
 
 
 def nancumprod(
-    x: Any,
-    /,
+    a: Any,
     axis: int | None = None,
     dtype: Any = None,
     out: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return running products in which NaNs count as 1.
 
     Args:
-      x: an array.
+      a: an array.
       axis: along which dim; by default in row-major order.
       dtype: type that is multiplied in, and of the result.
       out: must be None; results are values.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return cumprod(filled(x, 1, "nancumprod"), axis, dtype, out, out_sharding=out_sharding)
+    return cumprod(filled(a, 1, "nancumprod"), axis, dtype, out, out_sharding=out_sharding)
 
 
 def cumulative_sum(
@@ -147,7 +144,7 @@ def cumulative_sum(
     out: Any = None,
     include_initial: bool = False,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return running sums along a dim; small integers are summed in 64 bits.
 
     Args:
@@ -179,7 +176,7 @@ def cumulative_prod(
     out: Any = None,
     include_initial: bool = False,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return running products along a dim; small integers are multiplied in 64 bits.
 
     Args:

@@ -49,7 +49,7 @@ _KINDS = {
 
 def astype(
     x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return an array with another type of elements.
 
     Args:
@@ -63,7 +63,7 @@ def astype(
     return settle(settle(found, device), out_sharding)
 
 
-def can_cast(from_: Any, to: Any, casting: Any = "safe") -> Any:
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> builtins.bool:
     """Return whether a type can be converted to another.
 
     Args:
@@ -83,34 +83,34 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> Any:
     return dtypes.can_cast(_own(from_), as_dtype(to, "to"), casting)
 
 
-def finfo(type: Any, /) -> Any:
+def finfo(dtype: Any) -> np.finfo[Any]:
     """Return the limits of a type of floats.
 
     Args:
-      type: a type or an array.
+      dtype: a type or an array.
 
     Raises:
       ArgumentTypeError: it is no such type.
     """
     try:
-        return dtypes.finfo(_own(type))
+        return dtypes.finfo(_own(dtype))
     except ValueError:
-        raise _wrong(type, "finfo", "floats") from None
+        raise _wrong(dtype, "finfo", "floats") from None
 
 
-def iinfo(type: Any, /) -> Any:
+def iinfo(int_type: Any) -> np.iinfo[Any]:
     """Return the limits of a type of integers.
 
     Args:
-      type: a type or an array.
+      int_type: a type or an array.
 
     Raises:
       ArgumentTypeError: it is no such type.
     """
     try:
-        return dtypes.iinfo(_own(type))
+        return dtypes.iinfo(_own(int_type))
     except ValueError:
-        raise _wrong(type, "iinfo", "integers") from None
+        raise _wrong(int_type, "iinfo", "integers") from None
 
 
 def isdtype(dtype: Any, kind: Any) -> Any:
@@ -156,7 +156,7 @@ def _wrong(type: Any, name: str, kind: str) -> ArgumentTypeError:
     )
 
 
-def result_type(*arrays_and_dtypes: Any) -> Any:
+def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     """Return the type that types promote to, as NumPy 2 does.
 
     Args:

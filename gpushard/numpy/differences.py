@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.dtypes import can_cast, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import cumulative, statistical
@@ -32,19 +33,18 @@ from gpushard.ops.table import elementwise as rows
 
 
 def diff(
-    x: Any,
-    /,
+    a: Any,
     n: int = 1,
     axis: int = -1,
     prepend: Any = None,
     append: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the differences of neighbours along a dim; of booleans whether they differ.
 
     Args:
-      x: an array of at least one dim.
+      a: an array of at least one dim.
       n: how many times over.
       axis: along which dim.
       prepend: what comes before the array first; a number is one element.
@@ -57,7 +57,7 @@ def diff(
     >>> diff([1, 4, 9, 16]), diff([1, 4, 9, 16], n=2)
     (Array([3, 5, 7], dtype=int64), Array([2, 2], dtype=int64))
     """
-    x = as_value(x, "diff")
+    x = as_value(a, "diff")
     times = integer(n, "diff", "n")
     if times < 0:
         raise ArgumentError(f"diff: n={n} must not be negative", argument="n", value=n)
@@ -87,12 +87,12 @@ def _end(end: Any, x: Any, axis: int) -> Any:
 
 
 def ediff1d(
-    x: Any, /, to_end: Any = None, to_begin: Any = None, *, out_sharding: Any = None
-) -> Any:
+    ary: Any, to_end: Any = None, to_begin: Any = None, *, out_sharding: Any = None
+) -> Array:
     """Return the differences of neighbours in row-major order.
 
     Args:
-      x: an array.
+      ary: an array.
       to_end: what comes after them.
       to_begin: what comes before them.
       out_sharding: where the result goes; by default it stays where it was made.
@@ -100,7 +100,7 @@ def ediff1d(
     Raises:
       ArgumentTypeError: what comes before or after does not fit the type of the array.
     """
-    x = as_value(x, "ediff1d").ravel()
+    x = as_value(ary, "ediff1d").ravel()
     found = diff(x)
     parts = [_of_type(to_begin, x, "to_begin"), found, _of_type(to_end, x, "to_end")]
     given = [piece for piece in parts if piece is not None]
@@ -123,12 +123,12 @@ def _of_type(end: Any, x: Any, argument: str) -> Any:
 
 
 def gradient(
-    x: Any, /, *spacings: Any, axis: Any = None, edge_order: int = 1, out_sharding: Any = None
+    f: Any, *spacings: Any, axis: Any = None, edge_order: int = 1, out_sharding: Any = None
 ) -> Any:
     """Return the derivatives along dims: of parabolas through neighbours, one-sided at the edges.
 
     Args:
-      x: an array.
+      f: an array.
       *spacings: the distance of neighbours, one number for all dims; or for each dim a number, or
         the coordinates along it. 1 by default.
       axis: along which dims; all by default.
@@ -145,7 +145,7 @@ def gradient(
     >>> gradient([1.0, 2.0, 4.0, 7.0])
     Array([1. , 1.5, 2.5, 3. ], dtype=float64)
     """
-    x = as_value(x, "gradient")
+    x = as_value(f, "gradient")
     axes = from_end(axis, x.ndim, "gradient")
     if edge_order not in (1, 2):
         raise ArgumentError(
@@ -269,8 +269,8 @@ def _weighed(values: Sequence[Any], weights: Sequence[Any]) -> Any:
 
 
 def trapezoid(
-    y: Any, /, x: Any = None, dx: Any = 1.0, axis: int = -1, *, out_sharding: Any = None
-) -> Any:
+    y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, *, out_sharding: Any = None
+) -> Array:
     """Return the area under curves by the trapezoidal rule.
 
     Args:
@@ -309,18 +309,17 @@ def _apart(x: Any, axis: int) -> Any:
 
 
 def unwrap(
-    x: Any,
-    /,
+    p: Any,
     discont: Any = None,
     axis: int = -1,
     *,
     period: Any = 2 * np.pi,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return angles without jumps: whole periods are added so that neighbours are near.
 
     Args:
-      x: an array of at least one dim.
+      p: an array of at least one dim.
       discont: which jumps are taken out, a number; half a period by default, and never less.
       axis: along which dim; the running sum that this takes makes it whole.
       period: the period, a number.
@@ -329,7 +328,7 @@ def unwrap(
     >>> unwrap([0, 1, 2, -1, 0], period=4)
     Array([0, 1, 2, 3, 4], dtype=int64)
     """
-    x = as_value(x, "unwrap")
+    x = as_value(p, "unwrap")
     at = one_from_end(axis, x.ndim, "unwrap")
     steps = diff(x, axis=at)
     dtype = result_type(steps.dtype, period)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_shape
 from gpushard.array.known import known
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
@@ -20,11 +21,11 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table.repeating import REPEAT_EACH
 
 
-def append(x: Any, /, values: Any, axis: int | None = None, *, out_sharding: Any = None) -> Any:
+def append(arr: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None) -> Array:
     """Return an array with others behind it.
 
     Args:
-      x: an array.
+      arr: an array.
       values: what comes behind it, of its sizes in the other dims.
       axis: along which dim; by default both are taken in row-major order.
       out_sharding: where the result goes; by default it stays where it was made.
@@ -32,7 +33,7 @@ def append(x: Any, /, values: Any, axis: int | None = None, *, out_sharding: Any
     Raises:
       ArgumentError: sizes differ.
     """
-    return concat((x, values), axis, out_sharding=out_sharding)
+    return concat((arr, values), axis, out_sharding=out_sharding)
 
 
 def _lined(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
@@ -94,14 +95,22 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
     return np.where(found < 0, found + n, found)
 
 
-def delete(x: Any, /, obj: Any, axis: int | None = None, *, out_sharding: Any = None) -> Any:
+def delete(
+    arr: Any,
+    obj: Any,
+    axis: int | None = None,
+    *,
+    assume_unique_indices: bool = False,
+    out_sharding: Any = None,
+) -> Array:
     """Return an array without some of its elements along a dim.
 
     Args:
-      x: an array.
+      arr: an array.
       obj: which go: an integer, a slice, or a vector of integers or booleans on the host. The dim
         is made whole if they are not in a row.
       axis: along which dim; by default in row-major order.
+      assume_unique_indices: a hint.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
@@ -111,7 +120,7 @@ def delete(x: Any, /, obj: Any, axis: int | None = None, *, out_sharding: Any = 
     >>> delete([1, 2, 3, 4], [0, 2])
     Array([2, 4], dtype=int64)
     """
-    x, at = _lined(x, axis, "delete")
+    x, at = _lined(arr, axis, "delete")
     n = x.shape[at]
     gone = np.unique(_positions("delete", obj, n, 0))
     if not gone.size:
@@ -128,12 +137,12 @@ def delete(x: Any, /, obj: Any, axis: int | None = None, *, out_sharding: Any = 
 
 
 def insert(
-    x: Any, /, obj: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None
-) -> Any:
+    arr: Any, obj: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None
+) -> Array:
     """Return an array with elements put in along a dim.
 
     Args:
-      x: an array.
+      arr: an array.
       obj: before which elements: an integer, a slice, or a vector of integers or booleans on the
         host.
       values: what is put in, converted to the type of the array; for one integer as much as it
@@ -149,7 +158,7 @@ def insert(
     >>> insert([1, 2, 3], 1, [8, 9]), insert([1, 2, 3], [0, 2], [8, 9])
     (Array([1, 8, 9, 2, 3], dtype=int64), Array([8, 1, 2, 9, 3], dtype=int64))
     """
-    x, at = _lined(x, axis, "insert")
+    x, at = _lined(arr, axis, "insert")
     n = x.shape[at]
     places = _positions("insert", obj, n, 1)
     new = as_value(values, "insert").astype(x.dtype)
@@ -191,11 +200,11 @@ def _woven(x: Any, new: Any, places: Any, axis: int) -> Any:
     return concat([piece for piece in pieces if piece.shape[axis]] or pieces[:1], axis)
 
 
-def resize(x: Any, /, new_shape: Any, *, out_sharding: Any = None) -> Any:
+def resize(a: Any, new_shape: Any, *, out_sharding: Any = None) -> Array:
     """Return the elements in row-major order in another shape, over and over if it is larger.
 
     Args:
-      x: an array.
+      a: an array.
       new_shape: the sizes.
       out_sharding: where the result goes; by default it stays where it was made.
 
@@ -203,7 +212,7 @@ def resize(x: Any, /, new_shape: Any, *, out_sharding: Any = None) -> Any:
     Array([[1, 2],
            [3, 1]], dtype=int64)
     """
-    x = as_value(x, "resize").ravel()
+    x = as_value(a, "resize").ravel()
     shape = as_shape(new_shape, "new_shape")
     size = int(np.prod(shape))
     if not x.size:
@@ -213,11 +222,11 @@ def resize(x: Any, /, new_shape: Any, *, out_sharding: Any = None) -> Any:
     return settle(x[:size].reshape(shape), out_sharding)
 
 
-def trim_zeros(x: Any, /, trim: str = "fb", axis: Any = None, *, out_sharding: Any = None) -> Any:
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array without zeros at its ends; the host reads where these begin.
 
     Args:
-      x: an array.
+      filt: an array.
       trim: at which ends: "f" for the front, "b" for the back, "fb" for both.
       axis: along which dims; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
@@ -228,7 +237,7 @@ def trim_zeros(x: Any, /, trim: str = "fb", axis: Any = None, *, out_sharding: A
     >>> trim_zeros([0, 0, 1, 0, 2, 0])
     Array([1, 0, 2], dtype=int64)
     """
-    x = as_value(x, "trim_zeros")
+    x = as_value(filt, "trim_zeros")
     ends = trim.lower() if isinstance(trim, str) else trim
     if ends not in ("fb", "bf", "f", "b"):
         raise ArgumentError(

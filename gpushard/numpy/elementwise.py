@@ -7,10 +7,11 @@ of the result.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 
+from gpushard.array import Array, picking
 from gpushard.errors import ArgumentError
 from gpushard.numpy import ufuncs
 from gpushard.numpy.arguments import as_source, as_value, integer, operands, refuse_out, settle
@@ -32,7 +33,7 @@ class Unary(Protocol):
 
     def __call__(
         self, x: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
-    ) -> Any:
+    ) -> Array:
         """Do the operation."""
 
 
@@ -41,12 +42,14 @@ class Binary(Protocol):
 
     def __call__(
         self, x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
-    ) -> Any:
+    ) -> Array:
         """Do the operation."""
 
 
 def _unary(name: str, ufunc: np.ufunc, text: str) -> Unary:
-    def function(x: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None) -> Any:
+    def function(
+        x: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
+    ) -> Array:
         refuse_out(name, out)
         return settle(ufuncs.call(ufunc, (x,), dtype, out_sharding=out_sharding), out_sharding)
 
@@ -58,7 +61,7 @@ def _unary(name: str, ufunc: np.ufunc, text: str) -> Unary:
 def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
     def function(
         x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
-    ) -> Any:
+    ) -> Array:
         refuse_out(name, out)
         made = ufuncs.call(ufunc, (x1, x2), dtype, out_sharding=out_sharding)
         return settle(made, out_sharding)
@@ -174,85 +177,114 @@ tanh = _unary("tanh", np.tanh, "Return the hyperbolic tangent of each element.")
 trunc = _unary("trunc", np.trunc, "Return each element without its fraction.")
 
 
-def where(condition: Any, x: Any = None, y: Any = None, /, *, out_sharding: Any = None) -> Any:
+@overload
+def where(condition: Any, x: Any, y: Any, /, *, out_sharding: Any = None) -> Array: ...
+
+
+@overload
+def where(
+    condition: Any, /, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+) -> tuple[Array, ...]: ...
+
+
+def where(
+    condition: Any,
+    x: Any = None,
+    y: Any = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """Return elements of `x` where a condition holds, else those of `y`.
 
     Args:
       condition: booleans; of numbers those that are not 0.
       x: an array or a number. Without `x` and `y` the result is that of `nonzero(condition)`.
       y: likewise.
+      size: as for `nonzero`; not with `x` and `y`.
+      fill_value: likewise.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
-      ArgumentError: only one of `x` and `y` is given.
+      ArgumentError: only one of `x` and `y` is given, or both and `size` or `fill_value`, too.
     """
     if x is None and y is None:
-        return settle(as_value(condition, "where").nonzero(), out_sharding)
+        found = picking.nonzero(as_value(condition, "where"), size, fill_value)
+        return settle(found, out_sharding)
     if x is None or y is None:
         raise ArgumentError("where: give both x and y, or none", argument="y")
+    if size is not None or fill_value is not None:
+        raise ArgumentError(
+            "where: size= and fill_value= are for the positions that where(condition) gives; with "
+            "x and y leave them out",
+            argument="size",
+            size=size,
+        )
     return settle(bind(rows.WHERE, operands("where", condition, x, y)), out_sharding)
 
 
 def clip(
-    x: Any, /, min: Any = None, max: Any = None, out: Any = None, *, out_sharding: Any = None
-) -> Any:
+    a: Any, min: Any = None, max: Any = None, out: Any = None, *, out_sharding: Any = None
+) -> Array:
     """Return elements that are not below `min` nor above `max`.
 
     Args:
-      x: an array.
+      a: an array.
       min: the bound below, a number or an array; None for none.
       max: the bound above, likewise.
       out: must be None; results are values.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("clip", out)
-    return settle(as_value(x, "clip").clip(min, max), out_sharding)
+    return settle(as_value(a, "clip").clip(min, max), out_sharding)
 
 
-def round(x: Any, /, decimals: int = 0, out: Any = None, *, out_sharding: Any = None) -> Any:
+def round(a: Any, decimals: int = 0, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return elements rounded to some decimals, to even where they are halfway.
 
     Args:
-      x: an array.
+      a: an array.
       decimals: how many.
       out: must be None; results are values.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("round", out)
-    return settle(as_value(x, "round").round(integer(decimals, "round", "decimals")), out_sharding)
+    return settle(as_value(a, "round").round(integer(decimals, "round", "decimals")), out_sharding)
 
 
 around = round
 
 
-def real(x: Any, /, *, out_sharding: Any = None) -> Any:
+def real(val: Any, *, out_sharding: Any = None) -> Array:
     """Return the real parts.
 
     Args:
-      x: an array.
+      val: an array.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_source(x, "real").real, out_sharding)
+    return settle(as_source(val, "real").real, out_sharding)
 
 
-def imag(x: Any, /, *, out_sharding: Any = None) -> Any:
+def imag(val: Any, *, out_sharding: Any = None) -> Array:
     """Return the imaginary parts; zeros for real numbers.
 
     Args:
-      x: an array.
+      val: an array.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_value(x, "imag").imag, out_sharding)
+    return settle(as_value(val, "imag").imag, out_sharding)
 
 
-def angle(x: Any, /, deg: bool = False, *, out_sharding: Any = None) -> Any:
+def angle(z: Any, deg: bool = False, *, out_sharding: Any = None) -> Array:
     """Return the angles of complex numbers, in (-pi, pi].
 
     Args:
-      x: an array.
+      z: an array.
       deg: whether they are in degrees.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(x, "angle")
+    x = as_value(z, "angle")
     found = atan2(x.imag, x.real)
     return settle(found * (180 / np.pi) if deg else found, out_sharding)

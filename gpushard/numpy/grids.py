@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.checks import as_dtype, as_shape, count
+from gpushard.array import Array
+from gpushard.array.checks import as_dtype, as_shape, check_order, count
 from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, integer, settle
@@ -23,34 +24,36 @@ from gpushard.ops.table.movement import PAD
 
 
 def eye(
-    n_rows: Any,
-    n_cols: Any = None,
-    /,
+    N: Any,
+    M: Any = None,
     k: Any = 0,
     dtype: Any = None,
+    order: Any = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return a matrix with ones on a diagonal and zeros elsewhere.
 
     Args:
-      n_rows: how many rows.
-      n_cols: how many columns; as many by default.
+      N: how many rows.
+      M: how many columns; as many by default.
       k: which diagonal: 0 for the main one, positive for one above it.
       dtype: type of the elements; float64 by default.
+      order: must be "C" or None.
       device: where it goes.
       out_sharding: the same.
     """
+    check_order(order)
     place = place_of(device, out_sharding)
-    shape = as_shape((n_rows, n_rows if n_cols is None else n_cols), "n_rows, n_cols")
+    shape = as_shape((N, N if M is None else M), "N, M")
     target = as_dtype(dtype or np.float64)
     # Beyond the matrix all diagonals are alike.
     diagonal = max(-shape[0], min(integer(k, "eye", "k"), shape[1]))
     return made(rows.EYE, shape, target, (diagonal,), place)
 
 
-def identity(n: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def identity(n: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Return a square matrix with ones on its diagonal and zeros elsewhere.
 
     Args:
@@ -62,11 +65,11 @@ def identity(n: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     return eye(n, dtype=dtype, device=device, out_sharding=out_sharding)
 
 
-def diag(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
+def diag(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return a diagonal of a matrix; or the matrix that has a vector on a diagonal.
 
     Args:
-      x: a matrix or a vector.
+      v: a matrix or a vector.
       k: which diagonal: 0 for the main one, positive for one above it.
       out_sharding: where the result goes; by default it stays where it was made.
 
@@ -77,7 +80,7 @@ def diag(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
     Array([[1, 0],
            [0, 2]], dtype=int64)
     """
-    x = as_value(x, "diag")
+    x = as_value(v, "diag")
     if x.ndim not in (1, 2):
         raise ArgumentError(
             f"diag: x of shape {x.shape} must be a vector or a matrix; use diagonal for stacks",
@@ -93,15 +96,15 @@ def diag(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
     return settle(bind(PAD, (square, x.dtype.type(0)), (widths,)), out_sharding)
 
 
-def diagflat(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
+def diagflat(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return the matrix that has the elements, in row-major order, on a diagonal.
 
     Args:
-      x: an array.
+      v: an array.
       k: which diagonal: 0 for the main one, positive for one above it.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return diag(as_value(x, "diagflat").ravel(), k, out_sharding=out_sharding)
+    return diag(as_value(v, "diagflat").ravel(), k, out_sharding=out_sharding)
 
 
 def indices(
@@ -126,57 +129,56 @@ def indices(
 
 
 def tri(
-    n_rows: Any,
-    n_cols: Any = None,
-    /,
+    N: Any,
+    M: Any = None,
     k: Any = 0,
     dtype: Any = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return a matrix with ones on and below a diagonal and zeros above it.
 
     Args:
-      n_rows: how many rows.
-      n_cols: how many columns; as many by default.
+      N: how many rows.
+      M: how many columns; as many by default.
       k: which diagonal: 0 for the main one, positive for one above it.
       dtype: type of the elements; float64 by default.
       device: where it goes.
       out_sharding: the same.
     """
     place = place_of(device, out_sharding)
-    shape = as_shape((n_rows, n_rows if n_cols is None else n_cols), "n_rows, n_cols")
+    shape = as_shape((N, N if M is None else M), "N, M")
     target = as_dtype(dtype or np.float64)
     return kept_at(tril(made(rows.FULL, shape, target, (target.type(1),), place), k), place)
 
 
-def tril(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
+def tril(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return matrices with zeros above a diagonal.
 
     Args:
-      x: an array of at least two dims.
+      m: an array of at least two dims.
       k: which diagonal: 0 for the main one, positive for one above it.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are fewer dims.
     """
-    return settle(_part(rows.TRIL, x, k), out_sharding)
+    return settle(_part(rows.TRIL, m, k), out_sharding)
 
 
-def triu(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
+def triu(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return matrices with zeros below a diagonal.
 
     Args:
-      x: an array of at least two dims.
+      m: an array of at least two dims.
       k: which diagonal: 0 for the main one, positive for one above it.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are fewer dims.
     """
-    return settle(_part(rows.TRIU, x, k), out_sharding)
+    return settle(_part(rows.TRIU, m, k), out_sharding)
 
 
 def _part(row: Row, x: Any, k: Any) -> Any:
@@ -192,8 +194,8 @@ def _part(row: Row, x: Any, k: Any) -> Any:
 
 
 def vander(
-    x: Any, /, N: int | None = None, increasing: bool = False, *, out_sharding: Any = None
-) -> Any:
+    x: Any, N: int | None = None, increasing: bool = False, *, out_sharding: Any = None
+) -> Array:
     """Return the matrix of the powers of a vector, a column for each.
 
     Args:
@@ -224,7 +226,7 @@ def meshgrid(
     sparse: bool = False,
     indexing: str = "xy",
     out_sharding: Any = None,
-) -> Any:
+) -> tuple[Array, ...]:
     """Return the coordinates of a grid: one array for each vector of coordinates.
 
     Args:

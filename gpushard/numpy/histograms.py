@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import count
 from gpushard.array.known import known
 from gpushard.dtypes import kind_of
@@ -24,13 +25,12 @@ _SUMMED = np.dtype(np.float64)
 
 def bincount(
     x: Any,
-    /,
     weights: Any = None,
     minlength: int = 0,
     *,
     length: int | None = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return how often each integer from 0 occurs, or the sums of the weights that go with it.
 
     Args:
@@ -110,12 +110,12 @@ def _weights_like(x: Any, weights: Any, name: str) -> Any:
 
 
 def histogram_bin_edges(
-    x: Any, /, bins: Any = 10, range: Any = None, weights: Any = None, *, out_sharding: Any = None
-) -> Any:
+    a: Any, bins: Any = 10, range: Any = None, weights: Any = None, *, out_sharding: Any = None
+) -> Array:
     """Return the edges of the bins that `histogram` takes.
 
     Args:
-      x: an array.
+      a: an array.
       bins: how many, their edges, or the name of a rule for their width.
       range: (least, greatest) edge; by default those of the elements.
       weights: must be None where a rule is named; otherwise it makes no difference.
@@ -128,27 +128,26 @@ def histogram_bin_edges(
     >>> histogram_bin_edges([0.0, 1.0, 4.0], bins=2)
     Array([0., 2., 4.], dtype=float64)
     """
-    x = _real(x, "histogram_bin_edges")
+    x = _real(a, "histogram_bin_edges")
     found = edges_of("histogram_bin_edges", x, bins, range, weights)
     return settle(as_value(found, "histogram_bin_edges"), out_sharding)
 
 
 def histogram(
-    x: Any,
-    /,
+    a: Any,
     bins: Any = 10,
     range: Any = None,
     density: Any = None,
     weights: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> tuple[Array, Array]:
     """Return how many elements lie in each bin, and the edges of the bins.
 
     A bin has its lower edge, and the last one both. Elements outside are not counted.
 
     Args:
-      x: an array.
+      a: an array.
       bins: how many, their edges, or the name of a rule for their width. A rule, but for those
         that need only the size, reads a few numbers on the host.
       range: (least, greatest) edge; by default those of the elements. With NaNs or infinities
@@ -164,7 +163,7 @@ def histogram(
     >>> histogram([1, 2, 1, 4], bins=[1, 2, 3, 4])
     (Array([2, 1, 1], dtype=int64), Array([1, 2, 3, 4], dtype=int64))
     """
-    x = _real(x, "histogram")
+    x = _real(a, "histogram")
     heavy = _weights_like(x, weights, "histogram")
     edges = edges_of("histogram", x, bins, range, weights)
     dtype = _COUNTED if heavy is None else heavy.dtype
@@ -191,14 +190,13 @@ def _real(x: Any, name: str) -> Any:
 
 def histogramdd(
     sample: Any,
-    /,
     bins: Any = 10,
     range: Any = None,
     density: Any = None,
     weights: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> tuple[Array, tuple[Array, ...]]:
     """Return how many points lie in each cell of a grid, and the edges along each dim.
 
     Args:
@@ -274,7 +272,6 @@ def _as_many(name: str, given: Any, dims: int, argument: str) -> Any:
 
 def histogram2d(
     x: Any,
-    /,
     y: Any,
     bins: Any = 10,
     range: Any = None,
@@ -282,7 +279,7 @@ def histogram2d(
     weights: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> tuple[Array, Array, Array]:
     """Return how many points of a plane lie in each cell, and the edges along both dims.
 
     Args:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_source, as_value, host_data, is_value, refuse_out, settle
@@ -39,8 +40,8 @@ def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind
     if not any(map(is_value, found)):
         found = [as_value(x, name) for x in found]
     first = found[0].dtype
-    if dtype is None and all(x.dtype == first for x in found):  # of keys, too
-        return found
+    if dtype is None and casting == "same_kind" and all(x.dtype == first for x in found):
+        return found  # of keys, too
     common = result_type(*found)
     target = common if dtype is None else as_dtype(dtype)
     if not can_cast(common, target, casting):
@@ -55,14 +56,13 @@ def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind
 
 def concat(
     arrays: Any,
-    /,
     axis: int | None = 0,
     out: Any = None,
     *,
     dtype: Any = None,
     casting: str = "same_kind",
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return arrays joined along a dim that they have.
 
     Args:
@@ -108,14 +108,13 @@ concatenate = concat
 
 def stack(
     arrays: Any,
-    /,
     axis: int = 0,
     out: Any = None,
     *,
     dtype: Any = None,
     casting: str = "same_kind",
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return arrays of one shape joined along a new dim.
 
     Args:
@@ -143,7 +142,7 @@ def stack(
     return settle(bind(movement.STACK, found, (at,)), out_sharding)
 
 
-def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> Any:
+def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> tuple[Array, ...]:
     """Return a tuple of the parts along a dim, without it.
 
     Args:
@@ -157,55 +156,64 @@ def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> Any:
     return tuple(settle(x[(*lead, i)], out_sharding) for i in range(x.shape[at]))
 
 
-def _raised(arrays: Any, ndim: int, name: str) -> list[Any]:
+def _raised(
+    arrays: Any, ndim: int, name: str, dtype: Any = None, casting: str = "same_kind"
+) -> list[Any]:
     """Return arrays with at least some dims, new ones first, of one type."""
-    found = _joined(arrays, name)
+    found = _joined(arrays, name, dtype, casting)
     return [x if x.ndim >= ndim else x.reshape((1,) * (ndim - x.ndim) + x.shape) for x in found]
 
 
-def vstack(arrays: Any, /, *, dtype: Any = None, out_sharding: Any = None) -> Any:
+def vstack(
+    tup: Any, *, dtype: Any = None, casting: str = "same_kind", out_sharding: Any = None
+) -> Array:
     """Return arrays joined along the first dim; vectors count as rows.
 
     Args:
-      arrays: a sequence of arrays.
+      tup: a sequence of arrays.
       dtype: type of the result; what their types promote to by default.
+      casting: which conversions to `dtype` are fine.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return concat(_raised(arrays, 2, "vstack"), 0, dtype=dtype, out_sharding=out_sharding)
+    return concat(_raised(tup, 2, "vstack", dtype, casting), 0, out_sharding=out_sharding)
 
 
-def hstack(arrays: Any, /, *, dtype: Any = None, out_sharding: Any = None) -> Any:
+def hstack(
+    tup: Any, *, dtype: Any = None, casting: str = "same_kind", out_sharding: Any = None
+) -> Array:
     """Return arrays joined along the second dim; vectors along their only one.
 
     Args:
-      arrays: a sequence of arrays.
+      tup: a sequence of arrays.
       dtype: type of the result; what their types promote to by default.
+      casting: which conversions to `dtype` are fine.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    found = _raised(arrays, 1, "hstack")
+    found = _raised(tup, 1, "hstack", dtype, casting)
     axis = 0 if found[0].ndim == 1 else 1
-    return concat(found, axis, dtype=dtype, out_sharding=out_sharding)
+    return concat(found, axis, out_sharding=out_sharding)
 
 
-def dstack(arrays: Any, /, *, out_sharding: Any = None) -> Any:
+def dstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Array:
     """Return arrays joined along the third dim; vectors count as rows, and matrices get a third.
 
     Args:
-      arrays: a sequence of arrays.
+      tup: a sequence of arrays.
+      dtype: type of the result; what their types promote to by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    found = _raised(arrays, 2, "dstack")
+    found = _raised(tup, 2, "dstack", dtype)
     deep = [x if x.ndim > 2 else x.reshape((*x.shape, 1)) for x in found]
     return concat(deep, 2, out_sharding=out_sharding)
 
 
-def column_stack(arrays: Any, /, *, out_sharding: Any = None) -> Any:
+def column_stack(tup: Any, *, out_sharding: Any = None) -> Array:
     """Return arrays joined along the second dim; vectors count as columns.
 
     Args:
-      arrays: a sequence of arrays.
+      tup: a sequence of arrays.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    found = _joined(arrays, "column_stack")
+    found = _joined(tup, "column_stack")
     columns = [x if x.ndim > 1 else x.reshape((-1, 1)) for x in found]
     return concat(columns, 1, out_sharding=out_sharding)

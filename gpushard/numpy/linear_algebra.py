@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import methods, operators
+from gpushard.array import Array, methods, operators
 from gpushard.array.checks import as_dtype
 from gpushard.array.operators import shape_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import (
     as_source,
     as_value,
+    check_precision,
     integer,
     is_value,
     operands,
@@ -32,8 +33,16 @@ from gpushard.typing import Shape
 
 
 def matmul(
-    x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
-) -> Any:
+    x1: Any,
+    x2: Any,
+    /,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
     """Return the matrix product; dims before the last two broadcast.
 
     Args:
@@ -41,64 +50,98 @@ def matmul(
       x2: an array; one dim stands for a column.
       out: must be None; results are values.
       dtype: type of the result, which operands are converted to.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("matmul", out)
-    x1, x2 = _typed(operands("matmul", x1, x2), dtype)
+    check_precision("matmul", precision)
+    x1, x2 = _typed(operands("matmul", x1, x2), dtype, preferred_element_type)
     return settle(operators.matmul(x1, x2, wanted(out_sharding, x1, x2)), out_sharding)
 
 
-def dot(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
-    """Return the product over the last dim of `x1` and the last but one of `x2`.
+def dot(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the product over the last dim of `a` and the last but one of `b`.
 
     Args:
-      x1: an array.
-      x2: an array; with one dim its only one counts.
+      a: an array.
+      b: an array; with one dim its only one counts.
       out: must be None; results are values.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("dot", out)
-    x1, x2 = operands("dot", x1, x2)
+    check_precision("dot", precision)
+    x1, x2 = _typed(operands("dot", a, b), preferred_element_type)
     return settle(methods.dot(x1, x2, wanted(out_sharding, x1, x2)), out_sharding)
 
 
-def inner(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
+def inner(
+    a: Any,
+    b: Any,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
     """Return the product over the last dims of both.
 
     Args:
-      x1: an array.
-      x2: an array.
+      a: an array.
+      b: an array.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x1, x2 = operands("inner", x1, x2)
+    check_precision("inner", precision)
+    x1, x2 = _typed(operands("inner", a, b), preferred_element_type)
     if not shape_of(x1) or not shape_of(x2):
         return settle(methods.dot(x1, x2), out_sharding)
     return tensordot(x1, x2, axes=((-1,), (-1,)), out_sharding=out_sharding)
 
 
-def outer(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
-    """Return all products of an element of `x1` and one of `x2`, both taken as vectors.
+def outer(a: Any, b: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return all products of an element of `a` and one of `b`, both taken as vectors.
 
     Args:
-      x1: an array.
-      x2: an array.
+      a: an array.
+      b: an array.
       out: must be None; results are values.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("outer", out)
-    x1, x2 = (as_value(x, "outer").ravel() for x in (x1, x2))
+    x1, x2 = (as_value(x, "outer").ravel() for x in (a, b))
     return settle(bind(OUTER, (x1, x2), ("a,b->ab",), wanted(out_sharding, x1, x2)), out_sharding)
 
 
-def vdot(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
-    """Return the product of two arrays taken as vectors; `x1` is conjugated.
+def vdot(
+    a: Any,
+    b: Any,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the product of two arrays taken as vectors; `a` is conjugated.
 
     Args:
-      x1: an array.
-      x2: an array.
+      a: an array.
+      b: an array.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x1, x2 = (as_value(x, "vdot") for x in (x1, x2))
+    check_precision("vdot", precision)
+    x1, x2 = _typed([as_value(x, "vdot") for x in (a, b)], preferred_element_type)
     if x1.shape == x2.shape and x1.ndim:  # elements lie together as they are
         letters = LETTERS[: x1.ndim]
         return settle(bind(DOT, (x1.conj(), x2), (f"{letters},{letters}->",)), out_sharding)
@@ -113,8 +156,10 @@ def vecdot(
     *,
     axis: int = -1,
     dtype: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the products of vectors along a dim; others broadcast, `x1` is conjugated.
 
     Args:
@@ -123,13 +168,16 @@ def vecdot(
       out: must be None; results are values.
       axis: the dim of the vectors in both, negative if their numbers of dims differ.
       dtype: type of the result, which operands are converted to.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: an operand has no such dim, or lengths differ.
     """
     refuse_out("vecdot", out)
-    x1, x2 = _typed([as_value(x, "vecdot") for x in (x1, x2)], dtype)
+    check_precision("vecdot", precision)
+    x1, x2 = _typed([as_value(x, "vecdot") for x in (x1, x2)], dtype, preferred_element_type)
     names = []
     for x in (x1, x2):
         at = one_from_end(axis, x.ndim, "vecdot")
@@ -142,7 +190,7 @@ def vecdot(
     return settle(bind(VECDOT, (x1.conj(), x2), (text,), to), out_sharding)
 
 
-def matvec(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
+def matvec(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return the products of matrices and vectors; dims before these broadcast.
 
     Args:
@@ -155,7 +203,7 @@ def matvec(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) ->
     return einsum("...ij,...j->...i", x1, x2, out_sharding=out_sharding)
 
 
-def vecmat(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
+def vecmat(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return the products of vectors, conjugated, and matrices; dims before these broadcast.
 
     Args:
@@ -169,20 +217,31 @@ def vecmat(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) ->
     return einsum("...i,...ij->...j", x1, x2, out_sharding=out_sharding)
 
 
-def tensordot(x1: Any, x2: Any, /, axes: Any = 2, *, out_sharding: Any = None) -> Any:
+def tensordot(
+    a: Any,
+    b: Any,
+    axes: Any = 2,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
     """Return the product over several dims.
 
     Args:
-      x1: an array.
-      x2: an array.
-      axes: how many of the last dims of `x1` and the first of `x2`; or the dims of both, as two
+      a: an array.
+      b: an array.
+      axes: how many of the last dims of `a` and the first of `b`; or the dims of both, as two
         integers or two sequences of them.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are no such dims, or lengths differ.
     """
-    x1, x2 = operands("tensordot", x1, x2)
+    check_precision("tensordot", precision)
+    x1, x2 = _typed(operands("tensordot", a, b), preferred_element_type)
     shapes = shape_of(x1), shape_of(x2)
     first, second = _summed(axes, shapes)
     letters = iter(LETTERS)
@@ -237,8 +296,10 @@ def einsum(
     out: Any = None,
     optimize: Any = None,
     dtype: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an Einstein sum.
 
     Args:
@@ -248,6 +309,8 @@ def einsum(
       out: must be None; results are values.
       optimize: makes no difference; the order of products is chosen.
       dtype: type of the result, which operands are converted to.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
@@ -266,7 +329,8 @@ def einsum(
         subscripts = from_lists(every[1 : len(xs) * 2 : 2], output)
     if not xs:
         raise ArgumentTypeError("einsum needs operands behind the subscripts", argument="xs")
-    given = _typed(operands("einsum", *xs), dtype)
+    check_precision("einsum", precision)
+    given = _typed(operands("einsum", *xs), dtype, preferred_element_type)
     text = parse(subscripts, tuple(tuple(shape_of(x)) for x in given))
     return settle(bind(EINSUM, given, (text,), wanted(out_sharding, *given)), out_sharding)
 
@@ -297,15 +361,16 @@ def _of_shape(x: Any) -> Any:
     return np.broadcast_to(np.empty((), x.dtype), x.shape)
 
 
-def _typed(xs: Sequence[Any], dtype: Any) -> list[Any]:
-    """Return operands, converted to a type if there is one."""
-    if dtype is None:
+def _typed(xs: Sequence[Any], *dtypes: Any) -> list[Any]:
+    """Return operands, converted to the first type that is given, if any is."""
+    wished = next((dtype for dtype in dtypes if dtype is not None), None)
+    if wished is None:
         return list(xs)
-    target = as_dtype(dtype)
+    target = as_dtype(wished)
     return [x.astype(target) if hasattr(x, "astype") else target.type(x) for x in xs]
 
 
-def matrix_transpose(x: Any, /, *, out_sharding: Any = None) -> Any:
+def matrix_transpose(x: Any, /, *, out_sharding: Any = None) -> Array:
     """Return an array with its last two dims exchanged.
 
     Args:

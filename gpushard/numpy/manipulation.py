@@ -6,10 +6,11 @@ Dims that stay keep the mesh axes that split them; what has to move goes from sh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_shape, count
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_source, as_value, integer, settle
@@ -19,51 +20,50 @@ from gpushard.ops.table import movement
 from gpushard.typing import Shape
 
 
-def expand_dims(x: Any, /, axis: Any = 0, *, out_sharding: Any = None) -> Any:
+def expand_dims(a: Any, axis: Any = 0, *, out_sharding: Any = None) -> Array:
     """Return an array with new dims of length 1.
 
     Args:
-      x: an array.
+      a: an array.
       axis: where they are in the result, an integer or a tuple of them.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there is no such place, or it is named twice.
     """
-    x = as_source(x, "expand_dims")
+    x = as_source(a, "expand_dims")
     many = len(axis) if isinstance(axis, tuple | list) else 1
     new = from_end(() if axis is None else axis, x.ndim + many, "expand_dims")
     entries = [None if at in new else slice(None) for at in range(-x.ndim - many, 0)]
     return settle(x[tuple(entries)], out_sharding)
 
 
-def squeeze(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Any:
+def squeeze(a: Any, axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array without dims of length 1.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which of them go; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: a dim is longer.
     """
-    return settle(as_source(x, "squeeze").squeeze(axis), out_sharding)
+    return settle(as_source(a, "squeeze").squeeze(axis), out_sharding)
 
 
 def reshape(
-    x: Any,
-    /,
+    a: Any,
     shape: Any = None,
     order: Any = "C",
     *,
     copy: bool | None = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the elements in row-major order in another shape.
 
     Args:
-      x: an array.
+      a: an array.
       shape: the sizes; one may be -1.
       order: must be "C".
       copy: True for memory of its own; otherwise it makes no difference.
@@ -72,56 +72,56 @@ def reshape(
     Raises:
       ArgumentError: sizes do not fit.
     """
-    found = as_source(x, "reshape").reshape(shape, order=order)
+    found = as_source(a, "reshape").reshape(shape, order=order)
     return settle(found.copy() if copy else found, out_sharding)
 
 
-def ravel(x: Any, /, order: Any = "C", *, out_sharding: Any = None) -> Any:
+def ravel(a: Any, order: Any = "C", *, out_sharding: Any = None) -> Array:
     """Return the elements in row-major order as one dim.
 
     Args:
-      x: an array.
+      a: an array.
       order: must be "C".
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_source(x, "ravel").ravel(order), out_sharding)
+    return settle(as_source(a, "ravel").ravel(order), out_sharding)
 
 
-def permute_dims(x: Any, /, axes: Any = None, *, out_sharding: Any = None) -> Any:
+def permute_dims(a: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array with its dims in another order; each keeps its mesh axes.
 
     Args:
-      x: an array.
+      a: an array.
       axes: the dims in their new order; reversed by default.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: they are not all dims, once each.
     """
-    x = as_source(x, "permute_dims")
-    return settle(x.transpose(() if axes == () else axes), out_sharding)
+    x = as_source(a, "permute_dims")
+    return settle(x.transpose(*(() if axes is None else (axes,))), out_sharding)
 
 
 transpose = permute_dims
 
 
-def swapaxes(x: Any, /, axis1: int, axis2: int, *, out_sharding: Any = None) -> Any:
+def swapaxes(a: Any, axis1: int, axis2: int, *, out_sharding: Any = None) -> Array:
     """Return an array with two dims exchanged.
 
     Args:
-      x: an array.
+      a: an array.
       axis1: one dim.
       axis2: the other.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_source(x, "swapaxes").swapaxes(axis1, axis2), out_sharding)
+    return settle(as_source(a, "swapaxes").swapaxes(axis1, axis2), out_sharding)
 
 
-def moveaxis(x: Any, /, source: Any, destination: Any, *, out_sharding: Any = None) -> Any:
+def moveaxis(a: Any, source: Any, destination: Any, *, out_sharding: Any = None) -> Array:
     """Return an array with some dims moved; the others stay in order.
 
     Args:
-      x: an array.
+      a: an array.
       source: where they are, an integer or a tuple.
       destination: where they go.
       out_sharding: where the result goes; by default it stays where it was made.
@@ -129,7 +129,7 @@ def moveaxis(x: Any, /, source: Any, destination: Any, *, out_sharding: Any = No
     Raises:
       ArgumentError: there are no such dims, or not as many.
     """
-    x = as_source(x, "moveaxis")
+    x = as_source(a, "moveaxis")
     olds = from_end(() if source is None else source, x.ndim, "moveaxis", "source")
     news = from_end(() if destination is None else destination, x.ndim, "moveaxis", "destination")
     if len(olds) != len(news):
@@ -146,45 +146,45 @@ def moveaxis(x: Any, /, source: Any, destination: Any, *, out_sharding: Any = No
     return settle(x.transpose(tuple(order)), out_sharding)
 
 
-def flip(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Any:
+def flip(m: Any, axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array with the elements along some dims in reverse order.
 
     Args:
-      x: an array.
+      m: an array.
       axis: which dims; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_source(x, "flip")
+    x = as_source(m, "flip")
     turned = from_end(axis, x.ndim, "flip")
     entries = [slice(None, None, -1 if dim in turned else 1) for dim in range(-x.ndim, 0)]
     return settle(x[tuple(entries)], out_sharding)
 
 
-def flipud(x: Any, /, *, out_sharding: Any = None) -> Any:
+def flipud(m: Any, *, out_sharding: Any = None) -> Array:
     """Return an array with the elements along its first dim in reverse order.
 
     Args:
-      x: an array.
+      m: an array.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return flip(x, 0, out_sharding=out_sharding)
+    return flip(m, 0, out_sharding=out_sharding)
 
 
-def fliplr(x: Any, /, *, out_sharding: Any = None) -> Any:
+def fliplr(m: Any, *, out_sharding: Any = None) -> Array:
     """Return an array with the elements along its second dim in reverse order.
 
     Args:
-      x: an array.
+      m: an array.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return flip(x, 1, out_sharding=out_sharding)
+    return flip(m, 1, out_sharding=out_sharding)
 
 
-def roll(x: Any, /, shift: Any, axis: Any = None, *, out_sharding: Any = None) -> Any:
+def roll(a: Any, shift: Any, axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array with elements shifted; those that leave come in at the other end.
 
     Args:
-      x: an array.
+      a: an array.
       shift: by how many, an integer or one for each dim of `axis`.
       axis: along which dims; by default in row-major order.
       out_sharding: where the result goes; by default it stays where it was made.
@@ -192,7 +192,7 @@ def roll(x: Any, /, shift: Any, axis: Any = None, *, out_sharding: Any = None) -
     Raises:
       ArgumentError: there are not as many shifts as dims.
     """
-    x = as_value(x, "roll")
+    x = as_value(a, "roll")
     if axis is None:
         steps = integer(shift, "roll", "shift") if not isinstance(shift, tuple | list) else None
         total = sum(integer(s, "roll", "shift") for s in shift) if steps is None else steps
@@ -245,18 +245,18 @@ def _do_not_broadcast(name: str, shapes: Sequence[Shape]) -> ArgumentError:
     )
 
 
-def broadcast_to(x: Any, /, shape: Any, *, out_sharding: Any = None) -> Any:
+def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Array:
     """Return an array with new dims in front and dims of length 1 repeated.
 
     Args:
-      x: an array.
+      array: an array.
       shape: of the result.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: the array does not broadcast to it.
     """
-    x, sizes = as_value(x, "broadcast_to"), as_shape(shape)
+    x, sizes = as_value(array, "broadcast_to"), as_shape(shape)
     own = (1,) * (len(sizes) - x.ndim) + x.shape
     fits = len(own) == len(sizes) and all(
         n in (1, size) for n, size in zip(own, sizes, strict=True)
@@ -267,7 +267,7 @@ def broadcast_to(x: Any, /, shape: Any, *, out_sharding: Any = None) -> Any:
     return settle(found, out_sharding)
 
 
-def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> Any:
+def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> tuple[Array, ...]:
     """Return arrays broadcast to one shape.
 
     Args:
@@ -286,52 +286,69 @@ def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> Any:
     return tuple(broadcast_to(x, shape, out_sharding=out_sharding) for x in arrays)
 
 
-def tile(x: Any, /, reps: Any, *, out_sharding: Any = None) -> Any:
+def tile(A: Any, reps: Any, *, out_sharding: Any = None) -> Array:
     """Return an array several times in a row along its dims.
 
     Args:
-      x: an array.
+      A: an array.
       reps: how often for each dim, counted from the last; more of them make new dims in front.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: a number is negative.
     """
-    x = as_value(x, "tile")
+    x = as_value(A, "tile")
     times = reps if isinstance(reps, tuple | list) else (reps,)
     checked = tuple(count(one, "tile", "reps") for one in times)
     return settle(bind(movement.TILE, (x,), (checked,)), out_sharding)
 
 
-def repeat(x: Any, /, repeats: Any, axis: int | None = None, *, out_sharding: Any = None) -> Any:
+def repeat(
+    a: Any,
+    repeats: Any,
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_sharding: Any = None,
+) -> Array:
     """Return an array with each element several times in a row.
 
     Args:
-      x: an array.
+      a: an array.
       repeats: how often, an integer; or one for each element along the dim, which is then made
         whole. Of those on devices the host reads the least and the sum.
       axis: along which dim; by default in row-major order.
+      total_repeat_length: how long the dim is in the result, which is cut, or filled with its last
+        element; the host then reads nothing.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: a number is negative, there are not as many, or there is no such dim.
     """
-    return settle(as_value(x, "repeat").repeat(repeats, axis), out_sharding)
+    x = as_value(a, "repeat")
+    if total_repeat_length is None:
+        return settle(x.repeat(repeats, axis), out_sharding)
+    x, axis = (x.ravel(), 0) if axis is None else (x, axis)
+    n = x.shape[one_from_end(axis, x.ndim, "repeat")]
+    length = count(total_repeat_length, "repeat", "total_repeat_length")
+    ends = broadcast_to(as_value(repeats, "repeat"), (n,)).cumsum()
+    at = ends.searchsorted(np.arange(length), "right")
+    return settle(x.take(at, axis, None, "clip"), out_sharding)
 
 
 def diagonal(
-    x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, *, out_sharding: Any = None
-) -> Any:
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, *, out_sharding: Any = None
+) -> Array:
     """Return the diagonal of two dims as a new last one.
 
     Args:
-      x: an array of at least two dims.
+      a: an array of at least two dims.
       offset: which diagonal: 0 for the main one, positive for one above it.
       axis1: the dim of rows.
       axis2: the dim of columns.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_value(x, "diagonal").diagonal(offset, axis1, axis2), out_sharding)
+    return settle(as_value(a, "diagonal").diagonal(offset, axis1, axis2), out_sharding)
 
 
 def _atleast(ndim: int, xs: Sequence[Any], name: str) -> Any:
@@ -343,6 +360,14 @@ def _atleast(ndim: int, xs: Sequence[Any], name: str) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
+@overload
+def atleast_1d(x: Any, /) -> Array: ...
+
+
+@overload
+def atleast_1d(*xs: Any) -> tuple[Array, ...]: ...
+
+
 def atleast_1d(*xs: Any) -> Any:
     """Return arrays with at least one dim.
 
@@ -350,6 +375,14 @@ def atleast_1d(*xs: Any) -> Any:
       *xs: the arrays.
     """
     return _atleast(1, xs, "atleast_1d")
+
+
+@overload
+def atleast_2d(x: Any, /) -> Array: ...
+
+
+@overload
+def atleast_2d(*xs: Any) -> tuple[Array, ...]: ...
 
 
 def atleast_2d(*xs: Any) -> Any:

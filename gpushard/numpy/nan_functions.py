@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_dtype
+from gpushard.array.reducing import extreme
+from gpushard.array.taking_part import all_take_part, variance_of
 from gpushard.dtypes import finfo, kind_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, number_of, refuse_out, settle, wanted
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
 from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table import reductions
 from gpushard.ops.table.nan_moments import NANMEAN, NANSTD, NANVAR
@@ -32,149 +34,156 @@ def filled(x: Any, value: Any, name: str) -> Any:
 
 
 def nansum(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
     keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the sum over dims of what is no NaN; 0 if there is nothing else.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that is summed in, and of the result.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
+      initial: a number that takes part, too.
+      where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
 
     >>> nansum([1.0, np.nan, 2.0])
     Array(3., dtype=float64)
     """
-    given = filled(x, 0, "nansum")
-    return statistical.sum(given, axis, dtype, out, keepdims, out_sharding=out_sharding)
+    given = axis, dtype, out, keepdims, initial, where
+    return statistical.sum(filled(a, 0, "nansum"), *given, out_sharding=out_sharding)
 
 
 def nanprod(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
     keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the product over dims of what is no NaN; 1 if there is nothing else.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that is multiplied in, and of the result.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
+      initial: a number that takes part, too.
+      where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    given = filled(x, 1, "nanprod")
-    return statistical.prod(given, axis, dtype, out, keepdims, out_sharding=out_sharding)
-
-
-def _extreme(row: Row, x: Any, axis: Any, out: Any, keepdims: bool, to: Any) -> Any:
-    refuse_out(row.name, out)
-    x = as_value(x, row.name)
-    params = from_end(axis, x.ndim, row.name), bool(keepdims), None
-    return settle(bind(row, (x,), params, wanted(to, x)), to)
+    given = axis, dtype, out, keepdims, initial, where
+    return statistical.prod(filled(a, 1, "nanprod"), *given, out_sharding=out_sharding)
 
 
 def nanmin(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the least element over dims that is no NaN; NaN if there is nothing else.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
+      initial: a number that takes part, too; needed where there may be no element.
+      where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _extreme(reductions.NANMIN, x, axis, out, keepdims, out_sharding)
+    x = as_value(a, "nanmin")
+    given = axis, out, keepdims, initial, where, wanted(out_sharding, x)
+    return settle(extreme(reductions.NANMIN, np.fmin, x, *given), out_sharding)
 
 
 def nanmax(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the greatest element over dims that is no NaN; NaN if there is nothing else.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
+      initial: a number that takes part, too; needed where there may be no element.
+      where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _extreme(reductions.NANMAX, x, axis, out, keepdims, out_sharding)
+    x = as_value(a, "nanmax")
+    given = axis, out, keepdims, initial, where, wanted(out_sharding, x)
+    return settle(extreme(reductions.NANMAX, np.fmax, x, *given), out_sharding)
 
 
 def nanargmin(
-    x: Any,
-    /,
+    a: Any,
     axis: int | None = None,
     out: Any = None,
     *,
     keepdims: bool = False,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return where the least element that is no NaN is first; -1 if there is nothing else.
 
     NumPy raises where there are only NaNs, which would take a look at the elements.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dim; by default in row-major order.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _place("argmin", np.inf, x, axis, out, keepdims, out_sharding)
+    return _place("argmin", np.inf, a, axis, out, keepdims, out_sharding)
 
 
 def nanargmax(
-    x: Any,
-    /,
+    a: Any,
     axis: int | None = None,
     out: Any = None,
     *,
     keepdims: bool = False,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return where the greatest element that is no NaN is first; -1 if there is nothing else.
 
     NumPy raises where there are only NaNs, which would take a look at the elements.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dim; by default in row-major order.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _place("argmax", -np.inf, x, axis, out, keepdims, out_sharding)
+    return _place("argmax", -np.inf, a, axis, out, keepdims, out_sharding)
 
 
 def _place(name: str, last: float, x: Any, axis: Any, out: Any, keepdims: bool, to: Any) -> Any:
@@ -189,34 +198,42 @@ def _place(name: str, last: float, x: Any, axis: Any, out: Any, keepdims: bool, 
 
 
 def nanmean(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
     keepdims: bool = False,
     *,
+    where: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the mean over dims of what is no NaN; NaN if there is nothing else.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that it is worked out in, and of the result.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
+      where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
 
     >>> nanmean([1.0, np.nan, 2.0])
     Array(1.5, dtype=float64)
     """
     refuse_out("nanmean", out)
-    x = as_value(x, "nanmean")
+    x = as_value(a, "nanmean")
     if kind_of(x.dtype) not in "fc":
-        return statistical.mean(x, axis, dtype, keepdims=keepdims, out_sharding=out_sharding)
+        given = axis, dtype, out, keepdims
+        return statistical.mean(x, *given, where=where, out_sharding=out_sharding)
+    x = _or_nan(x, where)
     params = from_end(axis, x.ndim, "nanmean"), bool(keepdims), _kind(dtype)
     return settle(bind(NANMEAN, (x,), params, wanted(out_sharding, x)), out_sharding)
+
+
+def _or_nan(x: Any, where: Any) -> Any:
+    """Return an array of floats with NaN for what takes no part."""
+    return x if all_take_part(where) else bind(rows.WHERE, (where, x, x.dtype.type(np.nan)))
 
 
 def _kind(dtype: Any) -> Any:
@@ -224,89 +241,93 @@ def _kind(dtype: Any) -> Any:
 
 
 def nanvar(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
+    where: Any = None,
+    mean: Any = None,
     correction: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the variance over dims of what is no NaN; NaN where too few elements are left.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that it is worked out in; the array is converted to it first.
       out: must be None; results are values.
       ddof: what is taken from the number of elements that squares are divided by.
       keepdims: whether dims stay, with length 1.
+      where: which elements take part, booleans that broadcast to the array; all by default.
+      mean: their mean, if it is known, with `axis` kept as of length 1.
       correction: `ddof`, as the Array API calls it.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _spread(NANVAR, x, axis, dtype, out, ddof, keepdims, correction, out_sharding)
+    refuse_out("nanvar", out)
+    x = _or_nan(_floats(a, dtype, "nanvar"), where)
+    taken = statistical.correction_of(ddof, correction, "nanvar")
+    if mean is not None:
+        found = variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanvar")
+        return settle(found, out_sharding)
+    params = from_end(axis, x.ndim, "nanvar"), bool(keepdims), taken
+    return settle(bind(NANVAR, (x,), params, wanted(out_sharding, x)), out_sharding)
 
 
-def _spread(
-    row: Row,
-    x: Any,
-    axis: Any,
-    dtype: Any,
-    out: Any,
-    ddof: Any,
-    keepdims: bool,
-    correction: Any,
-    to: Any,
-) -> Any:
-    refuse_out(row.name, out)
-    x = statistical.typed(x, dtype, row.name)
-    taken = statistical.correction_of(ddof, correction, row.name)
-    if kind_of(x.dtype) not in "fc":
-        x = x.astype(np.float64)
-    params = from_end(axis, x.ndim, row.name), bool(keepdims), taken
-    return settle(bind(row, (x,), params, wanted(to, x)), to)
+def _floats(a: Any, dtype: Any, name: str) -> Any:
+    x = statistical.typed(a, dtype, name)
+    return x if kind_of(x.dtype) in "fc" else x.astype(np.float64)
 
 
 def nanstd(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
+    where: Any = None,
+    mean: Any = None,
     correction: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the square root of the variance over dims of what is no NaN.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that it is worked out in; the array is converted to it first.
       out: must be None; results are values.
       ddof: what is taken from the number of elements that squares are divided by.
       keepdims: whether dims stay, with length 1.
+      where: which elements take part, booleans that broadcast to the array; all by default.
+      mean: their mean, if it is known, with `axis` kept as of length 1.
       correction: `ddof`, as the Array API calls it.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _spread(NANSTD, x, axis, dtype, out, ddof, keepdims, correction, out_sharding)
+    refuse_out("nanstd", out)
+    x = _or_nan(_floats(a, dtype, "nanstd"), where)
+    taken = statistical.correction_of(ddof, correction, "nanstd")
+    if mean is not None:
+        found = variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanstd")
+        return settle(ew.sqrt(found), out_sharding)
+    params = from_end(axis, x.ndim, "nanstd"), bool(keepdims), taken
+    return settle(bind(NANSTD, (x,), params, wanted(out_sharding, x)), out_sharding)
 
 
 def nan_to_num(
     x: Any,
-    /,
     copy: bool = True,
     nan: Any = 0.0,
     posinf: Any = None,
     neginf: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array with numbers where it has NaNs and infinities.
 
     Args:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError
 from gpushard.numpy import elementwise as ew
@@ -14,7 +15,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
 
 
-def iscomplex(x: Any, /, *, out_sharding: Any = None) -> Any:
+def iscomplex(x: Any, *, out_sharding: Any = None) -> Array:
     """Return whether each element has an imaginary part other than 0.
 
     Args:
@@ -24,7 +25,7 @@ def iscomplex(x: Any, /, *, out_sharding: Any = None) -> Any:
     return settle(ew.not_equal(as_value(x, "iscomplex").imag, 0), out_sharding)
 
 
-def isreal(x: Any, /, *, out_sharding: Any = None) -> Any:
+def isreal(x: Any, *, out_sharding: Any = None) -> Array:
     """Return whether each element has no imaginary part other than 0.
 
     Args:
@@ -34,7 +35,7 @@ def isreal(x: Any, /, *, out_sharding: Any = None) -> Any:
     return settle(ew.equal(as_value(x, "isreal").imag, 0), out_sharding)
 
 
-def iscomplexobj(x: Any, /) -> bool:
+def iscomplexobj(x: Any) -> bool:
     """Return whether the type of an array is of complex numbers.
 
     Args:
@@ -44,7 +45,7 @@ def iscomplexobj(x: Any, /) -> bool:
     return np.iscomplexobj(given) if is_number(given) else kind_of(given.dtype) == "c"
 
 
-def isrealobj(x: Any, /) -> bool:
+def isrealobj(x: Any) -> bool:
     """Return whether the type of an array is of real numbers.
 
     Args:
@@ -65,7 +66,7 @@ def isscalar(element: Any) -> bool:
     return element.ndim == 0 if is_value(element) else np.isscalar(element)
 
 
-def isposinf(x: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
+def isposinf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return whether each element is infinity.
 
     Args:
@@ -80,7 +81,7 @@ def isposinf(x: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
     return settle(ew.equal(_real("isposinf", x), np.inf), out_sharding)
 
 
-def isneginf(x: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
+def isneginf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return whether each element is minus infinity.
 
     Args:
@@ -106,7 +107,7 @@ def _real(name: str, x: Any) -> Any:
     return x
 
 
-def fix(x: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
+def fix(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return each element without its fraction.
 
     Args:
@@ -117,7 +118,7 @@ def fix(x: Any, /, out: Any = None, *, out_sharding: Any = None) -> Any:
     return ew.trunc(x, out, out_sharding=out_sharding)
 
 
-def sinc(x: Any, /, *, out_sharding: Any = None) -> Any:
+def sinc(x: Any, *, out_sharding: Any = None) -> Array:
     """Return sin(pi x) / (pi x); 1 at 0.
 
     Args:

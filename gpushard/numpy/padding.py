@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, number_of, settle
 from gpushard.numpy.joining import concat
@@ -20,17 +21,17 @@ _MODES = ("constant", "edge", "wrap", "reflect", "symmetric")
 
 
 def pad(
-    x: Any,
+    array: Any,
     pad_width: Any,
     mode: str = "constant",
     *,
     constant_values: Any = 0,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array with a border.
 
     Args:
-      x: an array.
+      array: an array.
       pad_width: how many elements go before and behind each dim: (before, after) for each, one
         such pair for all, or one integer.
       mode: what they are: "constant"; "edge", the nearest element; "wrap", those of the other end;
@@ -47,7 +48,7 @@ def pad(
     >>> pad(gs.numpy.arange(4), (3, 1), "reflect")
     Array([3, 2, 1, 0, 1, 2, 3, 2], dtype=int64)
     """
-    x = as_value(x, "pad")
+    x = as_value(array, "pad")
     widths = _widths(pad_width, x.ndim)
     if mode not in _MODES:
         raise ArgumentError(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_shape, count
 from gpushard.array.picking import as_integers, bounded, nonzero, unravelled
 from gpushard.errors import ArgumentError
@@ -14,7 +15,7 @@ from gpushard.numpy.arguments import as_value, integer, is_value, settle
 from gpushard.placement.device_put import device_put
 
 
-def ix_(*args: Any, out_sharding: Any = None) -> Any:
+def ix_(*args: Any, out_sharding: Any = None) -> tuple[Array, ...]:
     """Return vectors of positions as the index of a grid: each along a dim of its own.
 
     Args:
@@ -50,7 +51,9 @@ def _is_empty(x: Any) -> bool:
     return isinstance(x, list | tuple) and not x
 
 
-def unravel_index(indices: Any, shape: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+def unravel_index(
+    indices: Any, shape: Any, order: str = "C", *, out_sharding: Any = None
+) -> tuple[Array, ...]:
     """Return for each dim the positions of elements that are numbered.
 
     Args:
@@ -73,7 +76,7 @@ def unravel_index(indices: Any, shape: Any, order: str = "C", *, out_sharding: A
 
 def ravel_multi_index(
     multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C", *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return the numbers of elements from their positions.
 
     Args:
@@ -131,7 +134,7 @@ def _check_numbers(at: Any, size: int, name: str) -> None:
         )
 
 
-def diag_indices(n: int, ndim: int = 2, *, out_sharding: Any = None) -> Any:
+def diag_indices(n: int, ndim: int = 2, *, out_sharding: Any = None) -> tuple[Array, ...]:
     """Return the index of the main diagonal of an array whose dims are equally long.
 
     Args:
@@ -144,17 +147,17 @@ def diag_indices(n: int, ndim: int = 2, *, out_sharding: Any = None) -> Any:
     return (at,) * count(ndim, "diag_indices", "ndim")
 
 
-def diag_indices_from(x: Any, /, *, out_sharding: Any = None) -> Any:
+def diag_indices_from(arr: Any, *, out_sharding: Any = None) -> tuple[Array, ...]:
     """Return the index of the main diagonal of an array.
 
     Args:
-      x: an array of at least two dims, all equally long.
+      arr: an array of at least two dims, all equally long.
       out_sharding: where the results go; by default where new data goes.
 
     Raises:
       ArgumentError: it is not like that.
     """
-    own = np.shape(x) if not is_value(x) else x.shape
+    own = np.shape(arr) if not is_value(arr) else arr.shape
     if len(own) < 2 or len(set(own)) > 1:
         raise ArgumentError(
             f"diag_indices_from: the array has shape {own}; it needs at least two dims, all of "
@@ -165,7 +168,9 @@ def diag_indices_from(x: Any, /, *, out_sharding: Any = None) -> Any:
     return diag_indices(own[0], len(own), out_sharding=out_sharding)
 
 
-def tril_indices(n: int, k: int = 0, m: int | None = None, *, out_sharding: Any = None) -> Any:
+def tril_indices(
+    n: int, k: int = 0, m: int | None = None, *, out_sharding: Any = None
+) -> tuple[Array, Array]:
     """Return the index of a matrix's elements on and below a diagonal.
 
     Args:
@@ -177,7 +182,9 @@ def tril_indices(n: int, k: int = 0, m: int | None = None, *, out_sharding: Any 
     return _triangle(np.tril_indices, n, k, m, "tril_indices", out_sharding)
 
 
-def triu_indices(n: int, k: int = 0, m: int | None = None, *, out_sharding: Any = None) -> Any:
+def triu_indices(
+    n: int, k: int = 0, m: int | None = None, *, out_sharding: Any = None
+) -> tuple[Array, Array]:
     """Return the index of a matrix's elements on and above a diagonal.
 
     Args:
@@ -189,33 +196,33 @@ def triu_indices(n: int, k: int = 0, m: int | None = None, *, out_sharding: Any 
     return _triangle(np.triu_indices, n, k, m, "triu_indices", out_sharding)
 
 
-def tril_indices_from(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
+def tril_indices_from(arr: Any, k: int = 0, *, out_sharding: Any = None) -> tuple[Array, Array]:
     """Return the index of a matrix's elements on and below a diagonal.
 
     Args:
-      x: the matrix.
+      arr: the matrix.
       k: which diagonal: 0 for the main one, positive for one above it.
       out_sharding: where the results go; by default where new data goes.
 
     Raises:
       ArgumentError: it is no matrix.
     """
-    rows, columns = _matrix_shape(x, "tril_indices_from")
+    rows, columns = _matrix_shape(arr, "tril_indices_from")
     return tril_indices(rows, k, columns, out_sharding=out_sharding)
 
 
-def triu_indices_from(x: Any, /, k: int = 0, *, out_sharding: Any = None) -> Any:
+def triu_indices_from(arr: Any, k: int = 0, *, out_sharding: Any = None) -> tuple[Array, Array]:
     """Return the index of a matrix's elements on and above a diagonal.
 
     Args:
-      x: the matrix.
+      arr: the matrix.
       k: which diagonal: 0 for the main one, positive for one above it.
       out_sharding: where the results go; by default where new data goes.
 
     Raises:
       ArgumentError: it is no matrix.
     """
-    rows, columns = _matrix_shape(x, "triu_indices_from")
+    rows, columns = _matrix_shape(arr, "triu_indices_from")
     return triu_indices(rows, k, columns, out_sharding=out_sharding)
 
 

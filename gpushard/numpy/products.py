@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, refuse_out, settle
@@ -12,8 +13,7 @@ from gpushard.ops.axes import one_from_end
 
 
 def trace(
-    x: Any,
-    /,
+    a: Any,
     offset: int = 0,
     axis1: int = 0,
     axis2: int = 1,
@@ -21,11 +21,11 @@ def trace(
     out: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the sum of the diagonal of two dims; small integers are summed in 64 bits.
 
     Args:
-      x: an array of at least two dims.
+      a: an array of at least two dims.
       offset: which diagonal: 0 for the main one, positive for one above it.
       axis1: the dim of rows.
       axis2: the dim of columns.
@@ -38,27 +38,26 @@ def trace(
     Array(12, dtype=int64)
     """
     refuse_out("trace", out)
-    return settle(as_value(x, "trace").trace(offset, axis1, axis2, dtype), out_sharding)
+    return settle(as_value(a, "trace").trace(offset, axis1, axis2, dtype), out_sharding)
 
 
 def cross(
-    x1: Any,
-    x2: Any,
-    /,
+    a: Any,
+    b: Any,
     axisa: int = -1,
     axisb: int = -1,
     axisc: int = -1,
     axis: int | None = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return cross products of vectors of three elements.
 
     Args:
-      x1: an array.
-      x2: an array; the two broadcast.
-      axisa: the dim of the vectors of `x1`.
-      axisb: the same for `x2`.
+      a: an array.
+      b: an array; the two broadcast.
+      axisa: the dim of the vectors of `a`.
+      axisb: the same for `b`.
       axisc: the same for the result.
       axis: the same for all three.
       out_sharding: where the result goes; by default it stays where it was made.
@@ -72,7 +71,7 @@ def cross(
     """
     if axis is not None:
         axisa = axisb = axisc = axis
-    x1, x2 = as_value(x1, "cross"), as_value(x2, "cross")
+    x1, x2 = as_value(a, "cross"), as_value(b, "cross")
     a = moveaxis(x1, one_from_end(axisa, x1.ndim, "cross", "axisa"), -1)
     b = moveaxis(x2, one_from_end(axisb, x2.ndim, "cross", "axisb"), -1)
     if a.shape[-1] != 3 or b.shape[-1] != 3:
@@ -89,19 +88,19 @@ def cross(
     )
 
 
-def kron(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
-    """Return the Kronecker product: every element of `x1` times all of `x2`, in blocks.
+def kron(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
+    """Return the Kronecker product: every element of `a` times all of `b`, in blocks.
 
     Args:
-      x1: an array.
-      x2: an array; new dims of the one with fewer come first.
+      a: an array.
+      b: an array; new dims of the one with fewer come first.
       out_sharding: where the result goes; by default it stays where it was made.
 
     >>> import gpushard as gs
     >>> kron(gs.numpy.asarray([1, 10]), gs.numpy.asarray([1, 2, 3]))
     Array([ 1,  2,  3, 10, 20, 30], dtype=int64)
     """
-    x1, x2 = as_value(x1, "kron"), as_value(x2, "kron")
+    x1, x2 = as_value(a, "kron"), as_value(b, "kron")
     ndim = max(x1.ndim, x2.ndim)
     a = x1.reshape((1,) * (ndim - x1.ndim) + x1.shape)
     b = x2.reshape((1,) * (ndim - x2.ndim) + x2.shape)

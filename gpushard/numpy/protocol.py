@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -12,16 +13,20 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.array.callers import caller, is_in_place
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import cumulative, linear_algebra, statistical, ufuncs
 from gpushard.numpy.arguments import is_number, is_value, refuse_out
 
 EXTENSIONS = {
     "fft": "gpushard.numpy.fft",
+    "lib": "gpushard.numpy.lib",
     "linalg": "gpushard.numpy.linalg",
     "special": "gpushard.special",
 }
 """Modules of functions that are imported when they are first asked for; SciPy looks there, too."""
+
+_STRIDE_TRICKS = "lib.stride_tricks", "gpushard.numpy.lib.stride_tricks"
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 """Versions of the Array API."""
@@ -87,12 +92,20 @@ def namespace_of(module: ModuleType, api_version: str | None) -> ModuleType:
 def array_ufunc(
     x: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
-    """Do the work of `Array.__array_ufunc__`."""
+    """Do the work of `Array.__array_ufunc__`.
+
+    NumPy calls `a += x` with an array of the host as it calls `add(a, x, out=a)`. The former gives
+    `a` another value, as where it is no array of the host; the latter cannot be done.
+    """
     if any(map(_is_foreign, inputs)):
         return NotImplemented
     name = ufunc.__name__
     if kwargs:
-        refuse_out(name, kwargs.pop("out", None))
+        out = kwargs.pop("out", None)
+        if out and out[0] is inputs[0] and is_in_place(caller()):
+            kwargs.pop("axes", None)  # of `a @= x`, which are those of matmul
+        else:
+            refuse_out(name, out)
         _drop_defaults(name, kwargs)
     if method == "__call__" and ufunc.signature is None and not _of_objects(ufunc):
         known = _taken(kwargs, "dtype", "casting")
@@ -189,10 +202,8 @@ def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
         found = table().get(func) or _extension(func.__module__).get(func)
         if found is None:
             raise _unknown(f"{func.__module__}.{func.__name__}")
-        ours, signature, names = found
+        ours, signature = found
         given = {_NAMES.get(k, k): v for k, v in kwargs.items() if v is not np._NoValue}
-        for name in names[len(args) :]:
-            args = (*args, given.pop(name)) if name in given else args
         try:
             if signature is not None:
                 signature.bind(*args, **given)
@@ -207,8 +218,8 @@ def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
     return call
 
 
-_Table: TypeAlias = dict[Any, tuple[Any, inspect.Signature | None, tuple[str, ...]]]
-"""Our function, what it takes, and what NumPy calls its positional arguments, by NumPy's."""
+_Table: TypeAlias = dict[Any, tuple[Any, inspect.Signature | None]]
+"""Our function, and what it takes, by NumPy's function."""
 
 
 def _table(module: ModuleType, namespace: Mapping[str, Any]) -> _Table:
@@ -217,24 +228,13 @@ def _table(module: ModuleType, namespace: Mapping[str, Any]) -> _Table:
     for name, ours in namespace.items():
         theirs = getattr(module, name, None)
         if inspect.isfunction(ours) and callable(theirs) and not isinstance(theirs, type):
-            signature = inspect.signature(ours)
-            found[theirs] = ours, signature, _names(theirs, signature)
+            found[theirs] = ours, inspect.signature(ours)
     return found
-
-
-def _names(theirs: Any, signature: inspect.Signature) -> tuple[str, ...]:
-    """Return NumPy's names of arguments that have none here: those that are only positional."""
-    kinds = [parameter.kind for parameter in signature.parameters.values()]
-    try:
-        names = tuple(inspect.signature(theirs).parameters)
-    except ValueError:  # a builtin that does not say
-        return ()
-    return names[: kinds.count(inspect.Parameter.POSITIONAL_ONLY)]
 
 
 def _host_table() -> _Table:
     return {
-        getattr(np, name): (functools.partial(_on_host, getattr(np, name)), None, ())
+        getattr(np, name): (functools.partial(_on_host, getattr(np, name)), None)
         for name in _ON_HOST
     }
 
@@ -242,10 +242,10 @@ def _host_table() -> _Table:
 @functools.cache
 def _extension(module: str) -> _Table:
     """Return the functions of an extension by NumPy's name of it; none if it is none."""
-    for name in EXTENSIONS:
+    for name, ours in (_STRIDE_TRICKS, *EXTENSIONS.items()):
         if module.startswith(f"numpy.{name}"):
-            ours = importlib.import_module(EXTENSIONS[name])
-            return _table(getattr(np, name), vars(ours))
+            theirs = operator.attrgetter(name)(np)
+            return _table(theirs, vars(importlib.import_module(ours)))
     return {}
 
 

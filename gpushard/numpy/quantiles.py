@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out, settle, wanted
@@ -27,19 +28,18 @@ def _middle(row: Row, x: Any, axis: Any, out: Any, keepdims: bool, to: Any) -> A
 
 
 def median(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     overwrite_input: bool = False,
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the middle element over dims, or the mean of the two in the middle.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       overwrite_input: arrays are values, so this makes no difference.
@@ -49,30 +49,29 @@ def median(
     >>> median([3, 1, 2, 5])
     Array(2.5, dtype=float64)
     """
-    return _middle(rows.MEDIAN, x, axis, out, keepdims, out_sharding)
+    return _middle(rows.MEDIAN, a, axis, out, keepdims, out_sharding)
 
 
 def nanmedian(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     overwrite_input: bool = False,
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the middle over dims of what is no NaN; NaN if there is nothing else.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       overwrite_input: arrays are values, so this makes no difference.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _middle(rows.NANMEDIAN, x, axis, out, keepdims, out_sharding)
+    return _middle(rows.NANMEDIAN, a, axis, out, keepdims, out_sharding)
 
 
 def _quantile(
@@ -141,8 +140,7 @@ def _shares(name: str, q: Any) -> Any:
 
 
 def quantile(
-    x: Any,
-    /,
+    a: Any,
     q: Any,
     axis: Any = None,
     out: Any = None,
@@ -152,11 +150,11 @@ def quantile(
     *,
     weights: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the elements below which given shares of all elements are, over dims.
 
     Args:
-      x: an array.
+      a: an array.
       q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result. Those
         of an array on devices are not checked; what is outside gives the least or greatest element.
       axis: which dims.
@@ -174,12 +172,11 @@ def quantile(
     >>> quantile([1.0, 2.0, 3.0, 4.0], [0.25, 0.5])
     Array([1.75, 2.5 ], dtype=float64)
     """
-    return _quantile("quantile", x, q, axis, out, method, keepdims, weights, out_sharding)
+    return _quantile("quantile", a, q, axis, out, method, keepdims, weights, out_sharding)
 
 
 def percentile(
-    x: Any,
-    /,
+    a: Any,
     q: Any,
     axis: Any = None,
     out: Any = None,
@@ -189,11 +186,11 @@ def percentile(
     *,
     weights: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the elements below which given percentages of all elements are, over dims.
 
     Args:
-      x: an array.
+      a: an array.
       q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
       axis: which dims.
       out: must be None; results are values.
@@ -207,12 +204,11 @@ def percentile(
       ArgumentError: a percentage is outside, the method is unknown, or there are no elements.
       ArgumentTypeError: the array is of complex numbers.
     """
-    return _quantile("percentile", x, q, axis, out, method, keepdims, weights, out_sharding)
+    return _quantile("percentile", a, q, axis, out, method, keepdims, weights, out_sharding)
 
 
 def nanquantile(
-    x: Any,
-    /,
+    a: Any,
     q: Any,
     axis: Any = None,
     out: Any = None,
@@ -222,11 +218,11 @@ def nanquantile(
     *,
     weights: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return quantiles over dims of what is no NaN; NaN if there is nothing else.
 
     Args:
-      x: an array.
+      a: an array.
       q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result.
       axis: which dims.
       out: must be None; results are values.
@@ -240,12 +236,11 @@ def nanquantile(
       ArgumentError: a share is outside, or the method is unknown.
       ArgumentTypeError: the array is of complex numbers.
     """
-    return _quantile("nanquantile", x, q, axis, out, method, keepdims, weights, out_sharding)
+    return _quantile("nanquantile", a, q, axis, out, method, keepdims, weights, out_sharding)
 
 
 def nanpercentile(
-    x: Any,
-    /,
+    a: Any,
     q: Any,
     axis: Any = None,
     out: Any = None,
@@ -255,11 +250,11 @@ def nanpercentile(
     *,
     weights: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return percentiles over dims of what is no NaN; NaN if there is nothing else.
 
     Args:
-      x: an array.
+      a: an array.
       q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
       axis: which dims.
       out: must be None; results are values.
@@ -273,4 +268,4 @@ def nanpercentile(
       ArgumentError: a percentage is outside, or the method is unknown.
       ArgumentTypeError: the array is of complex numbers.
     """
-    return _quantile("nanpercentile", x, q, axis, out, method, keepdims, weights, out_sharding)
+    return _quantile("nanpercentile", a, q, axis, out, method, keepdims, weights, out_sharding)

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_dtype
+from gpushard.array.known import known
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import integer, is_number, number_of
-from gpushard.numpy.elementwise import equal, power, where
+from gpushard.numpy.arguments import integer, is_number, number_of, operands
+from gpushard.numpy.comparison import shape
+from gpushard.numpy.data_type import result_type
+from gpushard.numpy.elementwise import equal, floor, log10, power, sign, subtract, where
 from gpushard.numpy.making import kept_at, made, place_of
+from gpushard.numpy.manipulation import broadcast_arrays, expand_dims, moveaxis
+from gpushard.ops.axes import one_from_end
 from gpushard.ops.table import creation as rows
 
 
 def arange(
     start: Any,
-    /,
     stop: Any = None,
     step: Any = 1,
     dtype: Any = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return evenly spaced numbers from `start` up to, not including, `stop`.
 
     Elements are NumPy's to the bit.
@@ -64,9 +69,13 @@ def arange(
 
 
 def _number(x: Any, name: str, argument: str) -> Any:
-    """Return a number; arrays without dims on the host count too."""
+    """Return a number; arrays without dims count too, and the host waits for those on devices."""
+    if type(x) is int:
+        return x
     if isinstance(x, np.ndarray) and not x.ndim:
         x = x[()]
+    elif isinstance(x, Array) and not x.ndim:
+        x = x.dtype.type(known(x))
     if not is_number(x) or np.asarray(x).dtype.kind not in "?biufc":
         raise ArgumentTypeError(
             f"{name}: {argument}={x!r} must be a number; of an array take float(x) or int(x)",
@@ -103,79 +112,152 @@ def _length(start: Any, stop: Any, step: Any) -> int:
         ) from None
 
 
+@overload
 def linspace(
     start: Any,
-    /,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: Literal[False] = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Array: ...
+
+
+@overload
+def linspace(
+    start: Any,
     stop: Any,
     num: int = 50,
     endpoint: bool = True,
     *,
+    retstep: Literal[True],
     dtype: Any = None,
+    axis: int = 0,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> tuple[Array, Any]: ...
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
     """Return `num` evenly spaced numbers from `start` to `stop`.
 
-    Elements are NumPy's to the bit.
+    Between two numbers, elements are NumPy's to the bit.
 
     Args:
-      start: the first number.
-      stop: the last one.
+      start: the first number, or an array of first numbers.
+      stop: the last one; it and `start` broadcast.
       num: how many.
       endpoint: whether `stop` is among them.
+      retstep: whether the distance is returned, too.
       dtype: type of the elements; floats or complex numbers by default.
+      axis: the dim of the result along which numbers run, where `start` or `stop` has dims.
       device: where it goes.
       out_sharding: the same.
 
+    Returns:
+      The numbers, or a tuple of them and their distance.
+
     Raises:
       ArgumentError: `num` is negative.
-      ArgumentTypeError: an argument is no number.
+      ArgumentTypeError: an argument is no number, nor an array of them.
 
     >>> linspace(0, 1, 3)
     Array([0. , 0.5, 1. ], dtype=float64)
+    >>> linspace(0, [2, 4], 3, axis=-1)
+    Array([[0., 1., 2.],
+           [0., 2., 4.]], dtype=float64)
     """
     place = place_of(device, out_sharding)
-    start, stop = _number(start, "linspace", "start"), _number(stop, "linspace", "stop")
-    count = integer(num, "linspace", "num")
+    count = _count(num, "linspace")
+    div = count - 1 if endpoint else count
+    if shape(start) or shape(stop):
+        found, step = _between(start, stop, count, div, dtype)
+        found = kept_at(moveaxis(found, 0, axis), place)
+    else:
+        one_from_end(axis, 1, "linspace")
+        found, step = _from_to(start, stop, count, div, dtype, place)
+    return (found, step) if retstep else found
+
+
+def _count(num: Any, name: str) -> int:
+    count = integer(num, name, "num")
     if count < 0:
         raise ArgumentError(
-            f"linspace: num={count} must not be negative", argument="num", value=count
+            f"{name}: num={count} must not be negative", argument="num", value=count
         )
+    return count
+
+
+def _between(start: Any, stop: Any, count: int, div: int, dtype: Any) -> tuple[Array, Array]:
+    """Return numbers between the elements of arrays, along the first dim, and their distances."""
+    start, stop = operands("linspace", start, stop)
+    work = result_type(start, stop, 0.0)
+    apart = subtract(stop, start, dtype=work)
+    step = apart / (div if div > 0 else np.nan)
+    at = arange(count, dtype=np.empty(0, work).real.dtype).reshape(-1, *[1] * apart.ndim)
+    moved = where(equal(step, 0), at / div * apart, at * step) if div > 0 else at * apart
+    found = moved + start
+    if div == count - 1 and count > 1:
+        found = where(equal(at, count - 1), stop, found)
+    target = work if dtype is None else as_dtype(dtype)
+    return (floor(found) if target.kind in "iu" else found).astype(target), step
+
+
+def _from_to(
+    start: Any, stop: Any, count: int, div: int, dtype: Any, place: Any
+) -> tuple[Array, Any]:
+    """Return numbers between two of them, and their distance."""
+    start, stop = _number(start, "linspace", "start"), _number(stop, "linspace", "stop")
     work = np.result_type(start, stop, 0.0)
     target = work if dtype is None else as_dtype(dtype)
-    div = count - 1 if endpoint else count
     low, high = (
         number_of(x, work, "linspace", name) for x, name in ((start, "start"), (stop, "stop"))
     )
     with np.errstate(all="ignore"):
         delta = np.subtract(stop, start, dtype=work)
         step = delta / div if div > 0 else work.type(np.nan)
-    last = div if endpoint and count > 1 else -1
+    last = div if div == count - 1 and count > 1 else -1
     numbers = low, high, work.type(delta), work.type(step), div, last
-    return made(rows.LINSPACE, (count,), target, numbers, place)
+    return made(rows.LINSPACE, (count,), target, numbers, place), step
 
 
 def logspace(
     start: Any,
-    /,
     stop: Any,
     num: int = 50,
     endpoint: bool = True,
     base: Any = 10.0,
     dtype: Any = None,
+    axis: int = 0,
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return `num` numbers from `base**start` to `base**stop` at equal ratios.
 
     Args:
-      start: the first exponent, a number.
-      stop: the last one.
+      start: the first exponent, or an array of first exponents.
+      stop: the last one; it, `start` and `base` broadcast.
       num: how many.
       endpoint: whether the last one is among them.
-      base: what is raised to the exponents, a number.
+      base: what is raised to the exponents.
       dtype: type of the elements; floats or complex numbers by default.
+      axis: the dim of the result along which numbers run, where there are arrays.
       device: where it goes.
       out_sharding: the same.
 
@@ -187,30 +269,35 @@ def logspace(
     Array([  1.,  10., 100.], dtype=float64)
     """
     place = place_of(device, out_sharding)
-    exponents = linspace(start, stop, num, endpoint, out_sharding=place)
-    found = power(_number(base, "logspace", "base"), exponents)
+    if shape(base):
+        start, stop, base = broadcast_arrays(start, stop, base)
+        found = power(expand_dims(base, axis), linspace(start, stop, num, endpoint, axis=axis))
+    else:
+        exponents = linspace(start, stop, num, endpoint, axis=axis, out_sharding=place)
+        found = power(_number(base, "logspace", "base"), exponents)
     return kept_at(found if dtype is None else found.astype(as_dtype(dtype)), place)
 
 
 def geomspace(
     start: Any,
-    /,
     stop: Any,
     num: int = 50,
     endpoint: bool = True,
     dtype: Any = None,
+    axis: int = 0,
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return `num` numbers from `start` to `stop` at equal ratios.
 
     Args:
-      start: the first number, real and not 0.
-      stop: the last one, of the same sign.
+      start: the first number, real and not 0, or an array of first numbers.
+      stop: the last one, of the same sign; in arrays other signs give NaN.
       num: how many.
       endpoint: whether `stop` is among them.
       dtype: type of the elements; floats by default.
+      axis: the dim of the result along which numbers run, where there are arrays.
       device: where it goes.
       out_sharding: the same.
 
@@ -221,6 +308,10 @@ def geomspace(
     >>> geomspace(1, 8, 4)
     Array([1., 2., 4., 8.], dtype=float64)
     """
+    place = place_of(device, out_sharding)
+    if shape(start) or shape(stop):
+        found = moveaxis(_ratios(start, stop, _count(num, "geomspace"), endpoint), 0, axis)
+        return kept_at(found if dtype is None else found.astype(as_dtype(dtype)), place)
     ends = [_number(x, "geomspace", name) for x, name in ((start, "start"), (stop, "stop"))]
     if any(np.iscomplexobj(end) for end in ends):
         raise ArgumentTypeError(
@@ -239,10 +330,22 @@ def geomspace(
         )
     sign = 1 if ends[0] > 0 else -1
     low, high = (math.log10(abs(end)) for end in ends)
-    place = place_of(device, out_sharding)
     ratios = logspace(low, high, num, endpoint, out_sharding=place) * sign
     at = arange(integer(num, "geomspace", "num"), out_sharding=place)
     found = where(equal(at, 0), float(ends[0]), ratios)  # as logarithms go, near but not at it
     if endpoint and num > 1:
         found = where(equal(at, num - 1), float(ends[1]), found)
     return kept_at(found if dtype is None else found.astype(as_dtype(dtype)), place)
+
+
+def _ratios(start: Any, stop: Any, count: int, endpoint: bool) -> Array:
+    """Return numbers between the elements of arrays at equal ratios, along the first dim."""
+    start, stop = operands("geomspace", start, stop)
+    one = sign(start) * result_type(start, stop, 0.0).type(1)
+    low, high = start / one, stop / one
+    found = power(10.0, linspace(log10(low), log10(high), count, endpoint))
+    at = arange(count).reshape(-1, *[1] * (found.ndim - 1))
+    found = where(equal(at, 0), low, found)  # as logarithms go, near but not at it
+    if endpoint and count > 1:
+        found = where(equal(at, count - 1), high, found)
+    return found * one

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_source, as_value, as_view, integer, settle
 from gpushard.numpy.joining import concat
@@ -11,13 +12,11 @@ from gpushard.numpy.manipulation import flip, moveaxis, swapaxes
 from gpushard.ops.axes import from_end, one_from_end
 
 
-def rot90(
-    x: Any, /, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: Any = None
-) -> Any:
+def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: Any = None) -> Array:
     """Return an array turned by right angles, from the first towards the second of two dims.
 
     Args:
-      x: an array of at least two dims.
+      m: an array of at least two dims.
       k: by how many.
       axes: the two dims.
       out_sharding: where the result goes; by default it stays where it was made.
@@ -29,7 +28,7 @@ def rot90(
     Array([[2, 4],
            [1, 3]], dtype=int64)
     """
-    x = as_view(x, "rot90")
+    x = as_view(m, "rot90")
     found = from_end(tuple(axes), x.ndim, "rot90", "axes")
     if len(found) != 2:
         raise ArgumentError(
@@ -46,11 +45,11 @@ def rot90(
     return settle(x, out_sharding)
 
 
-def rollaxis(x: Any, /, axis: int, start: int = 0, *, out_sharding: Any = None) -> Any:
+def rollaxis(a: Any, axis: int, start: int = 0, *, out_sharding: Any = None) -> Array:
     """Return an array with one dim moved before another; `moveaxis` is clearer.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dim.
       start: before which dim it goes.
       out_sharding: where the result goes; by default it stays where it was made.
@@ -58,7 +57,7 @@ def rollaxis(x: Any, /, axis: int, start: int = 0, *, out_sharding: Any = None) 
     Raises:
       ArgumentError: there are no such dims.
     """
-    x = as_source(x, "rollaxis")
+    x = as_source(a, "rollaxis")
     own = one_from_end(axis, x.ndim, "rollaxis") + x.ndim
     place = integer(start, "rollaxis", "start")
     if not -x.ndim <= place <= x.ndim:
@@ -71,6 +70,14 @@ def rollaxis(x: Any, /, axis: int, start: int = 0, *, out_sharding: Any = None) 
         )
     place += x.ndim if place < 0 else 0
     return settle(moveaxis(x, own, place - 1 if own < place else place), out_sharding)
+
+
+@overload
+def atleast_3d(x: Any, /) -> Array: ...
+
+
+@overload
+def atleast_3d(*xs: Any) -> tuple[Array, ...]: ...
 
 
 def atleast_3d(*xs: Any) -> Any:
@@ -87,7 +94,7 @@ def atleast_3d(*xs: Any) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def block(arrays: Any, /, *, out_sharding: Any = None) -> Any:
+def block(arrays: Any, *, out_sharding: Any = None) -> Array:
     """Return an array put together from blocks in nested lists.
 
     The innermost lists are joined along the last dim, those around them along the one before.

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
+from gpushard.array.checks import as_dtype
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import as_value, is_number, operands, settle
+from gpushard.numpy.arguments import as_value, check_precision, is_number, operands, settle
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import signals as rows
@@ -18,7 +20,6 @@ _MODES = ("full", "same", "valid")
 
 def interp(
     x: Any,
-    /,
     xp: Any,
     fp: Any,
     left: Any = None,
@@ -26,7 +27,7 @@ def interp(
     period: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return values between points, on the straight lines that join them.
 
     Every device gets all points; positions stay where they are.
@@ -92,9 +93,10 @@ def _number(argument: str, value: Any, ys: Any) -> Any:
     return value
 
 
-def _vectors(row: Row, a: Any, v: Any, mode: str, to: Any) -> Any:
+def _vectors(row: Row, a: Any, v: Any, mode: str, precision: Any, dtype: Any, to: Any) -> Any:
     """Do the work of both; every device gets both vectors."""
     name = row.name
+    check_precision(name, precision)
     if mode not in _MODES:
         raise ArgumentError(
             f"{name}: mode={mode!r} is unknown; use one of {', '.join(_MODES)}",
@@ -111,10 +113,20 @@ def _vectors(row: Row, a: Any, v: Any, mode: str, to: Any) -> Any:
             argument="a",
             shapes=shapes,
         )
+    if dtype is not None:
+        pair = [x.astype(as_dtype(dtype)) for x in pair]
     return settle(bind(row, pair, (mode,)), to)
 
 
-def convolve(a: Any, /, v: Any, mode: str = "full", *, out_sharding: Any = None) -> Any:
+def convolve(
+    a: Any,
+    v: Any,
+    mode: str = "full",
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
     """Return the convolution of two vectors.
 
     Args:
@@ -122,6 +134,8 @@ def convolve(a: Any, /, v: Any, mode: str = "full", *, out_sharding: Any = None)
       v: another one.
       mode: "full" for all places where they overlap, "valid" for those where they do so in full,
         "same" for as many as the longer one has elements.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
@@ -130,19 +144,29 @@ def convolve(a: Any, /, v: Any, mode: str = "full", *, out_sharding: Any = None)
     >>> convolve([1, 2, 3], [0, 1])
     Array([0, 1, 2, 3], dtype=int64)
     """
-    return _vectors(rows.CONVOLVE, a, v, mode, out_sharding)
+    return _vectors(rows.CONVOLVE, a, v, mode, precision, preferred_element_type, out_sharding)
 
 
-def correlate(a: Any, /, v: Any, mode: str = "valid", *, out_sharding: Any = None) -> Any:
+def correlate(
+    a: Any,
+    v: Any,
+    mode: str = "valid",
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
     """Return the correlation of two vectors, of which the second one is conjugated.
 
     Args:
       a: a vector.
       v: another one.
       mode: as for `convolve`.
+      precision: makes no difference; products have all digits of their type.
+      preferred_element_type: type of the result, which operands are converted to.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: one of them is no vector or has no elements, or the mode is unknown.
     """
-    return _vectors(rows.CORRELATE, a, v, mode, out_sharding)
+    return _vectors(rows.CORRELATE, a, v, mode, precision, preferred_element_type, out_sharding)

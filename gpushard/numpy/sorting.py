@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import ordering
+from gpushard.array import Array, ordering
 from gpushard.array.checks import count
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
@@ -21,8 +21,7 @@ from gpushard.ops.table import sorting as rows
 
 
 def sort(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = -1,
     kind: Any = None,
     order: Any = None,
@@ -30,11 +29,11 @@ def sort(
     descending: bool = False,
     stable: bool | None = True,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array with the elements along a dim in order.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dim; None for all elements in row-major order.
       kind: any of NumPy's; the result does not depend on it.
       order: must be None.
@@ -46,7 +45,7 @@ def sort(
     >>> sort(gs.numpy.asarray([3.0, float("nan"), 1.0, 2.0]), descending=True)
     Array([ 3.,  2.,  1., nan], dtype=float64)
     """
-    x = as_value(x, "sort")
+    x = as_value(a, "sort")
     given = axis, descending, stable
     to = wanted(out_sharding, x)
     found = ordering.sort(rows.SORT, x, *given, kind=kind, order=order, out=to)
@@ -54,8 +53,7 @@ def sort(
 
 
 def argsort(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = -1,
     kind: Any = None,
     order: Any = None,
@@ -63,11 +61,11 @@ def argsort(
     descending: bool = False,
     stable: bool | None = True,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the positions along a dim that its elements have in order.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dim; None for all elements in row-major order.
       kind: any of NumPy's; the result does not depend on it.
       order: must be None.
@@ -75,7 +73,7 @@ def argsort(
       stable: whether equal elements have to keep their order.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(x, "argsort")
+    x = as_value(a, "argsort")
     given = axis, descending, stable
     to = wanted(out_sharding, x)
     found = ordering.sort(rows.ARGSORT, x, *given, kind=kind, order=order, out=to)
@@ -83,19 +81,18 @@ def argsort(
 
 
 def partition(
-    x: Any,
-    /,
+    a: Any,
     kth: Any,
     axis: Any = -1,
     kind: Any = "introselect",
     order: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return an array with some elements where sorting would put them, and lesser ones before them.
 
     Args:
-      x: an array.
+      a: an array.
       kth: at which places, an integer or several.
       axis: along which dim; None for all elements in row-major order.
       kind: must be "introselect".
@@ -105,26 +102,25 @@ def partition(
     Raises:
       ArgumentError: there is no such place.
     """
-    x = as_value(x, "partition")
+    x = as_value(a, "partition")
     to = wanted(out_sharding, x)
     found = ordering.partition(rows.PARTITION, x, kth, axis, kind=kind, order=order, out=to)
     return settle(found, out_sharding)
 
 
 def argpartition(
-    x: Any,
-    /,
+    a: Any,
     kth: Any,
     axis: Any = -1,
     kind: Any = "introselect",
     order: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the positions that elements have before `partition` along a dim.
 
     Args:
-      x: an array.
+      a: an array.
       kth: at which places there is what sorting would put there, an integer or several.
       axis: along which dim; None for all elements in row-major order.
       kind: must be "introselect".
@@ -134,13 +130,13 @@ def argpartition(
     Raises:
       ArgumentError: there is no such place.
     """
-    x = as_value(x, "argpartition")
+    x = as_value(a, "argpartition")
     to = wanted(out_sharding, x)
     found = ordering.partition(rows.ARGPARTITION, x, kth, axis, kind=kind, order=order, out=to)
     return settle(found, out_sharding)
 
 
-def lexsort(keys: Any, /, axis: int = -1, *, out_sharding: Any = None) -> Any:
+def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
     """Return the positions of elements in the order of the last key, then of those before it.
 
     Args:
@@ -161,14 +157,14 @@ def lexsort(keys: Any, /, axis: int = -1, *, out_sharding: Any = None) -> Any:
     return settle(found, out_sharding)
 
 
-def sort_complex(x: Any, /, *, out_sharding: Any = None) -> Any:
+def sort_complex(a: Any, *, out_sharding: Any = None) -> Array:
     """Return complex numbers in order along the last dim: by the real part, then the imaginary.
 
     Args:
-      x: an array; small integers become complex64, other real numbers complex128.
+      a: an array; small integers become complex64, other real numbers complex128.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(x, "sort_complex")
+    x = as_value(a, "sort_complex")
     small = kind_of(x.dtype) in "iu" and x.dtype.itemsize < 4
     if kind_of(x.dtype) != "c":
         x = x.astype(np.complex64 if small else np.complex128)
@@ -177,7 +173,7 @@ def sort_complex(x: Any, /, *, out_sharding: Any = None) -> Any:
 
 def topk(
     x: Any, /, k: int, axis: Any = -1, largest: bool = True, *, out_sharding: Any = None
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """Return the greatest or least elements along a dim in order, and their positions.
 
     This is `top_k` of the drafts of the Array API with the arguments of `torch.topk`. The order is

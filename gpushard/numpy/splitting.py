@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_source, as_value, integer, is_value, settle
 from gpushard.numpy.slicing import part
@@ -30,7 +31,7 @@ def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
     >>> _edges("split", [2, 3], 7, even=True), _edges("array_split", 3, 7, even=False)
     ([0, 2, 3, 7], [0, 3, 5, 7])
     """
-    if is_value(cuts):
+    if is_value(cuts) and cuts.ndim:
         raise ArgumentTypeError(
             f"{name}: positions on devices cannot say how large results are; give those of "
             "numpy.asarray(indices_or_sections)",
@@ -52,12 +53,12 @@ def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
 
 
 def array_split(
-    x: Any, /, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
-) -> list[Any]:
+    ary: Any, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
+) -> list[Array]:
     """Return the parts of an array along a dim, of nearly one length.
 
     Args:
-      x: an array.
+      ary: an array.
       indices_or_sections: how many parts; or where to cut, a sequence of positions.
       axis: along which dim.
       out_sharding: where the results go; by default they stay where they were made.
@@ -68,16 +69,16 @@ def array_split(
     >>> array_split([1, 2, 3], 2)
     [Array([1, 2], dtype=int64), Array([3], dtype=int64)]
     """
-    return _cut("array_split", x, indices_or_sections, axis, out_sharding, even=False)
+    return _cut("array_split", ary, indices_or_sections, axis, out_sharding, even=False)
 
 
 def split(
-    x: Any, /, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
-) -> list[Any]:
+    ary: Any, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
+) -> list[Array]:
     """Return the parts of an array along a dim, of one length if only their number is given.
 
     Args:
-      x: an array.
+      ary: an array.
       indices_or_sections: how many parts; or where to cut, a sequence of positions.
       axis: along which dim.
       out_sharding: where the results go; by default they stay where they were made.
@@ -85,7 +86,7 @@ def split(
     Raises:
       ArgumentError: the number is not positive, or parts would have different lengths.
     """
-    return _cut("split", x, indices_or_sections, axis, out_sharding, even=True)
+    return _cut("split", ary, indices_or_sections, axis, out_sharding, even=True)
 
 
 def _deep(name: str, x: Any, cuts: Any, axis: int, ndim: int, to: Any) -> list[Any]:
@@ -99,35 +100,35 @@ def _deep(name: str, x: Any, cuts: Any, axis: int, ndim: int, to: Any) -> list[A
     return _cut(name, x, cuts, axis, to, even=True)
 
 
-def vsplit(x: Any, /, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Any]:
+def vsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
     """Return the parts of an array of at least two dims along the first.
 
     Args:
-      x: an array.
+      ary: an array.
       indices_or_sections: how many parts; or where to cut, a sequence of positions.
       out_sharding: where the results go; by default they stay where they were made.
     """
-    return _deep("vsplit", x, indices_or_sections, 0, 2, out_sharding)
+    return _deep("vsplit", ary, indices_or_sections, 0, 2, out_sharding)
 
 
-def hsplit(x: Any, /, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Any]:
+def hsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
     """Return the parts of an array along the second dim; of a vector along its only one.
 
     Args:
-      x: an array.
+      ary: an array.
       indices_or_sections: how many parts; or where to cut, a sequence of positions.
       out_sharding: where the results go; by default they stay where they were made.
     """
-    x = as_value(x, "hsplit")
+    x = as_value(ary, "hsplit")
     return _deep("hsplit", x, indices_or_sections, int(x.ndim > 1), 1, out_sharding)
 
 
-def dsplit(x: Any, /, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Any]:
+def dsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
     """Return the parts of an array of at least three dims along the third.
 
     Args:
-      x: an array.
+      ary: an array.
       indices_or_sections: how many parts; or where to cut, a sequence of positions.
       out_sharding: where the results go; by default they stay where they were made.
     """
-    return _deep("dsplit", x, indices_or_sections, 2, 3, out_sharding)
+    return _deep("dsplit", ary, indices_or_sections, 2, 3, out_sharding)

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from gpushard.array import Array
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentTypeError
 from gpushard.numpy.arguments import as_value, refuse_out, settle, wanted
-from gpushard.numpy.taking_part import initial_of, is_of_nothing, mean_of, taking_part, with_initial
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.reductions import COUNT_NONZERO
 
 
 def sum(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -29,30 +26,31 @@ def sum(
     initial: Any = None,
     where: Any = None,
     *,
+    promote_integers: bool = True,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the sum over dims; small integers are summed in 64 bits.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that is summed in, and of the result.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       initial: a number that takes part, too.
       where: which elements take part, booleans that broadcast to the array; all by default.
+      promote_integers: whether the default of `dtype` for integers is of 64 bits, or their own.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("sum", out)
-    x = taking_part(as_value(x, "sum"), where, 0, "sum")
-    to = wanted(out_sharding, x)
-    result = x.sum(axis, dtype, keepdims=keepdims, out_sharding=to)
-    return settle(with_initial(np.add, result, initial, "sum"), out_sharding)
+    x = as_value(a, "sum")
+    if dtype is None and not promote_integers and x.dtype.kind in "iu":
+        dtype = x.dtype
+    given = axis, dtype, out, keepdims, initial, where
+    return settle(x.sum(*given, out_sharding=wanted(out_sharding, x)), out_sharding)
 
 
 def prod(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -60,30 +58,31 @@ def prod(
     initial: Any = None,
     where: Any = None,
     *,
+    promote_integers: bool = True,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the product over dims; small integers are multiplied in 64 bits.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that is multiplied in, and of the result.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       initial: a number that takes part, too.
       where: which elements take part, booleans that broadcast to the array; all by default.
+      promote_integers: whether the default of `dtype` for integers is of 64 bits, or their own.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("prod", out)
-    x = taking_part(as_value(x, "prod"), where, 1, "prod")
-    to = wanted(out_sharding, x)
-    result = x.prod(axis, dtype, keepdims=keepdims, out_sharding=to)
-    return settle(with_initial(np.multiply, result, initial, "prod"), out_sharding)
+    x = as_value(a, "prod")
+    if dtype is None and not promote_integers and x.dtype.kind in "iu":
+        dtype = x.dtype
+    given = axis, dtype, out, keepdims, initial, where
+    return settle(x.prod(*given, out_sharding=wanted(out_sharding, x)), out_sharding)
 
 
 def mean(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -91,11 +90,11 @@ def mean(
     *,
     where: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the mean over dims.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that it is worked out in, and of the result.
       out: must be None; results are values.
@@ -103,74 +102,77 @@ def mean(
       where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("mean", out)
-    x = as_value(x, "mean")
-    if where is not None:
-        return settle(mean_of(x, where, axis, dtype, keepdims), out_sharding)
+    x = as_value(a, "mean")
     to = wanted(out_sharding, x)
-    return settle(x.mean(axis, dtype, keepdims=keepdims, out_sharding=to), out_sharding)
+    return settle(x.mean(axis, dtype, out, keepdims, where=where, out_sharding=to), out_sharding)
 
 
 def var(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
+    where: Any = None,
+    mean: Any = None,
     correction: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the variance over dims.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that it is worked out in; the array is converted to it first.
       out: must be None; results are values.
       ddof: what is taken from the number of elements that squares are divided by.
       keepdims: whether dims stay, with length 1.
+      where: which elements take part, booleans that broadcast to the array; all by default.
+      mean: their mean, if it is known, with `axis` kept as of length 1.
       correction: `ddof`, as the Array API calls it.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("var", out)
-    x = typed(x, dtype, "var")
-    taken = correction_of(ddof, correction, "var")
+    x = typed(a, dtype, "var")
+    given = {"ddof": correction_of(ddof, correction, "var"), "where": where, "mean": mean}
     to = wanted(out_sharding, x)
-    return settle(x.var(axis, ddof=taken, keepdims=keepdims, out_sharding=to), out_sharding)
+    return settle(x.var(axis, keepdims=keepdims, out_sharding=to, **given), out_sharding)
 
 
 def std(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
+    where: Any = None,
+    mean: Any = None,
     correction: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the square root of the variance over dims.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       dtype: type that it is worked out in; the array is converted to it first.
       out: must be None; results are values.
       ddof: what is taken from the number of elements that squares are divided by.
       keepdims: whether dims stay, with length 1.
+      where: which elements take part, booleans that broadcast to the array; all by default.
+      mean: their mean, if it is known, with `axis` kept as of length 1.
       correction: `ddof`, as the Array API calls it.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("std", out)
-    x = typed(x, dtype, "std")
-    taken = correction_of(ddof, correction, "std")
+    x = typed(a, dtype, "std")
+    given = {"ddof": correction_of(ddof, correction, "std"), "where": where, "mean": mean}
     to = wanted(out_sharding, x)
-    return settle(x.std(axis, ddof=taken, keepdims=keepdims, out_sharding=to), out_sharding)
+    return settle(x.std(axis, keepdims=keepdims, out_sharding=to, **given), out_sharding)
 
 
 def typed(x: Any, dtype: Any, name: str) -> Any:
@@ -191,8 +193,7 @@ def correction_of(ddof: Any, correction: Any, name: str) -> Any:
 
 
 def min(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
@@ -200,11 +201,11 @@ def min(
     where: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the least element over dims; NaN if there is one.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
@@ -212,20 +213,13 @@ def min(
       where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("min", out)
-    x = as_value(x, "min")
-    x = taking_part(x, where, initial_of(initial, x.dtype, "min"), "min")
-    to = wanted(out_sharding, x)
-    if initial is not None and is_of_nothing(x, axis, "min"):
-        result = x.sum(axis, x.dtype, keepdims=keepdims, out_sharding=to)  # zeros of that shape
-        return settle(with_initial(np.add, result, initial, "min"), out_sharding)
-    result = x.min(axis, keepdims=keepdims, out_sharding=to)
-    return settle(with_initial(np.minimum, result, initial, "min"), out_sharding)
+    x = as_value(a, "min")
+    given = axis, out, keepdims, initial, where
+    return settle(x.min(*given, out_sharding=wanted(out_sharding, x)), out_sharding)
 
 
 def max(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
@@ -233,11 +227,11 @@ def max(
     where: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the greatest element over dims; NaN if there is one.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
@@ -245,129 +239,117 @@ def max(
       where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("max", out)
-    x = as_value(x, "max")
-    x = taking_part(x, where, initial_of(initial, x.dtype, "max"), "max")
-    to = wanted(out_sharding, x)
-    if initial is not None and is_of_nothing(x, axis, "max"):
-        result = x.sum(axis, x.dtype, keepdims=keepdims, out_sharding=to)  # zeros of that shape
-        return settle(with_initial(np.add, result, initial, "max"), out_sharding)
-    result = x.max(axis, keepdims=keepdims, out_sharding=to)
-    return settle(with_initial(np.maximum, result, initial, "max"), out_sharding)
+    x = as_value(a, "max")
+    given = axis, out, keepdims, initial, where
+    return settle(x.max(*given, out_sharding=wanted(out_sharding, x)), out_sharding)
 
 
 def any(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
     *,
     where: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return whether some element is true.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("any", out)
-    x = taking_part(as_value(x, "any"), where, False, "any")
+    x = as_value(a, "any")
     to = wanted(out_sharding, x)
-    return settle(x.any(axis, keepdims=keepdims, out_sharding=to), out_sharding)
+    return settle(x.any(axis, out, keepdims, where=where, out_sharding=to), out_sharding)
 
 
 def all(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
     *,
     where: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return whether all elements are true.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       where: which elements take part, booleans that broadcast to the array; all by default.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    refuse_out("all", out)
-    x = taking_part(as_value(x, "all"), where, True, "all")
+    x = as_value(a, "all")
     to = wanted(out_sharding, x)
-    return settle(x.all(axis, keepdims=keepdims, out_sharding=to), out_sharding)
+    return settle(x.all(axis, out, keepdims, where=where, out_sharding=to), out_sharding)
 
 
 def argmin(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     *,
     keepdims: bool = False,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return where the least element is first: along a dim, or in row-major order for None.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dim.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("argmin", out)
-    x = as_value(x, "argmin")
+    x = as_value(a, "argmin")
     to = wanted(out_sharding, x)
     return settle(x.argmin(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def argmax(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     *,
     keepdims: bool = False,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return where the greatest element is first: along a dim, or in row-major order for None.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dim.
       out: must be None; results are values.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("argmax", out)
-    x = as_value(x, "argmax")
+    x = as_value(a, "argmax")
     to = wanted(out_sharding, x)
     return settle(x.argmax(axis, keepdims=keepdims, out_sharding=to), out_sharding)
 
 
 def count_nonzero(
-    x: Any, /, axis: Any = None, *, keepdims: bool = False, out_sharding: Any = None
-) -> Any:
+    a: Any, axis: Any = None, *, keepdims: bool = False, out_sharding: Any = None
+) -> Array:
     """Return how many elements are not zero.
 
     Args:
-      x: an array.
+      a: an array.
       axis: which dims.
       keepdims: whether dims stay, with length 1.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(x, "count_nonzero")
+    x = as_value(a, "count_nonzero")
     axes = from_end(axis, x.ndim, "count_nonzero")
     params = axes, bool(keepdims), None
     return settle(bind(COUNT_NONZERO, (x,), params, wanted(out_sharding, x)), out_sharding)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
+from gpushard.array import Array
 from gpushard.array.checks import count
 from gpushard.array.known import known
 from gpushard.numpy.arguments import as_value, number_of, settle
@@ -22,41 +23,41 @@ from gpushard.ops.table.sets import COUNTS, INDICES, INVERSE, UNIQUE, Wish
 class UniqueAll(NamedTuple):
     """What `unique_all` returns."""
 
-    values: Any
+    values: Array
     """The different elements, in order."""
 
-    indices: Any
+    indices: Array
     """Where each is first, in row-major order."""
 
-    inverse_indices: Any
+    inverse_indices: Array
     """Which of them each element is."""
 
-    counts: Any
+    counts: Array
     """How often each is there."""
 
 
 class UniqueCounts(NamedTuple):
     """What `unique_counts` returns."""
 
-    values: Any
+    values: Array
     """The different elements, in order."""
 
-    counts: Any
+    counts: Array
     """How often each is there."""
 
 
 class UniqueInverse(NamedTuple):
     """What `unique_inverse` returns."""
 
-    values: Any
+    values: Array
     """The different elements, in order."""
 
-    inverse_indices: Any
+    inverse_indices: Array
     """Which of them each element is."""
 
 
 def unique_all(
-    x: Any, /, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+    x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueAll:
     """Return the different elements, where they are first, which each is, and how many.
 
@@ -78,7 +79,7 @@ def unique_all(
 
 
 def unique_counts(
-    x: Any, /, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+    x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueCounts:
     """Return the different elements, and how often each is there.
 
@@ -95,7 +96,7 @@ def unique_counts(
 
 
 def unique_inverse(
-    x: Any, /, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+    x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueInverse:
     """Return the different elements, and which of them each element is.
 
@@ -113,8 +114,8 @@ def unique_inverse(
 
 
 def unique_values(
-    x: Any, /, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
-) -> Any:
+    x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+) -> Array:
     """Return the different elements, in order.
 
     Args:
@@ -128,9 +129,40 @@ def unique_values(
     return settle(values, out_sharding)
 
 
+@overload
 def unique(
-    x: Any,
-    /,
+    ar: Any,
+    return_index: Literal[False] = False,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+    size: int | None = None,
+    fill_value: Any = None,
+    out_sharding: Any = None,
+) -> Array: ...
+
+
+@overload
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+    size: int | None = None,
+    fill_value: Any = None,
+    out_sharding: Any = None,
+) -> Any: ...
+
+
+def unique(
+    ar: Any,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -145,7 +177,7 @@ def unique(
     """Return the different elements in order, or the different slices along a dim.
 
     Args:
-      x: an array.
+      ar: an array.
       return_index: whether to return where each is first, too.
       return_inverse: whether to return which of them each element is, too.
       return_counts: whether to return how often each is there, too.
@@ -165,7 +197,7 @@ def unique(
     >>> unique(gs.numpy.asarray([5, 2, 5]), size=4, fill_value=0)
     Array([2, 5, 0, 0], dtype=int64)
     """
-    x = as_value(x, "unique")
+    x = as_value(ar, "unique")
     asked = (INDICES, return_index), (INVERSE, return_inverse), (COUNTS, return_counts)
     parts = tuple(part for part, there in asked if there)
     if axis is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, integer, number_of, settle, wanted
 from gpushard.numpy.making import kept_at, place_of
@@ -31,7 +32,7 @@ def _window(name: str, M: Any, device: Any, out_sharding: Any, *weights: float) 
     return kept_at(turns + 1 if many == 1 else found, place)
 
 
-def hanning(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
+def hanning(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Return the Hann window: one wave of a cosine, from 0 to 1 and back.
 
     Args:
@@ -42,7 +43,7 @@ def hanning(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
     return _window("hanning", M, device, out_sharding, 0.5, 0.5)
 
 
-def hamming(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
+def hamming(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Return the Hamming window: one wave of a cosine, which does not reach 0.
 
     Args:
@@ -53,7 +54,7 @@ def hamming(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
     return _window("hamming", M, device, out_sharding, 0.54, 0.46)
 
 
-def blackman(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
+def blackman(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Return the Blackman window: two waves of cosines.
 
     Args:
@@ -64,7 +65,7 @@ def blackman(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
     return _window("blackman", M, device, out_sharding, 0.42, 0.5, 0.08)
 
 
-def bartlett(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
+def bartlett(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Return the Bartlett window: a line from 0 to 1 and another one back.
 
     Args:
@@ -78,7 +79,7 @@ def bartlett(M: int, /, *, device: Any = None, out_sharding: Any = None) -> Any:
     return kept_at(found, place)
 
 
-def kaiser(M: int, beta: float, *, device: Any = None, out_sharding: Any = None) -> Any:
+def kaiser(M: int, beta: float, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Return the Kaiser window, made of a Bessel function.
 
     Args:
@@ -97,7 +98,7 @@ def kaiser(M: int, beta: float, *, device: Any = None, out_sharding: Any = None)
     return kept_at(found, place)
 
 
-def i0(x: Any, *, out_sharding: Any = None) -> Any:
+def i0(x: Any, *, out_sharding: Any = None) -> Array:
     """Return the modified Bessel function of the first kind, of order 0.
 
     Args:

@@ -145,7 +145,7 @@ class Computation:
         """Return calls that take the first operand as it lies, for a row that has such.
 
         Otherwise parts would be merged, or the first operand moved so that all of it is at hand.
-        The latter is the shorter way where much of it is wanted.
+        The latter is the shorter way for a small one.
         """
         backend, first = self.runtime.backend, operands[0]
         if row.owners is None or not isinstance(first, Sharded) or layout.choice is None:
@@ -153,8 +153,9 @@ class Computation:
         if first.sharding.memory_kind != "device":
             return None
         tilings = [result.tiling for result in layout.results]
-        few = 2 * math.prod(tilings[0].shape) < math.prod(first.aval.shape)
-        if not (merges or (few and backend.host_readable)):
+        size = math.prod(first.aval.shape) * first.aval.dtype.itemsize
+        large = size >= self.runtime.settings.small_bytes
+        if not (merges or (large and backend.host_readable)):
             return None
         sizes = [x.aval.dtype.itemsize for x in operands]
         calls = owned(row, rule, first.tiling, layout.tilings, sizes, tilings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import logging
+import importlib
 from collections.abc import Iterator, Sequence
 
 from gpushard.errors import ArgumentError, TransferGuardError
@@ -12,7 +12,6 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.ops.operand import Operand, Sharded
 
 _LEVELS = ("allow", "log", "disallow")
-_logger = logging.getLogger("gpushard.transfer")
 _level = contextvars.ContextVar("gather_guard", default="allow")
 
 
@@ -95,6 +94,12 @@ def _is_split(tiling: Tiling) -> bool:
     return not tiling.assignment.is_replicated
 
 
+def log_transfer(message: str, *args: str) -> None:
+    """Write a warning to the log of transfers; `logging` is imported for the first one only."""
+    logging = importlib.import_module("logging")
+    logging.getLogger("gpushard.transfer").warning(message, *args)
+
+
 def check_gather(what: str) -> None:
     """Apply the guard to what `watched` found, before it happens.
 
@@ -103,7 +108,7 @@ def check_gather(what: str) -> None:
     """
     level = _level.get()
     if level == "log":
-        _logger.warning("implicit move: %s", what)
+        log_transfer("implicit move: %s", what)
     elif level == "disallow":
         raise TransferGuardError(
             f"{what}; gather_guard('disallow') forbids that. Reshard the operand by name first, or "

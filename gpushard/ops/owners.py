@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.geometry.box import block_edges
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.holdings import holdings
@@ -79,11 +78,15 @@ class Owned(Stage):
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[Parts]:
         """Make the calls; the first operand is laid out as it comes."""
-        here = self._here and all([x.settled or x.is_settled() for x in operands])
+        settled = [operand.settled or operand.is_settled() for operand in operands]
+        here = self._here and all(settled)
         if here and self._small:
             return self.call_rows([self._arguments(operands, job) for job in self.jobs])
-        arguments = functools.partial(self._arguments, operands)
-        return self.launch(arguments, functools.partial(self._reads, operands), here=here)
+        return self.launch(
+            functools.partial(self._arguments, operands),
+            functools.partial(self._reads, operands),
+            here=here,
+        )
 
     def _arguments(self, operands: Sequence[ShardedBuffer], job: Job) -> list[Any]:
         first, *others = operands
@@ -117,15 +120,12 @@ def owned(
     Returns:
       The calls, the call of each device as for `jobs_of`, and the devices whose blocks each call
       takes. None if each has all that it needs in one block as `tilings` say, if a domain lacks
-      blocks, or if these form no grid of equal steps.
+      blocks, or if these form no grid.
     """
     if lies.assignment.spans is not None or set(lies.devices) != set(results[0].devices):
         return None
     searched = [dim for dim, factor in enumerate(rule.operands[0]) if factor in rule.reduced]
-    counted = [(lies.edges[dim], lies.shape[dim], lies.assignment.counts[dim]) for dim in searched]
-    if all(count == 1 for _, _, count in counted):
-        return None
-    if not all(np.array_equal(edges, block_edges(n, k)) for edges, n, k in counted):
+    if all(lies.assignment.counts[dim] == 1 for dim in searched):
         return None
     read = list(zip(tilings[1:], sizes[1:], strict=True))
     jobs, of_device = jobs_of(row, read, results)

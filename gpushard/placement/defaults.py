@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpushard.array.checks import as_shape
-from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError
-from gpushard.geometry.mesh import Mesh, create_device_mesh
+from gpushard.errors import ArgumentTypeError, MeshError, NoDeviceError
+from gpushard.geometry.mesh import AxisType, Mesh, create_device_mesh, current_mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
@@ -45,14 +45,14 @@ def devices(backend: str | None = None) -> list[Device]:
       backend: only those of a platform, "cpu" or "gpu".
 
     Raises:
-      ArgumentError: there are none on that platform.
+      NoDeviceError: there are none on that platform.
 
     >>> len(devices()) == device_count()
     True
     """
     found = current.current().devices
     if backend is not None and backend not in (known := {d.platform for d in found}):
-        raise ArgumentError(
+        raise NoDeviceError(
             f"backend={backend!r} has no devices here; there are {', '.join(sorted(known))}",
             argument="backend",
             backend=backend,
@@ -195,9 +195,21 @@ def default_sharding(shape: Shape) -> Sharding:
     return SingleDeviceSharding(get_default_device())
 
 
+def get_mesh() -> Mesh | None:
+    """Return the mesh that bare `PartitionSpec`s refer to; None if there is none.
+
+    >>> import gpushard as gs
+    >>> with gs.set_mesh(gs.make_mesh((4,), "x")):
+    ...     gs.get_mesh()
+    Mesh('x': 4)
+    """
+    return current_mesh() or default_mesh()
+
+
 def make_mesh(
     axis_shapes: Sequence[int],
     axis_names: str | Sequence[str],
+    axis_types: Sequence[AxisType] | None = None,
     *,
     devices: Sequence[Any] | None = None,
 ) -> Mesh:
@@ -206,6 +218,7 @@ def make_mesh(
     Args:
       axis_shapes: size of each axis.
       axis_names: name of each axis.
+      axis_types: as for `Mesh`.
       devices: the devices, row-major; the first of `gpushard.devices()` by default.
 
     Returns:
@@ -246,4 +259,4 @@ def make_mesh(
             sizes=sizes,
             devices=len(chosen),
         )
-    return Mesh(create_device_mesh(sizes, chosen[:needed]), axis_names)
+    return Mesh(create_device_mesh(sizes, chosen[:needed]), axis_names, axis_types)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -26,6 +26,17 @@ from gpushard.placement.defaults import default_mesh, default_sharding
 from gpushard.runtime.device import Device, MemorySpace
 from gpushard.typing import HostArray, Index, Shape
 
+_T = TypeVar("_T")
+
+
+class _DataclassInstance(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+_D = TypeVar("_D", bound=_DataclassInstance)
+
+_Container: TypeAlias = dict[Any, Any] | list[Any] | tuple[Any, ...] | None
+
 HostData: TypeAlias = tuple[HostArray, bool]
 """Data on the host, and whether its dtype came from a Python scalar."""
 
@@ -42,6 +53,22 @@ def register_placeable(kind: type, convert: Callable[[Any], HostArray]) -> None:
       convert: gives the data as a NumPy array, without a copy if it can.
     """
     _converters[kind] = convert
+
+
+@overload
+def device_put(
+    x: _Container, device: Any = None, *, donate: Any = False, may_alias: Any = False
+) -> Any: ...
+
+
+@overload
+def device_put(x: _D, device: Any = None, *, donate: Any = False, may_alias: Any = False) -> _D: ...
+
+
+@overload
+def device_put(
+    x: Any, device: Any = None, *, donate: Any = False, may_alias: Any = False
+) -> Array: ...
 
 
 def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: Any = False) -> Any:
@@ -95,6 +122,14 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     return tree.unflatten(structure, put)
 
 
+@overload
+def device_get(x: Array) -> HostArray: ...
+
+
+@overload
+def device_get(x: Any) -> Any: ...
+
+
 def device_get(x: Any) -> Any:
     """Return the values of arrays on the host.
 
@@ -123,7 +158,7 @@ def device_get(x: Any) -> Any:
     )
 
 
-def reshard(x: Any, sharding: Any, *, donate: bool = False) -> Any:
+def reshard(x: _T, sharding: Any, *, donate: bool = False) -> _T:
     """Move arrays to other shardings, shard to shard; the host sees nothing of it.
 
     Args:
@@ -159,10 +194,11 @@ def reshard(x: Any, sharding: Any, *, donate: bool = False) -> Any:
         place_tiling(target, leaf.shape)
     moved = [x._moved(to, "reshard(x, sharding)") for x, to in zip(leaves, targets, strict=True)]
     _give_up(leaves, [donate] * len(leaves))
-    return tree.unflatten(structure, moved)
+    result: _T = tree.unflatten(structure, moved)
+    return result
 
 
-def block_until_ready(x: Any) -> Any:
+def block_until_ready(x: _T) -> _T:
     """Wait until all arrays of a pytree are there, and return it.
 
     Args:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.array.checks import as_dtype, as_shape, check_dtype, place_tiling
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
@@ -91,28 +92,47 @@ def make_array_from_callback(
 
 
 def make_array_from_process_local_data(
-    sharding: Sharding, local_data: Any, global_shape: Any = None
-) -> Array:
-    """Make an array from the data that this process has.
+    sharding: Any, local_data: Any, global_shape: Any = None
+) -> Any:
+    """Make an array, or a pytree of them, from the data that this process has.
 
     Args:
-      sharding: how to lay the array out.
-      local_data: along each dim either the whole array, or just the slices that devices of this
-        process hold, packed one after the other.
-      global_shape: shape of the array; by default each dim is as long as the local data times the
-        share of its blocks that this process holds.
+      sharding: how to lay the array out; of several, a pytree that is a prefix of `local_data`.
+      local_data: data, or a pytree of it; along each dim either the whole array, or just the slices
+        that devices of this process hold, packed one after the other.
+      global_shape: shape of the array, or a prefix pytree of shapes, which are tuples; by default
+        each dim is as long as the local data times the share of its blocks that this process holds.
 
     Returns:
-      The array.
+      The array, or arrays in the structure of `local_data`.
 
     Raises:
       ShardingError: a dim of the data is neither the global size nor what this process addresses.
+      TreeError: `sharding` or `global_shape` is no prefix of `local_data`.
 
     >>> import gpushard as gs
     >>> sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
     >>> make_array_from_process_local_data(sharding, np.arange(4))
     Array([0, 1, 2, 3], dtype=int64)
     """
+    leaves, structure = tree.flatten(local_data)
+    names = "sharding", "local_data"
+    shardings = tree.broadcast_prefix(sharding, local_data, names=names)
+    shapes = tree.broadcast_prefix(
+        global_shape, local_data, _is_shape, names=("global_shape", "local_data")
+    )
+    given = zip(shardings, leaves, shapes, strict=True)
+    return tree.unflatten(structure, [_from_local_data(*one) for one in given])
+
+
+def _is_shape(x: Any) -> bool:
+    """Whether it is a shape, or stands for one that is not given."""
+    if isinstance(x, list | tuple):
+        return all(isinstance(n, int | np.integer) for n in x)
+    return x is None
+
+
+def _from_local_data(sharding: Any, local_data: Any, global_shape: Any) -> Array:
     data, _ = as_host_array(local_data, "local_data")
     sharding = _checked_sharding(sharding)
     if global_shape is None:

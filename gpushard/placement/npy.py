@@ -141,17 +141,17 @@ def load(
     return make_array_from_callback(data.shape, target, read)
 
 
-def save(file: PathLike, x: Array) -> None:
+def save(file: PathLike, arr: Array) -> None:
     """Write an array to a `.npy` file, shard by shard; the host never holds a whole copy.
 
     The file appears under its name only when it is complete.
 
     Args:
       file: its path.
-      x: the array.
+      arr: the array.
 
     Raises:
-      ArgumentTypeError: `x` is no `Array`.
+      ArgumentTypeError: `arr` is no `Array`.
       FileAccessError: the file cannot be written, as when the disk is full.
       ExecutionError: the work that should have made the value failed.
 
@@ -162,22 +162,22 @@ def save(file: PathLike, x: Array) -> None:
     ...     np.load(Path(folder) / "x.npy")
     array([0, 1, 2])
     """
-    if not isinstance(x, Array):
+    if not isinstance(arr, Array):
         raise ArgumentTypeError(
-            f"x is a {type(x).__name__}; save writes gpushard arrays, use numpy.save for others",
-            argument="x",
+            f"arr is a {type(arr).__name__}; save writes gpushard arrays, numpy.save others",
+            argument="arr",
         )
     target = _checked_path(file)
-    check_transfer(DEVICE_TO_HOST, "save(file, x)", explicit=True)
-    buffer = x.block_until_ready()._live()
+    check_transfer(DEVICE_TO_HOST, "save(file, arr)", explicit=True)
+    buffer = arr.block_until_ready()._live()
     # Joined to the parent: a path without a name must fail as one that cannot be written.
     part = target.parent / f".{target.name}.{os.getpid()}.{threading.get_ident()}.part"
     try:
         mapped = np.lib.format.open_memmap(
-            part, mode="w+", dtype=_stored_dtype(x.dtype), shape=x.shape
+            part, mode="w+", dtype=_stored_dtype(arr.dtype), shape=arr.shape
         )
         _reserve(mapped, part)
-        _write(buffer, mapped.view(x.dtype))
+        _write(buffer, mapped.view(arr.dtype))
         mapped.flush()
         del mapped
         os.replace(part, target)

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.ops.row import Row
 from gpushard.ops.table import random
 from gpushard.random.sampling import check_mode, float_dtype, parameter, sample
 
 
-def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Return standard normal numbers; complex ones have variance 1 in all.
 
     Args:
@@ -37,7 +38,7 @@ def truncated_normal(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return standard normal numbers strictly between two bounds.
 
     Args:
@@ -57,14 +58,14 @@ def truncated_normal(
 
 
 def lognormal(
-    key: Any, sigma: Any = 1.0, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+    key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
     """Return exponentials of normal numbers.
 
     Args:
       key: a key.
       sigma: the deviation of the normal numbers, a number or an array.
-      shape: of the result; None for that of `sigma`.
+      shape: of the result; by default that of `sigma`.
       dtype: a type of floats; float64 by default.
       out_sharding: how the result is laid out.
     """
@@ -73,7 +74,7 @@ def lognormal(
     return sample(random.LOGNORMAL, key, shape, target, (spread,), out_sharding)
 
 
-def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Return exponential numbers of mean 1.
 
     Args:
@@ -86,7 +87,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
     return sample(random.EXPONENTIAL, key, shape, target, (), out_sharding)
 
 
-def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Return numbers of the Laplace distribution of scale 1.
 
     Args:
@@ -99,7 +100,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     return sample(random.LAPLACE, key, shape, target, (), out_sharding)
 
 
-def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Return numbers of the logistic distribution of scale 1.
 
     Args:
@@ -112,7 +113,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
     return sample(random.LOGISTIC, key, shape, target, (), out_sharding)
 
 
-def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Return numbers of the Cauchy distribution of scale 1.
 
     Args:
@@ -125,7 +126,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     return sample(random.CAUCHY, key, shape, target, (), out_sharding)
 
 
-def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Return numbers of the Maxwell distribution of scale 1: lengths of normal vectors of three.
 
     Args:
@@ -145,7 +146,7 @@ def gumbel(
     mode: str | None = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return numbers of the Gumbel distribution of scale 1.
 
     Args:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.ops.table import random_counts
 from gpushard.random.sampling import float_dtype, int_dtype, parameter, sample
 from gpushard.random.uniform import probable
@@ -35,7 +36,7 @@ def poisson(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return Poisson numbers.
 
     Args:
@@ -60,7 +61,7 @@ def geometric(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return how many trials it takes until one succeeds, 1 at least.
 
     Args:
@@ -86,7 +87,7 @@ def binomial(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return how many of n trials succeed.
 
     Args:

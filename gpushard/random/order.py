@@ -29,7 +29,7 @@ from gpushard.typing import Shape
 
 def permutation(
     key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return an array in random order along a dim, or the integers below a number in that order.
 
     Args:
@@ -104,7 +104,7 @@ def choice(
     mode: str | None = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return random elements of an array, or random integers below a number.
 
     Args:
@@ -225,7 +225,7 @@ def categorical(
     mode: str | None = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return random categories, as positions along a dim.
 
     Args:

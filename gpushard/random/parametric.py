@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_shape
 from gpushard.ops.table import random
 from gpushard.random.sampling import common_shape, float_dtype, parameter, sample
 
 
-def positive(x: Any) -> Any:
+def positive(x: Any) -> Array:
     """Whether numbers are positive; NaN gives NaN, as in arithmetic."""
     return ~(x <= 0)
 
@@ -23,7 +24,7 @@ def gamma(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return gamma numbers of scale 1.
 
     Args:
@@ -48,7 +49,7 @@ def loggamma(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return logarithms of gamma numbers, which do not underflow for small `a`.
 
     Args:
@@ -74,7 +75,7 @@ def beta(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return beta numbers.
 
     Args:
@@ -103,7 +104,7 @@ def chisquare(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return chi-square numbers.
 
     Args:
@@ -128,7 +129,7 @@ def t(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return numbers of Student's t distribution.
 
     Args:
@@ -153,7 +154,7 @@ def pareto(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return Pareto numbers, from 1 upwards.
 
     Args:
@@ -178,7 +179,7 @@ def rayleigh(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return Rayleigh numbers.
 
     Args:
@@ -204,7 +205,7 @@ def weibull_min(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return Weibull numbers.
 
     Args:
@@ -234,7 +235,7 @@ def f(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return numbers of the F distribution.
 
     Args:
@@ -263,7 +264,7 @@ def wald(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return numbers of the Wald distribution, the inverse Gaussian of scale 1.
 
     Args:
@@ -290,7 +291,7 @@ def triangular(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return numbers of the triangular distribution.
 
     Args:
@@ -316,7 +317,7 @@ def triangular(
 
 def generalized_normal(
     key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return numbers whose density falls like exp(-abs(x)**p).
 
     Args:
@@ -342,7 +343,7 @@ def double_sided_maxwell(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return numbers of the Maxwell distribution with a random sign, scaled and moved.
 
     Args:

@@ -13,7 +13,7 @@ from gpushard.ops.table import elementwise, random, random_counts
 from gpushard.random.sampling import check_mode, float_dtype, int_dtype, parameter, sample
 
 
-def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Return random bits as unsigned integers.
 
     Args:
@@ -41,7 +41,7 @@ def uniform(
     maxval: Any = 1.0,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return numbers that are uniform on [minval, maxval).
 
     Args:
@@ -79,7 +79,7 @@ def randint(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return integers of [minval, maxval).
 
     They are remainders, as JAX takes them: a little uneven where the range is no power of 2 and
@@ -161,7 +161,7 @@ def _check_integers(dtype: np.dtype[Any], argument: str) -> None:
 
 def bernoulli(
     key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return booleans that are True with a probability.
 
     Args:
@@ -189,7 +189,7 @@ def probable(p: Any) -> Any:
     return (p >= 0) & (p <= 1)
 
 
-def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Return 1 or -1, each half of the time.
 
     Args:

@@ -26,7 +26,7 @@ _SQRT, _SIGN = elementwise.ufunc_row(np.sqrt), elementwise.ufunc_row(np.sign)
 
 def dirichlet(
     key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return vectors of positive numbers whose sum is 1.
 
     Args:
@@ -61,7 +61,7 @@ def multivariate_normal(
     method: str = "cholesky",
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return normal vectors with a mean and a covariance.
 
     Args:
@@ -130,7 +130,7 @@ def orthogonal(
     m: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return matrices that are uniform on the orthogonal group, or the unitary one.
 
     Source: Mezzadri, "How to generate random matrices from the classical compact groups" (2007).
@@ -166,7 +166,7 @@ def ball(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return vectors that are uniform in the unit ball of a p-norm.
 
     Source: Barthe, Guedon, Mendelson and Naor, "A probabilistic approach to the geometry of the
@@ -202,7 +202,7 @@ def multinomial(
     dtype: Any = None,
     unroll: Any = 1,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return how many of n trials have each outcome.
 
     Args:

@@ -138,6 +138,11 @@ class Device:
         """
         return self if checked_kind(kind) == "device" else MemorySpace(self, kind)
 
+    @property
+    def kind(self) -> str:
+        """What kind of memory it is where it stands for one: "device"."""
+        return "device"
+
     def default_memory(self) -> Place:
         """Return the memory where shards lie if nothing is said: its own."""
         return self

@@ -224,3 +224,7 @@ __all__ = [
     "zeta",
     "zetac",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.dtypes import finfo
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
@@ -15,7 +16,7 @@ from gpushard.ops.table.special import ZETA
 from gpushard.special.ufuncs import binom, digamma, gamma, gammaln
 
 
-def zeta(x: Any, q: Any = None, /, *, out_sharding: Any = None) -> Any:
+def zeta(x: Any, q: Any = None, /, *, out_sharding: Any = None) -> Array:
     """Return the Hurwitz zeta function: the sum of (k + q) ** -x over k from 0.
 
     Args:
@@ -29,7 +30,7 @@ def zeta(x: Any, q: Any = None, /, *, out_sharding: Any = None) -> Any:
     return settle(bind(ZETA, operands("zeta", x, *(() if q is None else (q,)))), out_sharding)
 
 
-def polygamma(n: Any, x: Any, /, *, out_sharding: Any = None) -> Any:
+def polygamma(n: Any, x: Any, /, *, out_sharding: Any = None) -> Array:
     """Return derivatives of `digamma`.
 
     Args:
@@ -45,7 +46,7 @@ def polygamma(n: Any, x: Any, /, *, out_sharding: Any = None) -> Any:
     return settle(ew.where(n == 0, digamma(x), found), out_sharding)
 
 
-def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Any:
+def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Array:
     """Return the logarithm of the multivariate gamma function.
 
     Args:
@@ -71,7 +72,7 @@ def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Any:
     return settle(ew.where(a > (many - 1) / 2, found, np.nan), out_sharding)
 
 
-def comb(N: Any, k: Any, /, *, out_sharding: Any = None) -> Any:
+def comb(N: Any, k: Any, /, *, out_sharding: Any = None) -> Array:
     """Return in how many ways `k` of `N` things are chosen, as floats; 0 where there are none.
 
     Args:
@@ -87,7 +88,7 @@ def comb(N: Any, k: Any, /, *, out_sharding: Any = None) -> Any:
     return settle(ew.where(possible, binom(N, k), 0.0), out_sharding)
 
 
-def factorial(n: Any, /, *, out_sharding: Any = None) -> Any:
+def factorial(n: Any, /, *, out_sharding: Any = None) -> Array:
     """Return factorials as floats: gamma(n + 1), and 0 for negative numbers.
 
     Args:
@@ -101,7 +102,7 @@ def factorial(n: Any, /, *, out_sharding: Any = None) -> Any:
     return settle(ew.where(n < 0, 0.0, gamma(n + 1.0)), out_sharding)
 
 
-def sinc(x: Any, /, *, out_sharding: Any = None) -> Any:
+def sinc(x: Any, /, *, out_sharding: Any = None) -> Array:
     """Return sin(pi * x) / (pi * x), and 1 for 0.
 
     Args:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, settle, wanted
@@ -24,7 +25,7 @@ def logsumexp(
     return_sign: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the logarithm of a sum of exponentials, without overflow.
 
     Args:
@@ -59,7 +60,7 @@ def _inexact(x: Any) -> Any:
     return x if kind_of(x.dtype) in "fc" else x.astype(np.float64)
 
 
-def softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Any:
+def softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Return exponentials divided by their sum.
 
     Args:
@@ -77,7 +78,7 @@ def softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Any:
     return settle(terms / terms.sum(axes, keepdims=True), out_sharding)
 
 
-def log_softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Any:
+def log_softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Return the logarithm of `softmax`.
 
     Args:

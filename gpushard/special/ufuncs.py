@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from gpushard.array import Array
 from gpushard.numpy import ufuncs
 from gpushard.numpy.arguments import settle
 from gpushard.runtime.special import special_ufunc
@@ -25,21 +26,21 @@ Raises:
 class Unary(Protocol):
     """A function of one operand."""
 
-    def __call__(self, x: Any, /, *, out_sharding: Any = None) -> Any:
+    def __call__(self, x: Any, /, *, out_sharding: Any = None) -> Array:
         """Do the operation."""
 
 
 class Binary(Protocol):
     """A function of two operands."""
 
-    def __call__(self, x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
+    def __call__(self, x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
         """Do the operation."""
 
 
 class Ternary(Protocol):
     """A function of three operands."""
 
-    def __call__(self, x1: Any, x2: Any, x3: Any, /, *, out_sharding: Any = None) -> Any:
+    def __call__(self, x1: Any, x2: Any, x3: Any, /, *, out_sharding: Any = None) -> Array:
         """Do the operation."""
 
 
@@ -55,7 +56,7 @@ def _named(function: Any, name: str, text: str, operands: str) -> Any:
 
 
 def _unary(name: str, text: str) -> Unary:
-    def function(x: Any, /, *, out_sharding: Any = None) -> Any:
+    def function(x: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x,), out_sharding)
 
     made: Unary = _named(function, name, text, "x")
@@ -63,7 +64,7 @@ def _unary(name: str, text: str) -> Unary:
 
 
 def _binary(name: str, text: str) -> Binary:
-    def function(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
+    def function(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x1, x2), out_sharding)
 
     made: Binary = _named(function, name, text, "x1, x2")
@@ -71,7 +72,7 @@ def _binary(name: str, text: str) -> Binary:
 
 
 def _ternary(name: str, text: str) -> Ternary:
-    def function(x1: Any, x2: Any, x3: Any, /, *, out_sharding: Any = None) -> Any:
+    def function(x1: Any, x2: Any, x3: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x1, x2, x3), out_sharding)
 
     made: Ternary = _named(function, name, text, "x1, x2, x3")

@@ -166,8 +166,8 @@ class Actor:
         if kind == 0 or x.fails:
             self._keep(x.array * 3 + 1, x.value * 3 + 1, x.fails)
         elif kind == 1:
-            array, value = (a - a.max(0, keepdims=True) for a in (x.array, x.value))
-            self._keep(array, value)
+            array = x.array - x.array.max(0, keepdims=True)
+            self._keep(array, x.value - x.value.max(0, keepdims=True))
         elif kind == 2 and x.value.size < _LARGE:
             self._keep(x.array @ x.array.T, x.value @ x.value.T)
         elif y := self._beside(x, x.value.shape):

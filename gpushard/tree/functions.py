@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
+import functools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
+from gpushard.errors import TreeError
 from gpushard.tree.node import NODES, KeyPath
 from gpushard.tree.treedef import LEAF, IsLeaf, TreeDef, walk
+
+_NOTHING: Final = object()
+"""Stands for an argument that is not given."""
 
 
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
@@ -163,3 +169,137 @@ def broadcast_prefix(
     for leaf, subtree in zip(found, treedef.flatten_up_to(full_tree, names=names), strict=True):
         result += [leaf] * structure(subtree).num_leaves
     return result
+
+
+def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf | None = None) -> Any:
+    """Return a full tree with each leaf replaced by that of a prefix tree which stands for it.
+
+    Args:
+      prefix_tree: the full tree with some subtrees replaced by one leaf each.
+      full_tree: any tree.
+      is_leaf: see `flatten`.
+
+    Raises:
+      TreeError: `prefix_tree` is not a prefix.
+
+    >>> from gpushard import tree
+    >>> tree.broadcast(["x", "y"], [1, {"a": 2, "b": 3}])
+    ['x', {'a': 'y', 'b': 'y'}]
+    """
+    values = broadcast_prefix(prefix_tree, full_tree, is_leaf)
+    return structure(full_tree, is_leaf).unflatten(values)
+
+
+def leaves_with_path(tree: Any, is_leaf: IsLeaf | None = None) -> list[tuple[KeyPath, Any]]:
+    """Return the leaves of a tree, each with its key path.
+
+    Args:
+      tree: any value.
+      is_leaf: see `flatten`.
+
+    Raises:
+      TreeError: as `flatten`.
+    """
+    return flatten_with_path(tree, is_leaf)[0]
+
+
+def map_with_path(
+    f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None
+) -> Any:
+    """Apply a function to the key path of each leaf, the leaf, and what other trees have there.
+
+    Args:
+      f: called with a key path, a leaf of `tree`, and the subtree in its place of each of `rest`.
+      tree: the tree whose structure the result has.
+      *rest: trees that `tree` is a prefix of.
+      is_leaf: see `flatten`; asked about the nodes of `tree` only.
+
+    Raises:
+      TreeError: `tree` is not a prefix of one of `rest`.
+
+    >>> from gpushard import tree
+    >>> tree.map_with_path(lambda path, x: f"{tree.keystr(path)}={x}", {"a": [1, 2]})
+    {'a': ["['a'][0]=1", "['a'][1]=2"]}
+    """
+    paths = structure(tree, is_leaf).leaf_paths()
+    pending = iter(paths)
+    return map(lambda *values: f(next(pending), *values), tree, *rest, is_leaf=is_leaf)
+
+
+def reduce(
+    function: Callable[[Any, Any], Any],
+    tree: Any,
+    initializer: Any = _NOTHING,
+    is_leaf: IsLeaf | None = None,
+) -> Any:
+    """Combine the leaves of a tree, from the first to the last.
+
+    Args:
+      function: takes what the leaves before gave, and a leaf.
+      tree: any value.
+      initializer: what comes before the first leaf.
+      is_leaf: see `flatten`.
+
+    Raises:
+      TreeError: there are no leaves and no `initializer`.
+
+    >>> from gpushard import tree
+    >>> tree.reduce(lambda total, x: total + x, {"a": 1, "b": [2, 3]})
+    6
+    """
+    found = leaves(tree, is_leaf)
+    if initializer is not _NOTHING:
+        return functools.reduce(function, found, initializer)
+    if not found:
+        raise TreeError("reduce: the tree has no leaves; give an initializer", tree=tree)
+    return functools.reduce(function, found)
+
+
+def all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
+    """Return whether all leaves of a tree are true.
+
+    Args:
+      tree: any value.
+      is_leaf: see `flatten`.
+
+    >>> from gpushard import tree
+    >>> tree.all([True, {"a": 1}]), tree.all([True, {"a": 0}])
+    (True, False)
+    """
+    return builtins.all(leaves(tree, is_leaf))
+
+
+def transpose(
+    outer_treedef: TreeDef, inner_treedef: TreeDef | None, pytree_to_transpose: Any
+) -> Any:
+    """Turn a tree of trees inside out.
+
+    Args:
+      outer_treedef: the structure of the outer tree.
+      inner_treedef: the structure of each tree in it; None for that of the first.
+      pytree_to_transpose: the tree.
+
+    Returns:
+      A tree of the inner structure, with trees of the outer structure in it.
+
+    Raises:
+      TreeError: the tree has another structure.
+
+    >>> from gpushard import tree
+    >>> tree.transpose(tree.structure([0, 0]), None, [{"a": 1}, {"a": 2}])
+    {'a': [1, 2]}
+    """
+    inner = outer_treedef.flatten_up_to(
+        pytree_to_transpose, names=("outer_treedef", "pytree_to_transpose")
+    )
+    if inner_treedef is None:
+        if not inner:
+            raise TreeError(
+                "transpose: outer_treedef has no leaves; say what inner_treedef is",
+                treedef=outer_treedef,
+            )
+        inner_treedef = structure(inner[0])
+    names = "inner_treedef", "an inner tree of pytree_to_transpose"
+    rows = [inner_treedef.flatten_up_to(one, names=names) for one in inner]
+    columns = zip(*rows, strict=True) if rows else [()] * inner_treedef.num_leaves
+    return inner_treedef.unflatten([outer_treedef.unflatten(column) for column in columns])

@@ -12,27 +12,77 @@ from gpushard.errors import TreeError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class KeyEntry:
-    """One step of a key path: from a node to one of its children."""
+class SequenceKey:
+    """One step of a key path: to an element of a list or a tuple."""
+
+    idx: int
+    """Its position."""
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DictKey:
+    """One step of a key path: to a value of a dictionary."""
 
     key: Hashable
-    """Position, dictionary key or field name."""
-    text: str
-    """The step as Python would write it: `[0]`, `['a']`, `.b`."""
+    """Its key."""
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
 
 
-KeyPath: TypeAlias = tuple[KeyEntry, ...]
+@dataclasses.dataclass(frozen=True, slots=True)
+class GetAttrKey:
+    """One step of a key path: to an attribute."""
+
+    name: str
+    """Its name."""
+
+    def __str__(self) -> str:
+        return f".{self.name}"
 
 
-def keystr(path: KeyPath) -> str:
+@dataclasses.dataclass(frozen=True, slots=True)
+class FlattenedIndexKey:
+    """One step of a key path: to a child of a node that does not say how it is reached."""
+
+    key: int
+    """Its position among the children."""
+
+    def __str__(self) -> str:
+        return f"[<flat index {self.key}>]"
+
+
+KeyEntry: TypeAlias = SequenceKey | DictKey | GetAttrKey | FlattenedIndexKey
+"""One step of a key path: from a node to one of its children. Its text is as Python writes it."""
+
+KeyPath: TypeAlias = tuple[Any, ...]
+"""Steps from the root of a tree: `KeyEntry`s, or what registered classes have as keys."""
+
+
+def keystr(path: KeyPath, *, simple: bool = False, separator: str = "") -> str:
     """Return a key path as Python would write it after the name of the tree.
+
+    Args:
+      path: the steps.
+      simple: whether to write keys, positions and names alone.
+      separator: what stands between steps.
 
     >>> from gpushard import tree
     >>> [(path, leaf)], treedef = tree.flatten_with_path([{"a": 1}])
-    >>> tree.keystr(path)
-    "[0]['a']"
+    >>> tree.keystr(path), tree.keystr(path, simple=True, separator="/")
+    ("[0]['a']", '0/a')
     """
-    return "".join(entry.text for entry in path)
+    return separator.join(_bare(key) if simple else str(key) for key in path)
+
+
+def _bare(key: Any) -> str:
+    match key:
+        case SequenceKey(bare) | DictKey(bare) | GetAttrKey(bare) | FlattenedIndexKey(bare):
+            return str(bare)
+    return str(key)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +93,7 @@ class Node:
     """tree -> (children, aux)."""
     unflatten: Callable[[Any, Any, list[Any]], Any]
     """(class, aux, children) -> tree."""
-    keys: Callable[[Any, Any, int], Sequence[KeyEntry]]
+    keys: Callable[[Any, Any, int], Sequence[Any]]
     """(class, aux, number of children) -> a key for each child."""
     show: Callable[[Any, Any, list[str]], str]
     """(class, aux, children as text) -> text."""
@@ -55,17 +105,17 @@ def show_fields(cls: type, names: Iterable[str], values: Iterable[str]) -> str:
     return f"{cls.__name__}({', '.join(fields)})"
 
 
-def field_keys(names: Iterable[str]) -> list[KeyEntry]:
+def field_keys(names: Iterable[str]) -> list[GetAttrKey]:
     """Return the key entries of children that are attributes."""
-    return [KeyEntry(name, f".{name}") for name in names]
+    return [GetAttrKey(name) for name in names]
 
 
-def _item_keys(keys: Iterable[Any]) -> list[KeyEntry]:
-    return [KeyEntry(key, f"[{key!r}]") for key in keys]
+def _item_keys(keys: Iterable[Any]) -> list[DictKey]:
+    return [DictKey(key) for key in keys]
 
 
-def _positions(cls: Any, aux: Any, size: int) -> list[KeyEntry]:
-    return [KeyEntry(i, f"[{i}]") for i in range(size)]
+def _positions(cls: Any, aux: Any, size: int) -> list[SequenceKey]:
+    return [SequenceKey(i) for i in range(size)]
 
 
 def _show_items(keys: Iterable[Any], children: list[str]) -> str:

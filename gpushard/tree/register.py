@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from gpushard.errors import TreeError
-from gpushard.tree.node import NODES, KeyEntry, Node, field_keys, show_fields
+from gpushard.tree.node import NODES, FlattenedIndexKey, Node, field_keys, show_fields
 
 _T = TypeVar("_T")
 
@@ -58,10 +58,72 @@ def register_node(
     node = Node(
         checked,
         lambda cls, aux, children: unflatten(aux, tuple(children)),
-        lambda cls, aux, size: [KeyEntry(i, f"[<flat index {i}>]") for i in range(size)],
+        lambda cls, aux, size: [FlattenedIndexKey(i) for i in range(size)],
         lambda cls, aux, children: f"{cls.__name__}[{aux!r}]({', '.join(children)})",
     )
     _register(cls, node)
+
+
+def register_node_with_keys(
+    cls: type[_T],
+    flatten_with_keys: Callable[[_T], tuple[Iterable[tuple[Any, Any]], Any]],
+    unflatten: Callable[[Any, tuple[Any, ...]], _T],
+) -> None:
+    """Make the instances of a class nodes whose children have keys of their own.
+
+    Args:
+      cls: the class; its subclasses are not included.
+      flatten_with_keys: instance -> (pairs of a key and a child, aux). Keys and aux are part of the
+        structure, so they must be hashable and comparable.
+      unflatten: (aux, children) -> instance. Children may be any values, not arrays only.
+
+    Raises:
+      TreeError: the class is a node already.
+
+    >>> from gpushard import tree
+    >>> class Box:
+    ...     def __init__(self, content):
+    ...         self.content = content
+    >>> tree.register_node_with_keys(
+    ...     Box,
+    ...     lambda b: ([(tree.GetAttrKey("content"), b.content)], None),
+    ...     lambda aux, children: Box(*children),
+    ... )
+    >>> tree.keystr(tree.flatten_with_path(Box(1))[0][0][0])
+    '.content'
+    """
+
+    def flatten(tree: _T) -> tuple[list[Any], tuple[tuple[Any, ...], Any]]:
+        pairs, aux = flatten_with_keys(tree)
+        keys, children = [], []
+        for key, child in pairs:
+            keys.append(key)
+            children.append(child)
+        return children, (tuple(keys), aux)
+
+    node = Node(
+        flatten,
+        lambda cls, aux, children: unflatten(aux[1], tuple(children)),
+        lambda cls, aux, size: aux[0],
+        lambda cls, aux, children: f"{cls.__name__}[{aux[1]!r}]({', '.join(children)})",
+    )
+    _register(cls, node)
+
+
+def register_static(cls: type[_T]) -> type[_T]:
+    """Make the instances of a class part of the structure; usable as a decorator.
+
+    Args:
+      cls: the class, whose instances must be hashable and comparable.
+
+    Returns:
+      The class itself.
+
+    Raises:
+      TreeError: the class is a node already.
+    """
+    register_node(cls, lambda x: ((), x), lambda aux, _: aux)
+    return cls
 
 
 def register_dataclass(

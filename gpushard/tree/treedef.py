@@ -253,8 +253,8 @@ def _key_difference(here: TreeDef, there: TreeDef, names: tuple[str, str]) -> st
     mine, theirs = here._spec[0], there._spec[0]
     if mine is None or theirs is None:
         return ""
-    my_keys = [key.text for key in known_node(mine[0]).keys(*mine)]
-    their_keys = [key.text for key in known_node(theirs[0]).keys(*theirs)]
+    my_keys = [str(key) for key in known_node(mine[0]).keys(*mine)]
+    their_keys = [str(key) for key in known_node(theirs[0]).keys(*theirs)]
     lost = " ".join(text for text in my_keys if text not in their_keys)
     extra = " ".join(text for text in their_keys if text not in my_keys)
     if not lost and not extra:

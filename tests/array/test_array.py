@@ -3,6 +3,8 @@
 import copy
 import operator
 import pickle
+import struct
+import sys
 import tracemalloc
 import warnings
 from collections.abc import Callable
@@ -14,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard.errors import DeletedArrayError, DeserializationError
+from gpushard.errors import DeletedArrayError, DeserializationError, TransferGuardError
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
@@ -315,15 +317,20 @@ def test_dtype_gets_a_line_of_its_own_where_numpy_does_that(size: int) -> None:
 def test_repr_is_numpys_with_dtype(cases: Any, data: st.DataObject) -> None:
     case = data.draw(cases)
     x, value = case.put(), case.value
+    text = repr(x)
+    if x.sharding.num_devices > 1:
+        lies = f",\n      sharding={x.sharding!r})"
+        assert text.endswith(lies)
+        text = text.removesuffix(lies) + ")"
     if not value.size:
         expected = f"Array([], shape={value.shape}, dtype={value.dtype})"
     elif value.dtype in (bool, int, float, complex):  # NumPy leaves these dtypes out
         expected = f"Array{repr(value).removeprefix('array')[:-1]}, dtype={value.dtype})"
-        assert repr(x).replace("\n      dtype=", " dtype=") == expected
+        assert text.replace("\n      dtype=", " dtype=") == expected
         return
     else:
         expected = f"Array{repr(value).removeprefix('array')}"
-    assert repr(x) == expected
+    assert text == expected
 
 
 @pytest.mark.parametrize(
@@ -349,7 +356,7 @@ def test_large_arrays_print_as_numpy_summarises(
     assert str(x) == str(value)
     body = np.array2string(value, separator=", ", prefix="Array(", suffix=",")
     assert repr(x).startswith(f"Array({body},")
-    assert repr(x).endswith(f"dtype={np.dtype(dtype)})")
+    assert repr(x).endswith(f"dtype={np.dtype(dtype)},\n      sharding={x.sharding!r})")
     edges = np.prod([min(size, 7) for size in shape]) * value.itemsize
     assert fetched(rt) - before <= 3 * edges  # printed three times
     before = fetched(rt)
@@ -382,6 +389,55 @@ def test_repr_names_weak_types() -> None:
     assert repr(gs.device_put(np.float64(1.0))) == "Array(1., dtype=float64)"
 
 
+def test_repr_says_the_sharding_over_several_devices() -> None:
+    x = gs.device_put(np.arange(4), named("x"))
+    assert repr(x) == (
+        "Array([0, 1, 2, 3], dtype=int64,\n"
+        "      sharding=NamedSharding(mesh=('x': 4, 'y': 2), spec=P('x')))"
+    )
+    assert repr(x.addressable_data(7)) == "Array([3], dtype=int64)"
+    assert repr(gs.device_put(1, named())).startswith(
+        "Array(1, dtype=int64, weak_type=True,\n      sharding="
+    )
+
+
+def test_round_is_numpys() -> None:
+    value = np.array([0.25, 1.5, 2.5, -17.35])
+    x = gs.device_put(value, named("x"))
+    for digits in (None, 0, 1, -1):
+        made = round(x, digits)
+        assert same_bits(made, np.round(value, digits or 0)) and made.sharding == x.sharding
+    assert same_bits(round(x), np.round(value))
+    with pytest.raises(TypeError):
+        round(x, 1.5)  # type: ignore[call-overload]
+
+
+def test_numpys_old_context_is_taken() -> None:
+    x = gs.device_put(np.arange(4), named("x"))
+    assert same_bits(x.__array__(np.float32, None), np.arange(4, dtype=np.float32))
+    assert same_bits(x.__array__(context=None, copy=True), np.arange(4))
+
+
+@pytest.mark.parametrize("entries", [None, ("x",), ("x", "y"), ()])
+def test_buffers_are_the_value(entries: Any) -> None:
+    value = np.arange(48.0).reshape(8, 6)
+    x = gs.device_put(value, gs.devices()[3] if entries is None else named(*entries))
+    buffer = x.__buffer__(0) if sys.version_info < (3, 12) else memoryview(x)
+    assert (buffer.readonly, buffer.shape, buffer.format) == (True, (8, 6), "d")
+    x[...] = 0
+    assert buffer.tobytes() == value.tobytes()
+    if sys.version_info >= (3, 12):
+        assert bytes(memoryview(gs.device_put(value, x.sharding))) == value.tobytes()
+        with pytest.raises(BufferError):
+            struct.pack_into("d", x, 0, 1.0)
+
+
+def test_buffers_are_guarded() -> None:
+    x = gs.device_put(np.arange(8), named("x"))
+    with gs.transfer_guard("disallow"), pytest.raises(TransferGuardError, match="memoryview"):
+        x.__buffer__(0)
+
+
 # The value on the host
 
 
@@ -394,10 +450,10 @@ def test_host_value_is_fetched_once_and_read_only(
     x = gs.device_put(value, named(*entries))
     first = np.asarray(x)
     before = fetched(rt)
-    assert np.asarray(x) is first
+    assert np.shares_memory(np.asarray(x), first)
     assert gs.device_get(x) is first
     x.copy_to_host_async()
-    assert np.asarray(x) is first
+    assert np.shares_memory(np.asarray(x), first)
     assert fetched(rt) == before
     assert not first.flags.writeable
     with pytest.raises(ValueError, match="read-only"):
@@ -415,7 +471,7 @@ def test_copy_to_host_async_starts_the_one_fetch(
     x.copy_to_host_async()
     first = np.asarray(x)
     before = fetched(rt)
-    assert np.asarray(x) is first
+    assert np.shares_memory(np.asarray(x), first)
     assert fetched(rt) == before
     assert not first.flags.writeable
     assert same_bits(first, value)
@@ -424,7 +480,7 @@ def test_copy_to_host_async_starts_the_one_fetch(
 def test_array_protocol_takes_dtype_and_copy() -> None:
     x = gs.device_put(np.arange(6).reshape(2, 3), named("y"))
     cached = np.asarray(x)
-    assert np.asarray(x, dtype=np.int64) is cached
+    assert np.shares_memory(np.asarray(x, dtype=np.int64), cached)
     assert np.asarray(x, copy=False) is cached
     assert same_bits(np.asarray(x, dtype=np.float32), cached.astype(np.float32))
     with pytest.raises(ValueError, match="copy"):

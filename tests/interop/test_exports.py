@@ -56,6 +56,26 @@ def test_every_shard_exports_its_own_memory(rt: Runtime, cases: Any, data: st.Da
         assert shard.data.__dlpack_device__() == (1, 0)
 
 
+@given(data=st.data())
+@settings(max_examples=30)
+def test_several_shards_are_gathered_for_whoever_asks_for_the_cpu(
+    rt: Runtime, cases: Any, data: st.DataObject
+) -> None:
+    case = data.draw(cases)
+    x = case.put()
+    for copy in (True, None):
+        got = np.from_dlpack(dlpack._Capsule(x.__dlpack__(dl_device=(1, 0), copy=copy), (1, 0)))
+        assert (got.shape, got.dtype, got.tobytes()) == (
+            case.value.shape,
+            case.value.dtype,
+            case.value.tobytes(),
+        )
+    if x.sharding.num_devices > 1:
+        for refused in ({}, {"copy": True}, {"dl_device": (1, 0), "copy": False}):
+            with pytest.raises(ExportError, match="shards"):
+                x.__dlpack__(**refused)
+
+
 @KNOWS_VERSION
 def test_consumers_are_told_not_to_write(rt: Runtime) -> None:
     x = gs.device_put(np.arange(5))

@@ -1,7 +1,9 @@
 """Arrays from nothing: NumPy's bits, each shard made where it lives."""
 
+import array
+import collections
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -228,6 +230,41 @@ def test_places() -> None:
     assert found.sharding == kind and np.array_equal(found, np.arange(9))
     with pytest.raises(ArgumentError, match=r"device= and out_sharding= are both given"):
         gnp.zeros(3, device=device, out_sharding=named())
+
+
+class Numbers(Sequence[Any]):
+    """A sequence of a kind that nobody knows."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: Any) -> Any:
+        return [1.5, 2, 4][index]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        range(4),
+        range(5, 0, -2),
+        [range(3), range(3)],
+        array.array("h", [1, 2]),
+        memoryview(np.arange(6.0).reshape(2, 3)),
+        bytearray(b"ab"),
+        collections.deque([1, 2.5]),
+        Numbers(),
+        [Numbers(), Numbers()],
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_sequences_are_what_numpy_makes_of_them(data: Any) -> None:
+    expected = np.asarray(list(data) if isinstance(data, bytearray) else data, np.float64)
+    same(gnp.asarray(data).astype("d"), expected)
+    assert gnp.asarray(data).dtype == np.asarray(data).dtype
+    same(gnp.array(data, dtype="f"), expected.astype("f"))
+    same(gnp.sum(data) + 0.0, np.asarray(expected.sum()))
+    x = put(value((5, 3), "f"), "x")
+    same(gnp.asarray(collections.deque([x, x])), np.stack([np.asarray(x)] * 2))
 
 
 def pointers(x: gs.Array) -> list[int]:

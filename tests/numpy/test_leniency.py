@@ -67,6 +67,38 @@ def test_what_numpy_takes(name: str, spec: gs.P) -> None:
     np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5 if want.dtype == "f" else 1e-12)
 
 
+ENDS = np.arange(1.0, 9) * 1.7
+BETWEEN: dict[str, Callable[[Any, Any], Any]] = {
+    "arrays": lambda m, x: m.linspace(x, 2 * x, 5),
+    "arrays that broadcast": lambda m, x: m.linspace(0, x, 4, axis=-1, endpoint=False),
+    "integers": lambda m, x: m.linspace(x, 3 * x, 4, dtype=int, axis=1),
+    "no numbers": lambda m, x: m.linspace(x, 2, 0),
+    "one number": lambda m, x: m.linspace(x, 2, 1),
+    "equal ends": lambda m, x: m.linspace(x, x, 3),
+    "a step": lambda m, x: m.linspace(x, 9, 3, retstep=True)[1],
+    "a step of numbers": lambda m, x: x + m.linspace(1, 9, 3, retstep=True)[1],
+    "ends on devices": lambda m, x: m.linspace(x[0], x[3], num=3),
+    "exponents": lambda m, x: m.logspace(x / 9, 1, 4, axis=1),
+    "bases": lambda m, x: m.logspace(0, 2, 3, base=x, axis=1),
+    "ratios": lambda m, x: m.geomspace(start=x, stop=99, num=4, axis=1),
+    "negative ratios": lambda m, x: m.geomspace(-x, -1, 4, endpoint=False),
+    "ratios of elements": lambda m, x: m.geomspace(x[0], x[1], 4),
+    "a range": lambda m, x: m.arange(start=x[0], stop=x[7], step=x[1]),
+    "a range to an element": lambda m, x: m.arange(x[2]),
+    "a number of parts": lambda m, x: m.split(x, np.array(2))[1],
+    "dims in an array": lambda m, x: m.transpose(x.reshape(2, 1, 4), np.argsort((2, 0, 1))),
+    "dims of a method": lambda m, x: x.reshape(2, 1, 4).transpose(np.argsort((2, 0, 1))),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_numbers_that_are_in_arrays(name: str) -> None:
+    x = gs.device_put(ENDS, gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))
+    want, got = BETWEEN[name](np, ENDS), BETWEEN[name](gs.numpy, x)
+    assert got.dtype == want.dtype and got.shape == want.shape
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12)
+
+
 REFUSED = ["sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "argmin", "argmax"]
 
 

@@ -1,6 +1,7 @@
 """NumPy's own functions on arrays: results stay on the devices, and nothing gathers unseen."""
 
 import io
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -136,7 +137,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     ),
     "out of sum": (lambda x: np.sum(x, out=np.zeros(())), ArgumentError, "out= is not supported"),
     "where": (lambda x: np.add(x, 1, where=np.zeros(3, bool)), ArgumentTypeError, "where= is not"),
-    "where of var": (lambda x: np.var(x, where=[True]), ArgumentTypeError, "'where'"),
+    "subok": (lambda x: np.zeros_like(x, subok=False), ArgumentTypeError, "'subok'"),
     "initial": (lambda x: np.add.reduce(x, initial=3), ArgumentTypeError, "initial= is not"),
     "accumulate": (lambda x: np.hypot.accumulate(x), ArgumentTypeError, r"hypot\.accumulate is"),
     "outer": (lambda x: np.add.outer(x, x), ArgumentTypeError, r"add\.outer is not supported"),
@@ -189,12 +190,42 @@ def test_refusals(name: str) -> None:
     assert isinstance(caught.value, GpushardError)
 
 
-def test_in_place_on_numpy_arrays_is_refused() -> None:
-    data, x = placed("uneven")
-    mine = data.copy()
-    with pytest.raises(ArgumentError, match=r"numpy\.asarray\(x\)"):
-        mine += x
-    assert np.array_equal(mine, data)
+def test_in_place_on_numpy_arrays_gives_the_name_another_value() -> None:
+    (a, _), (b, y) = placed("uneven"), placed("uneven", seed="other")
+    kept = a.copy()
+    added = divided = multiplied = powered = integers = a
+    added += y
+    divided /= y + 10
+    multiplied @= y.T
+    powered **= y * 0 + 2
+    same(added, kept + b)
+    same(divided, kept / (b + 10), exact=False)
+    same(multiplied, kept @ b.T, exact=False)
+    same(powered, kept**2)
+    assert added.sharding == divided.sharding == y.sharding
+    integers = np.arange(3)
+    integers -= y
+    same(integers, np.arange(3) - b)
+    part = kept.copy()
+    part[1:3] += y[1:3]
+    assert np.array_equal(part[1:3], (kept + b)[1:3]) and np.array_equal(part[3:], kept[3:])
+    assert np.array_equal(a, kept)
+
+
+def test_a_place_on_the_host_is_refused() -> None:
+    (a, _), (_, y) = placed("uneven"), placed("uneven", seed="other")
+    kept = a.copy()
+    calls: list[Callable[[], Any]] = [
+        lambda: np.add(a, y, out=a),
+        lambda: np.add(a, y, a),
+        lambda: operator.iadd(a, y),
+        lambda: np.add(y, y, out=a),
+        lambda: np.matmul(a, y.T, out=a[:, :1]),
+    ]
+    for call in calls:
+        with pytest.raises(ArgumentError, match="out= is not supported"):
+            call()
+    assert np.array_equal(a, kept)
 
 
 def test_what_ends_on_the_host_takes_the_value_there() -> None:

@@ -1,5 +1,6 @@
 """Reductions against NumPy's."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.ops.aval import Aval
 from gpushard.ops.row import Site
 from gpushard.ops.table import reductions
-from tests.numpy.compare import LAYOUTS, agree, memory_of, placed, same
+from tests.numpy.compare import LAYOUTS, agree, memory_of, placed, put, same
 
 gnp = gs.numpy
 NAMES = ["sum", "prod", "mean", "var", "std", "min", "max", "any", "all", "count_nonzero"]
@@ -149,3 +150,57 @@ def test_positions_and_counts_copy_nothing() -> None:
     kernel = reductions.COUNT_NONZERO.kernel(np, (Aval(mask.shape, mask.dtype),), every)
     assert kernel(mask) == mask.sum()
     assert memory_of(kernel, mask) < 1000
+
+
+PART = np.arange(48).reshape(8, 6) % 5 > 1
+PART[3] = False
+REDUCED: dict[str, dict[str, Any]] = {
+    "sum": {"initial": 2},
+    "prod": {"initial": 2},
+    "min": {"initial": 0},
+    "max": {"initial": 0},
+    "any": {},
+    "all": {},
+    "mean": {},
+    "var": {"ddof": 1},
+    "std": {},
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, where nothing takes part
+@pytest.mark.parametrize("nan", ["", "nan"])
+@pytest.mark.parametrize("name", REDUCED)
+def test_a_part_is_reduced_by_functions_and_methods(name: str, nan: str) -> None:
+    if not hasattr(np, nan + name):
+        return
+    rng = np.random.default_rng(5)
+    floats = rng.standard_normal(PART.shape)
+    floats[5] = floats[1, 2] = np.nan
+    forms = [lambda m, x, k: getattr(m, nan + name)(x, **k)]
+    if not nan:
+        forms.append(lambda m, x, k: getattr(x, name)(**k))
+    for data, (part, given), axis, form in itertools.product(
+        (floats, rng.integers(-9, 9, PART.shape)),
+        ((PART, put(PART, "x", "y")), (PART[0], PART[0].tolist()), (True, True)),
+        (None, 1),
+        forms,
+    ):
+        keywords = REDUCED[name] | {"axis": axis, "keepdims": axis == 1}
+        x = put(data, "x", "y")
+        agree(
+            lambda: form(gs.numpy, x, keywords | {"where": given}),  # noqa: B023
+            lambda: form(np, data, keywords | {"where": part}),  # noqa: B023
+            exact=False,
+        )
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_a_mean_that_is_known(name: str) -> None:
+    data = np.random.default_rng(6).standard_normal(PART.shape)
+    mean = data.mean(1, keepdims=True)
+    x = put(data, "x", "y")
+    agree(
+        lambda: getattr(gs.numpy, name)(x, 1, mean=gs.numpy.asarray(mean), ddof=1),
+        lambda: getattr(np, name)(data, 1, mean=mean, ddof=1),
+        exact=False,
+    )

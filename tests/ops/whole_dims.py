@@ -17,6 +17,7 @@ MOVED: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("quantile with weights", "nanquantile with weights"), (0, 1)),
     **dict.fromkeys(("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"), (0,)),
     "repeat": (0, 1),
+    "view": (0,),  # only with elements of another size
     "random.permutation": (1,),
     "random.choice": (0, 1),
     # vectors

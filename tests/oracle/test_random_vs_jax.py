@@ -61,7 +61,8 @@ def test_every_name_of_jax_is_there(jax: ModuleType) -> None:
     assert public <= {*random.__all__}
     for name in public:
         wanted = inspect.signature(getattr(jax.random, name)).parameters
-        assert set(wanted) <= set(inspect.signature(getattr(random, name)).parameters), name
+        ours = inspect.signature(getattr(random, name)).parameters
+        assert [argument for argument in ours if argument in wanted] == [*wanted], name
 
 
 def test_bits(jax: ModuleType) -> None:
@@ -101,7 +102,8 @@ def _bounds(dtype: str) -> list[tuple[int, int]]:
     info = np.iinfo(dtype)
     least, most = int(info.min), int(info.max)
     narrow = [(least, most + 1)] if info.bits < 64 else []
-    return [(3, 101), (least, most), *narrow]
+    long = [(0, 100003)] * (info.bits >= 32) + [(5, (1 << 40) + 15)] * (info.bits == 64)
+    return [(3, 101), (0, 64), (least, most), *narrow, *long]
 
 
 def test_integers(jax: ModuleType) -> None:
@@ -177,14 +179,9 @@ def test_complex_and_vectors(jax: ModuleType) -> None:
     np.testing.assert_allclose(
         np.asarray(ours), np.asarray(jax.random.normal(theirs, (99,), "complex128")), **near
     )
-    for dtype, m in (("float64", 5), ("complex128", 2)):
-        matrices: Any = random.orthogonal(key, 3, (4,), dtype, m)
-        wanted = jax.random.orthogonal(theirs, 3, (4,), dtype, m)
-        np.testing.assert_allclose(np.asarray(matrices), np.asarray(wanted), **near)
-    ours = random.gumbel(key, (99,), mode="high")
-    np.testing.assert_allclose(
-        np.asarray(ours), jax.random.gumbel(theirs, (99,), mode="high"), **near
-    )
+    ours = random.orthogonal(key, 3, (4,), "complex128", 2)
+    wanted = jax.jit(lambda key: jax.random.orthogonal(key, 3, (4,), "complex128", 2))(theirs)
+    np.testing.assert_allclose(np.asarray(ours), np.asarray(wanted), **near)
     mean, cov = np.array([1.0, -2.0, 0.5]), np.array([[2, 0.5, 0], [0.5, 1, 0.25], [0, 0.25, 3]])
     ours = random.multivariate_normal(key, mean, cov, (99,))
     np.testing.assert_allclose(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard import tree
+from gpushard import tree, tree_util
 
 
 class Pair(NamedTuple):
@@ -95,6 +95,41 @@ def test_paths(theirs: ModuleType, value: Any) -> None:
     ]
 
 
+@given(value=TREES)
+def test_functions_of_leaves(theirs: ModuleType, value: Any) -> None:
+    def both(ours: Any, name: str, *args: Any, **kwargs: Any) -> None:
+        found = outcome(ours, *args, **kwargs)
+        assert found == outcome(getattr(theirs, name), *args, **kwargs)
+
+    both(tree.all, "tree_all", value)
+    both(tree.reduce, "tree_reduce", lambda a, b: a * 3 + b, value, 1)
+    both(tree_util.all_leaves, "all_leaves", value if isinstance(value, list) else [value])
+    assert outcome(tree.map_with_path, lambda p, x: (tree.keystr(p), x), value) == outcome(
+        theirs.tree_map_with_path, lambda p, x: (theirs.keystr(p), x), value
+    )
+    for simple, separator in ((True, "/"), (True, ""), (False, "|")):
+        texts = [
+            [m.keystr(path, simple=simple, separator=separator) for path, _ in pairs]
+            for m, pairs in (
+                (tree, tree.leaves_with_path(value)),
+                (theirs, theirs.tree_leaves_with_path(value)),
+            )
+        ]
+        assert texts[0] == texts[1]
+
+
+@given(outer=TREES, inner=TREES)
+def test_transpose(theirs: ModuleType, outer: Any, inner: Any) -> None:
+    numbers = iter(range(10_000))
+    both = tree.map(lambda _: tree.map(lambda _: next(numbers), inner), outer)
+    if not tree.leaves(outer):
+        return
+    ours = tree.transpose(tree.structure(outer), tree.structure(inner), both)
+    wanted = theirs.tree_transpose(theirs.tree_structure(outer), theirs.tree_structure(inner), both)
+    assert repr(ours) == repr(wanted)
+    assert repr(tree.transpose(tree.structure(outer), None, both)) == repr(wanted)
+
+
 @given(one=TREES, other=TREES)
 def test_equality_of_structures(theirs: ModuleType, one: Any, other: Any) -> None:
     equal = theirs.tree_structure(one) == theirs.tree_structure(other)
@@ -133,6 +168,7 @@ def test_map_and_broadcast_on_prefixes(theirs: ModuleType, full: Any, data: st.D
     expected = outcome(theirs.tree_broadcast, prefix, full)
     ours = outcome(tree.broadcast_prefix, prefix, full)
     assert ours == (expected if expected is ValueError else theirs.tree_leaves(expected))
+    assert repr(outcome(tree.broadcast, prefix, full)) == repr(expected)
     mine, wanted = [], []
     ended = outcome(tree.map, lambda *xs: mine.append(xs), prefix, full)
     ended_theirs = outcome(theirs.tree_map, lambda *xs: wanted.append(xs), prefix, full)

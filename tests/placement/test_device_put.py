@@ -401,7 +401,7 @@ def test_device_get_returns_the_tree_on_the_host() -> None:
     result = gs.device_get({"x": x, "n": None, "o": marker, "h": GRID, "l": [x, 3]})
     assert result["x"].tobytes() == GRID.tobytes()
     assert type(result["x"]) is np.ndarray
-    assert result["x"] is result["l"][0] is np.asarray(x)
+    assert result["x"] is result["l"][0] and np.shares_memory(result["x"], np.asarray(x))
     assert (result["o"], result["n"], result["l"][1]) == (marker, None, 3)
     assert result["h"] is GRID
     assert gs.device_get(x) is result["x"]

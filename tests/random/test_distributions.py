@@ -232,7 +232,7 @@ def test_parameters_without_end_and_without_value() -> None:
         np.testing.assert_array_equal(random.beta(key, ends, 2.0), [1, nan])
         assert np.isnan(random.truncated_normal(key, nan, place(np.ones(2)))).all()
         assert np.isnan(random.uniform(key, (2,), None, 0, place(np.full(2, nan)))).all()
-        assert np.isnan(random.lognormal(key, place(np.full(2, nan)), None)).all()
+        assert np.isnan(random.lognormal(key, place(np.full(2, nan)))).all()
     assert np.asarray(random.binomial(key, gs.device_put(inf), 0.5, dtype="int32")) == -1
 
 

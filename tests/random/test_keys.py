@@ -278,6 +278,15 @@ def test_seeds_and_numbers_on_devices_are_not_read() -> None:
     np.testing.assert_array_equal(several, random.randint(random.key(-5), (4,), -3, 5))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint32", "int64"])
+def test_one_range_for_all_is_drawn_as_many_ranges_are(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    for low, high in ((0, 64), (0, 100), (info.min, info.max), (0, min(info.max, 1 << 40))):
+        ranges = (np.full(99, low), np.full(99, high))
+        made = random.randint(random.key(0), (99,), *ranges, dtype)
+        np.testing.assert_array_equal(random.randint(random.key(0), (99,), low, high, dtype), made)
+
+
 def test_bounds_on_devices_are_cut_to_the_type() -> None:
     low, high = gs.device_put(np.array([-500, 3, 9])), gs.device_put(np.array([-490, 900, 2]))
     found = np.asarray(random.randint(random.key(0), (999, 3), low, high, "int8"))

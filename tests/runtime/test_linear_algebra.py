@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import sys
 import threading
 import types
 
@@ -84,33 +86,68 @@ def test_a_number_that_others_set_meanwhile_is_kept():
     assert fake.get() == 3
 
 
-@pytest.mark.parametrize("per_thread", [False, True])
-@given(steps=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9)), max_size=30))
-def test_the_full_number_is_back_when_nobody_is_inside(per_thread, steps):
-    fake = Fake(6, per_thread=per_thread)
+@given(st.lists(st.integers(1, 9), max_size=6), st.data())
+def test_the_full_number_is_back_when_nobody_is_inside(counts, data):
+    """Threads go in and out in any order; each waits inside until it is let out."""
+    fake = Fake(6)
     limits = Limits(fake.library, None)
-    ident, inside = [0], {}
-    limits_ident, threading.get_ident = threading.get_ident, lambda: ident[0]
+    inside, waiting = {}, dict(enumerate(counts))
+    while inside or waiting:
+        who = data.draw(st.sampled_from([*inside, *waiting]))
+        if who in waiting:
+            gate, there = threading.Event(), threading.Event()
+
+            def stay(gate=gate, there=there):
+                there.set()
+                gate.wait()
+
+            thread = threading.Thread(target=limits.call, args=(waiting[who], stay))
+            thread.start()
+            there.wait()
+            inside[who] = waiting.pop(who), gate, thread
+        else:
+            _, gate, thread = inside.pop(who)
+            gate.set()
+            thread.join()
+        shares = [count for count, *_ in inside.values()]
+        assert fake.get() == max(1, 6 // max(1, len(shares), *shares))
+    assert fake.get() == 6
+
+
+def test_threads_that_come_and_go_at_random_leave_the_full_number():
+    fake = Fake(6)
+    limits = Limits(fake.library, None)
+
+    def work(seed):
+        chosen = random.Random(seed)
+        for _ in range(200):
+            limits.call(chosen.randint(1, 8), fake.get)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
     try:
-        for who, count in steps:
-            ident[0] = who
-            if who in inside:
-                del inside[who]
-                limits.leave()
-            else:
-                inside[who] = count
-                limits.enter(count)
-                assert fake.get() == max(1, 6 // max(len(inside), *inside.values()))
-            if not per_thread and not inside:
-                assert fake.get() == 6
-        for who in list(inside):
-            ident[0] = who
-            limits.leave()
-        for who in range(3):
-            ident[0] = who
-            assert fake.get() == 6
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     finally:
-        threading.get_ident = limits_ident
+        sys.setswitchinterval(before)
+    assert fake.get() == 6
+
+
+def test_a_signal_handler_may_call_the_library_in_the_middle_of_everything():
+    fake = Fake()
+    struck = []
+
+    def get():
+        if len(struck) < 5:
+            struck.append(limits.call(8, lambda: None))
+        return fake.get()
+
+    limits = Limits(Library(get, fake.set, False), None)
+    assert limits.call(2, fake.get) in (2, 4)  # the handler's end is the end of this one, too
+    assert fake.get() == 4
 
 
 @pytest.mark.parametrize("at", ["get", "set"])
@@ -135,10 +172,17 @@ def test_an_interrupt_leaves_nothing_behind(at):
 def test_a_forked_child_forgets_the_calls_of_other_threads():
     fake = Fake()
     limits = Limits(fake.library, None)
-    on_thread(lambda: limits.enter(8))
+    gate, there = threading.Event(), threading.Event()
+    thread = threading.Thread(
+        target=limits.call, args=(8, lambda: (there.set(), gate.wait())), daemon=True
+    )
+    thread.start()
+    there.wait()
     assert fake.get() == 1
-    limits.restart()
+    limits.restart()  # in a child there would be no such thread
     assert fake.get() == 4 == limits.call(1, fake.get)
+    gate.set()
+    thread.join()
 
 
 def number():

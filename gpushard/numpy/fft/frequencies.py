@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
@@ -18,13 +19,12 @@ from gpushard.ops.axes import from_end
 
 def fftfreq(
     n: int,
-    /,
     d: Any = 1.0,
     *,
     dtype: Any = None,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the frequencies of what `fft` gives: 0 and positive ones, then negative ones.
 
     Args:
@@ -49,13 +49,12 @@ def fftfreq(
 
 def rfftfreq(
     n: int,
-    /,
     d: Any = 1.0,
     *,
     dtype: Any = None,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the frequencies of what `rfft` gives, from 0.
 
     Args:
@@ -93,7 +92,7 @@ def _finished(x: Any, dtype: Any, place: Any) -> Any:
     return settle(x if dtype is None else x.astype(as_dtype(dtype)), place)
 
 
-def fftshift(x: Any, /, axes: Any = None, *, out_sharding: Any = None) -> Any:
+def fftshift(x: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array with the zero frequency moved from the first element to the middle.
 
     Args:
@@ -107,7 +106,7 @@ def fftshift(x: Any, /, axes: Any = None, *, out_sharding: Any = None) -> Any:
     return settle(roll(x, shifts, dims), out_sharding)
 
 
-def ifftshift(x: Any, /, axes: Any = None, *, out_sharding: Any = None) -> Any:
+def ifftshift(x: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array with the zero frequency moved from the middle to the first element.
 
     Args:

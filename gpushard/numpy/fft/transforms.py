@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, integer, refuse_out, settle
 from gpushard.ops.axes import from_end, one_from_end
@@ -20,7 +21,7 @@ _NORMS = (None, "backward", "ortho", "forward")
 _ONE = """
 
 Args:
-  x: an array.
+  a: an array.
   n: the length that is {counted}; longer dims are cut, shorter ones get zeros at their end.
   axis: the dim.
   norm: "backward" divides by n in the inverse, "forward" in the other, "ortho" by its root in both.
@@ -34,7 +35,7 @@ Raises:
 _MANY = """
 
 Args:
-  x: an array.
+  a: an array.
   s: the lengths along these dims that are transformed; -1 for the dim's own.
   axes: the dims; {axes}.
   norm: "backward" divides by the length in the inverse, "forward" in the other, "ortho" by its root
@@ -52,15 +53,14 @@ class One(Protocol):
 
     def __call__(
         self,
-        x: Any,
-        /,
+        a: Any,
         n: Any = None,
         axis: int = -1,
         norm: Any = None,
         out: Any = None,
         *,
         out_sharding: Any = None,
-    ) -> Any:
+    ) -> Array:
         """Transform it."""
 
 
@@ -69,15 +69,14 @@ class Many(Protocol):
 
     def __call__(
         self,
-        x: Any,
-        /,
+        a: Any,
         s: Any = None,
         axes: Any = None,
         norm: Any = None,
         out: Any = None,
         *,
         out_sharding: Any = None,
-    ) -> Any:
+    ) -> Array:
         """Transform them."""
 
 
@@ -92,17 +91,16 @@ def _one(name: str, row: Row, text: str, *, from_half: bool = False) -> One:
     """
 
     def function(
-        x: Any,
-        /,
+        a: Any,
         n: Any = None,
         axis: int = -1,
         norm: Any = None,
         out: Any = None,
         *,
         out_sharding: Any = None,
-    ) -> Any:
+    ) -> Array:
         refuse_out(name, out)
-        x = as_value(x, name)
+        x = as_value(a, name)
         at = one_from_end(axis, x.ndim, name)
         made = _along(name, row, x, n, at, _checked(name, norm), from_half=from_half)
         return settle(made, out_sharding)
@@ -169,17 +167,16 @@ def _many(
     """
 
     def function(
-        x: Any,
-        /,
+        a: Any,
         s: Any = None,
         axes: Any = default,
         norm: Any = None,
         out: Any = None,
         *,
         out_sharding: Any = None,
-    ) -> Any:
+    ) -> Array:
         refuse_out(name, out)
-        x, norm = as_value(x, name), _checked(name, norm)
+        x, norm = as_value(a, name), _checked(name, norm)
         lengths, dims = _dims(name, x, s, axes)
         order = list(zip(dims, lengths, strict=True))
         ends = order[-1:] if first or last else []

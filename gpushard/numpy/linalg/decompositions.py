@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, settle
 from gpushard.ops.bind import bind
@@ -14,42 +15,42 @@ from gpushard.ops.table.linalg import CHOLESKY
 class QRResult(NamedTuple):
     """What `qr` returns."""
 
-    Q: Any
+    Q: Array
     """Matrices with orthonormal columns."""
-    R: Any
+    R: Array
     """Upper triangular matrices."""
 
 
 class SVDResult(NamedTuple):
     """What `svd` returns: x = U @ (S[..., None] * Vh)."""
 
-    U: Any
+    U: Array
     """Matrices with orthonormal columns."""
-    S: Any
+    S: Array
     """Singular values, descending."""
-    Vh: Any
+    Vh: Array
     """Matrices with orthonormal rows."""
 
 
 class EigResult(NamedTuple):
     """What `eig` returns."""
 
-    eigenvalues: Any
+    eigenvalues: Array
     """Complex, in no particular order."""
-    eigenvectors: Any
+    eigenvectors: Array
     """In columns, of length 1."""
 
 
 class EighResult(NamedTuple):
     """What `eigh` returns."""
 
-    eigenvalues: Any
+    eigenvalues: Array
     """Real, ascending."""
-    eigenvectors: Any
+    eigenvectors: Array
     """In columns, orthonormal."""
 
 
-def cholesky(x: Any, /, *, upper: bool = False, out_sharding: Any = None) -> Any:
+def cholesky(a: Any, *, upper: bool = False, out_sharding: Any = None) -> Array:
     """Return the Cholesky factors L of matrices L @ L^H, or U of U^H @ U.
 
     Only the triangle of the factor is read. On the host a matrix that is not positive definite is a
@@ -57,7 +58,7 @@ def cholesky(x: Any, /, *, upper: bool = False, out_sharding: Any = None) -> Any
     the first use; on GPUs it gives NaN.
 
     Args:
-      x: Hermitian, positive definite matrices.
+      a: Hermitian, positive definite matrices.
       upper: whether the factor is the upper one.
       out_sharding: where the result goes; by default it stays where it was made.
 
@@ -66,17 +67,27 @@ def cholesky(x: Any, /, *, upper: bool = False, out_sharding: Any = None) -> Any
     Array([[2., 0.],
            [1., 2.]], dtype=float64)
     """
-    return settle(bind(CHOLESKY, (as_value(x, "cholesky"),), (bool(upper),)), out_sharding)
+    return settle(bind(CHOLESKY, (as_value(a, "cholesky"),), (bool(upper),)), out_sharding)
 
 
 _MODES = ("reduced", "complete", "r", "raw")
 
 
-def qr(x: Any, /, mode: str = "reduced", *, out_sharding: Any = None) -> Any:
+@overload
+def qr(
+    a: Any, mode: Literal["reduced", "complete"] = "reduced", *, out_sharding: Any = None
+) -> QRResult: ...
+
+
+@overload
+def qr(a: Any, mode: str, *, out_sharding: Any = None) -> Any: ...
+
+
+def qr(a: Any, mode: str = "reduced", *, out_sharding: Any = None) -> Any:
     """Return orthonormal matrices Q and upper triangular ones R whose products are given.
 
     Args:
-      x: matrices.
+      a: matrices.
       mode: "reduced" for Q of as many columns as the shorter dim, "complete" for square Q, "r" for
         R alone, "raw" for LAPACK's form (h, tau).
       out_sharding: where the results go; by default they stay where they were made.
@@ -90,34 +101,55 @@ def qr(x: Any, /, mode: str = "reduced", *, out_sharding: Any = None) -> Any:
             argument="mode",
             value=mode,
         )
-    made = settle(bind(rows.QR, (as_value(x, "qr"),), (mode,)), out_sharding)
+    made = settle(bind(rows.QR, (as_value(a, "qr"),), (mode,)), out_sharding)
     return QRResult(*made) if mode in ("reduced", "complete") else made
 
 
+@overload
 def svd(
-    x: Any,
-    /,
+    a: Any,
+    full_matrices: bool = True,
+    compute_uv: Literal[True] = True,
+    hermitian: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> SVDResult: ...
+
+
+@overload
+def svd(
+    a: Any,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    hermitian: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any: ...
+
+
+def svd(
+    a: Any,
     full_matrices: bool = True,
     compute_uv: bool = True,
     hermitian: bool = False,
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Return singular values and vectors: U, S, Vh with x = U @ (S[..., None] * Vh).
+    """Return singular values and vectors: U, S, Vh with a = U @ (S[..., None] * Vh).
 
     Args:
-      x: matrices.
+      a: matrices.
       full_matrices: whether U and Vh are square.
       compute_uv: whether there are vectors at all; if not, the result is S.
       hermitian: whether matrices are Hermitian; only their lower triangles are read then.
       out_sharding: where the results go; by default they stay where they were made.
     """
     params = bool(full_matrices), bool(compute_uv), bool(hermitian)
-    made = settle(bind(rows.SVD, (as_value(x, "svd"),), params), out_sharding)
+    made = settle(bind(rows.SVD, (as_value(a, "svd"),), params), out_sharding)
     return SVDResult(*made) if compute_uv else made
 
 
-def svdvals(x: Any, /, *, out_sharding: Any = None) -> Any:
+def svdvals(x: Any, /, *, out_sharding: Any = None) -> Array:
     """Return singular values, descending.
 
     Args:
@@ -127,11 +159,11 @@ def svdvals(x: Any, /, *, out_sharding: Any = None) -> Any:
     return settle(bind(rows.SVD, (as_value(x, "svdvals"),), (False, False, False)), out_sharding)
 
 
-def eigh(x: Any, /, UPLO: str = "L", *, out_sharding: Any = None) -> EighResult:
+def eigh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> EighResult:
     """Return eigenvalues, ascending, and eigenvectors of Hermitian matrices.
 
     Args:
-      x: Hermitian matrices.
+      a: Hermitian matrices.
       UPLO: "L" or "U": the triangle that is read.
       out_sharding: where the results go; by default they stay where they were made.
 
@@ -139,14 +171,14 @@ def eigh(x: Any, /, UPLO: str = "L", *, out_sharding: Any = None) -> EighResult:
       ArgumentError: `UPLO` is neither.
     """
     triangle = _triangle("eigh", UPLO)
-    return EighResult(*settle(bind(rows.EIGH, (as_value(x, "eigh"),), (triangle,)), out_sharding))
+    return EighResult(*settle(bind(rows.EIGH, (as_value(a, "eigh"),), (triangle,)), out_sharding))
 
 
-def eigvalsh(x: Any, /, UPLO: str = "L", *, out_sharding: Any = None) -> Any:
+def eigvalsh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> Array:
     """Return the eigenvalues of Hermitian matrices, ascending.
 
     Args:
-      x: Hermitian matrices.
+      a: Hermitian matrices.
       UPLO: "L" or "U": the triangle that is read.
       out_sharding: where the result goes; by default it stays where it was made.
 
@@ -154,7 +186,7 @@ def eigvalsh(x: Any, /, UPLO: str = "L", *, out_sharding: Any = None) -> Any:
       ArgumentError: `UPLO` is neither.
     """
     triangle = _triangle("eigvalsh", UPLO)
-    return settle(bind(rows.EIGVALSH, (as_value(x, "eigvalsh"),), (triangle,)), out_sharding)
+    return settle(bind(rows.EIGVALSH, (as_value(a, "eigvalsh"),), (triangle,)), out_sharding)
 
 
 def _triangle(name: str, part: Any) -> str:
@@ -163,21 +195,21 @@ def _triangle(name: str, part: Any) -> str:
     raise ArgumentError(f"{name}: UPLO={part!r} must be 'L' or 'U'", argument="UPLO", value=part)
 
 
-def eig(x: Any, /, *, out_sharding: Any = None) -> EigResult:
+def eig(a: Any, *, out_sharding: Any = None) -> EigResult:
     """Return eigenvalues and eigenvectors, complex also where NumPy finds that all are real.
 
     Args:
-      x: square matrices.
+      a: square matrices.
       out_sharding: where the results go; by default they stay where they were made.
     """
-    return EigResult(*settle(bind(rows.EIG, (as_value(x, "eig"),)), out_sharding))
+    return EigResult(*settle(bind(rows.EIG, (as_value(a, "eig"),)), out_sharding))
 
 
-def eigvals(x: Any, /, *, out_sharding: Any = None) -> Any:
+def eigvals(a: Any, *, out_sharding: Any = None) -> Array:
     """Return eigenvalues, complex also where NumPy finds that all are real.
 
     Args:
-      x: square matrices.
+      a: square matrices.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(bind(rows.EIGVALS, (as_value(x, "eigvals"),)), out_sharding)
+    return settle(bind(rows.EIGVALS, (as_value(a, "eigvals"),)), out_sharding)

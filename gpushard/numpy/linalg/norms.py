@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.dtypes import kind_of, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
@@ -37,7 +38,7 @@ def vector_norm(
     keepdims: bool = False,
     ord: Any = 2,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return norms of vectors.
 
     Args:
@@ -63,7 +64,7 @@ def vector_norm(
 
 def matrix_norm(
     x: Any, /, *, keepdims: bool = False, ord: Any = "fro", out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return norms of matrices, the last two dims.
 
     Args:
@@ -84,13 +85,12 @@ def matrix_norm(
 
 def norm(
     x: Any,
-    /,
     ord: Any = None,
     axis: Any = None,
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return norms of vectors or matrices.
 
     Args:
@@ -211,7 +211,7 @@ def _no_norm(name: str, ord: Any, what: str, known: str) -> ArgumentError:
     )
 
 
-def cond(x: Any, /, p: Any = None, *, out_sharding: Any = None) -> Any:
+def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
     """Return condition numbers: infinite for singular matrices.
 
     Args:
@@ -241,18 +241,17 @@ def cond(x: Any, /, p: Any = None, *, out_sharding: Any = None) -> Any:
 
 
 def matrix_rank(
-    x: Any,
-    /,
+    A: Any,
     tol: Any = None,
     hermitian: bool = False,
     *,
     rtol: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return how many singular values are not nearly 0.
 
     Args:
-      x: matrices; of fewer dims, whether any element is not 0.
+      A: matrices; of fewer dims, whether any element is not 0.
       tol: singular values up to this count as 0; a number, or an array for the matrices.
       hermitian: whether matrices are Hermitian.
       rtol: the same as a share of the greatest; by default eps times the longer dim.
@@ -263,7 +262,7 @@ def matrix_rank(
     """
     if tol is not None and rtol is not None:
         raise ArgumentError("matrix_rank: tol= and rtol= are both given; give one", argument="tol")
-    x = as_value(x, "matrix_rank")
+    x = as_value(A, "matrix_rank")
     if x.ndim < 2:
         return settle((x != 0).any().astype(np.int64), out_sharding)
     s = abs(eigvalsh(x)) if hermitian else svdvals(x)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.numpy import linear_algebra, products
-from gpushard.numpy.arguments import as_value, integer, refuse_out, settle
+from gpushard.numpy.arguments import as_value, check_precision, integer, refuse_out, settle
 from gpushard.numpy.creation import ones_like
 from gpushard.numpy.grids import tril, triu
 from gpushard.numpy.linalg.solving import inv
 
 
-def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
+def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
     """Return all products of an element of `x1` and one of `x2`.
 
     Args:
@@ -35,7 +36,7 @@ def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
     return linear_algebra.outer(x1, x2, out_sharding=out_sharding)
 
 
-def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> Any:
+def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> Array:
     """Return cross products of vectors of three elements.
 
     Args:
@@ -50,7 +51,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> A
     return products.cross(x1, x2, axis=axis, out_sharding=out_sharding)
 
 
-def diagonal(x: Any, /, *, offset: int = 0, out_sharding: Any = None) -> Any:
+def diagonal(x: Any, /, *, offset: int = 0, out_sharding: Any = None) -> Array:
     """Return the diagonals of matrices as a new last dim.
 
     Args:
@@ -61,7 +62,7 @@ def diagonal(x: Any, /, *, offset: int = 0, out_sharding: Any = None) -> Any:
     return settle(as_value(x, "diagonal").diagonal(offset, -2, -1), out_sharding)
 
 
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None, out_sharding: Any = None) -> Any:
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None, out_sharding: Any = None) -> Array:
     """Return the sums of the diagonals of matrices; small integers are summed in 64 bits.
 
     Args:
@@ -73,18 +74,18 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None, out_sharding: Any = 
     return products.trace(x, offset, -2, -1, dtype, out_sharding=out_sharding)
 
 
-def matrix_power(x: Any, /, n: int, *, out_sharding: Any = None) -> Any:
+def matrix_power(a: Any, n: int, *, out_sharding: Any = None) -> Array:
     """Return matrices to the power of an integer, by repeated squaring.
 
     Args:
-      x: square matrices.
+      a: square matrices.
       n: the power; that of the inverses, if it is negative.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: matrices are not square.
     """
-    x, n = as_value(x, "matrix_power"), integer(n, "matrix_power", "n")
+    x, n = as_value(a, "matrix_power"), integer(n, "matrix_power", "n")
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ArgumentError(
             f"matrix_power: an array of shape {x.shape} is not of square matrices; the last two "
@@ -105,7 +106,9 @@ def matrix_power(x: Any, /, n: int, *, out_sharding: Any = None) -> Any:
         power = linear_algebra.matmul(power, power)
 
 
-def multi_dot(arrays: Sequence[Any], /, *, out: Any = None, out_sharding: Any = None) -> Any:
+def multi_dot(
+    arrays: Sequence[Any], *, out: Any = None, precision: Any = None, out_sharding: Any = None
+) -> Array:
     """Return the product of several matrices, in the order that takes the fewest multiplications.
 
     The order is that of Cormen et al., Introduction to Algorithms, section 14.2.
@@ -113,12 +116,14 @@ def multi_dot(arrays: Sequence[Any], /, *, out: Any = None, out_sharding: Any = 
     Args:
       arrays: at least two matrices; the first and the last may be vectors.
       out: must be None; results are values.
+      precision: makes no difference; products have all digits of their type.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are fewer than two, or one is no matrix.
     """
     refuse_out("multi_dot", out)
+    check_precision("multi_dot", precision)
     xs = [as_value(x, "multi_dot") for x in arrays]
     ends = [0, len(xs) - 1]
     dims = [x.ndim for x in xs]

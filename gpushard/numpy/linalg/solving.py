@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.operators import shape_of
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, integer, number_of, operands, settle
+from gpushard.numpy.arguments import as_value, check_hint, integer, number_of, operands, settle
 from gpushard.numpy.linalg.decompositions import svd
 from gpushard.numpy.linear_algebra import matmul
 from gpushard.numpy.manipulation import moveaxis, reshape
@@ -29,37 +30,39 @@ from gpushard.typing import Shape
 class SlogdetResult(NamedTuple):
     """What `slogdet` returns."""
 
-    sign: Any
+    sign: Array
     """Of the determinants: -1, 0 or 1, or complex numbers of size 1."""
-    logabsdet: Any
+    logabsdet: Array
     """Logarithms of their sizes."""
 
 
-def det(x: Any, /, *, out_sharding: Any = None) -> Any:
+def det(a: Any, *, out_sharding: Any = None) -> Array:
     """Return determinants.
 
     Args:
-      x: square matrices.
+      a: square matrices.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(bind(rows.DET, (as_value(x, "det"),)), out_sharding)
+    return settle(bind(rows.DET, (as_value(a, "det"),)), out_sharding)
 
 
-def slogdet(x: Any, /, *, out_sharding: Any = None) -> SlogdetResult:
+def slogdet(a: Any, *, method: Any = None, out_sharding: Any = None) -> SlogdetResult:
     """Return signs of determinants, and logarithms of their sizes.
 
     Args:
-      x: square matrices.
+      a: square matrices.
+      method: makes no difference.
       out_sharding: where the results go; by default they stay where they were made.
     """
-    return SlogdetResult(*settle(bind(rows.SLOGDET, (as_value(x, "slogdet"),)), out_sharding))
+    check_hint("slogdet", "method", method, (None, "lu", "qr"))
+    return SlogdetResult(*settle(bind(rows.SLOGDET, (as_value(a, "slogdet"),)), out_sharding))
 
 
-def inv(x: Any, /, *, out_sharding: Any = None) -> Any:
+def inv(a: Any, *, out_sharding: Any = None) -> Array:
     """Return inverses.
 
     Args:
-      x: square matrices.
+      a: square matrices.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
@@ -70,30 +73,30 @@ def inv(x: Any, /, *, out_sharding: Any = None) -> Any:
     Array([[0.5 , 0.  ],
            [0.  , 0.25]], dtype=float64)
     """
-    return settle(bind(rows.INV, (as_value(x, "inv"),), (False,)), out_sharding)
+    return settle(bind(rows.INV, (as_value(a, "inv"),), (False,)), out_sharding)
 
 
-def solve(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Any:
-    """Return the solutions of equations x1 @ result = x2.
+def solve(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
+    """Return the solutions of equations a @ result = b.
 
-    Columns of `x2` may be split over devices; they are solved for where they lie.
+    Columns of `b` may be split over devices; they are solved for where they lie.
 
     Args:
-      x1: square matrices.
-      x2: a vector, if it has one dim; otherwise matrices of right sides in columns.
+      a: square matrices.
+      b: a vector, if it has one dim; otherwise matrices of right sides in columns.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: shapes do not fit.
       LinearAlgebraError: a matrix is singular, and work runs at once.
     """
-    x1, x2 = operands("solve", x1, x2)
+    x1, x2 = operands("solve", a, b)
     if len(shape_of(x2)) == 1:
         return settle(bind(rows.SOLVE, (x1, x2[:, None]))[..., 0], out_sharding)
     return settle(bind(rows.SOLVE, (x1, x2)), out_sharding)
 
 
-def lstsq(a: Any, /, b: Any, rcond: Any = None, *, out_sharding: Any = None) -> Any:
+def lstsq(a: Any, b: Any, rcond: Any = None, *, out_sharding: Any = None) -> Any:
     """Return what solves equations a @ x = b by least squares, from singular values.
 
     Whether there are residuals depends on the rank, which the host waits for where `a` has more
@@ -142,18 +145,17 @@ _DOUBLE = np.dtype(np.float64)
 
 
 def pinv(
-    x: Any,
-    /,
+    a: Any,
     rcond: Any = None,
     hermitian: bool = False,
     *,
     rtol: Any = np._NoValue,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return pseudo-inverses, by singular values.
 
     Args:
-      x: matrices.
+      a: matrices.
       rcond: singular values below this share of the greatest count as 0; a number or an array for
         the matrices; by default 1e-15.
       hermitian: whether matrices are Hermitian.
@@ -167,7 +169,7 @@ def pinv(
         raise ArgumentError(
             "pinv: rcond= and rtol= are both given; they mean the same, give one", argument="rtol"
         )
-    x = as_value(x, "pinv")
+    x = as_value(a, "pinv")
     share = 1e-15 if rcond is None and rtol is np._NoValue else rcond
     u, s, vh = svd(x.conj(), full_matrices=False, hermitian=hermitian)
     inverse = _inverses(s, share if rtol is np._NoValue else rtol, x.shape)
@@ -198,18 +200,18 @@ def cutoff(s: Any, share: Any, shape: Shape) -> Any:
     return share * s.max(-1, keepdims=True)
 
 
-def tensorinv(x: Any, /, ind: int = 2, *, out_sharding: Any = None) -> Any:
+def tensorinv(a: Any, ind: int = 2, *, out_sharding: Any = None) -> Array:
     """Return the inverse of an array with respect to `tensordot` over its first dims.
 
     Args:
-      x: an array whose first `ind` dims have as many elements as the others.
+      a: an array whose first `ind` dims have as many elements as the others.
       ind: how many dims come first.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: `ind` is not positive, or shapes do not fit.
     """
-    x, first = as_value(x, "tensorinv"), integer(ind, "tensorinv", "ind")
+    x, first = as_value(a, "tensorinv"), integer(ind, "tensorinv", "ind")
     if first <= 0:
         raise ArgumentError(f"tensorinv: ind={first} must be positive", argument="ind", value=first)
     lead, rest = x.shape[:first], x.shape[first:]
@@ -217,7 +219,7 @@ def tensorinv(x: Any, /, ind: int = 2, *, out_sharding: Any = None) -> Any:
     return settle(made.reshape(*rest, *lead), out_sharding)
 
 
-def tensorsolve(a: Any, /, b: Any, axes: Any = None, *, out_sharding: Any = None) -> Any:
+def tensorsolve(a: Any, b: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
     """Return the solution of `tensordot(a, x, x.ndim) == b`.
 
     Args:

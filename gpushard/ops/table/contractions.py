@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import promoting
 from gpushard.typing import Shape
 
-LETTERS = string.ascii_letters
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """What dims are named by."""
 
 

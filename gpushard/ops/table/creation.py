@@ -71,7 +71,10 @@ def _counted(xp: Any, site: Site, dtype: Dtype) -> Iterator[tuple[slice, Any]]:
     (start,), (n,) = site.result, site.shape
     step = _PIECE if xp is np else max(n, 1)
     exact = dtype.kind != "f" or start + n <= 2 ** np.finfo(dtype).nmant
-    first = xp.arange(min(n, step)).astype(dtype if exact else np.int64)
+    first = xp.arange(min(n, step)).astype(dtype if exact else np.int64, copy=False)
+    if n <= step and not start:
+        yield slice(None), first.astype(dtype, copy=False)
+        return
     for low in range(0, n, step):
         part = slice(low, min(low + step, n))
         at = first[: part.stop - low] + np.int64(start + low).astype(first.dtype)
@@ -103,11 +106,14 @@ def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
                 block.real[part] = start.real + at * delta.real
                 block.imag[part] = start.imag + at * delta.imag
                 continue
-            at *= delta
-            at += start
+            if delta != 1:
+                at *= delta
+            if start:
+                at += start
             block[part] = at
-        _put(block, site, 0, first)
-        _put(block, site, 1, second)
+        if wide != dtype or dtype.kind not in "iu":  # what is rounded may be other than these
+            _put(block, site, 0, first)
+            _put(block, site, 1, second)
 
     return arange
 
@@ -155,12 +161,6 @@ EYE = _row("eye", _eye)
 """Number: which diagonal."""
 
 
-def _positions(xp: Any, site: Site, dim: int) -> Any:
-    """Return the positions along a dim of the block in the whole array."""
-    start = site.result[dim]
-    return xp.arange(start, start + site.shape[dim], dtype=np.int64)
-
-
 def _part_row(name: str, keeps: Callable[[Any, Any], Any]) -> Row:
     """Return the row of a function that keeps a part of matrices; parameters: (diagonal,).
 
@@ -180,8 +180,19 @@ def _part_row(name: str, keeps: Callable[[Any, Any], Any]) -> Row:
         zero = avals[0].dtype.type(0)
 
         def part(site: Site, x: Any) -> Any:
-            rows, columns = _positions(xp, site, -2), _positions(xp, site, -1)
-            return xp.where(keeps(rows[:, None] + params[0], columns), x, zero)
+            (row, column), (rows, columns) = site.result[-2:], site.shape[-2:]
+            row += params[0]
+            corners = [
+                keeps(at, over)
+                for at in (row, row + rows - 1)
+                for over in (column, column + columns - 1)
+            ]
+            if all(corners):
+                return x.copy()
+            if not any(corners):
+                return xp.zeros_like(x)
+            at = xp.arange(row, row + rows)
+            return xp.where(keeps(at[:, None], xp.arange(column, column + columns)), x, zero)
 
         return writing(part)
 

@@ -16,7 +16,7 @@ from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.runtime.special import special_functions
-from gpushard.typing import Shape
+from gpushard.typing import LocalArray, Shape
 
 _COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
 
@@ -338,3 +338,45 @@ def _of_bessel(avals: Sequence[Aval], params: Params) -> Dtype:
 
 
 I0 = in_single(function_row("i0", _of_bessel, lambda xp, params, dtype: lambda x: xp.i0(x)))
+
+
+def _viewed(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    """Return the shape that elements have when their bytes are taken for another type's.
+
+    Raises:
+      ArgumentError: the bytes along the last dim are no whole number of elements.
+    """
+    (x,), (dtype,) = avals, params
+    if dtype.itemsize == x.dtype.itemsize:
+        return (Aval(x.shape, dtype),)
+    size = x.shape[-1] * x.dtype.itemsize if x.shape else 1
+    if size % dtype.itemsize or not x.shape:
+        raise ArgumentError(
+            f"view: {x.dtype} of shape {x.shape} cannot be taken for {dtype}; the last dim must be "
+            f"there, and hold a multiple of {dtype.itemsize} bytes",
+            argument="dtype",
+            dtype=dtype,
+            shape=x.shape,
+        )
+    return (Aval((*x.shape[:-1], size // dtype.itemsize), dtype),)
+
+
+def _viewed_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    if params[0].itemsize == avals[0].dtype.itemsize:
+        return _rule(avals, params)
+    return rule.along([avals[0].shape], [-1])
+
+
+def _view_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    (dtype,) = params
+    return writing(lambda x: xp.ascontiguousarray(x).view(dtype).reshape(_local(x, dtype)).copy())
+
+
+def _local(x: LocalArray, dtype: Dtype) -> Shape:
+    if dtype.itemsize == x.dtype.itemsize:
+        return tuple(x.shape)
+    return (*x.shape[:-1], x.shape[-1] * x.dtype.itemsize // dtype.itemsize)
+
+
+VIEW = Row("view", _viewed, _viewed_rule, _view_kernel)
+"""Parameters: (dtype,). The last dim is whole where the sizes of elements differ."""

@@ -21,7 +21,7 @@ from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.typing import LocalArray, Shape
 
-_SMALL = 64 << 10
+SMALL = 64 << 10
 """Blocks of so many bytes, or of no more than twice those of the result, are joined at less cost
 than positions are sorted."""
 
@@ -175,7 +175,7 @@ def _by_owner(
 ) -> None:
     """Sort positions by the block that has them, and take from each once; as `_one_by_one`."""
     along = indexed.along
-    if sum([block.nbytes for block in blocks]) <= max(_SMALL, 2 * out.nbytes):
+    if sum([block.nbytes for block in blocks]) <= max(SMALL, 2 * out.nbytes):
         x = _joined(indexed, sizes, owners, blocks)
         if along is not None and indexed.inside:
             x.take(positions[0], along, out, "wrap")

@@ -95,18 +95,28 @@ def _sorted_rows(xp: Any, x: Any, axes: Sequence[int]) -> Any:
     return xp.sort(rows, axis=-1)
 
 
-def _middle_sorted(rows: Any) -> Any:
-    """Return rows that have in the middle and at their ends what they would have if sorted.
+_FEW = 1 << 12
+"""Fewer elements are sorted: a partition is the first of several steps."""
 
-    It takes one partition, on the host; others, at two positions or three, do not run on vectors.
+
+def _medians(rows: Any, dtype: Dtype) -> Any:
+    """Return the medians of rows of real numbers, on the host; NaN of those with a NaN.
+
+    It takes one partition; those at two positions or three do not run on vectors.
     """
-    size = rows.shape[-1]
-    half = size // 2
-    found = np.partition(rows, half, axis=-1)
-    found[..., -1] = found[..., half:].max(-1)  # NaN where there is one
-    if size % 2 == 0:
-        found[..., half - 1] = found[..., :half].max(-1)
-    return found
+    half, odd = divmod(rows.shape[-1], 2)
+    if rows.size < _FEW:
+        parts = np.sort(rows, -1)
+        low, last = parts[..., half - 1 + odd], parts[..., -1]
+    else:
+        parts = np.partition(rows, half, -1)
+        low = parts[..., half] if odd else parts[..., :half].max(-1)
+        last = parts[..., half:].max(-1)
+    found = parts[..., half].astype(dtype)
+    if not odd:
+        found = (low.astype(dtype) + found) / 2
+    missing = last != last
+    return np.where(missing, last, found) if missing.any() else found
 
 
 def _rows(x: Any, axes: Sequence[int]) -> Any:
@@ -213,9 +223,8 @@ def _median_row(name: str, *, skips: bool) -> Row:
             if not math.prod(x.shape[axis] for axis in axes):
                 return xp.full(shape, xp.nan, dtype)
             if xp is np and not skips and x.dtype.kind in "biuf":
-                rows = _middle_sorted(_rows(x, axes))
-            else:
-                rows = _sorted_rows(xp, x, axes)
+                return _medians(_rows(x, axes), dtype).reshape(shape).astype(dtype, copy=False)
+            rows = _sorted_rows(xp, x, axes)
             count = _counted(xp, rows, skips)
             low = _at(xp, rows, (count - 1) // 2, count).astype(dtype)
             high = _at(xp, rows, count // 2, count).astype(dtype)

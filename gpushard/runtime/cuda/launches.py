@@ -68,7 +68,7 @@ class Launches:
         self._ordinals = ordinals
         self._stores = stores
         self._ready: weakref.WeakKeyDictionary[Phase, _Ready] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._dead: deque[dict[int, _Kept]] = deque()  # of phases that are gone
         self._ending: list[tuple[_Kept, EventHandle]] = []
 

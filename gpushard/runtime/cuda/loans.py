@@ -54,7 +54,7 @@ class Loans:
         self._followed: list[tuple[Any, EventHandle]] = []
         self._unknown: list[Any] = []
         self._leaving: list[tuple[Any, list[Tick]]] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def lend(self, owner: Any, chip: int, consumer: int) -> Any:
         """Return what an array must own so that `owner` outlives whoever uses the array.

@@ -19,7 +19,7 @@ class Prefetcher:
             queue.SimpleQueue()
         )
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()
 
     def put(self, method: Callable[[], object]) -> None:
         """Call a bound method, which must not raise, some time soon."""

@@ -69,7 +69,7 @@ class Slabs:
         self._by_size: list[tuple[int, int]] = []  # (bytes, address) of free ranges, ascending
         self._starts: dict[int, tuple[int, Slab]] = {}  # address of a free range: (bytes, slab)
         self._ends: dict[int, int] = {}  # address behind a free range: its start
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.total = 0
         """Bytes of all slabs."""
         self.free = 0

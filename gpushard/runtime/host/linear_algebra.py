@@ -81,6 +81,9 @@ class Limits:
     Where one number holds for the process, it is changed for all of it, and goes back to what it
     was when no call needs a part any more; what others set meanwhile stays.
 
+    No thread waits for another one here, which might wait for it: a signal handler that uses the
+    library may strike anywhere, and so may an interrupt.
+
     Args:
       library: that.
       threads: how many threads each of several calls may use; None divides all by the calls.
@@ -89,54 +92,95 @@ class Limits:
     def __init__(self, library: Library, threads: int | None) -> None:
         self._library = library
         self._threads = threads
-        self._before: dict[int, tuple[int, int]] = {}  # by thread, or of all: (full, what was set)
+        self._noted: dict[int, tuple[int, int]] = {}  # by thread, or of all: (full, what was set)
         self._refresh()
 
     def _refresh(self) -> None:
-        self._mutex = threading.Lock()
+        self._changing = threading.Lock()
         self._calls: dict[int, int] = {}  # by thread: among how many calls its own is
+        self._divided = 1  # by how many the number of all is divided
+
+    def restart(self) -> None:
+        """Go on in a forked child, where the other threads and their calls are no more."""
+        self._refresh()
+        self._divide(0 if not self._library.per_thread else threading.get_ident(), 1)
 
     def call(self, count: int, function: Callable[[], T]) -> T:
         """Call a function that calls the library, as one of `count` that run at once."""
         try:
             try:
-                self.enter(count)
+                self._calls[threading.get_ident()] = count
+                self._apply()
                 return function()
             finally:
-                self.leave()
+                self._leave()
         except BaseException:
-            self.leave()  # an interrupt may have struck on the way into the first one
+            self._leave()  # an interrupt may have struck on the way into the first one
             raise
 
-    def restart(self) -> None:
-        """Go on in a forked child, where the other threads and their calls are no more."""
-        self._refresh()
-        self._limit(1)
+    def _leave(self) -> None:
+        """End the call of this thread, if there is one; interrupts come after that."""
+        interrupt: BaseException | None = None
+        left = False
+        while not left:
+            try:
+                self._calls.pop(threading.get_ident(), None)
+                self._apply()
+                left = True
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            try:
+                raise interrupt
+            finally:
+                del interrupt
 
-    def enter(self, count: int) -> None:
-        """Begin a call on this thread, one of `count`."""
-        with self._mutex:
-            self._calls[threading.get_ident()] = count
-            self._limit(max(len(self._calls), *self._calls.values()))
+    def _share(self) -> int:
+        """Return by how many the threads are to be divided."""
+        calls = list(self._calls.values())
+        return max(1, len(calls), *calls)
 
-    def leave(self) -> None:
-        """End the call of this thread, if there is one."""
-        with self._mutex:
-            self._calls.pop(threading.get_ident(), None)
-            others = {} if self._library.per_thread else self._calls
-            self._limit(max(len(others), *others.values(), 1))
+    def _apply(self) -> None:
+        """Give the calls of now their shares."""
+        if self._library.per_thread:
+            thread = threading.get_ident()
+            self._divide(thread, self._share() if thread in self._calls else 1)
+        while not self._library.per_thread and self._share() != self._divided:
+            if not self._try():
+                return
 
-    def _limit(self, share: int) -> None:
-        """Divide the full number by `share`; what is noted comes before what is done."""
-        library = self._library
-        whose = threading.get_ident() if library.per_thread else 0
-        now = library.get()
-        full, known = self._before.get(whose, (now, now))
+    def _try(self) -> bool:
+        """Divide the number of all, unless another thread does, which looks once more then."""
+        taken: list[bool] = []
+        try:
+            # One call of C code, so that no interrupt comes between taking the lock and noting it.
+            taken.extend(map(self._changing.acquire, (False,)))
+            if taken[0]:
+                share = self._share()
+                self._divided = 0  # nobody knows, should this be cut short
+                self._divide(0, share)
+                self._divided = share
+            return taken[0]
+        finally:
+            if taken and taken[0]:
+                self._changing.release()
+
+    def _divide(self, whose: int, share: int) -> None:
+        """Divide a number.
+
+        What is noted comes before the number goes down, and after it has come back: whenever this
+        is cut short, the number is the full one, and other than what is noted.
+        """
+        now = self._library.get()
+        full, known = self._noted.get(whose, (now, now))
         if now != known:  # others have changed it
             full = now
-        wanted = full if share == 1 else self._threads or max(1, full // share)
-        self._before[whose] = full, wanted
-        if wanted != now:
-            library.set(wanted)
         if share == 1:
-            del self._before[whose]
+            if now != full:
+                self._library.set(full)
+            self._noted[whose] = full, full
+        else:
+            wanted = self._threads or max(1, full // share)
+            self._noted[whose] = full, wanted
+            if now != wanted:
+                self._library.set(wanted)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import threading
 import time
 from collections import deque
@@ -30,6 +31,9 @@ from gpushard.runtime.stream import Stream
 
 _PATIENCE = 2.0
 """Seconds to wait for a worker that hangs in its work, when closing and before a fork."""
+
+_IN_ORDER = getattr(sys, "_is_gil_enabled", lambda: True)()
+"""Whether all threads see what others do in one order; without a GIL that takes locks."""
 
 _Task: TypeAlias = Strand | Job | None
 
@@ -242,7 +246,7 @@ class Workers:
 
         Every call wakes a thread, which then needs the interpreter for nothing.
         """
-        if isinstance(task, Job) or not task.active:
+        if isinstance(task, Job) or not (task.active and _IN_ORDER):
             self._inbox.put(task)
 
     def _serve(self, inbox: SimpleQueue[_Task]) -> None:

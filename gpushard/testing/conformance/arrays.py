@@ -47,7 +47,7 @@ class ArrayConformance(Conformance):
                     for start in _SPECS:
                         x = device_put(value, _named(rt, *start))
                         assert all(_holds(reshard(x, _named(rt, *s)), value) for s in _SPECS)
-                x = None
+                del x
                 check_nothing_left(rt)
 
     def test_slices(self) -> None:

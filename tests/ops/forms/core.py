@@ -73,6 +73,7 @@ _PLACED = [
 FORMS: dict[Row, list[Form]] = {
     elementwise.ASTYPE: [Form(("ij",), (np.dtype("i4"),))],
     elementwise.COPY: [Form(("ij",))],
+    elementwise.VIEW: [Form(("ij",), (np.dtype(to),)) for to in ("u8", "f4")],
     elementwise.WHERE: [Form(("ij", "j", "i1"), (), "?dd")],
     elementwise.CLIP: [
         Form(("ij", "j"), (True, False)),

@@ -35,7 +35,8 @@ def test_a_number_is_one_launch_and_takes_no_memory() -> None:
 def test_memory_whose_address_others_have_keeps_the_old_value_as_long_as_the_array() -> None:
     with cuda() as (runtime, _):
         x = gs.device_put(VALUE, gs.devices()[0]).block_until_ready()
-        start = x.__cuda_array_interface__["data"][0]
+        consumer = Consumer(x)
+        start = consumer.interface["data"][0]
         for n in range(3):
             x[n] = n
         assert x.unsafe_buffer_pointer() != start
@@ -48,6 +49,23 @@ def test_memory_whose_address_others_have_keeps_the_old_value_as_long_as_the_arr
         x[5] = 1  # what it has now nobody else has
         assert x.unsafe_buffer_pointer() == where
         assert np.asarray(x)[:6, 0].tolist() == [0, 1, 2, *VALUE[3:5, 0], 1]
+        assert consumer.producer is x
+
+
+def test_memory_whose_address_nobody_has_any_more_comes_back() -> None:
+    with cuda(memory_limit=4 * VALUE.nbytes):
+        x = gs.device_put(VALUE, gs.devices()[0])
+        for n in range(20):
+            x[0] = n
+            assert Consumer(x).interface["shape"] == x.shape
+        assert np.asarray(x)[0, 0] == 19
+
+
+class Consumer:
+    """What other libraries do with the interface: they keep the array, and nothing else."""
+
+    def __init__(self, producer: gs.Array) -> None:
+        self.producer, self.interface = producer, producer.__cuda_array_interface__
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "u2", "f4", "i8", "c16"])

@@ -19,6 +19,7 @@ from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.runtime import using
 from tests.runtime.cuda.fake_driver import STICKY, FakeDriver, FakeError
+from tests.stress.interrupter import Visitor
 
 
 @contextlib.contextmanager
@@ -229,3 +230,24 @@ def test_plans_say_what_crosses_by_engine_and_what_by_kernel() -> None:
         assert "0 dense boxes of at least 1,024 bytes by copy engines, 2 boxes" in (
             rows.plan(columns).explain()
         )
+
+
+def test_signal_handlers_that_use_a_gpu_get_a_value_or_a_clear_error() -> None:
+    with cuda():
+        kept, seen = gs.device_put(VALUE, named("x")), []
+
+        def handler() -> bool:
+            try:
+                seen.append(np.array_equal(np.asarray(kept), VALUE))
+                seen.append(np.array_equal(gs.device_put(VALUE, gs.devices()[0]), VALUE))
+            except gs.errors.ReentrantCallError:
+                seen.append(None)
+            return True
+
+        def work() -> None:
+            x = gs.device_put(VALUE + 1, named(None, "x"))
+            assert np.array_equal(np.asarray(gs.reshard(x, named("x"))), VALUE + 1)
+
+        work()
+        Visitor(handler, 29, anywhere=False).run(work)
+        assert True in seen and None in seen and False not in seen

@@ -1,4 +1,4 @@
-"""What `where=` and `initial=` mean for reductions."""
+"""What `where=`, `initial=` and `mean=` mean for reductions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.checks import as_dtype
+from gpushard.array.checks import as_dtype, number_of
+from gpushard.array.operators import Operators, shape_of
 from gpushard.dtypes import kind_of, wide
 from gpushard.errors import ArgumentError
-from gpushard.numpy.arguments import as_value, is_value, number_of, operands
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise, movement
+
+
+def all_take_part(where: Any) -> bool:
+    """Whether `where=` leaves nothing out, as it does by default."""
+    return where is None or where is True
 
 
 def taking_part(x: Any, where: Any, neutral: Any, name: str) -> Any:
@@ -21,14 +26,14 @@ def taking_part(x: Any, where: Any, neutral: Any, name: str) -> Any:
     Raises:
       ArgumentError: there is no such number.
     """
-    if where is None or where is True:
+    if all_take_part(where):
         return x
     if neutral is None:
         raise ArgumentError(
             f"{name}: where= needs initial=, for the case that it selects no element",
             argument="initial",
         )
-    return bind(elementwise.WHERE, (*operands(name, where, x), neutral))
+    return bind(elementwise.WHERE, (where, x, neutral))
 
 
 def is_of_nothing(x: Any, axis: Any, name: str) -> bool:
@@ -45,8 +50,8 @@ def initial_of(initial: Any, dtype: np.dtype[Any], name: str) -> Any:
     """
     if initial is None:
         return None
-    if is_value(initial):
-        return initial.astype(dtype)
+    if isinstance(initial, Operators):
+        return bind(elementwise.ASTYPE, (initial,), (dtype,))
     with np.errstate(over="ignore"):
         return number_of(initial, dtype, name, "initial")
 
@@ -59,12 +64,37 @@ def with_initial(ufunc: np.ufunc, result: Any, initial: Any, name: str) -> Any:
     return bind(elementwise.ufunc_row(ufunc), (result, number))
 
 
+def number_taking_part(x: Any, where: Any, axis: Any, keepdims: bool, name: str) -> Any:
+    """Return how many elements take part in each element of the result: a number or an array."""
+    if all_take_part(where):
+        return np.prod([x.shape[at] for at in from_end(axis, x.ndim, name)], dtype=np.int64)
+    if not hasattr(where, "sharding"):
+        counted = np.broadcast_to(
+            np.asarray(where) != 0, np.broadcast_shapes(shape_of(where), x.shape)
+        )
+        return counted.sum(axis, keepdims=keepdims)
+    counted = bind(elementwise.WHERE, (where, 1, 0))
+    if counted.shape != x.shape:
+        counted = bind(movement.BROADCAST_TO, (counted,), (x.shape,))
+    return counted.sum(axis, keepdims=keepdims)
+
+
 def mean_of(x: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
     """Return the mean of some elements; NaN where there are none."""
     default = x.dtype if kind_of(x.dtype) in "fc" else np.dtype(np.float64)
     kind = default if dtype is None else as_dtype(dtype)
     total = taking_part(x, where, 0, "mean").sum(axis, wide(kind), keepdims=keepdims)
-    counted = bind(elementwise.WHERE, (as_value(where, "mean"), 1, 0))
-    if counted.shape != x.shape:
-        counted = bind(movement.BROADCAST_TO, (counted,), (x.shape,))
-    return (total / counted.sum(axis, keepdims=keepdims)).astype(kind)
+    return (total / number_taking_part(x, where, axis, keepdims, "mean")).astype(kind)
+
+
+def variance_of(
+    x: Any, where: Any, mean: Any, axis: Any, ddof: float, keepdims: bool, name: str
+) -> Any:
+    """Return the variance of some elements, around a mean that is given or theirs."""
+    if mean is None:
+        mean = mean_of(x, where, axis, None, keepdims=True)
+    apart = x - mean
+    squares = (apart * apart.conj()).real
+    total = taking_part(squares, where, 0, name).sum(axis, keepdims=keepdims)
+    many = number_taking_part(x, where, axis, keepdims, name) - ddof
+    return (total / many.clip(0)).astype(squares.dtype)

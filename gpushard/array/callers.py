@@ -1,0 +1,41 @@
+"""What is known of the code that uses this package."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+from types import CodeType, FrameType
+
+
+def caller() -> FrameType:
+    """Return the innermost frame of code that is not of this package."""
+    frame = sys._getframe(1)
+    while frame.f_globals.get("__name__", "")[:9] == "gpushard." and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def package_of(frame: FrameType) -> str:
+    """Return the name of the top-level package that a frame's code is in."""
+    name: str = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0]
+
+
+def is_in_place(frame: FrameType) -> bool:
+    """Whether a frame is at an operator that assigns, such as `a += b`."""
+    return frame.f_lasti in _assigning(frame.f_code)
+
+
+@functools.lru_cache(maxsize=256)
+def _assigning(code: CodeType) -> frozenset[int]:
+    """Return where the instructions of operators that assign are.
+
+    >>> len(_assigning(compile("a += b; a = a + b; a @= b", "", "exec")))
+    2
+    """
+    return frozenset(
+        instruction.offset
+        for instruction in dis.get_instructions(code)
+        if instruction.opname == "BINARY_OP" and instruction.argrepr.endswith("=")
+    )

@@ -1,0 +1,98 @@
+"""What is done on the host: texts, buffers and archives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.array.checks import as_dtype
+from gpushard.numpy.creation import asarray, ones
+from gpushard.placement.device_put import device_get
+from gpushard.placement.npy import PathLike
+
+# NumPy's own, which take arrays, or have nothing to do with them.
+array2string, array_repr, array_str = np.array2string, np.array_repr, np.array_str
+get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
+errstate, iterable, ndindex, printoptions = np.errstate, np.iterable, np.ndindex, np.printoptions
+
+
+def frombuffer(
+    buffer: Any,
+    dtype: Any = float,
+    count: int = -1,
+    offset: int = 0,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the elements that a buffer on the host holds.
+
+    Args:
+      buffer: bytes, or what offers a buffer of them.
+      dtype: type of the elements.
+      count: how many; -1 for all.
+      offset: where the first one begins, in bytes.
+      device: where the result goes.
+      out_sharding: the same.
+
+    >>> frombuffer(bytes([1, 2]), "u1")
+    Array([1, 2], dtype=uint8)
+    """
+    data = np.frombuffer(buffer, as_dtype(dtype), count, offset)
+    return asarray(data, device=device, out_sharding=out_sharding)
+
+
+def fromiter(
+    iter: Iterable[Any],
+    dtype: Any,
+    count: int = -1,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the numbers that an iterator gives.
+
+    Args:
+      iter: gives the numbers.
+      dtype: type of the elements.
+      count: how many; -1 for all.
+      device: where the result goes.
+      out_sharding: the same.
+
+    >>> fromiter((n * n for n in range(4)), int)
+    Array([0, 1, 4, 9], dtype=int64)
+    """
+    data = np.fromiter(iter, as_dtype(dtype), count)
+    return asarray(data, device=device, out_sharding=out_sharding)
+
+
+def mask_indices(
+    n: int, mask_func: Callable[[Any, Any], Any], k: Any = 0, *, out_sharding: Any = None
+) -> tuple[Array, ...]:
+    """Return the index of what a function such as `tril` leaves of a square matrix.
+
+    Args:
+      n: how many rows and columns the matrix has.
+      mask_func: takes a matrix and `k`, and gives it with zeros for what is left out.
+      k: what else it takes, such as the number of a diagonal.
+      out_sharding: where the matrix lies.
+    """
+    kept = mask_func(ones((n, n), int, out_sharding=out_sharding), k)
+    return tuple(asarray(kept).nonzero())
+
+
+def savez(file: PathLike, *args: Any, **kwds: Any) -> None:
+    """Write several arrays to a `.npz` file, which `numpy.load` reads; the host gets their values.
+
+    Args:
+      file: its path.
+      *args: arrays, which get the names `arr_0`, `arr_1` and so on.
+      **kwds: arrays by name.
+
+    Raises:
+      ExecutionError: the work that should have made a value failed.
+    """
+    np.savez(file, *device_get(list(args)), **device_get(kwds))

@@ -1,0 +1,78 @@
+"""Windows that slide over arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.array.checks import as_shape
+from gpushard.errors import ArgumentError
+from gpushard.numpy.arguments import as_value, settle
+from gpushard.numpy.indexing import take
+from gpushard.numpy.manipulation import moveaxis
+from gpushard.ops.axes import from_end
+
+__all__ = ["sliding_window_view"]
+
+
+def sliding_window_view(
+    x: Any,
+    window_shape: Any,
+    axis: Any = None,
+    *,
+    subok: bool = False,
+    writeable: bool = False,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the windows that slide over an array, in new last dims.
+
+    It is no view: every window has elements of its own.
+
+    Args:
+      x: an array.
+      window_shape: the size of windows, an integer or one for each dim that they slide along.
+      axis: which dims; all by default. One may be named several times.
+      subok: there are no subclasses.
+      writeable: results are values in any case.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: there are not as many sizes as dims, or a window is longer than its dim.
+
+    >>> sliding_window_view([1, 2, 3, 4], 2)
+    Array([[1, 2],
+           [2, 3],
+           [3, 4]], dtype=int64)
+    """
+    array = as_value(x, "sliding_window_view")
+    sizes = as_shape(window_shape, "window_shape")
+    if axis is None:
+        axes = tuple(range(array.ndim))
+    else:
+        given = axis if isinstance(axis, tuple | list) else (axis,)
+        axes = tuple(
+            array.ndim + from_end(one, array.ndim, "sliding_window_view")[0] for one in given
+        )
+    if len(sizes) != len(axes):
+        raise ArgumentError(
+            f"sliding_window_view: window_shape={sizes} has {len(sizes)} sizes for the dims "
+            f"{axes}; give one for each",
+            argument="window_shape",
+            sizes=sizes,
+            axis=axes,
+        )
+    for size, at in zip(sizes, axes, strict=True):
+        n = array.shape[at]
+        if not 0 < size <= n:
+            raise ArgumentError(
+                f"sliding_window_view: a window of {size} does not slide along dim {at} of length "
+                f"{n}; use 1 to {n}",
+                argument="window_shape",
+                window=size,
+                size=n,
+            )
+        starts = np.arange(n - size + 1)
+        array = moveaxis(take(array, starts[:, None] + np.arange(size), at), at + 1, -1)
+    return settle(array, out_sharding)

@@ -1,0 +1,35 @@
+"""Meshes and shardings under the names of `jax.sharding`.
+
+>>> from gpushard.sharding import Mesh, NamedSharding, PartitionSpec
+>>> import gpushard as gs
+>>> NamedSharding(Mesh(gs.devices()[:2], "x"), PartitionSpec("x")).spec
+PartitionSpec('x')
+"""
+
+from __future__ import annotations
+
+from gpushard.geometry.mesh import AbstractMesh, AxisType, Mesh, set_mesh
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import P, PartitionSpec
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard.placement.defaults import get_mesh, use_mesh
+from gpushard.placement.device_put import reshard
+
+__all__ = [
+    "AbstractMesh",
+    "AxisType",
+    "Mesh",
+    "NamedSharding",
+    "P",
+    "PartitionSpec",
+    "Sharding",
+    "SingleDeviceSharding",
+    "get_mesh",
+    "reshard",
+    "set_mesh",
+    "use_mesh",
+]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,156 @@
+"""Functions take what NumPy's and JAX's take, under the same names."""
+
+import importlib
+import inspect
+import typing
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+
+NOWHERE = {
+    "like": "NumPy chooses a library by it",
+    "subok": "there are no subclasses",
+    "signature": "NumPy chooses a loop by it",
+    "_dot_general": "private",
+}
+"""Names that no function takes, with the reason."""
+
+OF_UFUNCS = {
+    "where": "says where `out` is written, and there is none",
+    "casting": "says what `out` may lose",
+    "order": "results are in row-major order",
+    "axes": "of operands with core dims, which einsum has for all cases",
+    "axis": "likewise",
+    "keepdims": "likewise",
+    "dtype": "matvec and vecmat give what their operands promote to",
+}
+"""Names that NumPy's ufuncs take, but not all of those here."""
+
+EXCEPT: dict[str, dict[str, str]] = {
+    "clip": {"a_min": "the older name of min", "a_max": "the older name of max"},
+    "array": {"ndmax": "says where arrays of objects begin"},
+    "argsort": {"dtype": "positions have 64 bits"},
+    "ravel_multi_index": {"dtype": "positions have 64 bits"},
+    "polyval": {"unroll": "there is no loop to unroll"},
+    "take_along_axis": {"wrap_negative_indices": "they count from the end, as in NumPy"},
+    "matmul": {"a": "x1 is only positional in NumPy", "b": "x2 likewise"},
+    "cholesky": {"symmetrize_input": "one triangle is read, as in NumPy"},
+    "eigh": {"symmetrize_input": "one triangle is read, as in NumPy"},
+    "eigvalsh": {"symmetrize_input": "one triangle is read, as in NumPy"},
+    "lstsq": {"numpy_resid": "residuals are NumPy's"},
+    "matrix_rank": {"M": "NumPy calls it A"},
+    "load": dict.fromkeys(
+        ("allow_pickle", "encoding", "fix_imports", "max_header_size", "mmap_mode"),
+        "files hold numbers, and shards are read where they go",
+    ),
+    "save": {"allow_pickle": "files hold numbers"},
+    "savez": {"allow_pickle": "files hold numbers"},
+    "vectorize": {"cache": "the function is not called to find types"},
+    "mask_indices": {"size": "how many there are is known"},
+    "svd": {"subset_by_index": "take a part of the result"},
+}
+"""Names that single functions do not take, with the reason."""
+
+MODULES = ["numpy", "numpy.linalg", "numpy.fft"]
+Parameters = dict[str, inspect.Parameter]
+
+
+def parameters(function: Any) -> Parameters:
+    """Return what a function takes; nothing if it does not say."""
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return {}
+
+
+def by_name(given: Parameters) -> set[str]:
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {name for name, parameter in given.items() if parameter.kind in kinds}
+
+
+def functions(module: str) -> dict[str, Callable[..., Any]]:
+    ours = importlib.import_module(f"gpushard.{module}")
+    return {n: getattr(ours, n) for n in ours.__all__ if inspect.isfunction(getattr(ours, n))}
+
+
+def missing(name: str, ours: Any, theirs: Any) -> set[str]:
+    """Return the names that a function ought to take and does not."""
+    fine = NOWHERE.keys() | EXCEPT.get(name, {}).keys()
+    if isinstance(getattr(np, name, None), np.ufunc):
+        fine |= OF_UFUNCS.keys() | {"x", "x1", "x2"}
+    return by_name(parameters(theirs)) - by_name(parameters(ours)) - fine
+
+
+def check(module: str, oracle: ModuleType) -> None:
+    lacking = {}
+    for name, ours in functions(module).items():
+        theirs = getattr(oracle, name, None)
+        found = set() if theirs is None else missing(name, ours, theirs)
+        if found:
+            lacking[name] = found
+    assert lacking == {}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_names_are_numpys(module: str) -> None:
+    check(module, importlib.import_module(module))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_names_are_those_of_jax(module: str, jax: ModuleType) -> None:
+    check(module, importlib.import_module(f"jax.{module}"))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_places_are_numpys(module: str) -> None:
+    """What may be given by place comes in NumPy's order; functions may stop earlier."""
+    oracle = importlib.import_module(module)
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD,)
+    for name, ours in functions(module).items():
+        theirs = getattr(oracle, name, None)
+        if theirs is None or isinstance(theirs, np.ufunc):
+            continue
+        mine, wanted = (
+            [n for n, p in parameters(f).items() if p.kind in kinds] for f in (ours, theirs)
+        )
+        wanted = [n for n in wanted if n not in ("subok", "device", *EXCEPT.get(name, {}))]
+        common = [n for n in mine if n in wanted]
+        assert common == [n for n in wanted if n in mine], name
+
+
+UNTYPED = {
+    "numpy": {"fromfunction", "gradient", "indices", "intersect1d"},
+    "numpy.linalg": {"lstsq"},
+    "numpy.fft": set(),
+    "random": {"clone", "fold_in", "split"},
+    "special": set(),
+}
+"""Functions whose result has a type that depends on values."""
+
+
+@pytest.mark.parametrize("module", UNTYPED)
+def test_results_have_a_type(module: str) -> None:
+    untyped = {
+        name
+        for name, function in functions(module).items()
+        if "Any" in str(inspect.signature(function).return_annotation).split("[")[0]
+        and not typing.get_overloads(function)
+        and function.__module__.startswith("gpushard")
+    }
+    assert untyped == UNTYPED[module]
+
+
+def test_exceptions_are_of_functions() -> None:
+    every = {name for module in MODULES for name in functions(module)}
+    assert EXCEPT.keys() <= every
+    assert not any(
+        name in by_name(parameters(getattr(gs.numpy, function)))
+        for function, names in EXCEPT.items()
+        for name in names
+        if hasattr(gs.numpy, function)
+    )

@@ -1,0 +1,71 @@
+"""Elements by position: taken from the blocks that own them, in memory of the result's size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import testing
+from gpushard.ops.table import gather
+from gpushard.runtime.runtime import Runtime
+
+SPECS = [gs.P("x", "y"), gs.P(("x", "y")), gs.P("y", "x"), gs.P(None, ("y", "x"))]
+
+
+def held(runtime: Runtime) -> int:
+    for device in runtime.devices:
+        device.memory_stats()
+    return sum(device.account.in_use for device in runtime.devices)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_only_the_result_takes_memory(spec: gs.P) -> None:
+    data = np.arange(4800 * 12.0).reshape(4800, 12)
+    at = np.random.default_rng(1).integers(-4800, 4800, 100)
+    with testing.runtime(host_devices=8, small_bytes=0, inline_bytes=0) as runtime:
+        mesh = gs.make_mesh((4, 2), ("x", "y"))
+        x = gs.device_put(data, gs.NamedSharding(mesh, spec))
+        positions = gs.device_put(at, gs.NamedSharding(mesh, gs.P()))
+        x[positions].block_until_ready()
+        before = held(runtime)
+        for device in runtime.devices:
+            device.account.peak = device.account.in_use
+        made = x[positions]
+        made.block_until_ready()
+        peak = sum(device.account.peak for device in runtime.devices) - before
+        assert peak <= made.nbytes + 100  # the number that says whether they are in bounds
+        np.testing.assert_array_equal(np.asarray(made), data[at])
+
+
+def test_positions_in_many_blocks_of_several_dims(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    data = rng.integers(-99, 99, (50, 30, 40)).astype(np.int16)
+    for few in (0, gather.SMALL):  # sorted by owner, and joined
+        monkeypatch.setattr(gather, "SMALL", few)
+        with testing.runtime(host_devices=8):
+            mesh = gs.make_mesh((2, 2, 2), ("x", "y", "z"))
+            x = gs.device_put(data, gs.NamedSharding(mesh, gs.P("x", "z", "y")))
+            i, j, k = (rng.integers(-n, n, 9) for n in data.shape)
+            taken: list[Any] = [
+                i,
+                (i, j),
+                (i, slice(None), k),
+                (slice(3, 47), j[:, None], k[:4]),
+                (slice(None), slice(None), k),
+                (i[:, None], slice(2, 9), k[:3].astype(np.uint8) % 40),
+                (slice(None), np.zeros((2, 0), np.int8)),
+            ]
+            for index in taken:
+                np.testing.assert_array_equal(np.asarray(x[index]), data[index])
+                there = np.asarray(x.at[index].get(mode="fill", fill_value=7))
+                np.testing.assert_array_equal(there, data[index])
+            beyond = np.array([3, 50, -51, 12, 2**40, -(2**40)])
+            found = np.asarray(x.at[beyond, 5].get(mode="fill", fill_value=7))
+            np.testing.assert_array_equal(found[[0, 3]], data[[3, 12], 5])
+            assert (found[[1, 2, 4, 5]] == 7).all()
+            along = rng.integers(-30, 30, (50, 4, 40))
+            want = np.take_along_axis(data, along, 1)
+            np.testing.assert_array_equal(gs.numpy.take_along_axis(x, along, 1), want)
