@@ -22,7 +22,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from gpushard import errors, tree
+from gpushard import dtypes, errors, tree
 from gpushard.array import Array, ShapeDtypeStruct, Shard, transfer_guard
 from gpushard.array.guards import (
     transfer_guard_device_to_device,
@@ -155,6 +155,8 @@ else:  # a type checker would take it for a module that has every name
         if name in _FROM:
             value = globals()[name] = getattr(importlib.import_module(_FROM[name]), name)
             return value
+        if name in dtypes.NAMES and dtypes.is_installed():
+            return dtypes.named(name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

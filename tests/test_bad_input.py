@@ -2572,8 +2572,8 @@ OPERATIONS: dict[str, Case] = {
         argument="where",
     ),
     "function that is not there": wrong(
-        lambda w: np.packbits(w.x),
-        "numpy.packbits",
+        lambda w: np.real_if_close(w.x),
+        "numpy.real_if_close",
         "numpy.asarray(x)",
         error=ArgumentTypeError,
         argument="func",
@@ -3029,6 +3029,102 @@ MATRICES: dict[str, Case] = {
         "erfinv is not defined for complex64",
         "astype",
         error=ArgumentTypeError,
+    ),
+    "a matrix of coefficients": wrong(
+        lambda w: GNP.polyadd(w.x, [1]),
+        "a1 of shape (8, 6)",
+        "must be a vector",
+        argument="a1",
+    ),
+    "no coefficients": wrong(
+        lambda w: GNP.polydiv([1.0], []), "v has no coefficients", "give one", argument="v"
+    ),
+    "a derivative of a negative order": wrong(
+        lambda w: GNP.polyder([1, 2], -1), "m=-1", "not be negative", argument="m", value=-1
+    ),
+    "too few constants": wrong(
+        lambda w: GNP.polyint([1, 2], 3, [1, 2]),
+        "2 constants for m=3",
+        "give one, or 3",
+        argument="k",
+    ),
+    "points that do not fit": wrong(
+        lambda w: GNP.polyfit(w.x[:, 0], w.x[0], 1), "(8,)", "(6,)", argument="y"
+    ),
+    "a negative power of a fit": wrong(
+        lambda w: GNP.polyfit(w.x[:, 0], w.x[:, 0], -1), "deg=-1", argument="deg", value=-1
+    ),
+    "weights of a fit": wrong(
+        lambda w: GNP.polyfit(w.x[:, 0], w.x[:, 0], 1, w=[1.0, 2.0]),
+        "(2,)",
+        "8 points",
+        argument="w",
+    ),
+    "too few points for a covariance": wrong(
+        lambda w: GNP.polyfit(w.x[:2, 0], w.x[:2, 0], 1, cov=True),
+        "2 points",
+        '"unscaled"',
+        argument="cov",
+    ),
+    "roots in three dims": wrong(
+        lambda w: GNP.poly(GNP.ones((2, 2, 2))),
+        "(2, 2, 2)",
+        "square matrix",
+        argument="seq_of_zeros",
+    ),
+    "bits of floats": wrong(
+        lambda w: GNP.packbits(w.x), "float32", "x != 0", error=ArgumentTypeError
+    ),
+    "an order of bits": wrong(
+        lambda w: GNP.packbits(w.small, bitorder="middle"),
+        "'middle'",
+        '"little"',
+        argument="bitorder",
+    ),
+    "bits of other bytes": wrong(
+        lambda w: GNP.unpackbits(w.small), "int8", "uint8", error=ArgumentTypeError
+    ),
+    "fewer bits than none": wrong(
+        lambda w: GNP.unpackbits(w.small.astype("B"), count=-65),
+        "count=-65",
+        "64 bits",
+        argument="count",
+    ),
+    "a Bessel function of complex numbers": wrong(
+        lambda w: GNP.i0(w.x.astype("F")),
+        "i0 is not defined",
+        "complex64",
+        error=ArgumentTypeError,
+    ),
+    "a window without a shape": wrong(
+        lambda w: GNP.kaiser(8, "wide"),
+        "beta='wide'",
+        "number",
+        error=ArgumentTypeError,
+        argument="beta",
+    ),
+    "no kind of types": wrong(
+        lambda w: GNP.isdtype(np.float32, "float"),
+        "kind='float'",
+        "real floating",
+        argument="kind",
+    ),
+    "no type of a kind": wrong(
+        lambda w: GNP.issubdtype("no", float),
+        "'no'",
+        "types",
+        error=ArgumentTypeError,
+        argument="arg1",
+    ),
+    "a path of a product": wrong(
+        lambda w: GNP.einsum_path("ij,jk", w.x), "einsum_path", argument="subscripts"
+    ),
+    "an initial number that does not fit": wrong(
+        lambda w: GNP.max(w.small, initial=300),
+        "initial=300",
+        "int8",
+        error=ArgumentRangeError,
+        argument="initial",
     ),
     "a first term of complex powers": wrong(
         lambda w: special.zeta(w.x.astype("F"), 2),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.dtypes import NAMES, element, is_installed, kind_of, named
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
@@ -51,7 +52,8 @@ def as_dtype(dtype: Any, argument: str = "dtype") -> np.dtype[Any]:
     dtype('float32')
     """
     try:
-        found: np.dtype[Any] = np.dtype(dtype)
+        known = isinstance(dtype, str) and dtype in NAMES and is_installed()
+        found: np.dtype[Any] = np.dtype(named(dtype) if known else dtype)
     except TypeError:
         raise ArgumentTypeError(
             f"{argument}={dtype!r} is no dtype; use one of NumPy's, such as 'float32'",
@@ -175,13 +177,13 @@ def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any
     """
     try:
         if type(value) is int:
-            return dtype.type(value)
-        if np.asarray(value).dtype.kind == "c" and dtype.kind not in "cb":
+            return element(value, dtype)
+        if np.asarray(value).dtype.kind == "c" and kind_of(dtype) not in "cb":
             raise TypeError
-        if dtype.kind in "iu":
+        if kind_of(dtype) in "iu":
             with np.errstate(invalid="ignore"):
                 return np.asarray(value).astype(dtype)[()]
-        return dtype.type(value)
+        return element(value, dtype)
     except OverflowError:
         raise ArgumentRangeError(
             f"{name}: {argument}={value!r} does not fit {dtype}; choose another dtype",

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from gpushard.array.checks import check_dtype
+from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.typing import HostArray, Shape
 
@@ -45,7 +46,7 @@ def as_part(value: Any, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
       ArgumentRangeError: a Python integer does not fit into the dtype.
     """
     array = _as_array(value)
-    if array.dtype.kind == "O" and all(type(entry) is int for entry in array.flat):
+    if kind_of(array.dtype) == "O" and all(type(entry) is int for entry in array.flat):
         array = np.empty(array.shape, dtype)  # integers of any size, for the shape
     _check_kind(array.dtype, dtype)
     if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
@@ -95,7 +96,7 @@ def _as_array(value: Any) -> HostArray:
 
 def _check_kind(own: np.dtype[Any], dtype: np.dtype[Any]) -> None:
     check_dtype(own, "value")
-    if own.kind == "c" and dtype.kind in _REAL:
+    if kind_of(own) == "c" and kind_of(dtype) in _REAL:
         raise ArgumentTypeError(
             f"value has dtype {own} and the array {dtype}, which would lose the imaginary parts; "
             "assign value.real",

@@ -14,6 +14,7 @@ from gpushard.array.operators import shape_of
 from gpushard.array.reducing import Scans
 from gpushard.array.repeats import is_counts, repeated_each
 from gpushard.array.views import view
+from gpushard.dtypes import can_cast
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import from_end, one_from_end
@@ -92,7 +93,7 @@ class Methods(Scans):
         """
         target = as_dtype(dtype)
         check_order(order)
-        if casting != "unsafe" and not np.can_cast(self.dtype, target, casting):
+        if casting != "unsafe" and not can_cast(self.dtype, target, casting):
             raise ArgumentTypeError(
                 f"astype: {self.dtype} does not convert to {target} under casting={casting!r}; "
                 'use casting="unsafe", or another dtype',

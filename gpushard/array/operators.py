@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from gpushard.array.views import Origin, View, is_called_by_library
+from gpushard.dtypes import can_cast
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
@@ -97,7 +98,7 @@ class Operators(abc.ABC):
         """Return the new value of an array in its old type."""
         if result.dtype == self.dtype and result.shape == self.shape:
             return result
-        if not np.can_cast(result.dtype, self.dtype, "same_kind"):
+        if not can_cast(result.dtype, self.dtype, "same_kind"):
             raise ArgumentTypeError(
                 f"x {symbol} y gives {result.dtype}, which cannot be cast to dtype {self.dtype}, "
                 f"that of x, without losing data; write x = x {symbol[:-1]} y",

@@ -17,6 +17,7 @@ from gpushard.array.positions import count_true, true_positions
 from gpushard.array.reading import fill_bytes, read_part
 from gpushard.array.selection import as_int64, check_positions, clipped, is_on_devices
 from gpushard.array.updating import as_operand, scattered, stays
+from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import one_from_end
@@ -344,7 +345,7 @@ def choose(index: Array, choices: Any, mode: str = "raise", out: Sharding | None
             )
     else:
         at = bounded(at, len(found), mode, "choose")
-    dtype = np.result_type(*(one.dtype for one in found))
+    dtype = result_type(*(one.dtype for one in found))
     *first, result = [one if one.dtype == dtype else one.astype(dtype) for one in found]
     for number, one in reversed([*enumerate(first)] or [(0, result)]):
         result = bind(WHERE, (at == number, one, result), (), None if number else out)

@@ -9,6 +9,7 @@ import numpy as np
 from gpushard.array.host_values import as_element
 from gpushard.array.masks import is_in_place, select_true
 from gpushard.array.selection import Selection, is_on_devices, select
+from gpushard.dtypes import iinfo, kind_of
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
@@ -57,9 +58,9 @@ def read_part(
 def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     """Return the bytes of a fill value; by default that of `jax.numpy.ndarray.at`."""
     if value is None:
-        value = True if dtype.kind == "b" else np.nan
-        if dtype.kind in "iu":
-            value = np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
+        value = True if kind_of(dtype) == "b" else np.nan
+        if kind_of(dtype) in "iu":
+            value = iinfo(dtype).min if kind_of(dtype) == "i" else iinfo(dtype).max
     element = as_element(np.asarray(value)[()], dtype)
     assert element is not None
     return element.tobytes()

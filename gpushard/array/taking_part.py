@@ -8,6 +8,7 @@ import numpy as np
 
 from gpushard.array.checks import as_dtype, number_of
 from gpushard.array.operators import Operators, shape_of
+from gpushard.dtypes import kind_of, wide
 from gpushard.errors import ArgumentError
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
@@ -80,9 +81,9 @@ def number_taking_part(x: Any, where: Any, axis: Any, keepdims: bool, name: str)
 
 def mean_of(x: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
     """Return the mean of some elements; NaN where there are none."""
-    default = x.dtype if x.dtype.kind in "fc" else np.dtype(np.float64)
+    default = x.dtype if kind_of(x.dtype) in "fc" else np.dtype(np.float64)
     kind = default if dtype is None else as_dtype(dtype)
-    total = taking_part(x, where, 0, "mean").sum(axis, kind, keepdims=keepdims)
+    total = taking_part(x, where, 0, "mean").sum(axis, wide(kind), keepdims=keepdims)
     return (total / number_taking_part(x, where, axis, keepdims, "mean")).astype(kind)
 
 

@@ -5,9 +5,9 @@ A file for each section of the standard (https://data-apis.org/array-api/2025.12
 `creation` with `ranges` and `grids`, `manipulation` with `joining`, `splitting`, `editing`,
 `rearranging` and `padding`, `indexing` with `positions`, `data_type`, `constants`, `info`. NumPy's
 own are `comparison`, `number_kinds`, `averages`, `nan_functions`, `quantiles`, `histograms` with
-`bin_edges`, `differences`, `signals`, `windows`, `applying`, `products` and `correlation`. The
-extensions, `linalg` and `fft`, are imported when they are first asked for. `protocol` lets NumPy's
-own functions take arrays.
+`bin_edges`, `differences`, `signals`, `windows`, `polynomials`, `bits`, `applying`, `products` and
+`correlation`. The extensions, `linalg`, `fft` and `special`, are imported when they are first asked
+for. `protocol` lets NumPy's own functions take arrays.
 
 Functions take arrays, and what `asarray` takes. They run where their operands lie.
 
@@ -23,6 +23,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from gpushard import dtypes
 from gpushard.array import Array
 from gpushard.array.protocols import provide
 from gpushard.numpy import protocol
@@ -36,6 +37,10 @@ from gpushard.numpy.applying import (
 from gpushard.numpy.averages import (
     average,
     ptp,
+)
+from gpushard.numpy.bits import (
+    packbits,
+    unpackbits,
 )
 from gpushard.numpy.comparison import (
     allclose,
@@ -85,23 +90,42 @@ from gpushard.numpy.data_type import (
     bool,
     bool_,
     can_cast,
+    cdouble,
     complex64,
     complex128,
+    complexfloating,
+    csingle,
+    double,
+    dtype,
     finfo,
     float16,
     float32,
     float64,
+    floating,
+    generic,
     iinfo,
+    inexact,
     int8,
     int16,
     int32,
     int64,
+    int_,
+    integer,
+    intp,
     isdtype,
+    issubdtype,
+    number,
+    promote_types,
     result_type,
+    signedinteger,
+    single,
+    uint,
     uint8,
     uint16,
     uint32,
     uint64,
+    uintp,
+    unsignedinteger,
 )
 from gpushard.numpy.differences import (
     diff,
@@ -299,6 +323,7 @@ from gpushard.numpy.joining import (
 from gpushard.numpy.linear_algebra import (
     dot,
     einsum,
+    einsum_path,
     inner,
     matmul,
     matrix_transpose,
@@ -351,10 +376,23 @@ from gpushard.numpy.number_kinds import (
     isposinf,
     isreal,
     isrealobj,
+    isscalar,
     sinc,
 )
 from gpushard.numpy.padding import (
     pad,
+)
+from gpushard.numpy.polynomials import (
+    poly,
+    polyadd,
+    polyder,
+    polydiv,
+    polyfit,
+    polyint,
+    polymul,
+    polysub,
+    polyval,
+    roots,
 )
 from gpushard.numpy.positions import (
     diag_indices,
@@ -452,7 +490,8 @@ from gpushard.numpy.windows import (
     blackman,
     hamming,
     hanning,
-    polyval,
+    i0,
+    kaiser,
 )
 from gpushard.placement.npy import load, save
 
@@ -469,9 +508,11 @@ if TYPE_CHECKING:
 else:  # a type checker would take it for a module that has every name
 
     def __getattr__(name: str) -> Any:
-        """Import an extension when it is first asked for (PEP 562)."""
+        """Import an extension, or a type of `ml_dtypes`, when it is first asked for."""
         if name in protocol.EXTENSIONS:
             return importlib.import_module(protocol.EXTENSIONS[name])
+        if name in dtypes.NAMES and dtypes.is_installed():
+            return dtypes.named(name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -491,51 +532,53 @@ provide("__array_function__", protocol.array_function(globals()))
 __all__ = [
     "__array_namespace_info__", "abs", "absolute", "acos", "acosh", "add", "all", "allclose",
     "amax", "amin", "angle", "any", "append", "apply_along_axis", "apply_over_axes", "arange",
-    "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax",
-    "argmin", "argpartition", "argsort", "argwhere", "around", "array", "array2string",
-    "array_equal", "array_equiv", "array_repr", "array_split", "array_str", "asanyarray",
-    "asarray", "ascontiguousarray", "asin", "asinh", "astype", "atan", "atan2", "atanh",
-    "atleast_1d", "atleast_2d", "atleast_3d", "average", "bartlett", "bincount", "bitwise_and",
-    "bitwise_count", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or",
-    "bitwise_right_shift", "bitwise_xor", "blackman", "block", "bool", "bool_",
-    "broadcast_arrays", "broadcast_shapes", "broadcast_to", "c_", "can_cast", "cbrt", "ceil",
-    "choose", "clip", "column_stack", "complex64", "complex128", "compress", "concat",
-    "concatenate", "conj", "conjugate", "convolve", "copy", "copysign", "corrcoef", "correlate",
-    "cos", "cosh", "count_nonzero", "cov", "cross", "cumprod", "cumsum", "cumulative_prod",
-    "cumulative_sum", "deg2rad", "degrees", "delete", "diag", "diag_indices",
-    "diag_indices_from", "diagflat", "diagonal", "diff", "digitize", "divide", "divmod", "dot",
-    "dsplit", "dstack", "e", "ediff1d", "einsum", "empty", "empty_like", "equal", "errstate",
-    "euler_gamma", "exp", "exp2", "expand_dims", "expm1", "extract", "eye", "fabs",
+    "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin",
+    "argpartition", "argsort", "argwhere", "around", "array", "array2string", "array_equal",
+    "array_equiv", "array_repr", "array_split", "array_str", "asanyarray", "asarray",
+    "ascontiguousarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "atleast_1d",
+    "atleast_2d", "atleast_3d", "average", "bartlett", "bincount", "bitwise_and", "bitwise_count",
+    "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
+    "bitwise_xor", "blackman", "block", "bool", "bool_", "broadcast_arrays", "broadcast_shapes",
+    "broadcast_to", "c_", "can_cast", "cbrt", "cdouble", "ceil", "choose", "clip", "column_stack",
+    "complex64", "complex128", "complexfloating", "compress", "concat", "concatenate", "conj",
+    "conjugate", "convolve", "copy", "copysign", "corrcoef", "correlate", "cos", "cosh",
+    "count_nonzero", "cov", "cross", "csingle", "cumprod", "cumsum", "cumulative_prod",
+    "cumulative_sum", "deg2rad", "degrees", "delete", "diag", "diag_indices", "diag_indices_from",
+    "diagflat", "diagonal", "diff", "digitize", "divide", "divmod", "dot", "double", "dsplit",
+    "dstack", "dtype", "e", "ediff1d", "einsum", "einsum_path", "empty", "empty_like", "equal",
+    "errstate", "euler_gamma", "exp", "exp2", "expand_dims", "expm1", "extract", "eye", "fabs",
     "fill_diagonal", "finfo", "fix", "flatnonzero", "flip", "fliplr", "flipud", "float16",
-    "float32", "float64", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod",
-    "frexp", "from_dlpack", "frombuffer", "fromfunction", "fromiter", "full", "full_like",
-    "gcd", "geomspace", "get_printoptions", "gradient", "greater", "greater_equal", "hamming",
-    "hanning", "heaviside", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd",
-    "hsplit", "hstack", "hypot", "identity", "iinfo", "imag", "index_exp", "indices", "inf",
-    "inner", "insert", "int8", "int16", "int32", "int64", "interp", "intersect1d", "invert",
-    "isclose", "iscomplex", "iscomplexobj", "isdtype", "isfinite", "isin", "isinf", "isnan",
-    "isneginf", "isposinf", "isreal", "isrealobj", "iterable", "ix_", "kron", "lcm", "ldexp",
-    "left_shift", "less", "less_equal", "lexsort", "linspace", "load", "log", "log1p", "log2",
-    "log10", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "logspace", "mask_indices", "matmul", "matrix_transpose", "matvec", "max",
-    "maximum", "mean", "median", "meshgrid", "mgrid", "min", "minimum", "mod", "modf",
-    "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax", "nanargmin", "nancumprod",
-    "nancumsum", "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile", "nanprod",
-    "nanquantile", "nanstd", "nansum", "nanvar", "ndarray", "ndim", "ndindex", "negative",
-    "newaxis", "nextafter", "nonzero", "not_equal", "ogrid", "ones", "ones_like", "outer",
-    "pad", "partition", "percentile", "permute_dims", "pi", "piecewise", "place", "polyval",
-    "positive", "pow", "power", "printoptions", "prod", "ptp", "put", "put_along_axis",
-    "putmask", "quantile", "r_", "rad2deg", "radians", "ravel", "ravel_multi_index", "real",
-    "reciprocal", "remainder", "repeat", "reshape", "resize", "result_type", "right_shift",
-    "rint", "roll", "rollaxis", "rot90", "round", "s_", "save", "savez", "searchsorted",
-    "select", "set_printoptions", "setdiff1d", "setxor1d", "shape", "sign", "signbit", "sin",
-    "sinc", "sinh", "size", "sort", "sort_complex", "spacing", "split", "sqrt", "square",
-    "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan",
-    "tanh", "tensordot", "tile", "topk", "trace", "transpose", "trapezoid", "tri", "tril",
-    "tril_indices", "tril_indices_from", "trim_zeros", "triu", "triu_indices",
-    "triu_indices_from", "true_divide", "trunc", "uint8", "uint16", "uint32", "uint64",
-    "union1d", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
-    "unravel_index", "unstack", "unwrap", "vander", "var", "vdot", "vecdot", "vecmat",
+    "float32", "float64", "float_power", "floating", "floor", "floor_divide", "fmax", "fmin",
+    "fmod", "frexp", "from_dlpack", "frombuffer", "fromfunction", "fromiter", "full", "full_like",
+    "gcd", "generic", "geomspace", "get_printoptions", "gradient", "greater", "greater_equal",
+    "hamming", "hanning", "heaviside", "histogram", "histogram2d", "histogram_bin_edges",
+    "histogramdd", "hsplit", "hstack", "hypot", "i0", "identity", "iinfo", "imag", "index_exp",
+    "indices", "inexact", "inf", "inner", "insert", "int8", "int16", "int32", "int64", "int_",
+    "integer", "interp", "intersect1d", "intp", "invert", "isclose", "iscomplex", "iscomplexobj",
+    "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "isrealobj",
+    "isscalar", "issubdtype", "iterable", "ix_", "kaiser", "kron", "lcm", "ldexp", "left_shift",
+    "less", "less_equal", "lexsort", "linspace", "load", "log", "log1p", "log2", "log10",
+    "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logspace", "mask_indices", "matmul", "matrix_transpose", "matvec", "max", "maximum", "mean",
+    "median", "meshgrid", "mgrid", "min", "minimum", "mod", "modf", "moveaxis", "multiply", "nan",
+    "nan_to_num", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean",
+    "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar",
+    "ndarray", "ndim", "ndindex", "negative", "newaxis", "nextafter", "nonzero", "not_equal",
+    "number", "ogrid", "ones", "ones_like", "outer", "packbits", "pad", "partition", "percentile",
+    "permute_dims", "pi", "piecewise", "place", "poly", "polyadd", "polyder", "polydiv", "polyfit",
+    "polyint", "polymul", "polysub", "polyval", "positive", "pow", "power", "printoptions", "prod",
+    "promote_types", "ptp", "put", "put_along_axis", "putmask", "quantile", "r_", "rad2deg",
+    "radians", "ravel", "ravel_multi_index", "real", "reciprocal", "remainder", "repeat", "reshape",
+    "resize", "result_type", "right_shift", "rint", "roll", "rollaxis", "roots", "rot90", "round",
+    "s_", "save", "savez", "searchsorted", "select", "set_printoptions", "setdiff1d", "setxor1d",
+    "shape", "sign", "signbit", "signedinteger", "sin", "sinc", "single", "sinh", "size", "sort",
+    "sort_complex", "spacing", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract",
+    "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "topk",
+    "trace", "transpose", "trapezoid", "tri", "tril", "tril_indices", "tril_indices_from",
+    "trim_zeros", "triu", "triu_indices", "triu_indices_from", "true_divide", "trunc", "uint",
+    "uint8", "uint16", "uint32", "uint64", "uintp", "union1d", "unique", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values", "unpackbits", "unravel_index",
+    "unsignedinteger", "unstack", "unwrap", "vander", "var", "vdot", "vecdot", "vecmat",
     "vectorize", "vsplit", "vstack", "where", "zeros", "zeros_like",
 ]
 # fmt: on

@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.dtypes import kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
@@ -85,10 +86,12 @@ def average(
         total: Any = mean.dtype.type(x.size / max(mean.size, 1))
     else:
         heavy = weights_of(x, axis, weights, "average")
-        dtype = np.result_type(x.dtype, heavy.dtype, *(["d"] if x.dtype.kind in "iub" else []))
-        total = statistical.sum(as_value(heavy, "average"), axis, dtype, keepdims=keepdims)
-        products = ew.multiply(x, heavy, dtype=dtype)
-        mean = statistical.sum(products, axis, keepdims=keepdims) / total
+        dtype = result_type(x.dtype, heavy.dtype, *(["d"] if kind_of(x.dtype) in "iub" else []))
+        work = wide(dtype)
+        total = statistical.sum(as_value(heavy, "average"), axis, work, keepdims=keepdims)
+        products = ew.multiply(x, heavy, dtype=work)
+        mean = (statistical.sum(products, axis, keepdims=keepdims) / total).astype(dtype)
+        total = total.astype(dtype)
     mean = settle(mean, out_sharding)
     if not returned:
         return mean

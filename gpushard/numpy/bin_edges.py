@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.known import known
+from gpushard.dtypes import is_custom, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
@@ -50,8 +51,15 @@ def edges_of(name: str, x: Any, bins: Any, range: Any, weights: Any) -> Any:
     if limits is None:
         return _spaced(x, many)
     low, high = _apart(*limits)
-    dtype = np.result_type(low, high, x.dtype)
-    return np.linspace(low, high, many + 1, dtype=dtype if dtype.kind in "fc" else np.float64)
+    dtype = _of_edges(result_type(low, high, x.dtype))
+    return np.linspace(low, high, many + 1, dtype=dtype)
+
+
+def _of_edges(own: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of edges: that of floats, if it is NumPy's; many bins need some digits."""
+    if kind_of(own) not in "fc":
+        return np.dtype(np.float64)
+    return wide(own) if is_custom(own) else own
 
 
 def is_many(bins: Any) -> bool:
@@ -119,7 +127,7 @@ def _spaced(x: Any, many: int) -> Any:
     The host does not read them. They are NumPy's to the bit.
     """
     low, high = statistical.min(x), statistical.max(x)
-    target = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
+    target = _of_edges(x.dtype)
     half = ew.multiply(ew.equal(low, high), target.type(0.5))
     low, high = low.astype(target) - half, high.astype(target) + half
     numbers = target.type(0), target.type(1)
@@ -157,7 +165,7 @@ def _by_rule(name: str, x: Any, rule: str, limits: Any, weights: Any) -> int:
     width = RULES[rule](x, own[1] - own[0], (low, high))
     if not width > 0:
         return 1
-    if x.dtype.kind in "iu":
+    if kind_of(x.dtype) in "iu":
         width = max(width, 1)
     many: int = math.ceil((high - low) / width)
     return max(many, 1)

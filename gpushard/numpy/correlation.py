@@ -9,6 +9,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.checks import as_dtype
+from gpushard.dtypes import kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, is_value, settle
@@ -102,7 +103,7 @@ def corrcoef(
         return settle(c / c, out_sharding)
     spread = ew.sqrt(c.diagonal().real)
     c = c / spread[:, None] / spread
-    if c.dtype.kind == "c":
+    if kind_of(c.dtype) == "c":
         # A number with two parts is made of its parts: 1j alone would widen single precision.
         return settle(ew.clip(c.real, -1, 1) + ew.clip(c.imag, -1, 1) * 1j, out_sharding)
     return settle(ew.clip(c, -1, 1), out_sharding)
@@ -120,7 +121,7 @@ def _samples(name: str, x: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
                 shape=one.shape,
             )
     types = [one.dtype for one in xs]
-    target = np.result_type(*types, np.float64) if dtype is None else as_dtype(dtype)
+    target = result_type(*types, np.float64) if dtype is None else as_dtype(dtype)
     rows = [atleast_2d(one.astype(target)) for one in xs]
     if not rowvar:
         rows = [
@@ -159,7 +160,7 @@ def _weights(weights: Any, argument: str, count: int, kinds: str) -> Any:
             argument=argument,
             shape=weights.shape,
         )
-    if weights.dtype.kind not in kinds:
+    if kind_of(weights.dtype) not in kinds:
         raise ArgumentTypeError(
             f"cov: {argument} of {weights.dtype} must be "
             + ("integers" if "f" not in kinds else "real numbers")

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gpushard import dtypes
 from gpushard.array import Array
 from gpushard.array.checks import as_dtype
+from gpushard.dtypes import is_custom, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, is_number, settle
 
@@ -17,11 +19,32 @@ int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
 uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
 float16, float32, float64 = np.float16, np.float32, np.float64
 complex64, complex128 = np.complex64, np.complex128
-
-isdtype = np.isdtype
+int_, uint, intp, uintp = np.int_, np.uint, np.intp, np.uintp
+single, double, csingle, cdouble = np.single, np.double, np.csingle, np.cdouble
+generic, number, inexact = np.generic, np.number, np.inexact
+integer, signedinteger, unsignedinteger = np.integer, np.signedinteger, np.unsignedinteger
+floating, complexfloating = np.floating, np.complexfloating
+dtype = np.dtype
 
 _CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+_ABSTRACT: dict[str, type] = {
+    "f": floating,
+    "i": signedinteger,
+    "u": unsignedinteger,
+    "c": complexfloating,
+}
+_ABSTRACTS = (generic, number, inexact, integer, *_ABSTRACT.values())
 _EXAMPLES: dict[str, Any] = {"i": 0, "f": 0.0, "c": 0j}
+_KINDS = {
+    "bool": "b",
+    "signed integer": "i",
+    "unsigned integer": "u",
+    "integral": "iu",
+    "real floating": "f",
+    "complex floating": "c",
+    "numeric": "iufc",
+}
+"""Letters of the kinds that `isdtype` takes."""
 
 
 def astype(
@@ -57,7 +80,7 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> builtins.bool:
             argument="casting",
             value=casting,
         )
-    return np.can_cast(_own(from_), as_dtype(to, "to"), casting)
+    return dtypes.can_cast(_own(from_), as_dtype(to, "to"), casting)
 
 
 def finfo(dtype: Any) -> np.finfo[Any]:
@@ -70,7 +93,7 @@ def finfo(dtype: Any) -> np.finfo[Any]:
       ArgumentTypeError: it is no such type.
     """
     try:
-        return np.finfo(_own(dtype))
+        return dtypes.finfo(_own(dtype))
     except ValueError:
         raise _wrong(dtype, "finfo", "floats") from None
 
@@ -85,9 +108,41 @@ def iinfo(int_type: Any) -> np.iinfo[Any]:
       ArgumentTypeError: it is no such type.
     """
     try:
-        return np.iinfo(_own(int_type))
+        return dtypes.iinfo(_own(int_type))
     except ValueError:
         raise _wrong(int_type, "iinfo", "integers") from None
+
+
+def isdtype(dtype: Any, kind: Any) -> Any:
+    """Return whether a type is of a kind.
+
+    Args:
+      dtype: the type.
+      kind: another type, or the name of a kind, such as "real floating"; or a tuple of them, any of
+        which will do.
+
+    Raises:
+      ArgumentTypeError: one of them is no type.
+      ArgumentError: there is no kind of that name.
+
+    >>> isdtype(np.dtype("int8"), "integral"), isdtype(np.dtype("int8"), ("bool", np.float32))
+    (True, False)
+    """
+    own = _own(dtype)
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    return any(_is_of(own, one) for one in kinds)
+
+
+def _is_of(own: np.dtype[Any], kind: Any) -> builtins.bool:
+    if not isinstance(kind, str):
+        return own == as_dtype(kind, "kind")
+    if kind not in _KINDS:
+        raise ArgumentError(
+            f"isdtype: kind={kind!r} is unknown; use one of {', '.join(_KINDS)}, or a type",
+            argument="kind",
+            value=kind,
+        )
+    return kind_of(own) in _KINDS[kind]
 
 
 def _own(x: Any) -> np.dtype[Any]:
@@ -111,13 +166,63 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
       ArgumentTypeError: they have no common type.
     """
     try:
-        return np.result_type(*map(promoting, arrays_and_dtypes))
+        return dtypes.result_type(*map(promoting, arrays_and_dtypes))
     except (TypeError, ValueError):
         names = ", ".join(str(getattr(x, "dtype", x)) for x in arrays_and_dtypes)
         raise ArgumentTypeError(
             f"result_type: {names or 'nothing'} has no common type; convert one with astype",
             argument="arrays_and_dtypes",
         ) from None
+
+
+def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
+    """Return whether a type is of another one, or of a kind such as `floating`.
+
+    Args:
+      arg1: a type or an array.
+      arg2: a type, or an abstract type of scalars.
+
+    Raises:
+      ArgumentTypeError: one of them is no type.
+
+    >>> issubdtype(np.float32, floating), issubdtype("int8", np.unsignedinteger)
+    (True, False)
+    """
+    try:
+        own = arg1.dtype if isinstance(arg1, Array) else arg1
+        own = own if _is_abstract(own) else np.dtype(own)
+        if isinstance(own, np.dtype) and is_custom(own):
+            if not _is_abstract(arg2):
+                return builtins.bool(own == np.dtype(arg2))
+            own = _ABSTRACT[kind_of(own)]
+        return builtins.bool(np.issubdtype(own, arg2))
+    except TypeError:
+        raise ArgumentTypeError(
+            f"issubdtype: {arg1!r} and {arg2!r} must be types, such as numpy.float32 or floating",
+            argument="arg1",
+            given=(arg1, arg2),
+        ) from None
+
+
+def _is_abstract(x: Any) -> builtins.bool:
+    """Whether it is a type of scalars that no array has."""
+    return isinstance(x, type) and issubclass(x, np.generic) and x in _ABSTRACTS
+
+
+def promote_types(type1: Any, type2: Any, /) -> Any:
+    """Return the type that two types promote to.
+
+    Args:
+      type1: a type.
+      type2: another one.
+
+    Raises:
+      ArgumentTypeError: they have no common type.
+
+    >>> promote_types("int8", np.float32)
+    dtype('float32')
+    """
+    return result_type(as_dtype(type1, "type1"), as_dtype(type2, "type2"))
 
 
 def promoting(x: Any) -> Any:

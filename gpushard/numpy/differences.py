@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.dtypes import can_cast, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import cumulative, statistical
 from gpushard.numpy import elementwise as ew
@@ -22,6 +23,7 @@ from gpushard.numpy.arguments import (
     is_value,
     settle,
 )
+from gpushard.numpy.data_type import result_type as promoted
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import broadcast_to
 from gpushard.numpy.slicing import but_first, but_last, lengthwise, part
@@ -66,7 +68,7 @@ def diff(
     if any(end is not None for end in ends):
         parts = [piece for piece in (ends[0], x, ends[1]) if piece is not None]
         x = concat(parts, at)
-    less = ew.not_equal if x.dtype.kind == "b" else ew.subtract
+    less = ew.not_equal if kind_of(x.dtype) == "b" else ew.subtract
     for _ in range(times):
         x = less(but_first(x, at), but_last(x, at))
     return settle(x, out_sharding)
@@ -109,7 +111,7 @@ def _of_type(end: Any, x: Any, argument: str) -> Any:
     if end is None:
         return None
     found = end if is_value(end) else host_data(end, "ediff1d")
-    if not np.can_cast(found.dtype, x.dtype, "same_kind"):
+    if not can_cast(found.dtype, x.dtype, "same_kind"):
         raise ArgumentTypeError(
             f"ediff1d: {argument} of {found.dtype} does not become {x.dtype}, the type of the "
             "array; convert one of them with astype",
@@ -160,7 +162,7 @@ def gradient(
                 argument="x",
                 shape=x.shape,
             )
-    if x.dtype.kind in "iub":
+    if kind_of(x.dtype) in "iub":
         x = x.astype(np.float64)
     found = [
         settle(_derived(x, at, step, edge_order), out_sharding)
@@ -201,7 +203,7 @@ def _steps(x: Any, axis: int, given: Any) -> Any:
             shape=found.shape,
             expected=x.shape[axis],
         )
-    if found.dtype.kind in "iub":
+    if kind_of(found.dtype) in "iub":
         found = found.astype(np.float64)
     return lengthwise(found[1:] - found[:-1], x.ndim, axis)
 
@@ -294,8 +296,12 @@ def trapezoid(
         step = lengthwise(_apart(where, -1), y.ndim, at) if line else _apart(where, at)
     elif not (is_value(dx) or is_number(dx)):
         step = host_data(dx, "trapezoid")
+    own = promoted(step, y, 1.0)
+    if own != wide(own):  # rounded once
+        y, step = y.astype(wide(own)), step if is_number(step) else step.astype(wide(own))
     areas = step * (but_first(y, at) + but_last(y, at)) / 2.0
-    return settle(statistical.sum(areas, at), out_sharding)
+    total = statistical.sum(areas, at)
+    return settle(total if total.dtype == own else total.astype(own), out_sharding)
 
 
 def _apart(x: Any, axis: int) -> Any:
@@ -325,8 +331,8 @@ def unwrap(
     x = as_value(p, "unwrap")
     at = one_from_end(axis, x.ndim, "unwrap")
     steps = diff(x, axis=at)
-    dtype = np.result_type(steps.dtype, period)
-    whole = dtype.kind in "iu"
+    dtype = result_type(steps.dtype, period)
+    whole = kind_of(dtype) in "iu"
     half = period // 2 if whole else period / 2
     near = ew.remainder(steps + half, period) - half
     if not whole or period % 2 == 0:  # a jump of half a period stays as it is

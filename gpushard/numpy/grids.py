@@ -8,6 +8,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.checks import as_dtype, as_shape, check_order, count
+from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, integer, settle
 from gpushard.numpy.cumulative import cumprod
@@ -212,7 +213,7 @@ def vander(
             f"vander: x of shape {x.shape} must be a vector", argument="x", shape=x.shape
         )
     many = x.shape[0] if N is None else count(N, "vander", "N")
-    target = np.promote_types(x.dtype, int)
+    target = result_type(x.dtype, np.dtype(int))
     column = broadcast_to(x[:, None].astype(target), (x.shape[0], many))
     first = np.arange(many) == 0
     powers = cumprod(bind(WHERE, (first, target.type(1), column)), 1)

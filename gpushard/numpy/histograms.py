@@ -10,6 +10,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.array.checks import count
 from gpushard.array.known import known
+from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, settle
@@ -48,7 +49,7 @@ def bincount(
     (Array([1, 2, 0, 1], dtype=int64), Array([1, 2], dtype=int64))
     """
     x = as_value(x, "bincount")
-    if x.dtype.kind not in "?biu":
+    if kind_of(x.dtype) not in "?biu":
         raise ArgumentTypeError(
             f"bincount: x of {x.dtype} must be integers; convert it with astype",
             argument="x",
@@ -61,7 +62,7 @@ def bincount(
             shape=x.shape,
         )
     heavy = _weights_like(x, weights, "bincount")
-    if heavy is not None and heavy.dtype.kind == "c":
+    if heavy is not None and kind_of(heavy.dtype) == "c":
         raise ArgumentTypeError(
             f"bincount: weights of {heavy.dtype} must be real numbers; count real and imaginary "
             "parts one after the other",
@@ -177,14 +178,14 @@ def histogram(
 
 def _real(x: Any, name: str) -> Any:
     x = as_value(x, name)
-    if x.dtype.kind == "c":
+    if kind_of(x.dtype) == "c":
         raise ArgumentTypeError(
             f"{name} is not defined for {x.dtype}: complex numbers have no order; take the real "
             "part or the absolute value first",
             argument="x",
             dtype=x.dtype,
         )
-    return x.astype(np.uint8) if x.dtype.kind == "b" else x
+    return x.astype(np.uint8) if kind_of(x.dtype) == "b" else x
 
 
 def histogramdd(

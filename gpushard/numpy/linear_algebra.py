@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gpushard.array import Array, methods, operators
 from gpushard.array.checks import as_dtype
 from gpushard.array.operators import shape_of
@@ -17,6 +19,7 @@ from gpushard.numpy.arguments import (
     as_value,
     check_precision,
     integer,
+    is_value,
     operands,
     refuse_out,
     settle,
@@ -330,6 +333,32 @@ def einsum(
     given = _typed(operands("einsum", *xs), dtype, preferred_element_type)
     text = parse(subscripts, tuple(tuple(shape_of(x)) for x in given))
     return settle(bind(EINSUM, given, (text,), wanted(out_sharding, *given)), out_sharding)
+
+
+def einsum_path(subscripts: Any, /, *xs: Any, optimize: Any = "greedy") -> Any:
+    """Return an order of products for an Einstein sum, and a text that says what it costs.
+
+    Only shapes matter: nothing is computed or moved. `einsum` chooses an order itself.
+
+    Args:
+      subscripts: as for `einsum`.
+      *xs: the operands.
+      optimize: how to find it, as `numpy.einsum_path` takes it.
+
+    >>> einsum_path("ij,jk,kl->il", np.ones((2, 9)), np.ones((9, 9)), np.ones((9, 3)))[0]
+    ['einsum_path', (0, 1), (0, 1)]
+    """
+    given = [_of_shape(x) if is_value(x) else x for x in (subscripts, *xs)]
+    try:
+        return np.einsum_path(*given, optimize=optimize)
+    except (TypeError, ValueError) as error:
+        kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentError
+        raise kind(f"einsum_path: {error}; see numpy.einsum_path", argument="subscripts") from None
+
+
+def _of_shape(x: Any) -> Any:
+    """Return an array on the host of one number, in the shape of another."""
+    return np.broadcast_to(np.empty((), x.dtype), x.shape)
 
 
 def _typed(xs: Sequence[Any], *dtypes: Any) -> list[Any]:

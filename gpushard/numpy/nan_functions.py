@@ -13,6 +13,7 @@ from gpushard.array import Array
 from gpushard.array.checks import as_dtype
 from gpushard.array.reducing import extreme
 from gpushard.array.taking_part import all_take_part, variance_of
+from gpushard.dtypes import finfo, kind_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, number_of, refuse_out, settle, wanted
@@ -27,7 +28,7 @@ from gpushard.ops.table.replacing import NAN_TO_NUM
 def filled(x: Any, value: Any, name: str) -> Any:
     """Return an array with a number where it has NaNs; for the functions of this package."""
     x = as_value(x, name)
-    if x.dtype.kind not in "fc":
+    if kind_of(x.dtype) not in "fc":
         return x
     return bind(rows.WHERE, (ew.isnan(x), x.dtype.type(value), x))
 
@@ -189,7 +190,7 @@ def _place(name: str, last: float, x: Any, axis: Any, out: Any, keepdims: bool, 
     """Return where an extreme is; NaNs count as what comes last of all."""
     refuse_out(f"nan{name}", out)
     x = as_value(x, f"nan{name}")
-    if x.dtype.kind != "f":
+    if kind_of(x.dtype) != "f":
         return getattr(statistical, name)(x, axis, keepdims=keepdims, out_sharding=to)
     at = getattr(statistical, name)(filled(x, last, name), axis, keepdims=keepdims)
     nothing = statistical.all(ew.isnan(x), axis, keepdims=keepdims)
@@ -222,7 +223,7 @@ def nanmean(
     """
     refuse_out("nanmean", out)
     x = as_value(a, "nanmean")
-    if x.dtype.kind not in "fc":
+    if kind_of(x.dtype) not in "fc":
         given = axis, dtype, out, keepdims
         return statistical.mean(x, *given, where=where, out_sharding=out_sharding)
     x = _or_nan(x, where)
@@ -278,7 +279,7 @@ def nanvar(
 
 def _floats(a: Any, dtype: Any, name: str) -> Any:
     x = statistical.typed(a, dtype, name)
-    return x if x.dtype.kind in "fc" else x.astype(np.float64)
+    return x if kind_of(x.dtype) in "fc" else x.astype(np.float64)
 
 
 def nanstd(
@@ -344,10 +345,10 @@ def nan_to_num(
     Array([1., 0., 9.], dtype=float64)
     """
     x = as_value(x, "nan_to_num")
-    if x.dtype.kind not in "fc":
+    if kind_of(x.dtype) not in "fc":
         return settle(x, out_sharding)
     own = np.empty(0, x.dtype).real.dtype
-    most = np.finfo(own)
+    most = finfo(own)
     given = [("nan", nan, 0), ("posinf", posinf, most.max), ("neginf", neginf, most.min)]
     values = tuple(
         float(number_of(default if value is None else value, own, "nan_to_num", name))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, host_data, is_number, is_value, refuse_out, settle
@@ -41,7 +42,7 @@ def iscomplexobj(x: Any) -> bool:
       x: an array.
     """
     given = x if is_value(x) or is_number(x) else host_data(x, "iscomplexobj")
-    return np.iscomplexobj(given) if is_number(given) else given.dtype.kind == "c"
+    return np.iscomplexobj(given) if is_number(given) else kind_of(given.dtype) == "c"
 
 
 def isrealobj(x: Any) -> bool:
@@ -51,6 +52,18 @@ def isrealobj(x: Any) -> bool:
       x: an array.
     """
     return not iscomplexobj(x)
+
+
+def isscalar(element: Any) -> bool:
+    """Return whether it is a number; arrays without dims stand for NumPy's scalars, and are.
+
+    Args:
+      element: anything.
+
+    >>> isscalar(2.5), isscalar(np.array(2.5)), isscalar([2.5])
+    (True, False, False)
+    """
+    return element.ndim == 0 if is_value(element) else np.isscalar(element)
 
 
 def isposinf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
@@ -85,7 +98,7 @@ def isneginf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
 
 def _real(name: str, x: Any) -> Any:
     x = as_value(x, name)
-    if x.dtype.kind == "c":
+    if kind_of(x.dtype) == "c":
         raise ArgumentTypeError(
             f"{name} is not defined for {x.dtype}; take x.real or x.imag",
             argument="x",

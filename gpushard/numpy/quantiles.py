@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out, settle, wanted
 from gpushard.numpy.averages import weights_of
@@ -93,7 +94,7 @@ def _quantile(
             value=method,
         )
     x = as_value(x, name)
-    if x.dtype.kind == "c":
+    if kind_of(x.dtype) == "c":
         raise ArgumentTypeError(
             f"{name} is not defined for {x.dtype}: complex numbers have no order; take the real "
             "part or the absolute value first",
@@ -127,7 +128,7 @@ def _shares(name: str, q: Any) -> Any:
     """
     whole = 100 if name.endswith("percentile") else 1
     found = q if is_value(q) else host_data(q, name)
-    if found.dtype.kind not in "iuf":
+    if kind_of(found.dtype) not in "iuf":
         raise ArgumentTypeError(
             f"{name}: q of {found.dtype} must be real numbers", argument="q", dtype=found.dtype
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpushard.array import Array
+from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import (
@@ -85,7 +86,7 @@ def digitize(
     check_hint("digitize", "method", method, _METHODS)
     x = as_value(x, "digitize")
     bins = bins if is_value(bins) else host_data(bins, "digitize")
-    if x.dtype.kind == "c" or bins.dtype.kind == "c":
+    if kind_of(x.dtype) == "c" or kind_of(bins.dtype) == "c":
         raise ArgumentTypeError(
             "digitize: complex numbers are in no bins; take the real part or the absolute value",
             argument="x",

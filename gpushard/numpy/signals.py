@@ -8,6 +8,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.checks import as_dtype
+from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, check_precision, is_number, operands, settle
 from gpushard.ops.bind import bind
@@ -51,7 +52,7 @@ def interp(
     if is_number(where):
         where = as_value(where, "interp")
     _check_points(xs, ys)
-    if "c" in (where.dtype.kind, xs.dtype.kind):
+    if "c" in (kind_of(where.dtype), kind_of(xs.dtype)):
         raise ArgumentTypeError(
             "interp: positions must be real numbers; interpolate along their real parts",
             argument="x",
@@ -83,7 +84,7 @@ def _check_points(xs: Any, ys: Any) -> None:
 
 
 def _number(argument: str, value: Any, ys: Any) -> Any:
-    if not is_number(value) or (isinstance(value, complex) and ys.dtype.kind != "c"):
+    if not is_number(value) or (isinstance(value, complex) and kind_of(ys.dtype) != "c"):
         raise ArgumentTypeError(
             f"interp: {argument}={value!r} must be a number such as those of fp",
             argument=argument,

@@ -12,6 +12,7 @@ import numpy as np
 
 from gpushard.array import Array, ordering
 from gpushard.array.checks import count
+from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, is_number, operands, settle, wanted
 from gpushard.ops.axes import one_from_end
@@ -164,8 +165,8 @@ def sort_complex(a: Any, *, out_sharding: Any = None) -> Array:
       out_sharding: where the result goes; by default it stays where it was made.
     """
     x = as_value(a, "sort_complex")
-    small = x.dtype.kind in "iu" and x.dtype.itemsize < 4
-    if x.dtype.kind != "c":
+    small = kind_of(x.dtype) in "iu" and x.dtype.itemsize < 4
+    if kind_of(x.dtype) != "c":
         x = x.astype(np.complex64 if small else np.complex128)
     return sort(x, out_sharding=out_sharding)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.checks import as_dtype
+from gpushard.dtypes import can_cast, is_custom
 from gpushard.errors import ArgumentTypeError
 from gpushard.numpy.arguments import number_of, operands, wanted
 from gpushard.ops.bind import bind
@@ -50,6 +51,8 @@ def _types(
     """Return the types that operands are converted to for a result of some type."""
     signature = (*[None] * ufunc.nin, *[dtype] * ufunc.nout)
     own = [_type_of(x) for x in xs]
+    if is_custom(dtype):  # beside others NumPy has no loop of it
+        own = [dtype if isinstance(t, type) or can_cast(t, dtype, casting) else t for t in own]
     try:
         found = ufunc.resolve_dtypes(
             (*own, *[None] * ufunc.nout),

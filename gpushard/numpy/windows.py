@@ -1,4 +1,4 @@
-"""Windows for signals, and polynomials."""
+"""Windows for signals, and the Bessel function that one of them is made of."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, host_data, integer, is_value, settle
-from gpushard.numpy.creation import zeros_like
+from gpushard.numpy.arguments import as_value, integer, number_of, settle, wanted
 from gpushard.numpy.making import kept_at, place_of
 from gpushard.numpy.ranges import arange
+from gpushard.ops.bind import bind
+from gpushard.ops.table.elementwise import I0
 
 
 def _turns(name: str, M: Any, place: Any) -> tuple[int, Any]:
@@ -79,27 +79,37 @@ def bartlett(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
     return kept_at(found, place)
 
 
-def polyval(p: Any, x: Any, *, out_sharding: Any = None) -> Array:
-    """Return the values of a polynomial, by Horner's rule.
+def kaiser(M: int, beta: float, *, device: Any = None, out_sharding: Any = None) -> Array:
+    """Return the Kaiser window, made of a Bessel function.
 
     Args:
-      p: its coefficients, a vector, that of the highest power first.
-      x: where, an array.
+      M: how many elements.
+      beta: its shape, a number: 0 for a rectangle, greater ones for narrower windows.
+      device: where it goes.
+      out_sharding: the same.
+
+    Raises:
+      ArgumentTypeError: `beta` is no number.
+    """
+    place = place_of(device, out_sharding)
+    shape = float(number_of(beta, np.dtype(np.float64), "kaiser", "beta"))
+    many, turns = _turns("kaiser", M, place)
+    found = i0(shape * ew.sqrt(1 - (turns / max(many - 1, 1)) ** 2)) / float(np.i0(shape)[()])
+    return kept_at(found, place)
+
+
+def i0(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return the modified Bessel function of the first kind, of order 0.
+
+    Args:
+      x: an array of real numbers.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
-      ArgumentError: coefficients are no vector.
+      ArgumentTypeError: the array is complex.
 
-    >>> polyval([1, 0, 2], [3, 4])
-    Array([11, 18], dtype=int64)
+    >>> i0([0.0, 1.0])
+    Array([1.        , 1.26606588], dtype=float64)
     """
-    given = p if is_value(p) else host_data(p, "polyval")
-    if given.ndim != 1:
-        raise ArgumentError(
-            f"polyval: p of shape {given.shape} must be a vector", argument="p", shape=given.shape
-        )
-    x = as_value(x, "polyval")
-    found = zeros_like(x)
-    for at in np.arange(given.shape[0]).tolist():
-        found = found * x + given[at]
-    return settle(found, out_sharding)
+    x = as_value(x, "i0")
+    return settle(bind(I0, (x,), (), wanted(out_sharding, x)), out_sharding)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from gpushard.dtypes import element, is_custom
 from gpushard.errors import ArgumentError, ArgumentRangeError
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Row
@@ -36,7 +38,7 @@ def converter(
         dtype = row.loop(avals)[position]
     else:  # NumPy's scalars have a type of their own
         dtype = found[0].dtype if own.weak else own.dtype
-    make = dtype.type
+    make = functools.partial(element, dtype=dtype) if is_custom(dtype) else dtype.type
 
     def convert(number: Any) -> Any:
         try:

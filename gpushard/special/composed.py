@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.dtypes import finfo
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, is_number, operands, settle
@@ -109,5 +110,5 @@ def sinc(x: Any, /, *, out_sharding: Any = None) -> Array:
       out_sharding: where the result goes; by default it stays where it was made.
     """
     x = as_value(x, "sinc") * np.pi
-    y = ew.where(x == 0, np.finfo(x.dtype).eps, x)
+    y = ew.where(x == 0, float(finfo(x.dtype).eps), x)
     return settle(ew.sin(y) / y, out_sharding)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.dtypes import kind_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, settle, wanted
 from gpushard.numpy.manipulation import broadcast_arrays
@@ -56,7 +57,7 @@ def logsumexp(
 
 def _inexact(x: Any) -> Any:
     """Return an array; integers in double precision."""
-    return x if x.dtype.kind in "fc" else x.astype(np.float64)
+    return x if kind_of(x.dtype) in "fc" else x.astype(np.float64)
 
 
 def softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Array:

@@ -147,10 +147,10 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         ArgumentTypeError,
         r"hypot\.reduce is not supported",
     ),
-    "bits": (
-        lambda x: np.packbits(x),
+    "a type that depends on values": (
+        lambda x: np.real_if_close(x),
         ArgumentTypeError,
-        r"packbits is not .*numpy\.asarray\(x\)",
+        r"real_if_close is not .*numpy\.asarray\(x\)",
     ),
     "linalg": (
         lambda x: np.linalg.lstsq(x, x, rcond="no"),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.dtypes import kind_of, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
@@ -55,9 +56,10 @@ def vector_norm(
     >>> vector_norm(gs.numpy.asarray([3.0, 4.0]))
     Array(5., dtype=float64)
     """
-    x = _inexact(x, "vector_norm")
+    x, own = _inexact(x, "vector_norm")
     axes = from_end(axis, x.ndim, "vector_norm")
-    return settle(_vector(x, ord, axes, bool(keepdims), "vector_norm"), out_sharding)
+    made = _vector(x, ord, axes, bool(keepdims), "vector_norm")
+    return settle(_of_type(made, own), out_sharding)
 
 
 def matrix_norm(
@@ -76,8 +78,9 @@ def matrix_norm(
     Raises:
       ArgumentError: there is no such norm.
     """
-    x = _matrices(_inexact(x, "matrix_norm"), "matrix_norm")
-    return settle(_matrix(x, ord, (-2, -1), bool(keepdims), "matrix_norm"), out_sharding)
+    x, own = _inexact(x, "matrix_norm")
+    made = _matrix(_matrices(x, "matrix_norm"), ord, (-2, -1), bool(keepdims), "matrix_norm")
+    return settle(_of_type(made, own), out_sharding)
 
 
 def norm(
@@ -100,10 +103,11 @@ def norm(
     Raises:
       ArgumentError: there is no such norm, or the dims are more than two.
     """
-    x = _inexact(x, "norm")
+    x, own = _inexact(x, "norm")
     axes = from_end(axis, x.ndim, "norm")
     if axis is None and (ord is None or (ord == 2 and x.ndim == 1)):
-        return settle(_vector(x, 2, axes, bool(keepdims), "norm"), out_sharding)
+        made = _vector(x, 2, axes, bool(keepdims), "norm")
+        return settle(_of_type(made, own), out_sharding)
     if len(axes) not in (1, 2):
         raise ArgumentError(
             f"norm: axis={axis} of an array of {x.ndim} dims is {len(axes)} dims; norms are of "
@@ -116,13 +120,19 @@ def norm(
         made = _vector(x, 2 if ord is None else ord, axes, bool(keepdims), "norm")
     else:
         made = _matrix(x, "fro" if ord is None else ord, axes, bool(keepdims), "norm")
-    return settle(made, out_sharding)
+    return settle(_of_type(made, own), out_sharding)
 
 
-def _inexact(x: Any, name: str) -> Any:
-    """Return an array; integers in double precision."""
+def _inexact(x: Any, name: str) -> tuple[Any, np.dtype[Any]]:
+    """Return an array in the type that norms are worked out in, and the type that they have."""
     x = as_value(x, name)
-    return x if x.dtype.kind in "fc" else x.astype(np.float64)
+    if kind_of(x.dtype) not in "fc":
+        x = x.astype(np.float64)
+    return _of_type(x, wide(x.dtype)), np.empty(0, x.dtype).real.dtype
+
+
+def _of_type(x: Any, dtype: np.dtype[Any]) -> Any:
+    return x if x.dtype == dtype else x.astype(dtype)
 
 
 def _matrices(x: Any, name: str) -> Any:
@@ -219,7 +229,7 @@ def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
             argument="x",
             shape=x.shape,
         )
-    x = _inexact(x, "cond")
+    x, own = _inexact(x, "cond")
     if p is None or p in (2, -2):
         s = svdvals(x)
         found = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
@@ -227,7 +237,7 @@ def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
         inverse = bind(INV, (x,), (True,))
         found = matrix_norm(x, ord=p) * matrix_norm(inverse, ord=p)
     lost = ew.isnan(found) & ~statistical.any(ew.isnan(x), axis=(-2, -1))
-    return settle(ew.where(lost, np.inf, found), out_sharding)
+    return settle(_of_type(ew.where(lost, np.inf, found), own), out_sharding)
 
 
 def matrix_rank(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.dtypes import is_custom, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
@@ -23,8 +24,6 @@ from gpushard.typing import Shape
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """What dims are named by."""
 
-_HALF, _SINGLE = np.dtype(np.float16), np.dtype(np.float32)
-
 
 def product_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
     """Return the type of a sum of products.
@@ -32,10 +31,8 @@ def product_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
     Raises:
       ArgumentTypeError: the operands have no common type of numbers.
     """
-    kinds = promoting(avals)
-    examples = [kind(0) if isinstance(kind, type) else kind for kind in kinds]
     try:
-        return np.result_type(*examples)
+        return result_type(*promoting(avals))
     except TypeError:
         raise ArgumentTypeError(
             f"{name}: operands of dtypes {', '.join(str(a.dtype) for a in avals)} have no common "
@@ -110,14 +107,16 @@ def _product(name: str) -> Row:
         return rule.parse(subscripts, [a.shape for a in avals], _whole(subscripts))
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        return made(xp, params[0], avals, product_dtype(name, avals))
+        dtype = product_dtype(name, avals)
+        work = dtype if xp is not np and not is_custom(dtype) else wide(dtype)  # GPUs know halves
+        return _in_type(made(xp, params[0], avals), avals, work, dtype)
 
     def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        return made(xp, params[0], avals, _state(avals))
+        (state,) = states(avals, params)
+        return _in_type(made(xp, params[0], avals), avals, state, state)
 
-    def _state(avals: Sequence[Aval]) -> Dtype:
-        dtype = product_dtype(name, avals)
-        return _SINGLE if dtype == _HALF else dtype
+    def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
+        return (wide(product_dtype(name, avals)),)
 
     def merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
         return lambda a, b, m, n: (xp.add(a[0], b[0]),)  # of booleans: or
@@ -127,37 +126,47 @@ def _product(name: str) -> Row:
         return lambda s, n: s[0].astype(dtype, copy=False)
 
     made = _matmul if name == "matmul" else _kernel
-    reduction = Reduction(lambda avals, params: (_state(avals),), local, merge, finish)
+    reduction = Reduction(states, local, merge, finish)
     return Row(name, infer, rule_of, kernel, reduction, threaded=True)
 
 
-def _matmul(xp: Any, subscripts: str, avals: Sequence[Aval], dtype: Dtype) -> Kernel:
+def _in_type(kernel: Kernel, avals: Sequence[Aval], work: Dtype, dtype: Dtype) -> Kernel:
+    """Return a kernel for operands of any type, which works in one and gives another."""
+    if all(aval.dtype == work for aval in avals) and work == dtype:
+        return kernel
+
+    def converted(*operands: Any, out: Any = None) -> Any:
+        given = [x.astype(work, copy=False) for x in operands]
+        if work == dtype:
+            return kernel(*given, out=out)
+        if out is None:
+            return kernel(*given).astype(dtype)
+        out[...] = kernel(*given)
+        return out
+
+    return converted
+
+
+def _matmul(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:
     """Return the kernel of `matmul`, which broadcasts by itself."""
     function: Kernel = xp.matmul
-    if all(aval.dtype == dtype for aval in avals):
-        return function
-
-    def kernel(x: Any, y: Any, out: Any = None) -> Any:
-        return function(x.astype(dtype, copy=False), y.astype(dtype, copy=False), out=out)
-
-    return kernel
+    return function
 
 
-def _kernel(xp: Any, subscripts: str, avals: Sequence[Aval], dtype: Dtype) -> Kernel:
-    """Return the kernel of a product: matmul where it is one, since that is a call of BLAS."""
+def _kernel(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:
+    """Return the kernel of a product of one type: matmul where it is one, a call of BLAS."""
     left, right = subscripts.split("->")
     names = left.split(",")
     if len(names) == 2 and right == "".join(names):
-        return _outer(xp, avals, dtype)
-    if len(names) == 2 and all(a.dtype == dtype for a in avals):
+        return _outer(xp, len(names[1]))
+    if len(names) == 2:
         found = _as_matmul(xp, names[0], names[1], right, avals)
         if found is not None:
             return found
+    more = {"optimize": True} if len(names) > 2 else {}
 
     def kernel(*operands: Any, out: Any = None) -> Any:
-        cast = [x.astype(dtype, copy=False) for x in operands]
-        more = {"optimize": True} if len(cast) > 2 else {}
-        result = xp.einsum(subscripts, *cast, **more)
+        result = xp.einsum(subscripts, *operands, **more)
         if out is None:
             return result if result.flags.c_contiguous and result.base is None else result.copy()
         out[...] = result
@@ -166,13 +175,11 @@ def _kernel(xp: Any, subscripts: str, avals: Sequence[Aval], dtype: Dtype) -> Ke
     return kernel
 
 
-def _outer(xp: Any, avals: Sequence[Aval], dtype: Dtype) -> Kernel:
+def _outer(xp: Any, ndim: int) -> Kernel:
     """Return the kernel of what sums nothing: added to 0, a product of -0 would lose its sign."""
-    more = (1,) * len(avals[1].shape)
 
     def kernel(x: Any, y: Any, out: Any = None) -> Any:
-        x, y = x.astype(dtype, copy=False), y.astype(dtype, copy=False)
-        return xp.multiply(x.reshape(x.shape + more), y, out=out)
+        return xp.multiply(x.reshape(x.shape + (1,) * ndim), y, out=out)
 
     return kernel
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard import dtypes
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
@@ -91,11 +92,10 @@ def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
     """Return what counts as NumPy does, to the bit.
 
     NumPy works out the first two elements, takes their difference in the dtype for the step, and
-    adds multiples of it to the first: in that dtype, half precision in single precision. Integers
+    adds multiples of it to the first: in that dtype, narrow floats in single precision. Integers
     wrap around.
     """
-    wider: dict[str, Dtype] = {"e": np.dtype(np.float32), "?": np.dtype(np.int64)}
-    wide = wider.get(dtype.char, dtype)
+    wide = np.dtype(np.int64) if dtype.kind == "b" else dtypes.wide(dtype)
     part_of = wide.type(0).real.dtype
 
     def arange(block: Any, site: Site, first: Any, second: Any) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.dtypes import is_custom, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.runtime.special import special_functions
@@ -42,11 +44,12 @@ def _rule(avals: Sequence[Aval], params: Params, results: int = 1) -> Rule:
 
 
 @functools.lru_cache(maxsize=1024)
-def _loop(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> tuple[Dtype, ...]:
-    """Return the types that a ufunc works in: of its operands, then of its results."""
-    given = (*promoting, *[None] * ufunc.nout)
+def _loop(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> tuple[tuple[Dtype, ...], ...]:
+    """Return the types that a ufunc works in, and those of its results."""
     try:
-        return ufunc.resolve_dtypes(given)
+        if any(isinstance(t, np.dtype) and is_custom(t) for t in promoting):
+            return _custom_loop(ufunc, promoting)
+        types = ufunc.resolve_dtypes((*promoting, *[None] * ufunc.nout))
     except TypeError:
         names = ", ".join(getattr(t, "__name__", None) or str(t) for t in promoting)
         raise ArgumentTypeError(
@@ -54,6 +57,25 @@ def _loop(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> tuple[Dtype, ...]:
             argument="x",
             dtypes=promoting,
         ) from None
+    return types[: ufunc.nin], types[ufunc.nin :]
+
+
+def _custom_loop(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> tuple[tuple[Dtype, ...], ...]:
+    """Do the work of `_loop` for operands of types that are registered with NumPy by others.
+
+    Ufuncs without a loop of such a type work in single precision, and round their results.
+
+    Raises:
+      TypeError: it is not defined for them.
+    """
+    own = result_type(*promoting)
+    results = (None,) * ufunc.nout
+    types = () if ufunc is np.ldexp else ufunc.resolve_dtypes((*[own] * ufunc.nin, *results))
+    if not types or types[0] != own:
+        given = (wide(own), *promoting[1:]) if ufunc is np.ldexp else (wide(own),) * ufunc.nin
+        types = ufunc.resolve_dtypes((*given, *results))
+    outer = (own if t == wide(own) else t for t in types[ufunc.nin :])
+    return types[: ufunc.nin], tuple(outer)
 
 
 def promoting(avals: Sequence[Aval]) -> tuple[Any, ...]:
@@ -70,24 +92,29 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
     >>> ufunc_row(np.add)
     Row(add)
     """
-    count = ufunc.nin
 
     def loop(avals: Sequence[Aval]) -> tuple[Dtype, ...]:
-        return _loop(ufunc, promoting(avals))
+        types, results = _loop(ufunc, promoting(avals))
+        if any(is_custom(aval.dtype) for aval in avals):  # numbers are of the type of the arrays
+            own = result_type(*promoting(avals))
+            types = tuple(own if t == wide(own) else t for t in types)
+        return *types, *results
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         shape = broadcast(ufunc.__name__, [aval.shape for aval in avals])
         weak = all(aval.weak for aval in avals)
-        found = loop(avals)[count:]
+        found = _loop(ufunc, promoting(avals))[1]
         return tuple(Aval(shape, t, weak and t.kind in "iufc") for t in found)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         function = ufunc if xp is np else _elsewhere(xp, ufunc)
-        types = loop(avals)
+        types, results = _loop(ufunc, promoting(avals))
+        if any(is_custom(aval.dtype) for aval in avals):
+            return _giving(_in_types(function, types), results)
         if xp is not np and not _is_numpys(ufunc):  # the loops of these differ from SciPy's
-            return _in_types(function, types[:count])
-        if any(a.weak and a.dtype != t for a, t in zip(avals, types, strict=False)):
-            return _in_types(function, types[:count])
+            return _in_types(function, types)
+        if any(a.weak and a.dtype != t for a, t in zip(avals, types, strict=True)):
+            return _in_types(function, types)
         return function
 
     return Row(
@@ -128,6 +155,20 @@ def _in_types(function: Any, types: Sequence[Dtype]) -> Kernel:
     def kernel(*operands: Any, **out: Any) -> Any:
         given = [x.astype(t, copy=False) for x, t in zip(operands, types, strict=True)]
         return function(*given, **out)
+
+    return kernel
+
+
+def _giving(function: Kernel, types: Sequence[Dtype]) -> Kernel:
+    """Convert results, which NumPy does by itself where it writes them into given arrays."""
+
+    def kernel(*operands: Any, **out: Any) -> Any:
+        found = function(*operands, **out)
+        if out:
+            return found
+        if isinstance(found, tuple):
+            return tuple(x.astype(t, copy=False) for x, t in zip(found, types, strict=True))
+        return found.astype(types[0], copy=False)
 
     return kernel
 
@@ -178,13 +219,19 @@ def function_row(
 
 
 def _promoted(avals: Sequence[Aval], params: Params) -> Dtype:
-    """Return the type that all operands promote to."""
-    return np.result_type(*_examples(avals))
+    """Return the type that all operands promote to.
 
-
-def _examples(avals: Sequence[Aval]) -> list[Any]:
-    kinds = promoting(avals)
-    return [kind(0) if isinstance(kind, type) else kind for kind in kinds]
+    Raises:
+      ArgumentTypeError: they have no common type.
+    """
+    try:
+        return result_type(*promoting(avals))
+    except TypeError:
+        raise ArgumentTypeError(
+            f"operands of dtypes {', '.join(str(a.dtype) for a in avals)} have no common type; "
+            "convert one with astype",
+            argument="x",
+        ) from None
 
 
 def _real(avals: Sequence[Aval], params: Params) -> Dtype:
@@ -226,8 +273,9 @@ def _converted(part: Callable[[Any], Any]) -> Callable[[Any, Params, Dtype], Ker
 
 
 def _where(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
-    def where(condition: Any, x: Any, y: Any) -> Any:
-        return xp.where(condition, x, y).astype(dtype, copy=False)
+    def where(condition: Any, x: Any, y: Any) -> Any:  # NumPy may know no common type
+        x = x if x.dtype == dtype else x.astype(dtype)
+        return xp.where(condition, x, y if y.dtype == dtype else y.astype(dtype))
 
     return where
 
@@ -240,9 +288,14 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
         given = iter(bounds)
         least = next(given) if low else None
         most = next(given) if high else None
-        if out is not None and xp is np:
+        if is_custom(dtype):  # NumPy's has no loop of such a type
+            found = x.astype(dtype, copy=False)
+            found = found if least is None else xp.maximum(found, least.astype(dtype))
+            found = found if most is None else xp.minimum(found, most.astype(dtype))
+        elif out is not None and xp is np:
             return np.clip(x, least, most, out, casting="unsafe")
-        found = xp.clip(x, least, most).astype(dtype, copy=False)
+        else:
+            found = xp.clip(x, least, most).astype(dtype, copy=False)
         if out is None:
             return found
         out[...] = found
@@ -264,8 +317,27 @@ IMAG = function_row(
     _real,
     lambda xp, params, dtype: lambda x: x.imag.copy() if x.dtype.kind == "c" else xp.zeros_like(x),
 )
-ROUND = function_row("round", _rounded, lambda xp, params, dtype: lambda x: xp.round(x, *params))
+ROUND = in_single(
+    function_row("round", _rounded, lambda xp, params, dtype: lambda x: xp.round(x, *params))
+)
 """Parameters: (decimals,)."""
+
+
+def _of_bessel(avals: Sequence[Aval], params: Params) -> Dtype:
+    """Return the type of NumPy's result.
+
+    Raises:
+      ArgumentTypeError: numbers are complex.
+    """
+    own = avals[0].dtype
+    if own.kind == "c":
+        raise ArgumentTypeError(
+            f"i0 is not defined for {own}; take real parts", argument="x", dtype=own
+        )
+    return own if own.kind == "f" else np.dtype(np.float64)
+
+
+I0 = in_single(function_row("i0", _of_bessel, lambda xp, params, dtype: lambda x: xp.i0(x)))
 
 
 def _viewed(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:

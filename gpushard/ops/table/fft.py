@@ -14,6 +14,7 @@ import numpy as np
 from gpushard.errors import ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -71,7 +72,7 @@ def _transform(name: str, length: Callable[[int], int]) -> Row:
 
         return writing(transform)
 
-    return Row(name, infer, _rule, kernel)
+    return in_single(Row(name, infer, _rule, kernel))
 
 
 FFT = _transform("fft", lambda n: n)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gpushard.dtypes import wide
 from gpushard.errors import ArgumentError, ArgumentTypeError, LinearAlgebraError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
@@ -35,9 +36,9 @@ def linalg_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
       ArgumentTypeError: an operand is of half precision.
     """
     for aval in avals:
-        if aval.dtype == np.float16:
+        if wide(aval.dtype) != aval.dtype:
             raise ArgumentTypeError(
-                f"{name} is not defined for float16; convert with astype to float32",
+                f"{name} is not defined for {aval.dtype}; convert with astype to float32",
                 argument="x",
                 dtype=aval.dtype,
             )

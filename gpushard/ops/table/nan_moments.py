@@ -12,6 +12,7 @@ import numpy as np
 
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Reduction, Row, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -23,11 +24,6 @@ _COUNT = np.dtype(np.int64)
 
 def _real(dtype: Dtype) -> Dtype:
     return np.empty(0, dtype).real.dtype
-
-
-def _wide(dtype: Dtype) -> Dtype:
-    """Return the type that half precision is worked out in, and that of others."""
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def _rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -96,13 +92,16 @@ def _mean(xp: Any, state: State, dtype: Any) -> Any:
     return xp.where(count > 0, total / xp.maximum(count, 1).astype(_real(total.dtype)), xp.nan)
 
 
-NANMEAN = _row(
-    "nanmean",
-    lambda own, dtype: dtype or own,
-    lambda own, dtype: (_COUNT, _wide(dtype or own)),
-    _sums,
-    lambda xp, a, b: (a[0] + b[0], a[1] + b[1]),
-    _mean,
+NANMEAN = in_single(
+    _row(
+        "nanmean",
+        lambda own, dtype: dtype or own,
+        lambda own, dtype: (_COUNT, dtype or own),
+        _sums,
+        lambda xp, a, b: (a[0] + b[0], a[1] + b[1]),
+        _mean,
+    ),
+    typed=True,
 )
 """Last parameter: dtype or None."""
 
@@ -146,13 +145,15 @@ def _variance(xp: Any, state: State, correction: Any) -> Any:
 
 def _spread_row(name: str, closing: Any) -> Row:
     """Return the row of a spread; last parameter: what is taken from the number of elements."""
-    return _row(
-        name,
-        lambda own, correction: _real(own),
-        lambda own, correction: (_COUNT, _wide(own), _real(_wide(own))),
-        _moments,
-        _chan,
-        closing,
+    return in_single(
+        _row(
+            name,
+            lambda own, correction: _real(own),
+            lambda own, correction: (_COUNT, own, _real(own)),
+            _moments,
+            _chan,
+            closing,
+        )
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Dims, Rule
 from gpushard.ops.table.elementwise import writing
@@ -216,24 +217,23 @@ def _median_row(name: str, *, skips: bool) -> Row:
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         axes, keepdims = params
         dtype = _typed(name, avals[0].dtype, None, False, "")
-        wide = np.dtype(np.float32) if dtype == np.float16 else dtype
 
         def median(x: Any) -> LocalArray:
             shape = reduced_shape(x.shape, axes, keepdims=keepdims)
             if not math.prod(x.shape[axis] for axis in axes):
                 return xp.full(shape, xp.nan, dtype)
             if xp is np and not skips and x.dtype.kind in "biuf":
-                return _medians(_rows(x, axes), wide).reshape(shape).astype(dtype, copy=False)
+                return _medians(_rows(x, axes), dtype).reshape(shape).astype(dtype, copy=False)
             rows = _sorted_rows(xp, x, axes)
             count = _counted(xp, rows, skips)
-            low = _at(xp, rows, (count - 1) // 2, count).astype(wide)
-            high = _at(xp, rows, count // 2, count).astype(wide)
+            low = _at(xp, rows, (count - 1) // 2, count).astype(dtype)
+            high = _at(xp, rows, count // 2, count).astype(dtype)
             found = xp.where(count % 2 == 1, low, (low + high) / 2)
             return _with_nans(xp, rows, found, skips).reshape(shape).astype(dtype, copy=False)
 
         return writing(median)
 
-    return Row(name, infer, _rule, kernel)
+    return in_single(Row(name, infer, _rule, kernel))
 
 
 def _quantile_row(
@@ -276,7 +276,7 @@ def _quantile_row(
 
         return writing(quantile)
 
-    return Row(name, infer, _rule, kernel)
+    return in_single(Row(name, infer, _rule, kernel))
 
 
 def _equal_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callable[..., Any]:

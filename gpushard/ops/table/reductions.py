@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.dtypes import kind_of, summed
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.typing import LocalArray, Shape
 
-_HALF = np.dtype(np.float16)
-_SINGLE = np.dtype(np.float32)
 _DOUBLE = np.dtype(np.float64)
 _BOOL = np.dtype(bool)
 _INDEX = np.dtype(np.int64)
@@ -84,26 +84,19 @@ def _row(
 def _sum_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
     if dtype is not None:
         return dtype
-    found: Dtype = np.add.reduce(np.empty(0, own)).dtype
+    found: Dtype = summed(own) or np.add.reduce(np.empty(0, own)).dtype
     return found
 
 
-def _by_ufunc(
-    name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool, wide: bool
-) -> Row:
+def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool) -> Row:
     """Return the row of a reduction by one ufunc; last parameter: its dtype or None.
 
     Args:
       name: of the ufunc.
       dtype_of: as for `_row`.
       empty: whether nothing at all can be reduced.
-      wide: whether half precision is merged in single precision.
     """
     title = _TITLES[name]
-
-    def state(own: Dtype, extra: Any) -> Dtype:
-        dtype = dtype_of(own, extra)
-        return _SINGLE if wide and dtype == _HALF else dtype
 
     def reduce(xp: Any, axes: tuple[int, ...], keepdims: bool, dtype: Dtype) -> Kernel:
         if xp is np:
@@ -121,10 +114,6 @@ def _by_ufunc(
         axes, keepdims, extra = params
         return reduce(xp, axes, keepdims, dtype_of(avals[0].dtype, extra))
 
-    def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        axes, keepdims, extra = params
-        return reduce(xp, axes, keepdims, state(avals[0].dtype, extra))
-
     def merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
         function = getattr(xp, name)
         return lambda a, b, m, n: (function(a[0], b[0]),)
@@ -134,9 +123,9 @@ def _by_ufunc(
         return lambda s, n: s[0].astype(dtype, copy=False)
 
     def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
-        return (state(avals[0].dtype, params[2]),)
+        return (dtype_of(avals[0].dtype, params[2]),)
 
-    return _row(title, dtype_of, kernel, Reduction(states, local, merge, finish), empty=empty)
+    return _row(title, dtype_of, kernel, Reduction(states, kernel, merge, finish), empty=empty)
 
 
 _TITLES = {
@@ -150,14 +139,14 @@ _TITLES = {
     "fmax": "nanmax",
 }
 
-SUM = _by_ufunc("add", _sum_dtype, empty=True, wide=True)
-PROD = _by_ufunc("multiply", _sum_dtype, empty=True, wide=True)
-MIN = _by_ufunc("minimum", lambda own, _: own, empty=False, wide=False)
-MAX = _by_ufunc("maximum", lambda own, _: own, empty=False, wide=False)
-NANMIN = _by_ufunc("fmin", lambda own, _: own, empty=False, wide=False)
-NANMAX = _by_ufunc("fmax", lambda own, _: own, empty=False, wide=False)
-ANY = _by_ufunc("logical_or", lambda own, _: _BOOL, empty=True, wide=False)
-ALL = _by_ufunc("logical_and", lambda own, _: _BOOL, empty=True, wide=False)
+SUM = in_single(_by_ufunc("add", _sum_dtype, empty=True), typed=True)
+PROD = in_single(_by_ufunc("multiply", _sum_dtype, empty=True), typed=True)
+MIN = _by_ufunc("minimum", lambda own, _: own, empty=False)
+MAX = _by_ufunc("maximum", lambda own, _: own, empty=False)
+NANMIN = _by_ufunc("fmin", lambda own, _: own, empty=False)
+NANMAX = _by_ufunc("fmax", lambda own, _: own, empty=False)
+ANY = _by_ufunc("logical_or", lambda own, _: _BOOL, empty=True)
+ALL = _by_ufunc("logical_and", lambda own, _: _BOOL, empty=True)
 
 
 def _added(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
@@ -193,18 +182,12 @@ def _first(state: State, count: int) -> LocalArray:
 def _mean_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
     if dtype is not None:
         return dtype
-    return own if own.kind in "fc" or own.kind not in "?biu" else _DOUBLE
-
-
-def _accumulator(avals: Sequence[Aval], dtype: Dtype | None) -> Dtype:
-    """Return the type that means and variances are worked out in."""
-    result = _mean_dtype(avals[0].dtype, dtype)
-    return _SINGLE if result == _HALF else result
+    return own if kind_of(own) in "fc" else _DOUBLE
 
 
 def _mean_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     axes, keepdims, dtype = params
-    wide = _accumulator(avals, dtype)
+    wide = _mean_dtype(avals[0].dtype, dtype)
     return lambda x, out=None: x.sum(axes, dtype=wide, out=out, keepdims=keepdims)
 
 
@@ -225,16 +208,19 @@ def _mean_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(mean)
 
 
-MEAN = _row(
-    "mean",
-    _mean_dtype,
-    _mean_kernel,
-    Reduction(
-        lambda avals, params: (_accumulator(avals, params[2]),),
-        _mean_local,
-        _added,
-        _mean_finish,
+MEAN = in_single(
+    _row(
+        "mean",
+        _mean_dtype,
+        _mean_kernel,
+        Reduction(
+            lambda avals, params: (_mean_dtype(avals[0].dtype, params[2]),),
+            _mean_local,
+            _added,
+            _mean_finish,
+        ),
     ),
+    typed=True,
 )
 """Last parameter: dtype or None."""
 
@@ -246,7 +232,7 @@ def _var_dtype(own: Dtype, correction: float) -> Dtype:
 def _moments(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     """Return the kernel of mean and sum of squared distances from it."""
     axes, keepdims, _ = params
-    wide = _accumulator(avals, None)
+    wide = _mean_dtype(avals[0].dtype, None)
 
     def moments(x: Any) -> State:
         x = x.astype(wide, copy=False)
@@ -300,10 +286,10 @@ def _spread_row(name: str, *, root: bool) -> Row:
         return writing(spread)
 
     def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
-        wide = _accumulator(avals, None)
+        wide = _mean_dtype(avals[0].dtype, None)
         return wide, np.empty(0, wide).real.dtype
 
-    return _row(name, _var_dtype, kernel, Reduction(states, _moments, _chan, make))
+    return in_single(_row(name, _var_dtype, kernel, Reduction(states, _moments, _chan, make)))
 
 
 VAR = _spread_row("var", root=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval
+from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -24,5 +25,5 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(lambda x: xp.nan_to_num(x, True, *params))
 
 
-NAN_TO_NUM = Row("nan_to_num", _infer, _rule, _kernel)
+NAN_TO_NUM = in_single(Row("nan_to_num", _infer, _rule, _kernel))
 """Parameters: what replaces NaN, infinity and minus infinity."""

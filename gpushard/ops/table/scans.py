@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.dtypes import summed
 from gpushard.errors import ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -29,6 +31,8 @@ def _accumulated(ufunc: np.ufunc, own: Dtype, dtype: Dtype | None) -> Dtype:
     Raises:
       ArgumentTypeError: the ufunc is not defined for it.
     """
+    if dtype is None and ufunc in (np.add, np.multiply):
+        dtype = summed(own)
     try:
         found: Dtype = ufunc.accumulate(np.ones(1, dtype or own), dtype=dtype).dtype
     except TypeError:
@@ -85,8 +89,8 @@ def _row(name: str, ufunc: np.ufunc) -> Row:
     return Row(name, infer, rule_of, kernel)
 
 
-CUMSUM = _row("cumsum", np.add)
-CUMPROD = _row("cumprod", np.multiply)
+CUMSUM = in_single(_row("cumsum", np.add), typed=True)
+CUMPROD = in_single(_row("cumprod", np.multiply), typed=True)
 CUMMAX = _row("maximum.accumulate", np.maximum)
 CUMMIN = _row("minimum.accumulate", np.minimum)
 CUMALL = _row("logical_and.accumulate", np.logical_and)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard import dtypes
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.indexed import (
@@ -35,7 +36,10 @@ def _shapes(avals: Sequence[Aval]) -> tuple[Shape, ...]:
 
 
 def _types(avals: Sequence[Aval], params: Params) -> tuple[Dtype, Dtype]:
-    """Return the types of the elements, and of the values, while they are combined."""
+    """Return the types of the elements, and of the values, while they are combined.
+
+    Narrow floats are added up in single precision.
+    """
     x, values = avals[:2]
     ufunc = params[1]
     if ufunc is None:
@@ -43,7 +47,7 @@ def _types(avals: Sequence[Aval], params: Params) -> tuple[Dtype, Dtype]:
     loop = ufunc_row(ufunc).loop
     assert loop is not None
     _, second, result = loop((x, values))
-    return result, second
+    return dtypes.wide(result), dtypes.wide(second)
 
 
 def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:

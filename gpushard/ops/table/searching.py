@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Reduction, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -25,7 +27,7 @@ _BOOL = np.dtype(bool)
 
 def _common(avals: Sequence[Aval]) -> Dtype:
     """Return the type that elements are compared in: Python's numbers are those of NumPy."""
-    return np.result_type(avals[0].dtype, avals[1].dtype)
+    return result_type(avals[0].dtype, avals[1].dtype)
 
 
 def _dims(avals: Sequence[Aval], many: int, *, whole: bool = False) -> Rule:
@@ -87,17 +89,19 @@ def _search_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(search)
 
 
-SEARCHSORTED = Row(
-    "searchsorted",
-    _infer_search,
-    lambda avals, params: _dims(avals, 1, whole=len(avals) > 2),
-    _search_kernel,
-    Reduction(
-        lambda avals, params: (INDEX,),
+SEARCHSORTED = in_single(
+    Row(
+        "searchsorted",
+        _infer_search,
+        lambda avals, params: _dims(avals, 1, whole=len(avals) > 2),
         _search_kernel,
-        lambda xp, avals, params: lambda a, b, m, n: (a[0] + b[0],),
-        lambda xp, avals, params: lambda state, n: state[0],
-    ),
+        Reduction(
+            lambda avals, params: (INDEX,),
+            _search_kernel,
+            lambda xp, avals, params: lambda a, b, m, n: (a[0] + b[0],),
+            lambda xp, avals, params: lambda state, n: state[0],
+        ),
+    )
 )
 """Operands: what is sorted, what is looked for, and maybe what sorts the first; with that the first
 must be whole. Parameters: (side,)."""
@@ -149,16 +153,18 @@ def _isin_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(lambda x, members: local(x, members) ^ invert)
 
 
-ISIN = Row(
-    "isin",
-    _infer_isin,
-    lambda avals, params: _dims(avals, 0),
-    _isin_kernel,
-    Reduction(
-        lambda avals, params: (_BOOL,),
-        _isin_local,
-        lambda xp, avals, params: lambda a, b, m, n: (a[0] | b[0],),
-        lambda xp, avals, params: lambda state, n: state[0] ^ params[0],
-    ),
+ISIN = in_single(
+    Row(
+        "isin",
+        _infer_isin,
+        lambda avals, params: _dims(avals, 0),
+        _isin_kernel,
+        Reduction(
+            lambda avals, params: (_BOOL,),
+            _isin_local,
+            lambda xp, avals, params: lambda a, b, m, n: (a[0] | b[0],),
+            lambda xp, avals, params: lambda state, n: state[0] ^ params[0],
+        ),
+    )
 )
 """Operands: elements, and a vector of members. Parameters: (whether the others are true,)."""

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.dtypes import result_type
 from gpushard.ops.aval import Aval
+from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -63,7 +65,7 @@ def _vectors_row(name: str) -> Row:
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         a, b = avals
         length = _length(a.shape[0], b.shape[0], params[0])
-        return (Aval((length,), np.result_type(a.dtype, b.dtype)),)
+        return (Aval((length,), result_type(a.dtype, b.dtype)),)
 
     def rule_of(avals: Sequence[Aval], params: Params) -> Rule:
         a, b = avals
@@ -74,7 +76,7 @@ def _vectors_row(name: str) -> Row:
         function = getattr(xp, name)
         return writing(lambda a, b: function(a, b, mode=params[0]))
 
-    return Row(name, infer, rule_of, kernel)
+    return in_single(Row(name, infer, rule_of, kernel))
 
 
 CONVOLVE = _vectors_row("convolve")

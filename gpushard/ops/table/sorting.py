@@ -15,6 +15,7 @@ import numpy as np
 from gpushard.errors import ArgumentError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -173,7 +174,7 @@ def _row(name: str, dtypes: Sequence[Dtype | None], order: Order, rest: int | No
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return writing(lambda x: order(xp, x, params))
 
-    return Row(name, infer, functools.partial(_rule, results=len(dtypes)), kernel)
+    return in_single(Row(name, infer, functools.partial(_rule, results=len(dtypes)), kernel))
 
 
 SORT = _row("sort", (None,), _sort)
@@ -212,5 +213,5 @@ def _lexsort_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(lambda *keys: lexsort(xp, keys, params[0]))
 
 
-LEXSORT = Row("lexsort", _infer_lexsort, _rule, _lexsort_kernel)
+LEXSORT = in_single(Row("lexsort", _infer_lexsort, _rule, _lexsort_kernel))
 """Operands: keys, the last one first. Parameters: (axis,)."""

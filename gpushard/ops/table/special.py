@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.dtypes import result_type, wide
 from gpushard.errors import ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Reduction, Row, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import function_row, promoting, writing
@@ -22,9 +24,8 @@ from gpushard.runtime.special import special_functions
 
 def _inexact(avals: Sequence[Aval], params: Params) -> Dtype:
     """Return the type that numbers are worked with: single or double precision."""
-    kinds = [kind(0) if isinstance(kind, type) else kind for kind in promoting(avals)]
-    found = np.result_type(*kinds, np.float16)
-    return np.dtype(np.float32) if found == np.float16 else found
+    kinds = [wide(kind) if isinstance(kind, np.dtype) else kind for kind in promoting(avals)]
+    return wide(result_type(*kinds, np.float16))
 
 
 def _zeta_dtype(avals: Sequence[Aval], params: Params) -> Dtype:
@@ -58,7 +59,7 @@ def _zeta(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
     return zeta
 
 
-ZETA = function_row("zeta", _zeta_dtype, _zeta)
+ZETA = in_single(function_row("zeta", _zeta_dtype, _zeta))
 """Operands: the power, and the first term, if there is one."""
 
 
@@ -71,14 +72,8 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 def _numbers(avals: Sequence[Aval]) -> Dtype:
     """Return the type of a sum of exponentials: double precision for integers."""
-    found = np.result_type(*(aval.dtype for aval in avals))
+    found = result_type(*(aval.dtype for aval in avals))
     return found if found.kind in "fc" else np.dtype(np.float64)
-
-
-def _wide(avals: Sequence[Aval]) -> Dtype:
-    """Return the type that it is summed in."""
-    found = _numbers(avals)
-    return np.dtype(np.float32) if found == np.float16 else found
 
 
 def _result(avals: Sequence[Aval], params: Params) -> Dtype:
@@ -93,7 +88,7 @@ def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
 
 
 def _states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
-    dtype = _wide(avals)
+    dtype = _numbers(avals)
     return np.empty(0, dtype).real.dtype, dtype
 
 
@@ -105,7 +100,7 @@ def _finite(xp: Any, most: Any) -> Any:
 def _local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     """Return what gives the greatest exponent of a block, and the sum less that."""
     axes, keepdims, _ = params
-    dtype = _wide(avals)
+    dtype = _numbers(avals)
 
     def local(x: Any, *weights: Any) -> State:
         x = x.astype(dtype, copy=False)
@@ -156,6 +151,8 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(lambda *operands: finish(tuple(map(xp.asarray, local(*operands))), 0))
 
 
-LOGSUMEXP = Row("logsumexp", _infer, _rule, _kernel, Reduction(_states, _local, _merge, _finish))
+LOGSUMEXP = in_single(
+    Row("logsumexp", _infer, _rule, _kernel, Reduction(_states, _local, _merge, _finish))
+)
 """Operands: exponents, and weights of the same shape if there are any. Parameters: (axes counted
 from the end, keepdims, whether it is the logarithm of the sum's size)."""

@@ -82,6 +82,7 @@ FORMS: dict[Row, list[Form]] = {
     elementwise.REAL: [Form(("ij",), (), "D")],
     elementwise.IMAG: [Form(("ij",), (), "D")],
     elementwise.ROUND: [Form(("ij",), (1,))],
+    elementwise.I0: [Form(("ij",)), Form(("i",), (), "f")],
     reductions.SUM: _REDUCED,
     reductions.PROD: _REDUCED,
     reductions.MIN: _REDUCED,

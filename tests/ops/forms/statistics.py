@@ -11,6 +11,7 @@ from gpushard.ops.table import (
     counting,
     nan_moments,
     order_statistics,
+    polynomials,
     reductions,
     repeating,
     replacing,
@@ -19,7 +20,16 @@ from gpushard.ops.table import (
 )
 from tests.ops.forms.form import Form
 
-TABLES = (counting, nan_moments, order_statistics, repeating, replacing, scans, signals)
+TABLES = (
+    counting,
+    nan_moments,
+    order_statistics,
+    polynomials,
+    repeating,
+    replacing,
+    scans,
+    signals,
+)
 """The modules of the table that have these rows."""
 
 _EXTREMES = [
@@ -123,6 +133,8 @@ FORMS: dict[Row, list[Form]] = {
     ],
     signals.CONVOLVE: [Form(("i", "j"), (mode,)) for mode in ("full", "same", "valid")],
     signals.CORRELATE: [Form(("i", "j"), ("full",), "D"), Form(("i", "j"), ("valid",), "d")],
+    polynomials.POLYDIV: [Form(("i", "j")), Form(("i", "i"), (), "D")],
+    polynomials.POLY: [Form(("i",)), Form(("i",), (), "D")],
     repeating.REPEAT_EACH: [
         Form(("ij", "j"), lambda s: (3 * s[0][1], -1), "dl", prepare=_counts(3)),
         Form(("ij", "i"), lambda s: (2 * s[0][0], -2), "bl", prepare=_counts(2)),

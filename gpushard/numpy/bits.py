@@ -1,0 +1,128 @@
+"""Bits of bytes as elements, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.dtypes import kind_of
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.arguments import as_value, integer, settle
+from gpushard.numpy.padding import pad
+from gpushard.ops.axes import one_from_end
+
+_ORDERS = {"big": np.arange(7, -1, -1, dtype=np.uint8), "little": np.arange(8, dtype=np.uint8)}
+"""How far each bit of a byte is from the last one."""
+
+
+def _bits(name: str, bitorder: Any) -> Any:
+    if bitorder not in _ORDERS:
+        raise ArgumentError(
+            f'{name}: bitorder={bitorder!r} must be "big" or "little"',
+            argument="bitorder",
+            value=bitorder,
+        )
+    return _ORDERS[bitorder]
+
+
+def _along(x: Any, axis: Any, name: str) -> tuple[Any, int]:
+    """Return an array and the dim that is meant, counted from the end; a vector for None."""
+    return (x.reshape(-1), -1) if axis is None else (x, one_from_end(axis, x.ndim, name))
+
+
+def packbits(
+    x: Any, /, axis: Any = None, bitorder: str = "big", *, out_sharding: Any = None
+) -> Any:
+    """Return bytes, whose bits say which of eight elements in a row are not 0.
+
+    Args:
+      x: an array of booleans or integers.
+      axis: along which dim, at whose end zeros are added; by default in row-major order.
+      bitorder: whether the first element is the greatest bit, "big", or the least, "little".
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentTypeError: elements are others.
+      ArgumentError: the order is unknown.
+
+    >>> packbits([1, 0, 1]), packbits([1, 0, 1], bitorder="little")
+    (Array([160], dtype=uint8), Array([5], dtype=uint8))
+    """
+    shifts = _bits("packbits", bitorder)
+    x = as_value(x, "packbits")
+    if kind_of(x.dtype) not in "biu":
+        raise ArgumentTypeError(
+            f"packbits: x of {x.dtype} must be of booleans or integers; give x != 0",
+            argument="x",
+            dtype=x.dtype,
+        )
+    x, at = _along(x, axis, "packbits")
+    widths = [(0, 0)] * x.ndim
+    widths[at] = 0, -x.shape[at] % 8
+    x = ew.not_equal(x, 0)
+    full = pad(x, widths) if widths[at][1] else x
+    shape = list(full.shape)
+    shape[at : (at + 1) or None] = [shape[at] // 8, 8]
+    places = (shifts if at == -1 else shifts.reshape(8, *[1] * (-at - 1))).astype(np.uint8)
+    bits = ew.left_shift(full.reshape(tuple(shape)).astype(np.uint8), places)
+    return settle(bits.sum(at, dtype=np.uint8), out_sharding)
+
+
+def unpackbits(
+    x: Any,
+    /,
+    axis: Any = None,
+    count: Any = None,
+    bitorder: str = "big",
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the bits of bytes as zeros and ones.
+
+    Args:
+      x: an array of `uint8`.
+      axis: along which dim; by default in row-major order.
+      count: how many bits are wanted, zeros where there are fewer; all by default, and all but so
+        many for a negative number.
+      bitorder: whether the greatest bit comes first, "big", or the least, "little".
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentTypeError: elements are others.
+      ArgumentError: the order is unknown, or less than all bits are to be left out.
+
+    >>> unpackbits(np.array([160], np.uint8), count=3)
+    Array([1, 0, 1], dtype=uint8)
+    """
+    shifts = _bits("unpackbits", bitorder)
+    x = as_value(x, "unpackbits")
+    if x.dtype != np.uint8:
+        raise ArgumentTypeError(
+            f"unpackbits: x of {x.dtype} must be of uint8; convert it with astype",
+            argument="x",
+            dtype=x.dtype,
+        )
+    x, at = _along(x, axis, "unpackbits")
+    dim = x.ndim + at
+    lead, rest = x.shape[: dim + 1], x.shape[dim + 1 :]
+    places = shifts.reshape(8, *[1] * len(rest))
+    bits = ew.bitwise_and(ew.right_shift(x.reshape((*lead, 1, *rest)), places), 1)
+    found = bits.reshape((*lead[:-1], lead[-1] * 8, *rest))
+    if count is None:
+        return settle(found, out_sharding)
+    size = lead[-1] * 8
+    many = integer(count, "unpackbits", "count")
+    if many < -size:
+        raise ArgumentError(
+            f"unpackbits: count={many} leaves out more than the {size} bits that there are",
+            argument="count",
+            value=many,
+        )
+    many = many + size if many < 0 else many
+    if many > size:
+        widths = [(0, 0)] * x.ndim
+        widths[at] = 0, many - size
+        return settle(pad(found, widths), out_sharding)
+    return settle(found[(slice(None),) * dim + (slice(many),)], out_sharding)

@@ -1,0 +1,356 @@
+"""Polynomials as vectors of coefficients, that of the highest power first; and their roots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.array.known import known
+from gpushard.dtypes import finfo, kind_of
+from gpushard.errors import ArgumentError
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy import statistical
+from gpushard.numpy.arguments import as_value, host_data, integer, is_value, settle
+from gpushard.numpy.creation import zeros, zeros_like
+from gpushard.numpy.editing import trim_zeros
+from gpushard.numpy.grids import eye, vander
+from gpushard.numpy.joining import concat
+from gpushard.numpy.linalg.decompositions import eigvals
+from gpushard.numpy.linalg.solving import inv, lstsq
+from gpushard.numpy.padding import pad
+from gpushard.numpy.signals import convolve
+from gpushard.ops.bind import bind
+from gpushard.ops.table import polynomials as rows
+
+
+def _coefficients(name: str, p: Any, argument: str) -> Any:
+    """Return coefficients as a vector; a number is one of a constant.
+
+    Raises:
+      ArgumentError: there are more dims.
+    """
+    found = as_value(p, name)
+    if found.ndim > 1:
+        raise ArgumentError(
+            f"{name}: {argument} of shape {found.shape} must be a vector",
+            argument=argument,
+            shape=found.shape,
+        )
+    return found.reshape(-1)
+
+
+def _alike(name: str, a1: Any, a2: Any) -> list[Any]:
+    """Return coefficients of two polynomials of one length."""
+    found = [_coefficients(name, a, f"a{n}") for n, a in enumerate((a1, a2), 1)]
+    length = max(a.shape[0] for a in found)
+    return [pad(a, (length - a.shape[0], 0)) for a in found]
+
+
+def polyadd(a1: Any, a2: Any, *, out_sharding: Any = None) -> Any:
+    """Return the sum of two polynomials.
+
+    Args:
+      a1: coefficients.
+      a2: coefficients.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    >>> polyadd([1, 2], [9, 5, 4])
+    Array([9, 6, 6], dtype=int64)
+    """
+    return settle(ew.add(*_alike("polyadd", a1, a2)), out_sharding)
+
+
+def polysub(a1: Any, a2: Any, *, out_sharding: Any = None) -> Any:
+    """Return the difference of two polynomials.
+
+    Args:
+      a1: coefficients.
+      a2: coefficients of what is taken away.
+      out_sharding: where the result goes; by default it stays where it was made.
+    """
+    return settle(ew.subtract(*_alike("polysub", a1, a2)), out_sharding)
+
+
+def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = True, out_sharding: Any = None) -> Any:
+    """Return the product of two polynomials.
+
+    Args:
+      a1: coefficients.
+      a2: coefficients.
+      trim_leading_zeros: whether the operands' are left out, for which the host reads where they
+        end.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    >>> polymul([1, 2], [1, -2])
+    Array([ 1,  0, -4], dtype=int64)
+    """
+    found = [_coefficients("polymul", a, f"a{n}") for n, a in enumerate((a1, a2), 1)]
+    if trim_leading_zeros:
+        found = [_or_zero(trim_zeros(a, "f")) for a in found]
+    return settle(convolve(*found), out_sharding)
+
+
+def _or_zero(p: Any) -> Any:
+    return p if p.shape[0] else zeros(1, p.dtype)
+
+
+def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = True, out_sharding: Any = None) -> Any:
+    """Return the quotient of two polynomials, and the remainder.
+
+    Args:
+      u: coefficients of what is divided.
+      v: coefficients of what it is divided by; the first is not 0.
+      trim_leading_zeros: whether those of the remainder are left out, for which the host reads
+        where they end.
+      out_sharding: where the results go; by default they stay where they were made.
+
+    Raises:
+      ArgumentError: one of them has no coefficients.
+
+    >>> polydiv([3, 5, 2], [2, 1])
+    (Array([1.5 , 1.75], dtype=float64), Array([0.25], dtype=float64))
+    """
+    given = [_coefficients("polydiv", p, name) for p, name in ((u, "u"), (v, "v"))]
+    for p, name in zip(given, "uv", strict=True):
+        if not p.shape[0]:
+            raise ArgumentError(
+                f"polydiv: {name} has no coefficients; give one at least", argument=name
+            )
+    quotient, rest = bind(rows.POLYDIV, [p + 0.0 for p in given])
+    if trim_leading_zeros and rest.shape[0] > 1:
+        large = ew.abs(rest) > 1e-8
+        first = ew.where(statistical.any(large), statistical.argmax(large), rest.shape[0] - 1)
+        rest = rest[known(first) :]
+    return settle((quotient, rest), out_sharding)
+
+
+def polyder(p: Any, m: int = 1, *, out_sharding: Any = None) -> Any:
+    """Return a derivative of a polynomial.
+
+    Args:
+      p: coefficients.
+      m: which derivative.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: `m` is negative.
+
+    >>> polyder([1, 1, 1, 1])
+    Array([3, 2, 1], dtype=int64)
+    """
+    found = _coefficients("polyder", p, "p")
+    for _ in range(_order("polyder", m)):
+        found = found[:-1] * np.arange(found.shape[0] - 1, 0, -1)
+    return settle(found, out_sharding)
+
+
+def _order(name: str, m: Any) -> int:
+    times = integer(m, name, "m")
+    if times < 0:
+        raise ArgumentError(f"{name}: m={m} must not be negative", argument="m", value=m)
+    return times
+
+
+def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> Any:
+    """Return an antiderivative of a polynomial.
+
+    Args:
+      p: coefficients.
+      m: of which order.
+      k: constants, one for each order, or one for all; 0 by default.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: `m` is negative, or the constants are too few.
+
+    >>> polyint([3, 2, 1])
+    Array([1., 1., 1., 0.], dtype=float64)
+    """
+    found = _coefficients("polyint", p, "p")
+    times = _order("polyint", m)
+    constants = _coefficients("polyint", 0.0 if k is None else k, "k")
+    if constants.shape[0] not in (1, times) and constants.shape[0] < times:
+        raise ArgumentError(
+            f"polyint: k has {constants.shape[0]} constants for m={times}; give one, or {times}",
+            argument="k",
+            shape=constants.shape,
+        )
+    many = constants.shape[0] > 1
+    for n in range(times):
+        constant = constants[n : n + 1] if many else constants
+        found = concat([found / np.arange(found.shape[0], 0, -1), constant])
+    return settle(found, out_sharding)
+
+
+def polyval(p: Any, x: Any, *, out_sharding: Any = None) -> Any:
+    """Return the values of a polynomial, by Horner's rule.
+
+    Args:
+      p: its coefficients, a vector, that of the highest power first.
+      x: where, an array.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: coefficients are no vector.
+
+    >>> polyval([1, 0, 2], [3, 4])
+    Array([11, 18], dtype=int64)
+    """
+    given = p if is_value(p) else host_data(p, "polyval")
+    if given.ndim != 1:
+        raise ArgumentError(
+            f"polyval: p of shape {given.shape} must be a vector", argument="p", shape=given.shape
+        )
+    x = as_value(x, "polyval")
+    found = zeros_like(x)
+    for at in np.arange(given.shape[0]).tolist():
+        found = found * x + given[at]
+    return settle(found, out_sharding)
+
+
+def polyfit(
+    x: Any,
+    y: Any,
+    deg: int,
+    rcond: Any = None,
+    full: bool = False,
+    w: Any = None,
+    cov: Any = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the coefficients of the polynomial that fits points best, by least squares.
+
+    Nothing warns of fits that are not determined: see the rank with `full=True`.
+
+    Args:
+      x: where the points are, a vector.
+      y: their values, a vector, or a matrix with a column for each polynomial.
+      deg: the highest power.
+      rcond: singular values below this share of the greatest count as 0; by default eps times the
+        number of points.
+      full: whether to return sums of squared residuals, the rank, singular values and rcond, too.
+      w: weights of the points, a vector.
+      cov: whether to return the covariance of the coefficients, too; "unscaled" for weights that
+        say how exact points are.
+      out_sharding: where the results go; by default they stay where they were made.
+
+    Raises:
+      ArgumentError: shapes do not fit, the power is negative, or points are too few for `cov`.
+
+    >>> x = np.arange(4.0)
+    >>> np.asarray(polyfit(x, 2 * x + 1, 1)).round(6).tolist()
+    [2.0, 1.0]
+    """
+    order = integer(deg, "polyfit", "deg") + 1
+    x, y = as_value(x, "polyfit") + 0.0, as_value(y, "polyfit") + 0.0
+    _check_points(x, y, order)
+    left, right = vander(x, order), y
+    if w is not None:
+        heavy = _coefficients("polyfit", w, "w") + 0.0
+        if heavy.shape != x.shape:
+            raise ArgumentError(
+                f"polyfit: w of shape {heavy.shape} must have a weight for each of {x.shape[0]} "
+                "points",
+                argument="w",
+                shape=heavy.shape,
+            )
+        left = left * heavy[:, None]
+        right = right * (heavy if right.ndim == 1 else heavy[:, None])
+    scale = ew.sqrt((left * left).sum(0))
+    left = left / scale
+    share = x.shape[0] * float(finfo(x.dtype).eps) if rcond is None else rcond
+    found, sums, rank, values = lstsq(left, right, share)
+    found = (found.T / scale).T
+    if full:
+        return (*settle((found, sums, rank, values), out_sharding), share)
+    if not cov:
+        return settle(found, out_sharding)
+    spread = inv(left.T @ left) / (scale[:, None] * scale)
+    spread = spread if y.ndim == 1 else spread[:, :, None]
+    if isinstance(cov, str) and cov == "unscaled":
+        return settle((found, spread), out_sharding)
+    if x.shape[0] <= order:
+        raise ArgumentError(
+            f"polyfit: {x.shape[0]} points are too few for the covariance of {order} coefficients; "
+            'give more points, or cov="unscaled"',
+            argument="cov",
+            shape=x.shape,
+        )
+    return settle((found, spread * (sums / (x.shape[0] - order))), out_sharding)
+
+
+def _check_points(x: Any, y: Any, order: int) -> None:
+    if order < 1:
+        raise ArgumentError(
+            f"polyfit: deg={order - 1} must not be negative", argument="deg", value=order - 1
+        )
+    if x.ndim != 1 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0] or not x.shape[0]:
+        raise ArgumentError(
+            f"polyfit: x of shape {x.shape} and y of shape {y.shape} must be a vector of points, "
+            "and their values, one in each row",
+            argument="y",
+            shapes=(x.shape, y.shape),
+        )
+
+
+def poly(seq_of_zeros: Any, *, out_sharding: Any = None) -> Any:
+    """Return the coefficients of the polynomial that has given roots.
+
+    Of complex roots they are complex, since a type cannot depend on values.
+
+    Args:
+      seq_of_zeros: the roots, a vector; or a square matrix, whose characteristic polynomial it is.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: it is neither.
+
+    >>> poly([1.0, 2.0])
+    Array([ 1., -3.,  2.], dtype=float64)
+    """
+    given = as_value(seq_of_zeros, "poly")
+    if given.ndim == 2 and given.shape[0] == given.shape[1] and given.shape[0]:
+        given = eigvals(given)
+    if given.ndim != 1:
+        raise ArgumentError(
+            f"poly: roots of shape {given.shape} must be a vector, or a square matrix",
+            argument="seq_of_zeros",
+            shape=given.shape,
+        )
+    if kind_of(given.dtype) not in "fc":
+        given = given.astype(np.float64)
+    return settle(bind(rows.POLY, (given,)), out_sharding)
+
+
+def roots(p: Any, *, strip_zeros: bool = True, out_sharding: Any = None) -> Any:
+    """Return the roots of a polynomial, which are complex, from eigenvalues.
+
+    Args:
+      p: coefficients.
+      strip_zeros: whether leading and trailing zeros are taken out first, for which the host reads
+        where they are; without it the first coefficient must not be 0.
+      out_sharding: where the result goes; by default it stays where it was made.
+
+    Raises:
+      ArgumentError: the coefficients are no vector.
+
+    >>> np.sort_complex(np.asarray(roots([1, -3, 2]))).tolist()
+    [(1+0j), (2+0j)]
+    """
+    p = _coefficients("roots", p, "p")
+    p = p if kind_of(p.dtype) in "fc" else p.astype(np.float64)
+    zero = 0
+    if strip_zeros:
+        p = trim_zeros(p, "f")
+        zero = p.shape[0]
+        p = trim_zeros(p, "b")
+        zero -= p.shape[0]
+    many = max(p.shape[0] - 1, 0)
+    complex_type = np.result_type(p.dtype, np.complex64)
+    if not many:
+        return settle(zeros(zero, complex_type), out_sharding)
+    companion = concat([(-p[1:] / p[0])[None], eye(many - 1, many, dtype=p.dtype)])
+    found = eigvals(companion)
+    return settle(pad(found, (0, zero)) if zero else found, out_sharding)

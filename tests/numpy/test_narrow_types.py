@@ -1,0 +1,159 @@
+"""bfloat16 and float8: what types results have, and that sums are of single precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import dtypes
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from tests.numpy.compare import put
+
+ml_dtypes = pytest.importorskip("ml_dtypes", reason="not installed: pip install ml_dtypes")
+
+gnp = gs.numpy
+pytestmark = pytest.mark.usefixtures("rt")
+BF = np.dtype(ml_dtypes.bfloat16)
+F8 = np.dtype(ml_dtypes.float8_e4m3fn)
+NARROW = [BF, F8, np.dtype(np.float16)]
+SPLITS: list[tuple[Any, ...]] = [(), ("x",), (("x", "y"),)]
+
+
+def many(dtype: Any, length: int = 3000) -> np.ndarray:
+    """Return ones, of which few have a sum that the type can hold in steps of one."""
+    return np.ones(length, dtype)
+
+
+SUMS: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda x: x.sum() / 1024,
+    "mean": lambda x: x.mean(),
+    "sum with a dtype": lambda x: x.astype("f").sum(dtype=x.dtype) / 1024,
+    "mean of some": lambda x: gnp.mean(x, where=x > 0),
+    "variance": lambda x: gnp.var(x + (gnp.arange(x.size) % 2).astype("i1")),
+    "deviation": lambda x: gnp.std(x + (gnp.arange(x.size) % 2).astype("i1")),
+    "nansum": lambda x: gnp.nansum(x) / 1024,
+    "nanmean": lambda x: gnp.nanmean(x),
+    "cumsum": lambda x: gnp.cumsum(x)[-1] / 1024,
+    "cumulative_sum": lambda x: gnp.cumulative_sum(x)[-1] / 1024,
+    "prod": lambda x: gnp.prod(x[:700] * 1.0078125),
+    "cumprod": lambda x: gnp.cumprod(x)[-1],
+    "dot": lambda x: (x @ x) / 1024,
+    "einsum": lambda x: gnp.einsum("i,i->", x, x) / 1024,
+    "tensordot": lambda x: gnp.tensordot(x, x, 1) / 1024,
+    "vecdot": lambda x: gnp.vecdot(x, x) / 1024,
+    "norm": lambda x: gnp.linalg.norm(x),
+    "norm 1": lambda x: gnp.linalg.norm(x, 1) / 1024,
+    "norm 3": lambda x: gnp.linalg.vector_norm(x, ord=3),
+    "matrix norm": lambda x: gnp.linalg.matrix_norm(x.reshape(60, 50)),
+    "trapezoid": lambda x: gnp.trapezoid(x) / 1024,
+    "average": lambda x: gnp.average(x, weights=x),
+    "convolve": lambda x: gnp.convolve(x, x, "valid")[0] / 1024,
+    "trace": lambda x: gnp.trace(gnp.ones((400, 400), dtype=x.dtype)) / 1024,
+    "additions": lambda x: x.at[gnp.zeros(400, dtype=int)].add(x[:400])[0] / 1024,
+    "logsumexp": lambda x: gs.special.logsumexp(x),
+}
+
+
+@pytest.mark.parametrize("dtype", [BF, np.dtype(np.float16)], ids=str)
+@pytest.mark.parametrize("call", SUMS.values(), ids=SUMS)
+def test_sums_are_of_single_precision(call: Callable[[Any], Any], dtype: Any) -> None:
+    for split in SPLITS:
+        x = put(many(dtype), *split)
+        with np.errstate(all="ignore"):
+            found, exact = call(x), float(call(x.astype(np.float64)))
+        value = np.asarray(found)
+        assert value.dtype == found.dtype == dtype
+        if np.isfinite(float(exact)) and exact < float(dtypes.finfo(dtype).max):
+            assert abs(float(value) - exact) <= 2 * float(dtypes.finfo(dtype).eps) * abs(exact)
+
+
+def test_a_hundred_thousand_ones() -> None:
+    x = put(np.ones(100_000, BF), "x")
+    assert float(x.sum()) == float(x.sum(dtype="f4").astype(BF)) == 99840
+    assert float(x.mean()) == 1
+    assert float(put(np.ones((5000, 2), "e")).sum(0)[0]) == 5000
+
+
+ALSO = ["?", "b", "B", "i", "l", "e", "f", "d", "F", BF]
+
+
+@pytest.mark.parametrize("other", ALSO, ids=str)
+def test_types_promote_as_those_of_jax(jax: Any, other: Any) -> None:
+    wanted = jax.numpy.promote_types(BF, other)
+    x, y = put(np.ones(8, BF), "x"), put(np.ones(8, other), "x")
+    for found in (x + y, y * x, gnp.maximum(x, y), gnp.where(x > 0, x, y), gnp.concat([x, y])):
+        assert found.dtype == np.asarray(found).dtype == wanted
+    assert gnp.result_type(x, y) == gnp.promote_types(BF, other) == wanted
+
+
+@pytest.mark.parametrize("dtype", [BF, F8], ids=str)
+def test_pythons_numbers_have_no_say_in_the_type(dtype: Any) -> None:
+    x = put(np.arange(8).astype(dtype), "x")
+    made = [x + 1.5, 2 * x, x - True, x**2, 2.0**x, x / 3, np.add(x, 0.5), gnp.clip(x, 0.5, 2)]
+    made += [gnp.where(x > 1, x, 0.5), gnp.maximum(x, 0), x + 10**2, gnp.add(x, 1.5, dtype=dtype)]
+    made += [gs.special.xlogy(x, 2.0), gs.special.erf(x), gnp.degrees(x), gnp.ldexp(x, 1)]
+    for found in made:
+        assert found.dtype == np.asarray(found).dtype == dtype
+        assert found.sharding == x.sharding
+    assert (x + 1j).dtype == np.complex64 and (x < 1e300).dtype == bool
+    assert not np.asarray(x > 10**40).any()
+    x += 0.5
+    x *= gnp.arange(8)
+    assert x.dtype == dtype
+
+
+def test_float8_beside_other_floats() -> None:
+    x, y = put(np.ones(8, F8), "x"), put(np.ones(8, BF), "x")
+    assert (x + put(np.ones(8, "f"))).dtype == np.float32
+    for call in (lambda: x + y, lambda: gnp.where(x > 0, x, y), lambda: gnp.result_type(F8, BF)):
+        with pytest.raises(ArgumentTypeError, match=r"float8_e4m3fn.*astype"):
+            call()
+
+
+def test_what_types_are() -> None:
+    assert float(gnp.finfo(BF).eps) == 2**-7 and gnp.finfo(F8).bits == 8
+    assert gnp.iinfo(ml_dtypes.int4).max == 7
+    assert gnp.isdtype(BF, "real floating") and gnp.isdtype(F8, ("bool", "numeric"))
+    assert not gnp.isdtype(BF, "integral") and gnp.isdtype(BF, ml_dtypes.bfloat16)
+    assert gnp.isdtype(np.dtype(ml_dtypes.int4), "signed integer")
+    assert gnp.can_cast(BF, np.float32) and not gnp.can_cast(np.float32, BF)
+    assert gnp.can_cast(np.float16, BF, "same_kind") and gnp.can_cast("i4", BF, "same_kind")
+    assert not gnp.can_cast(np.complex64, BF, "same_kind")
+    with pytest.raises(ArgumentTypeError, match="bfloat16 is no type of integers"):
+        gnp.iinfo(BF)
+    with pytest.raises(ArgumentError, match="kind='float' is unknown"):
+        gnp.isdtype(BF, "float")
+
+
+def test_names() -> None:
+    for name in dtypes.NAMES:
+        assert getattr(gnp, name) is getattr(gs, name) is getattr(ml_dtypes, name)
+    x = gnp.asarray([1.5, 2.5], dtype=gnp.bfloat16).astype("float8_e5m2")
+    assert x.dtype == ml_dtypes.float8_e5m2
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dtypes, "find_spec", lambda name: None)
+    assert not hasattr(gnp, "bfloat16") and not hasattr(gs, "float8_e5m2")
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_order_with_nans(dtype: Any) -> None:
+    data = np.array([3, np.nan, 1, -2, 0.5, 0, 7, np.nan]).astype(dtype)
+    wide = data.astype(np.float32)
+    for split in SPLITS:
+        x = put(data, *split)
+        for name in ("sort", "argsort", "unique", "max", "nanmax", "argmax", "median", "nanmedian"):
+            found, want = getattr(gnp, name)(x), getattr(np, name)(wide)
+            np.testing.assert_array_equal(np.asarray(found).astype(want.dtype), want)
+
+
+def test_small_integers_of_others() -> None:
+    x = put(np.array([3, -2, 1, 7] * 8, ml_dtypes.int4), "x")
+    assert x.sum().dtype == np.int64 and int(x.sum()) == 72
+    assert gnp.cumsum(x).dtype == np.int64 and x.mean().dtype == np.float64
+    assert np.asarray(gnp.sort(x)).astype(int).tolist() == sorted([3, -2, 1, 7] * 8)

@@ -1,0 +1,90 @@
+"""Every row of the table for bfloat16 and float8: worked out in single precision, rounded once."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import testing
+from gpushard.errors import ArgumentTypeError
+from gpushard.ops.row import Row
+from tests.ops.cases import AXES, FORMS, Case, cases
+from tests.ops.forms import fft, linalg, random, special
+
+ml_dtypes = pytest.importorskip("ml_dtypes", reason="not installed: pip install ml_dtypes")
+
+NAMES = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float16"]
+OTHERS = ("nextafter", "spacing", "view", *random.FORMS)
+"""Rows whose results are a matter of the type itself, and those of random numbers."""
+ROWS = [row for row in FORMS if row.name not in OTHERS and row not in OTHERS]
+REFUSED = set(linalg.FORMS)
+"""Matrices are worked with in single precision at least, as with NumPy and JAX."""
+
+
+def is_of_floats(case: Case) -> bool:
+    return any(x.dtype.kind == "f" for x in case.arrays) and not any(
+        x.dtype.kind == "c" for x in case.arrays
+    )
+
+
+def narrowed(case: Case, dtype: np.dtype[Any]) -> tuple[Case, Case]:
+    """Return a case of narrow numbers, and the same of single precision."""
+    with np.errstate(all="ignore"):
+        small = [x.astype(dtype) if x.dtype.kind == "f" else x for x in case.arrays]
+    arrays = tuple(x.astype(np.float32) if x.dtype == dtype else x for x in small)
+    return (
+        dataclasses.replace(case, arrays=tuple(small)),
+        dataclasses.replace(case, arrays=arrays),
+    )
+
+
+def check(found: gs.Array, want: np.ndarray, dtype: np.dtype[Any], typed: bool) -> None:
+    """Compare a result with one of single precision: half of a last digit apart at most."""
+    value = np.asarray(found)
+    assert value.dtype == found.dtype and value.shape == want.shape
+    assert all(shard.data.dtype == found.dtype for shard in found.addressable_shards)
+    if not typed:
+        assert found.dtype == (dtype if want.dtype == np.float32 else want.dtype)
+    if found.dtype != dtype:
+        np.testing.assert_allclose(value, want, 1e-5, 1e-5)
+        return
+    most = float((ml_dtypes.finfo if dtype.isbuiltin == 2 else np.finfo)(dtype).max)
+    fits = abs(want) < 0.9 * most
+    got, exact = value.astype(np.float64)[fits], want.astype(np.float64)[fits]
+    with np.errstate(all="ignore"):
+        digit = np.spacing(abs(want[fits]).astype(dtype)).astype(np.float64)
+        rounding = 1e-5 * (1 + abs(exact)).max(initial=0)
+    assert (abs(got - exact) <= 0.501 * digit + rounding).all(), (got, exact)
+    assert not np.isfinite(value.astype(np.float64)[np.isnan(want)]).any()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_results_are_those_of_single_precision_rounded_once(row: Row) -> None:
+    with testing.runtime(host_devices=6):
+        mesh = gs.make_mesh(tuple(AXES.values()), tuple(AXES))
+        for number, case in enumerate(filter(is_of_floats, cases(row))):
+            if number % 3 == 0:
+                name = NAMES[number // 3 % len(NAMES)]
+                compare(row, case, name, mesh)
+
+
+def compare(row: Row, case: Case, name: str, mesh: gs.Mesh) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, name, None) or name)
+    small, single = narrowed(case, dtype)
+    if row in REFUSED:
+        with pytest.raises(ArgumentTypeError, match=f"not defined for {name}"):
+            small.run(mesh)
+        return
+    # SciPy's functions, and transforms, of half precision give single precision.
+    typed = any(isinstance(param, np.dtype) for param in case.params)
+    typed |= name == "float16" and row in (special.FORMS | fft.FORMS)
+    with np.errstate(all="ignore"):
+        wanted = single.expected()
+    if case.form.scalars:  # which are of double precision there
+        wanted = tuple(want.astype(np.float32) for want in wanted)
+    for found, want in zip(small.run(mesh), wanted, strict=True):
+        check(found, want, dtype, typed)
