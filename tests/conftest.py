@@ -1,4 +1,4 @@
-"""What all tests share: the hypothesis profile and the way to a library that is compared with.
+"""What all tests share: how much of them runs, and the way to a library that is compared with.
 
 A test that compares gpushard with another library takes that library from a fixture, `jax` or
 `torch`. Where the library is missing the test is skipped and says how
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import pytest
-from hypothesis import settings
 
 from gpushard.geometry import sharding
 from tests.ops.whole_dims import MOVED
@@ -26,21 +25,16 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 DEVICES = 8
 """How many virtual CPU devices JAX has in tests."""
 
-settings.register_profile("default", deadline=None, derandomize="CI" in os.environ)
-settings.load_profile("default")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--require-oracles",
-        action="store_true",
-        help="fail, rather than skip, where a library to compare with is not installed",
-    )
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start with the tests that take minutes, so that no process waits for another in the end."""
+    """Start with the tests that take minutes, so that no process waits for another in the end.
+
+    Whatever asks for a library to compare with can be chosen: `-m oracle`.
+    """
     items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
+    for item in items:
+        if "oracle" in getattr(item, "fixturenames", ()):
+            item.add_marker("oracle")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
