@@ -23,6 +23,7 @@ PROCESSES = 8
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what the suite can be asked for."""
     parser.addoption(
         "--require-oracles",
         action="store_true",

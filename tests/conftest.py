@@ -8,7 +8,7 @@ to install it; under `--require-oracles` it fails instead, so that no comparison
 import gc
 import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -42,17 +42,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"operations that need dims whole: {', '.join(sorted(MOVED))}")
 
 
-def pytest_collection_finish() -> None:
-    """Spare the collector what lives to the end: many tests ask it for a full collection."""
+@pytest.fixture(autouse=True, scope="module")
+def spare_the_collector() -> None:
+    """Keep what lives to the end from the collector, which many tests ask for all that is left.
+
+    These are tests, libraries and caches, most of all JAX's; runtimes that cached tilings keep go.
+    """
+    sharding._tilings.clear()
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def forget_tilings() -> Iterator[None]:
-    """Let the runtimes of a module go, which cached tilings keep: many tests collect garbage."""
-    yield
-    sharding._tilings.clear()
 
 
 @pytest.fixture(scope="session")
@@ -86,6 +84,7 @@ def jax(oracle: Callable[[str, str, str], ModuleType]) -> ModuleType:
         patch.setenv("JAX_PLATFORMS", "cpu")
         module = oracle("jax", "JAX", "pip install 'gpushard[bench]'")
         count = len(module.devices())
+    gc.freeze()
     if count != DEVICES:
         pytest.fail(f"JAX was started earlier in this process, with {count} devices of {DEVICES}")
     return module
