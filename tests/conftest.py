@@ -84,6 +84,7 @@ def jax(oracle: Callable[[str, str, str], ModuleType]) -> ModuleType:
         patch.setenv("JAX_PLATFORMS", "cpu")
         module = oracle("jax", "JAX", "pip install 'gpushard[bench]'")
         count = len(module.devices())
+    gc.collect()
     gc.freeze()
     if count != DEVICES:
         pytest.fail(f"JAX was started earlier in this process, with {count} devices of {DEVICES}")
