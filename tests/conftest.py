@@ -1,4 +1,4 @@
-"""What all tests share: the hypothesis profile and the way to a library that is compared with.
+"""What all tests share: how much of them runs, and the way to a library that is compared with.
 
 A test that compares gpushard with another library takes that library from a fixture, `jax` or
 `torch`. Where the library is missing the test is skipped and says how
@@ -8,11 +8,10 @@ to install it; under `--require-oracles` it fails instead, so that no comparison
 import gc
 import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
-from hypothesis import settings
 
 from gpushard.geometry import sharding
 from tests.ops.whole_dims import MOVED
@@ -26,21 +25,16 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 DEVICES = 8
 """How many virtual CPU devices JAX has in tests."""
 
-settings.register_profile("default", deadline=None, derandomize="CI" in os.environ)
-settings.load_profile("default")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--require-oracles",
-        action="store_true",
-        help="fail, rather than skip, where a library to compare with is not installed",
-    )
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start with the tests that take minutes, so that no process waits for another in the end."""
+    """Start with the tests that take minutes, so that no process waits for another in the end.
+
+    Whatever asks for a library to compare with can be chosen: `-m oracle`.
+    """
     items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
+    for item in items:
+        if "oracle" in getattr(item, "fixturenames", ()):
+            item.add_marker("oracle")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -48,17 +42,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"operations that need dims whole: {', '.join(sorted(MOVED))}")
 
 
-def pytest_collection_finish() -> None:
-    """Spare the collector what lives to the end: many tests ask it for a full collection."""
+@pytest.fixture(autouse=True, scope="module")
+def spare_the_collector() -> None:
+    """Keep what lives to the end from the collector, which many tests ask for all that is left.
+
+    These are tests, libraries and caches, most of all JAX's; runtimes that cached tilings keep go.
+    """
+    sharding._tilings.clear()
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def forget_tilings() -> Iterator[None]:
-    """Let the runtimes of a module go, which cached tilings keep: many tests collect garbage."""
-    yield
-    sharding._tilings.clear()
 
 
 @pytest.fixture(scope="session")
@@ -92,6 +84,8 @@ def jax(oracle: Callable[[str, str, str], ModuleType]) -> ModuleType:
         patch.setenv("JAX_PLATFORMS", "cpu")
         module = oracle("jax", "JAX", "pip install 'gpushard[bench]'")
         count = len(module.devices())
+    gc.collect()
+    gc.freeze()
     if count != DEVICES:
         pytest.fail(f"JAX was started earlier in this process, with {count} devices of {DEVICES}")
     return module

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -20,6 +20,7 @@ from gpushard.errors import DeletedArrayError, DeserializationError, TransferGua
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
+from tests.share import examples
 
 pytestmark = pytest.mark.usefixtures("rt")
 
@@ -112,7 +113,7 @@ def test_shards_are_the_parts_of_the_value(cases: Any, data: st.DataObject) -> N
     assert x.on_device_size_in_bytes() == sum(sizes)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data())
 def test_device_names_a_place_for_any_rank(cases: Any, data: st.DataObject) -> None:
     case = data.draw(cases)
@@ -192,7 +193,7 @@ def test_shard_shows_its_fields() -> None:
     )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data())
 def test_other_shardings_hold_the_same_value(cases: Any, data: st.DataObject) -> None:
     case = data.draw(cases)
@@ -211,7 +212,7 @@ def test_other_shardings_hold_the_same_value(cases: Any, data: st.DataObject) ->
     assert same_bits(x.to_device(device), case.value)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data())
 def test_transposes_take_the_axes_along(cases: Any, data: st.DataObject) -> None:
     case = data.draw(cases)
@@ -270,7 +271,7 @@ CONVERSIONS: list[Callable[[Any], Any]] = [
 ]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data())
 def test_converts_as_numpy_does(cases: Any, data: st.DataObject) -> None:
     case = data.draw(cases)
@@ -562,7 +563,7 @@ def test_old_buffer_names_tell_the_new_ones() -> None:
 # Pickles and copies
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data())
 def test_pickles_keep_everything(cases: Any, data: st.DataObject) -> None:
     case = data.draw(cases)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -33,6 +33,7 @@ from tests.movement.strategies import (
     sides,
 )
 from tests.movement.test_update import SETTINGS, least, rows_of
+from tests.share import examples
 
 P = gs.P
 
@@ -64,7 +65,7 @@ VALUES = ["number", "host", "array", "single"]
 @pytest.mark.parametrize("domains", [1, 2, 12])
 @pytest.mark.parametrize("how", SETTINGS)
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_assignments_are_as_numpy_has_them_and_write_the_part_alone(
     how: str, domains: int, data: st.DataObject
 ) -> None:

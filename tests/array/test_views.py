@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard.array.views import LIBRARIES
 from tests.movement.strategies import indices
+from tests.share import examples
 
 CODE = """
 def assign(x, index, value):
@@ -71,7 +72,7 @@ def taken(draw: Any, x: np.ndarray) -> Callable[[Any], Any]:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_libraries_have_views(data: st.DataObject) -> None:
     """Any views of views, any assignments: all arrays are what NumPy's are at any time."""
     shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -23,6 +23,7 @@ from gpushard.cli import demo
 from gpushard.cli.main import main
 from gpushard.cli.measure import Measurement, format_bytes, format_seconds, measure_reshard
 from gpushard.testing import runtime
+from tests.share import examples
 
 STEP = re.compile(r"^(P\(.*?\))\s+(shared, nothing moved|\S.*)$", re.MULTILINE)
 
@@ -83,7 +84,7 @@ bits = hnp.arrays(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(bits, st.booleans(), st.sampled_from(["4x2", "3", "2x2x2", "1x1"]), st.booleans())
 def test_the_output_holds_the_bits_of_the_input(
     data: np.ndarray[Any, Any], fortran: bool, mesh: str, separate: bool

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
@@ -17,6 +17,7 @@ from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import UNCONSTRAINED, P, PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from tests.share import examples
 
 Shape = tuple[int, ...]
 Box = list[range]
@@ -92,7 +93,7 @@ def boxes_of(indices: dict[Any, tuple[slice, ...]], shape: Shape) -> list[tuple[
     ]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(laid_out())
 def test_boxes_follow_the_definition(case: tuple[NamedSharding, Shape]) -> None:
     sharding, shape = case
@@ -162,7 +163,7 @@ def same_maps(one: NamedSharding, two: NamedSharding, ndim: int) -> bool:
     )
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(lookalikes(), lookalikes(), st.integers(2, 3))
 def test_equivalent_when_the_maps_agree(one: NamedSharding, two: NamedSharding, ndim: int) -> None:
     expected = same_maps(one, two, ndim)
@@ -281,7 +282,7 @@ class Own(Sharding):
         return self.index_map(global_shape)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(laid_out())
 def test_an_own_sharding_can_delegate(case: tuple[NamedSharding, Shape]) -> None:
     sharding, shape = case

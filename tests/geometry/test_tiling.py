@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gpushard.errors import ArgumentTypeError, ShardingError
 from gpushard.geometry.box import block_bounds
 from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.tiling import Assignment, Tiling, replica_numbers
+from tests.share import examples
 
 Index = tuple[slice, ...]
 Shape = tuple[int, ...]
@@ -126,7 +127,7 @@ def perhaps_broken(draw: st.DrawFn) -> tuple[Shape, dict[str, Index]]:
     return shape, permuted(draw, boxes)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(perhaps_broken())
 def test_boxes_are_accepted_when_they_cover(case: tuple[Shape, dict[str, Index]]) -> None:
     shape, indices = case

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -17,6 +17,7 @@ from gpushard.testing import deferred, gated, runtime
 from gpushard.testing.programs import check_nothing_left, random_shardings
 from gpushard.testing.runtime import using
 from gpushard.testing.sim import SimRuntime
+from tests.share import examples
 
 KNOWS_VERSION = pytest.mark.skipif(
     not dlpack._KNOWS_VERSION, reason="NumPy 2.0 has no read-only DLPack and no copy="
@@ -42,7 +43,7 @@ class Old:
 
 
 @given(data=st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_every_shard_exports_its_own_memory(rt: Runtime, cases: Any, data: st.DataObject) -> None:
     case = data.draw(cases)
     for shard in case.put().addressable_shards:
@@ -57,7 +58,7 @@ def test_every_shard_exports_its_own_memory(rt: Runtime, cases: Any, data: st.Da
 
 
 @given(data=st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_several_shards_are_gathered_for_whoever_asks_for_the_cpu(
     rt: Runtime, cases: Any, data: st.DataObject
 ) -> None:

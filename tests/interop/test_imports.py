@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -23,6 +23,7 @@ from gpushard.testing import deferred, runtime
 from gpushard.testing.programs import check_nothing_left, random_shardings
 from gpushard.testing.runtime import using
 from gpushard.testing.sim import SimRuntime
+from tests.share import examples
 
 
 class Owned(np.ndarray):
@@ -62,7 +63,7 @@ def shareable(array: np.ndarray) -> bool:
 
 
 @given(data=st.data())
-@settings(max_examples=100)
+@examples(100)
 @pytest.mark.parametrize("kind", [lambda a: a, Producer])
 def test_memory_is_shared_where_it_can_be(
     rt: Runtime, views: Any, kind: Any, data: st.DataObject

@@ -5,17 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard.errors import ArgumentTypeError, ExportError
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred
+from tests.share import examples
 
 
 @given(data=st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_both_ways(rt: Runtime, jax: ModuleType, cases: Any, data: st.DataObject) -> None:
     case = data.draw(cases)
     with (

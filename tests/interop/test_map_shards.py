@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -17,6 +17,7 @@ from gpushard.testing import deferred, runtime, simulated
 from gpushard.testing.programs import check_nothing_left, random_shardings
 from gpushard.testing.runtime import using
 from gpushard.testing.sim import SimRuntime
+from tests.share import examples
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +39,7 @@ def copy_into(a: np.ndarray, out: np.ndarray) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=80)
+@examples(80)
 def test_every_device_computes_its_shard(rt: Runtime, cases: Any, data: st.DataObject) -> None:
     case = data.draw(cases)
     x = case.put()

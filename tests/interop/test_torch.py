@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard.errors import ArgumentError, ArgumentTypeError, DeletedArrayError, ExportError
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred, runtime
+from tests.share import examples
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def same(tensor: Any, value: np.ndarray) -> bool:
 
 
 @given(data=st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_tensors_of_shards(
     rt: Runtime, bridge: ModuleType, cases: Any, data: st.DataObject
 ) -> None:
@@ -50,7 +51,7 @@ def test_tensors_of_shards(
 
 
 @given(data=st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_arrays_of_tensors(
     rt: Runtime, torch: ModuleType, bridge: ModuleType, cases: Any, data: st.DataObject
 ) -> None:

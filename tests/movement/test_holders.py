@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -19,6 +19,7 @@ from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.runtime.runtime import Runtime
 from tests.movement.element_oracle import Part, Shape, Side, all_specs, blocks_of, bounds
 from tests.movement.strategies import DEVICES, far_pairs, indices, sharding_of, sides, strides
+from tests.share import examples
 
 LONG = 16
 """A dim of so many rows is long enough to be cut by the first long one."""
@@ -158,7 +159,7 @@ def test_pairs_of_a_cube(shape: Shape, count: int) -> None:
 sizes = st.lists(st.integers(1, 6) | st.integers(1, 40), max_size=3).map(tuple)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.data(), sizes.filter(lambda shape: math.prod(shape) < 3000), st.sampled_from([2, 4, 12]))
 def test_random_balance(
     runtimes: Runtimes, draw: st.DataObject, shape: Shape, domains: int
@@ -170,7 +171,7 @@ def test_random_balance(
     check_tiling(runtimes[domains], shape, source, destination, plan, np.asarray)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.data(), sizes.filter(lambda shape: math.prod(shape) < 3000), st.sampled_from([2, 4, 12]))
 def test_random_parts_are_tiled(
     runtimes: Runtimes, draw: st.DataObject, shape: Shape, domains: int
@@ -184,7 +185,7 @@ def test_random_parts_are_tiled(
     )
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.data(), st.lists(st.integers(1, 30), min_size=1, max_size=2).map(tuple))
 def test_random_parts_with_many_holders(
     runtimes: Runtimes, draw: st.DataObject, shape: Shape

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -42,6 +42,7 @@ from tests.movement.strategies import (
     sources,
     strides,
 )
+from tests.share import examples
 
 CHECKED = {"enable_checks": True, "plan_cache_bytes": 1 << 18}
 POOLED = CHECKED | {"small_bytes": 0, "inline_bytes": 0, "relay_bytes": 0}
@@ -231,7 +232,7 @@ def runtimes() -> Iterator[Runtimes]:
 
 Source = tuple[np.ndarray, Side]
 choices = st.tuples(st.sampled_from(DOMAINS), st.booleans())
-random_cases = settings(max_examples=250)
+random_cases = examples(250)
 
 
 @random_cases
@@ -272,7 +273,7 @@ def test_random_parts_to_other_devices(
     )
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(st.data(), st.lists(st.integers(1, 18), min_size=1, max_size=3).map(tuple), st.booleans())
 def test_random_parts_with_many_holders(
     runtimes: Runtimes, draw: st.DataObject, shape: Shape, pooled: bool
@@ -312,7 +313,7 @@ def test_random_shardings_of_users(
     case.check(draw.draw(grids(shape) | sides(len(shape))))
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.data(), st.lists(st.integers(0, 9), max_size=3).map(tuple), choices)
 def test_random_boxes_that_form_no_grid(
     runtimes: Runtimes, draw: st.DataObject, shape: Shape, choice: tuple[int, bool]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -41,6 +41,7 @@ from tests.movement.strategies import (
     sides,
 )
 from tests.movement.test_plan_vs_oracle import no_host_transfers
+from tests.share import examples
 
 DOMAINS = (1, 2, 12)
 POOLED = {"small_bytes": 0, "inline_bytes": 0, "plan_cache_bytes": 1 << 18}
@@ -147,7 +148,7 @@ def check(
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data(), choice=choices)
 def test_results_are_numpys_and_no_byte_moves_in_vain(
     runtimes: Runtimes, operation: str, choice: tuple[int, bool], data: st.DataObject
@@ -159,7 +160,7 @@ def test_results_are_numpys_and_no_byte_moves_in_vain(
     check(runtimes[choice], drawn, layouts, dtype, destination, same)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(data=st.data(), choice=choices, operation=st.sampled_from(list(OPERATIONS)))
 def test_boxes_of_users_shardings(
     runtimes: Runtimes, operation: str, choice: tuple[int, bool], data: st.DataObject
@@ -199,7 +200,7 @@ def test_any_schedule(seed: int) -> None:
             assert np.array_equal(np.asarray(gs.Array(result, sharding)), expected)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data(), choice=choices, rows=st.integers(20, 60), columns=st.sampled_from((5, 7, 9)))
 def test_many_short_runs_are_few_copies(
     runtimes: Runtimes, choice: tuple[int, bool], rows: int, columns: int, data: st.DataObject
@@ -392,7 +393,7 @@ def spaces(shape: tuple[int, ...], side: Side) -> np.ndarray:
     return found
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data(), operation=st.sampled_from(list(OPERATIONS)))
 def test_boxes_of_a_space_are_where_their_elements_are(operation: str, data: st.DataObject) -> None:
     how = data.draw(OPERATIONS[operation]()).how

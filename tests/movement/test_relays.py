@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -32,6 +32,7 @@ from tests.movement.strategies import (
     sharding_of,
 )
 from tests.movement.test_plan_vs_oracle import INLINE, POOLED, Case
+from tests.share import examples
 
 P = gs.P
 EAGER: dict[str, Any] = {"inline_bytes": 0, "small_bytes": 0, "relay_bytes": 0}
@@ -97,7 +98,7 @@ shapes = shapes.filter(lambda shape: math.prod(shape) < 3000).map(tuple)
 dtypes = st.sampled_from(("int8", "int16", "float32", "float64"))
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(st.data(), shapes, dtypes, choices)
 def test_random_spreads(
     runtimes: Runtimes, draw: st.DataObject, shape: Shape, dtype: str, choice: tuple[int, bool]
@@ -109,7 +110,7 @@ def test_random_spreads(
     case.check(destination)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.data(), shapes, dtypes, choices)
 def test_random_spreads_of_parts(
     runtimes: Runtimes, draw: st.DataObject, shape: Shape, dtype: str, choice: tuple[int, bool]
@@ -123,7 +124,7 @@ def test_random_spreads_of_parts(
     case.check_part(destination, piece, lambda a: np.asarray(a[index]))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.data(), shapes, choices)
 def test_random_spreads_transposed(
     runtimes: Runtimes, draw: st.DataObject, shape: Shape, choice: tuple[int, bool]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -14,6 +14,7 @@ from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.runtime.runtime import Runtime
 from tests.movement.element_oracle import Shape, Side
 from tests.movement.strategies import DEVICES, free_boxes, indices, sharding_of, sides
+from tests.share import examples
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def check_steps(plan: gs.Plan) -> int:
     return between
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     st.data(),
     st.lists(st.integers(0, 9), max_size=3).map(tuple),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -28,6 +28,7 @@ from tests.movement.strategies import (
     sharding_of,
     sides,
 )
+from tests.share import examples
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "streams": {"small_bytes": 0, "inline_bytes": 0},
@@ -66,7 +67,7 @@ def least(
 @pytest.mark.parametrize("domains", [1, 3, 12])
 @pytest.mark.parametrize("how", SETTINGS)
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_updates_are_as_numpy_has_them_and_move_no_byte_too_many(
     how: str, domains: int, data: st.DataObject
 ) -> None:

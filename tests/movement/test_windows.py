@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -14,6 +14,7 @@ from gpushard import testing
 from gpushard.movement import execute, windows
 from gpushard.movement.plan import make_plan
 from tests.movement.test_joining import Counted
+from tests.share import examples
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_iteration_plans_once(plans: Counted) -> None:
 slices = st.tuples(st.integers(0, 12), st.integers(0, 12), st.sampled_from([1, 2, 3, -1, -2, -5]))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.tuples(st.integers(0, 13), st.integers(0, 9)),
     st.lists(st.one_of(st.integers(0, 30), slices, st.none()), max_size=4),

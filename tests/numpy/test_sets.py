@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -13,6 +13,7 @@ from gpushard.numpy import uniques
 from gpushard.ops.table import sets
 from tests.numpy.compare import LAYOUTS, put, same, value
 from tests.numpy.test_sorting import DTYPES, mixed, placed
+from tests.share import examples
 
 gnp = gs.numpy
 pytestmark = pytest.mark.usefixtures("rt")
@@ -141,7 +142,7 @@ def test_sets_in_several_memory_domains() -> None:
                 same(getattr(gnp, name)(x, y), getattr(np, name)(data, more))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(st.integers(0, 9), unique=True), st.lists(st.integers(0, 9), unique=True))
 def test_sets_of_different_elements(one: list[int], two: list[int]) -> None:
     a, b = np.array(one, "l"), np.array(two, "l")

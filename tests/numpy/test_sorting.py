@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard.errors import ArgumentError
 from gpushard.ops.table import sorting
 from tests.numpy.compare import LAYOUTS, agree, put, same, value
+from tests.share import examples
 
 gnp = gs.numpy
 pytestmark = pytest.mark.usefixtures("domains")
@@ -132,7 +133,7 @@ def test_stable_sorts_run_on_vectors(dtype: str, monkeypatch: pytest.MonkeyPatch
     assert kinds and not any(kinds)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.data())
 def test_any_shape(data: st.DataObject) -> None:
     """Shapes, splits, axes and types of all kinds."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
@@ -15,6 +15,7 @@ from gpushard import testing
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.runtime import Runtime
 from tests.movement.strategies import DEVICES, Free, OwnSharding, free_boxes, numbers, sharding_of
+from tests.share import examples
 
 BRICKS = {
     0: (slice(0, 2), slice(0, 4)),
@@ -37,7 +38,7 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
         yield made
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.data(), shapes)
 def test_every_way_to_make_and_to_read(
     runtime: Runtime, draw: st.DataObject, shape: tuple[int, ...]

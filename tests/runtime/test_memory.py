@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard.runtime.memory import Account, Claims, NoRoomError, Pool, size_class
 from gpushard.runtime.stream import Stream
 from tests.runtime.test_stream import Queue
+from tests.share import examples
 
 
 class Bytes:
@@ -49,7 +50,7 @@ def test_a_size_class_holds_the_size_and_wastes_an_eighth_at_most(nbytes):
     assert size_class(capacity) == capacity
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["take", "drop", "trim"]), st.integers(0, 5000)), max_size=40

@@ -116,23 +116,25 @@ def seek(count: int, jobs: int) -> None:
     RECORD.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
 
 
-def survivors(jobs: int) -> list[str]:
-    """Return the places that have no record, or that what is recorded does not catch."""
+def survivors(jobs: int, share: int = 1) -> list[str]:
+    """Return the places that have no record, or that what is recorded does not catch.
+
+    All records are compared with the places there are; of those that something catches, one of
+    every `share` is disabled.
+    """
     known = record()
     found = {str(site): site for site in sites()}
+    tried = [name for name in found if "redundant" not in known.get(name, {"redundant": ""})]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         caught = {
-            name: pool.submit(_is_caught, site, known[name])
-            for name, site in found.items()
-            if name in known
+            name: pool.submit(_is_caught, found[name], known[name]) for name in tried[::share]
         }
     gone = [f"{name}: no longer there" for name in known if name not in found]
-    return gone + [name for name in found if name not in caught or not caught[name].result()]
+    new = [name for name in found if name not in known]
+    return gone + new + [name for name in caught if not caught[name].result()]
 
 
 def _is_caught(site: Site, entry: dict[str, object]) -> bool:
-    if "redundant" in entry:
-        return True
     if "test" in entry:
         return is_caught_by(site, str(entry["test"]))
     return hunt(site, int(str(entry["seed"])), 1) is not None
@@ -155,7 +157,7 @@ def run_tests(folder: str, tests: Sequence[str], patience: float = PATIENCE) -> 
             os.symlink(PACKAGE.parent / name, f"{folder}/{name}")
     Path(folder, "chosen").write_text("\n".join(tests), encoding="utf-8")
     command = ["-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    command += ["@chosen"]
+    command += ["--all", "@chosen"]
     run = _run(folder, *command, patience=patience)
     if run is None:
         return "it hangs"

@@ -165,8 +165,10 @@ def measure(folder: Path) -> None:
     Signals at random moments find coverage in the middle of its own work, and hang.
     """
     (folder / "rc").write_text(f"[run]\ndata_file = {folder}/coverage\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not minutes", "-p", "no:xdist"]
+    command = [sys.executable, "-m", "pytest", "-q", "--all", "-m", "not minutes"]
     command += [
+        "-p",
+        "no:xdist",
         "--ignore=tests/test_interrupts.py",
         "--cov=gpushard",
         f"--cov-config={folder}/rc",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard.runtime.cuda.batches import Allocation
@@ -17,6 +17,7 @@ from gpushard.runtime.cuda.fills import (
     Filling,
     make_fills,
 )
+from tests.share import examples
 
 EVERYTHING = Allocation(0, 1 << 62)
 START = 1 << 20
@@ -51,7 +52,7 @@ def fillings(draw: st.DrawFn) -> Filling:
 
 
 @given(fillings())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_fills_are_the_bytes_of_the_box_each_once(given: Filling) -> None:
     expected = [
         (given.target + sum(map(int.__mul__, at, given.strides)) + byte, value)

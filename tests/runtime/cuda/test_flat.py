@@ -9,7 +9,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard.runtime.cuda.batches import Allocation
@@ -23,6 +23,7 @@ from gpushard.runtime.cuda.flat import (
     make_flat_jobs,
 )
 from tests.kernels.flats import indices, random_box, random_shape
+from tests.share import examples
 
 EVERYTHING = Allocation(0, 1 << 62)
 
@@ -56,7 +57,7 @@ def positions(jobs: FlatJobs) -> list[int]:
 
 
 @given(st.lists(st.sampled_from((1, 2, 2, 3, 5)), max_size=8), st.randoms(use_true_random=False))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_common_elements_are_numbered_in_flat_order(
     factors: list[int], source: random.Random
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard.runtime.cuda.pieces import (
@@ -22,6 +22,7 @@ from gpushard.runtime.cuda.pieces import (
     make_pieces,
     merged,
 )
+from tests.share import examples
 
 EVERYTHING = Allocation(0, 1 << 62)
 
@@ -62,7 +63,7 @@ def boxes(draw: st.DrawFn) -> Box:
 
 
 @given(boxes())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_pieces_are_the_bytes_of_the_box_each_once(given: Box) -> None:
     expected = [
         (
@@ -129,7 +130,7 @@ def test_blocks_are_dealt_out_by_bytes() -> None:
 
 
 @given(st.integers(1, 2**31 - 1), st.integers(0, 2**31 - 1))
-@settings(max_examples=500)
+@examples(500)
 def test_division_by_multiplication_is_exact(divisor: int, number: int) -> None:
     magic, shift = divider(divisor)
     assert magic < 1 << 32

@@ -1,0 +1,33 @@
+"""How much of a test runs: the share that finds most in a second, and everything with `--all`."""
+
+from __future__ import annotations
+
+import os
+from typing import TypeVar
+
+from hypothesis import settings
+
+T = TypeVar("T")
+
+EXAMPLES = 3
+"""Of how many examples one is taken."""
+
+_everything = False
+
+
+def take(everything: bool) -> None:
+    """Say, before tests are collected, whether all of them run in full."""
+    global _everything
+    _everything = everything
+    settings.register_profile("suite", examples(100), deadline=None, derandomize="CI" in os.environ)
+    settings.load_profile("suite")
+
+
+def some(few: T, every: T) -> T:
+    """Return the cases, seeds or counts of a test: few, or every one with `--all`."""
+    return every if _everything else few
+
+
+def examples(count: int) -> settings:
+    """Return settings for as many examples with `--all`, and for a share of them without."""
+    return settings(max_examples=some(-(-count // EXAMPLES), count))
