@@ -14,7 +14,7 @@ from gpushard.array.operators import shape_of
 from gpushard.array.reducing import Scans
 from gpushard.array.repeats import is_counts, repeated_each
 from gpushard.array.views import view
-from gpushard.dtypes import can_cast
+from gpushard.dtypes import can_cast, iinfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import from_end, one_from_end
@@ -133,6 +133,10 @@ class Methods(Scans):
 
     def clip(self, min: Any = None, max: Any = None) -> Self:
         """Return the array with elements below `min` and above `max` replaced by these."""
+        if kind_of(self.dtype) in "iu":  # Python's integers that nothing is beyond need not fit
+            limits = iinfo(self.dtype)
+            min = None if type(min) is int and min <= limits.min else min
+            max = None if type(max) is int and max >= limits.max else max
         if min is None and max is None:
             return self._same()
         bounds = [bound for bound in (min, max) if bound is not None]

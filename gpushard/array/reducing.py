@@ -165,7 +165,7 @@ class Reductions(abc.ABC):
         """Return the mean over dims."""
         if not all_take_part(where):
             refuse_out("mean", out)
-            return mean_of(self, where, axis, dtype, keepdims)
+            return mean_of(self, where, axis, dtype, keepdims, out_sharding)
         return self._reduced(reductions.MEAN, axis, out, keepdims, _kind(dtype), out_sharding)
 
     def var(
@@ -199,7 +199,7 @@ class Reductions(abc.ABC):
         if all_take_part(where) and mean is None:
             return x._reduced(reductions.VAR, axis, out, keepdims, taken, out_sharding)
         refuse_out("var", out)
-        return variance_of(x, where, mean, axis, taken, keepdims, "var")
+        return variance_of(x, where, mean, axis, taken, keepdims, "var", out_sharding)
 
     def std(
         self,
@@ -220,7 +220,9 @@ class Reductions(abc.ABC):
         if all_take_part(where) and mean is None:
             return x._reduced(reductions.STD, axis, out, keepdims, taken, out_sharding)
         refuse_out("std", out)
-        return bind(_ROOT, (variance_of(x, where, mean, axis, taken, keepdims, "std"),))
+        return bind(
+            _ROOT, (variance_of(x, where, mean, axis, taken, keepdims, "std", out_sharding),)
+        )
 
     def argmin(
         self,

@@ -10,6 +10,7 @@ from gpushard.array.checks import as_dtype, number_of
 from gpushard.array.operators import Operators, shape_of
 from gpushard.dtypes import kind_of, wide
 from gpushard.errors import ArgumentError
+from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise, movement
@@ -79,22 +80,35 @@ def number_taking_part(x: Any, where: Any, axis: Any, keepdims: bool, name: str)
     return counted.sum(axis, keepdims=keepdims)
 
 
-def mean_of(x: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+def mean_of(
+    x: Any, where: Any, axis: Any, dtype: Any, keepdims: bool, to: Sharding | None = None
+) -> Any:
     """Return the mean of some elements; NaN where there are none."""
     default = x.dtype if kind_of(x.dtype) in "fc" else np.dtype(np.float64)
     kind = default if dtype is None else as_dtype(dtype)
     total = taking_part(x, where, 0, "mean").sum(axis, wide(kind), keepdims=keepdims)
-    return (total / number_taking_part(x, where, axis, keepdims, "mean")).astype(kind)
+    mean = total / number_taking_part(x, where, axis, keepdims, "mean")
+    return bind(elementwise.ASTYPE, (mean,), (kind,), to)
 
 
 def variance_of(
-    x: Any, where: Any, mean: Any, axis: Any, ddof: float, keepdims: bool, name: str
+    x: Any,
+    where: Any,
+    mean: Any,
+    axis: Any,
+    ddof: float,
+    keepdims: bool,
+    name: str,
+    to: Sharding | None = None,
 ) -> Any:
     """Return the variance of some elements, around a mean that is given or theirs."""
+    own, inside = x.dtype, wide(x.dtype)
+    x = x.astype(inside)
     if mean is None:
         mean = mean_of(x, where, axis, None, keepdims=True)
     apart = x - mean
     squares = (apart * apart.conj()).real
     total = taking_part(squares, where, 0, name).sum(axis, keepdims=keepdims)
     many = number_taking_part(x, where, axis, keepdims, name) - ddof
-    return (total / many.clip(0)).astype(squares.dtype)
+    kind = squares.dtype if own == inside else own
+    return bind(elementwise.ASTYPE, (total / many.clip(0),), (kind,), to)

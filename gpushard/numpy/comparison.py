@@ -9,6 +9,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.checks import check_order
+from gpushard.dtypes import kind_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, operands, settle
 from gpushard.ops.axes import from_end
@@ -34,6 +35,10 @@ def isclose(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     x1, x2 = operands("isclose", a, b)
+    if isinstance(x2, int):  # differences of integers may not fit their type
+        x2 = float(x2)
+    elif not isinstance(x2, float | complex) and kind_of(x2.dtype) in "biu":
+        x2 = ew.add(x2, 0.0)
     found = ew.less_equal(ew.abs(ew.subtract(x1, x2)), atol + rtol * ew.abs(x2))
     found = (found & ew.isfinite(x2)) | ew.equal(x1, x2)
     if equal_nan:

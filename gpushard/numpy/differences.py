@@ -101,7 +101,7 @@ def ediff1d(
       ArgumentTypeError: what comes before or after does not fit the type of the array.
     """
     x = as_value(ary, "ediff1d").ravel()
-    found = diff(x)
+    found = x[1:] - x[:-1]
     parts = [_of_type(to_begin, x, "to_begin"), found, _of_type(to_end, x, "to_end")]
     given = [piece for piece in parts if piece is not None]
     return settle(concat(given) if len(given) > 1 else found, out_sharding)

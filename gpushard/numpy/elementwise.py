@@ -286,5 +286,5 @@ def angle(z: Any, deg: bool = False, *, out_sharding: Any = None) -> Array:
       out_sharding: where the result goes; by default it stays where it was made.
     """
     x = as_value(z, "angle")
-    found = atan2(x.imag, x.real)
+    found = atan2(x.imag, x.astype(np.float64) if x.dtype == np.bool_ else x.real)
     return settle(found * (180 / np.pi) if deg else found, out_sharding)

@@ -10,6 +10,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.array.checks import as_shape, count
 from gpushard.array.picking import as_integers, bounded, nonzero, unravelled
+from gpushard.array.selection import as_int64
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, integer, is_value, settle
 from gpushard.placement.device_put import device_put
@@ -67,7 +68,7 @@ def unravel_index(
         devices.
     """
     sizes = as_shape(shape)
-    at = as_integers(indices, "unravel_index")
+    at = as_int64(as_integers(indices, "unravel_index"))
     _check_numbers(at, math.prod(sizes), "unravel_index")
     found = unravelled(at, sizes[::-1] if _is_columns(order, "unravel_index") else sizes)
     found = found[::-1] if order == "F" else found

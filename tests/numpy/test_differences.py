@@ -82,6 +82,7 @@ def test_types(dtype: str) -> None:
 def test_types_that_do_not_fit() -> None:
     _, x = placed("even", "l")
     alike(lambda ns, x: ns.ediff1d(x, to_end=1.5), np.asarray(x), x)
+    alike(lambda ns, x: ns.ediff1d(x > 0), np.asarray(x), x)
 
 
 def test_steps_that_are_no_numbers() -> None:

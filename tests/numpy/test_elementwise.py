@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.errors import ArgumentError, GpushardError
+from gpushard.errors import ArgumentError, ArgumentRangeError, GpushardError
 from gpushard.numpy import elementwise
 from tests.numpy.compare import LAYOUTS, agree, placed, put, same, value
 
@@ -128,16 +128,25 @@ def test_clip(bounds: tuple[Any, Any]) -> None:
     same(gnp.clip(x, min=low), np.clip(data, low, None))
 
 
+def test_integers_that_nothing_is_beyond_do_not_clip() -> None:
+    data, x = placed("uneven", "B")
+    for low, high in ((-1, 2), (None, 300), (-5, 2.5), (-1, 256)):
+        same(gnp.clip(x, low, high), np.clip(data, low, high))
+    for low, high in ((300, None), (None, -1)):
+        with pytest.raises(ArgumentRangeError, match="does not fit uint8"):
+            gnp.clip(x, low, high)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_parts_and_rounding(dtype: str) -> None:
     data, x = placed("uneven", dtype)
     same(gnp.real(x), np.real(data))
     same(gnp.imag(x), np.imag(data))
+    same(gnp.angle(x), np.angle(data), exact=False)
     same(gnp.conj(x), np.conj(data)) if dtype != "?" else None
     if dtype != "?":
         same(gnp.round(x), np.round(data))
         same(gnp.round(x, 1), np.round(data, 1))
-        same(gnp.angle(x), np.angle(data), exact=False)
 
 
 def test_data_of_the_host_alone() -> None:

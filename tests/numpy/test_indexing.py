@@ -257,6 +257,8 @@ def test_numbers_of_elements(order: Any) -> None:
         same(gnp.ravel_multi_index(out, shape, mode, order), expected)
         there = tuple(put(one, "x") for one in out)
         same(gnp.ravel_multi_index(there, shape, mode, order), expected)
+    for at in both(np.array([200, 251], "u1")):
+        same(gnp.unravel_index(at, (2, 300), order), np.unravel_index([200, 251], (2, 300), order))
     for wrong in (60, -1, put(np.array([1, 60])), put(np.array([-1, 4]))):
         with pytest.raises(ArgumentError, match="out of bounds for size 60"):
             gnp.unravel_index(wrong, shape)

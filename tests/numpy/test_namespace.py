@@ -8,7 +8,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from tests.numpy.compare import placed
+from tests.numpy.compare import placed, put
 
 gnp = gs.numpy
 pytestmark = pytest.mark.usefixtures("rt")
@@ -212,6 +212,12 @@ def test_comparisons(equal_nan: bool) -> None:
                 assert getattr(gnp, name)(one, b, equal_nan=equal_nan) is wanted
             close = gnp.isclose(one, two, equal_nan=equal_nan)
             assert np.asarray(close).tolist() == np.isclose(a, b, equal_nan=equal_nan).tolist()
+    for dtype in ("?", "B", "b", "l"):  # differences that do not fit the type
+        a, b = np.array([0, 1, 1, 100], dtype), np.array([255, 0, 1, -100]).astype(dtype)
+        there = put(a, "x")
+        for other in (b, put(b, "y"), 1, 255, True):
+            wanted = np.isclose(a, np.asarray(other), atol=1.5)
+            assert np.asarray(gnp.isclose(there, other, atol=1.5)).tolist() == wanted.tolist()
     assert gnp.array_equiv(x, x) and not gnp.array_equiv(x, x[:2])
     assert gnp.array_equiv(x[:1], np.broadcast_to(np.asarray(x)[:1], x.shape))
     assert not gnp.array_equal(x, x[:2])

@@ -28,6 +28,11 @@ def many(dtype: Any, length: int = 3000) -> np.ndarray:
     return np.ones(length, dtype)
 
 
+def among(x: Any, every: int, number: int) -> Any:
+    """Return zeros, and a number in every so many places."""
+    return (gnp.arange(x.size) % every == 0).astype(x.dtype) * number
+
+
 SUMS: dict[str, Callable[[Any], Any]] = {
     "sum": lambda x: x.sum() / 1024,
     "mean": lambda x: x.mean(),
@@ -35,6 +40,9 @@ SUMS: dict[str, Callable[[Any], Any]] = {
     "mean of some": lambda x: gnp.mean(x, where=x > 0),
     "variance": lambda x: gnp.var(x + (gnp.arange(x.size) % 2).astype("i1")),
     "deviation": lambda x: gnp.std(x + (gnp.arange(x.size) % 2).astype("i1")),
+    "variance of some": lambda x: gnp.var(x * among(x, 10, 600), where=np.arange(x.size) > 9),
+    "deviation of some": lambda x: gnp.std(x * 1000 + among(x, 2, 4), where=np.arange(x.size) > 9),
+    "variance around": lambda x: gnp.nanvar(x * among(x, 10, 600), mean=x[:1] * 60),
     "nansum": lambda x: gnp.nansum(x) / 1024,
     "nanmean": lambda x: gnp.nanmean(x),
     "cumsum": lambda x: gnp.cumsum(x)[-1] / 1024,

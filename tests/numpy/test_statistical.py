@@ -89,6 +89,11 @@ def test_results_go_where_they_are_asked_to() -> None:
     found = gnp.sum(x, axis=0, out_sharding=gs.P(("x", "y")))
     same(found, data.sum(axis=0), exact=False)
     assert found.sharding.spec == gs.P(("x", "y"))
+    to = x.sharding.with_spec(gs.P(("y", "x")))
+    for name, more in {"mean": {}, "var": {}, "std": {}, "sum": {"initial": 2}}.items():
+        found = getattr(x, name)(1, where=np.arange(6) > 1, out_sharding=to, **more)
+        same(found, getattr(data, name)(1, where=np.arange(6) > 1, **more), exact=False)
+        assert found.sharding is to
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "std", "min", "any", "argmax"])

@@ -28,6 +28,16 @@ def test_ties_and_nans_are_as_numpy_has_them(name: str, domains: int) -> None:
                 np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+def test_a_number_is_its_own_extreme(name: str) -> None:
+    with testing.runtime(host_devices=8, host_domains=8):
+        everywhere = gs.NamedSharding(gs.make_mesh((8,), "x"), P())
+        for x in (gs.device_put(np.float32(3), everywhere), gs.device_put(True)):
+            for keepdims in (False, True):
+                found = getattr(x, name)(keepdims=keepdims)
+                assert (found.shape, found.dtype, int(found)) == ((), np.int64, 0)
+
+
 def test_the_work_is_split_and_merged() -> None:
     with testing.runtime(host_devices=8, host_domains=8) as runtime:
         mesh = gs.make_mesh((8,), "x")

@@ -340,7 +340,7 @@ def _positions(name: str) -> Callable[[Any, Sequence[Aval], Params], Kernel]:
                 number = number * whole[axis] + place + site.operands[0][axis]
             shape = reduced_shape(x.shape, axes, keepdims=keepdims)
             value = getattr(x, extreme)(axis=axes, keepdims=keepdims)
-            return value, number.reshape(shape).astype(_INDEX, copy=False)
+            return value, xp.asarray(number, _INDEX).reshape(shape)
 
         return writing(positions)
 
