@@ -45,6 +45,7 @@ class Runtime:
         """Movement plans, for reuse."""
         self._claims = Claims()
         self._changing = False  # whether somebody is between two states that others may see
+        self._threshold = gc.get_threshold()[0]  # of collections, when the lock was taken last
         self._cut_short = False  # whether whoever held the lock last did not come to the end
         self._reclaiming = backend.new_lock()
         self.streams: list[Stream] = []
@@ -173,6 +174,8 @@ class Runtime:
         No other code uses the library on this thread meanwhile: no collection starts, so no
         finalizer runs, and a signal handler that comes here is refused. The order of the lines
         leaves no gap: what comes before `_changing` is set, or after, is a call like any other.
+        A threshold of 0 keeps collections away. `gc.disable` would, too, but other threads ask for
+        that and change it, such as `timeit`, which would leave it as it finds it here.
 
         Raises:
           NoRoomError: a quota has no room; nothing was submitted.
@@ -182,9 +185,9 @@ class Runtime:
             with self.lock:
                 if self._changing:
                     raise _reentrant()
-                collects = gc.isenabled()
+                self._threshold = threshold = gc.get_threshold()[0]
                 try:
-                    gc.disable()
+                    gc.set_threshold(0)
                     self._changing = True
                     if self._cut_short:
                         self._repair()
@@ -207,8 +210,7 @@ class Runtime:
                         return result
                 finally:
                     self._changing = False
-                    if collects:
-                        gc.enable()
+                    gc.set_threshold(threshold)
             stream.synchronize(tick)
 
     def _repair(self) -> None:
@@ -351,6 +353,8 @@ class Runtime:
         self.plans.renew_lock()
         self._cut_short = self._cut_short or torn
         self._changing = self._changing and not torn
+        if torn:
+            gc.set_threshold(self._threshold)
 
     def _out_of_memory(self, shortage: NoRoomError) -> OutOfMemoryError:
         account = shortage.account

@@ -269,6 +269,31 @@ def test_an_array_that_another_thread_was_assigning_to_has_no_value_in_the_child
     """)
 
 
+def test_a_child_of_a_fork_in_the_middle_of_a_submission_collects_garbage():
+    run_forking("""
+        import gc
+        from gpushard.runtime import forks
+
+        forks._PATIENCE = 0.05
+        inside, gate = threading.Event(), threading.Event()
+        step = lambda: (inside.set(), gate.wait())
+        threshold = gc.get_threshold()
+
+        def child():
+            assert gc.isenabled() and gc.get_threshold() == threshold
+            assert right(gs.reshard(x, columns))
+
+        thread = threading.Thread(target=rt.run_locked, args=(step,))
+        thread.start()
+        inside.wait()
+        pid = fork(child)
+        gate.set()
+        thread.join()
+        join(pid)
+        assert gc.get_threshold() == threshold
+    """)
+
+
 def test_a_pool_of_forked_processes_reads_arrays_of_the_parent():
     run_forking("""
         import multiprocessing

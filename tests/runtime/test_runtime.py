@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import threading
 
 import pytest
@@ -135,3 +136,26 @@ def test_nobody_waits_forever_for_an_item_that_an_interrupt_kept_out_of_its_queu
         waiting.start()
         waiting.join(timeout=20)
         assert not waiting.is_alive()
+
+
+def test_no_collection_starts_in_a_step_and_who_switches_collections_off_finds_them_off():
+    starts = []
+    with runtime() as rt:
+        threshold = gc.get_threshold()
+
+        def step():
+            before = len(starts)
+            garbage = [[] for _ in range(20 * threshold[0])]
+            seen.append((len(starts) - before, gc.isenabled(), len(garbage)))
+            gc.disable()  # as another thread may, at any time
+
+        seen = []
+        gc.callbacks.append(lambda phase, info: starts.append(phase))
+        try:
+            rt.run_locked(step)
+            off = not gc.isenabled()
+        finally:
+            gc.callbacks.pop()
+            gc.enable()
+        assert seen == [(0, True, 20 * threshold[0])] and off
+        assert gc.get_threshold() == threshold

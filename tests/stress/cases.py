@@ -287,7 +287,7 @@ def visit(case: Case, bench: Bench, every: int, *, finalizer: bool) -> tuple[int
     kept, refused = [gs.device_put(VALUE, bench.columns)], []
 
     def use() -> bool:
-        if finalizer and not gc.isenabled():
+        if finalizer and not gc.get_threshold()[0]:
             return False
         if len(gs.devices()[0].runtime._arrays) > 100:  # dead ones pile up where nothing commits
             bench.rt.claimed_bytes()

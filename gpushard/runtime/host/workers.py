@@ -348,7 +348,7 @@ class Workers:
         with self._mutex:
             kept: dict[Stream, int] = {}
             left = {
-                stream: [*filter(None, [strand.running]), *strand.queue]
+                stream: [*filter(None, [strand.running]), *strand.queue.copy()]
                 for stream, strand in self._strands.items()
             }
             found = [(i.stream, i.tick) for items in left.values() for i in items if i.effect]
