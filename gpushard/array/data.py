@@ -37,7 +37,7 @@ class Data(Holder):
     def __init__(
         self, buffer: ShardedBuffer, runtime: Runtime, exported: tuple[ShardedBuffer, ...] = ()
     ) -> None:
-        super().__init__(buffer)
+        self.buffer = buffer
         self.exported = exported
         self.runtime = runtime
         self.host: HostArray | HostRead | StagedRead | None = None

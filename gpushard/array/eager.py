@@ -59,11 +59,14 @@ class Eager:
                 return self.bind(row, args, params, out_sharding)
             program = program_for(row, cached, operands, params, runtime, out_sharding)
         made = program.run(buffers, numbers)
-        results = [
+        if len(made) == 1:
+            (result,) = program.results
+            weak = result.aval.weak
+            return Array(made[0], result.sharding, committed=program.committed, weak_type=weak)
+        return tuple(
             Array(buffer, result.sharding, committed=program.committed, weak_type=result.aval.weak)
             for buffer, result in zip(made, program.results, strict=True)
-        ]
-        return results[0] if len(results) == 1 else tuple(results)
+        )
 
 
 def _moved_meanwhile(operands: Sequence[Operand], buffers: Sequence[Any]) -> bool:

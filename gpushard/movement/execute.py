@@ -73,40 +73,38 @@ def new_plan(source: ShardedBuffer, destination: Tiling, piece: Piece | None = N
     )
 
 
-def window_for(
-    source: ShardedBuffer,
-    destination: Tiling,
-    piece: Piece,
-    at: tuple[int, ...],
-    starts: tuple[int, ...],
-) -> Plan | WindowAt:
-    """Return what takes a part that starts somewhere: planned once for all starts, if it is small.
+def window_to(
+    source: Tiling, destination: Tiling, piece: Piece, at: tuple[int, ...], itemsize: int
+) -> Window | None:
+    """Return the part of an array that starts anywhere, if it is planned once for all starts.
 
     Args:
-      source: the data to take it from.
+      source: tiling of the array.
       destination: tiling of the result, of the piece's shape.
       piece: the part, at some start.
-      at: numbers of its maps whose starts are given.
-      starts: where it starts in these.
+      at: numbers of its maps whose starts are left open.
+      itemsize: bytes of an element.
     """
+    of, to = devices_of(source)[0], devices_of(destination)[0]
+    if of.domain.kind != to.domain.kind or of.device.runtime is not to.device.runtime:
+        return None
+    window = make_window(source, destination, piece, at, itemsize)
+    if window is not None:  # what is asked for at every start
+        way_of(WindowAt(source, destination, window.recipe))
+        _charges_of(window.recipe, devices_of(destination))
+    return window
+
+
+def part_for(
+    source: ShardedBuffer, window: Window, starts: tuple[int, ...], piece: Piece
+) -> Plan | WindowAt:
+    """Return what takes a part that starts somewhere; the piece is the part at some start."""
     plans = source.runtime.plans
-    key = ("window", source.tiling, destination, piece, source.dtype.itemsize)
-    found: tuple[Window | None] | None = plans.get(key)
+    found: WindowAt | Piece | None = plans.get((window, starts))
     if found is None:
-        same = devices_of(destination)[0].domain.kind == devices_of(source.tiling)[0].domain.kind
-        window = None
-        if same and devices_of(destination)[0].runtime is source.runtime:
-            window = make_window(source.tiling, destination, piece, at, source.dtype.itemsize)
-        if window is not None:  # what is asked for at every start
-            way_of(WindowAt(source.tiling, destination, window.recipe))
-            _charges_of(window.recipe, devices_of(destination))
-        found = (window,)
-        plans.put(key, found, 200 if window is None else window.nbytes)
-    (window,) = found
-    part: WindowAt | None = None if window is None else plans.get((window, starts))
-    if part is None and window is not None and (part := window.starting(starts)) is not None:
-        plans.put((window, starts), part, 1000 + 300 * len(part.recipe.slots))
-    return part or plan_for(source, destination, started(piece, starts, at))
+        found = window.starting(starts) or started(piece, starts, window.at)
+        plans.put((window, starts), found, 1000 + 300 * len(window.recipe.slots))
+    return found if type(found) is WindowAt else plan_for(source, window.destination, found)
 
 
 @dataclasses.dataclass(slots=True)

@@ -11,9 +11,10 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import check_shape
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.dim_map import Piece
-from gpushard.movement.execute import plan_for, window_for
+from gpushard.movement.execute import part_for, plan_for, window_to
 from gpushard.movement.move import move
 from gpushard.movement.rearrange import rearrange
+from gpushard.movement.windows import Window, started
 from gpushard.ops.choose import sharding_of
 from gpushard.ops.layout import Result
 from gpushard.ops.operand import (
@@ -86,11 +87,17 @@ class Movement:
             for n, x in enumerate(inside)
             if isinstance(x, Sharded) and x is not arrays[n]
         ]
+        self._window: Window | None = None
+        if self._starts:
+            assert isinstance(inside[0], Sharded)
+            assert isinstance(self._how, Piece)
+            parts = inside[0].tiling, self._tiling, self._how, self._starts
+            self._window = window_to(*parts, self._dtype.itemsize)
 
     @property
     def nbytes(self) -> int:
         """Bytes that this program takes, about."""
-        return 2000
+        return 2000 if self._window is None else self._window.nbytes + 2000
 
     def run(
         self, operands: Sequence[ShardedBuffer | HostArray], numbers: Sequence[Any] = ()
@@ -112,11 +119,12 @@ class Movement:
             for n, tiling in self._elsewhere:
                 sources[n] = move(sources[n], plan_for(sources[n], tiling), self.name)
         if isinstance(self._how, Piece):
-            if self._starts:
-                starts = self._starts, tuple(numbers)
-                part = window_for(sources[0], self._tiling, self._how, *starts)
+            starts = tuple(numbers)
+            if self._window is not None:
+                part = part_for(sources[0], self._window, starts, self._how)
                 return [move(sources[0], part, self.name)]
-            plan = plan_for(sources[0], self._tiling, self._how)
+            piece = started(self._how, starts, self._starts) if self._starts else self._how
+            plan = plan_for(sources[0], self._tiling, piece)
             return [move(sources[0], plan, self.name)]
         fill = self._dtype.type(numbers[0]) if numbers else 0
         return [rearrange(sources, self._how, self._tiling, self.name, fill)]

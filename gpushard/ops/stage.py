@@ -152,7 +152,9 @@ class Stage:
                     break
             else:
                 if self._small:
-                    columns: list[Sequence[Any]] = [self._column(operand) for operand in operands]
+                    columns: list[Sequence[Any]] = [operand.values for operand in operands]
+                    if not self._in_order:
+                        columns = [[of[home] for home in self._homes] for of in columns]
                     for position, value in scalars:
                         columns.insert(position, (value,) * len(self.jobs))
                     return self.call_here(columns)
@@ -172,13 +174,6 @@ class Stage:
     def _claim(self) -> Claim:
         """Count all results; inside `commit`."""
         return self.runtime.claim_charged(self.devices[0].domain.pool, self._charges)
-
-    def _column(self, operand: ShardedBuffer) -> list[LocalArray]:
-        """Return the local array of every job."""
-        if self._in_order:
-            return operand.values
-        values = operand.values
-        return [values[home] for home in self._homes]
 
     def call_here(self, columns: Sequence[Sequence[Any]]) -> list[Parts]:
         """Make the calls in the caller.
@@ -271,8 +266,11 @@ class Stage:
 
     def _run(self, function: Callable[..., T], *given: Any) -> T:
         """Call kernels in silence, and where they have threads as some of several calls."""
-        run = functools.partial(_quiet.copy().run, function, *given)
-        return self.runtime.backend.call_among(len(self.jobs), run) if self._threaded else run()
+        quiet = _quiet.copy()
+        if not self._threaded:
+            return quiet.run(function, *given)
+        run = functools.partial(quiet.run, function, *given)
+        return self.runtime.backend.call_among(len(self.jobs), run)
 
     def _allocate(self, n: int, dtype: np.dtype[Any], here: bool) -> Parts:
         """Make memory for one result of every call."""

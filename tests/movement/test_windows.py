@@ -54,6 +54,17 @@ def test_iteration_plans_once(plans: Counted) -> None:
     assert plans.times == 1
 
 
+def test_what_needs_its_own_plan_is_found_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = Counted(windows.Window.starting)
+    monkeypatch.setattr(windows.Window, "starting", lambda *given: tried(*given))
+    data = np.arange(64).reshape(8, 8)
+    with testing.runtime(host_devices=4):
+        x = gs.device_put(data, gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))
+        for _ in range(3):  # blocks of the array are shared with the part
+            np.testing.assert_array_equal(np.asarray(x[2:7]), data[2:7])
+    assert tried.times == 1
+
+
 slices = st.tuples(st.integers(0, 12), st.integers(0, 12), st.sampled_from([1, 2, 3, -1, -2, -5]))
 
 
