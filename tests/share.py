@@ -9,8 +9,8 @@ from hypothesis import settings
 
 T = TypeVar("T")
 
-EXAMPLES = 3
-"""Of how many examples one is taken."""
+SHARE = 3
+"""Of how many examples and seeds one is taken."""
 
 _everything = False
 
@@ -24,10 +24,15 @@ def take(everything: bool) -> None:
 
 
 def some(few: T, every: T) -> T:
-    """Return the cases, seeds or counts of a test: few, or every one with `--all`."""
+    """Return the cases or counts of a test: few, or every one with `--all`."""
     return every if _everything else few
+
+
+def seeds(count: int) -> range:
+    """Return as many seeds with `--all`, and a share of them without."""
+    return range(some(-(-count // SHARE), count))
 
 
 def examples(count: int) -> settings:
     """Return settings for as many examples with `--all`, and for a share of them without."""
-    return settings(max_examples=some(-(-count // EXAMPLES), count))
+    return settings(max_examples=len(seeds(count)))

@@ -8,9 +8,10 @@ import pytest
 
 from gpushard.testing import actor, programs
 from gpushard.testing.actor import Actor
+from tests.share import some
 from tests.stress.threads import SETTINGS, run_threads
 
-PROGRAMS = 80
+PROGRAMS = some(40, 80)
 
 
 @pytest.mark.parametrize("start", range(0, PROGRAMS, PROGRAMS // 4))

@@ -33,7 +33,7 @@ from tests.movement.strategies import (
     sides,
 )
 from tests.movement.test_update import SETTINGS, least, rows_of
-from tests.share import examples
+from tests.share import examples, seeds
 
 P = gs.P
 
@@ -601,7 +601,7 @@ def test_threads_that_assign_while_others_read_copies(how: str) -> None:
         assert np.array_equal(np.asarray(first), OLD)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_any_schedule(seed: int) -> None:
     random = np.random.default_rng(seed)
     with testing.simulated(

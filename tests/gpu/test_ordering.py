@@ -20,6 +20,7 @@ from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred
 from gpushard.testing.programs import check_nothing_left, run_on
 from tests.gpu.device import DRIVERS, Split, gpu_runtime, make_driver
+from tests.share import seeds
 
 SPLITS = [Split(4, False), Split(4, True)]
 VALUE = np.arange(256.0 * 96).reshape(256, 96)
@@ -163,7 +164,7 @@ def test_threads_copy_both_ways_through_one_ring(rt: Runtime) -> None:
 
 
 @pytest.mark.parametrize("checked", [False, True])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_random_programs(kind: str, seed: int, checked: bool) -> None:
     settings: Any = {
         "engine_bytes": (0, 16, 1 << 20)[seed % 3],

@@ -19,6 +19,7 @@ from gpushard.runtime.stream import Stream
 from gpushard.testing import deferred
 from gpushard.testing.runtime import using
 from gpushard.testing.sim import SimBackend
+from tests.share import seeds
 
 CUDA = 2
 
@@ -242,7 +243,7 @@ def launch(backend: Posed, run: Callable[[], Any]) -> None:
     backend.enqueue(Item("kernel", run, stream, stream.issued))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_map_shards_runs_on_the_devices_streams(posed: Posed) -> None:
     sharding = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
     value = np.arange(400.0)
@@ -267,7 +268,7 @@ def test_map_shards_runs_on_the_devices_streams(posed: Posed) -> None:
     assert np.array_equal(moved, (value + 1) * 2), "somebody did not wait for the kernels"
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_what_a_function_launched_before_it_raised_is_waited_for(posed: Posed) -> None:
     x = gs.device_put(np.arange(100.0), gs.devices()[0])
     ran = []

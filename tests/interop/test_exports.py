@@ -17,7 +17,7 @@ from gpushard.testing import deferred, gated, runtime
 from gpushard.testing.programs import check_nothing_left, random_shardings
 from gpushard.testing.runtime import using
 from gpushard.testing.sim import SimRuntime
-from tests.share import examples
+from tests.share import examples, seeds
 
 KNOWS_VERSION = pytest.mark.skipif(
     not dlpack._KNOWS_VERSION, reason="NumPy 2.0 has no read-only DLPack and no copy="
@@ -160,7 +160,7 @@ def test_a_value_that_failed_cannot_be_exported(rt: Runtime) -> None:
         failed.__dlpack__(max_version=(1, 0), copy=True)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_exports_of_pending_work_on_any_schedule(seed: int) -> None:
     made = SimRuntime(Settings(host_devices=4, host_domains=2, small_bytes=0, inline_bytes=0), seed)
     made.sim.failing = 0
@@ -185,7 +185,7 @@ def test_exports_of_pending_work_on_any_schedule(seed: int) -> None:
         assert not made.checker.races
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_simulated_threads_share_exports(seed: int) -> None:
     made = SimRuntime(Settings(host_devices=4, host_domains=2, small_bytes=0, inline_bytes=0), seed)
     made.sim.failing = 0

@@ -23,7 +23,7 @@ from gpushard.testing import deferred, runtime
 from gpushard.testing.programs import check_nothing_left, random_shardings
 from gpushard.testing.runtime import using
 from gpushard.testing.sim import SimRuntime
-from tests.share import examples
+from tests.share import examples, seeds
 
 
 class Owned(np.ndarray):
@@ -131,7 +131,7 @@ def test_the_producers_memory_is_neither_pooled_nor_written(rt: Runtime) -> None
     assert np.array_equal(array, np.arange(array[0], array[0] + 1000))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_imports_on_any_schedule(seed: int) -> None:
     """Pending copies read the producer's memory after the array over it is gone."""
     made = SimRuntime(Settings(host_devices=4, host_domains=2, small_bytes=0, inline_bytes=0), seed)

@@ -17,7 +17,7 @@ from gpushard.testing import deferred, runtime, simulated
 from gpushard.testing.programs import check_nothing_left, random_shardings
 from gpushard.testing.runtime import using
 from gpushard.testing.sim import SimRuntime
-from tests.share import examples
+from tests.share import examples, seeds
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +136,7 @@ def test_the_function_runs_here_and_may_use_the_library(rt: Runtime) -> None:
     assert threads == [threading.get_ident()] * 8
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds(100))
 def test_it_is_ordered_with_everything_else_on_any_schedule(seed: int) -> None:
     chosen = Settings(
         host_devices=4,
@@ -191,7 +191,7 @@ def test_it_is_ordered_with_everything_else_on_any_schedule(seed: int) -> None:
         assert not made.checker.races, made.checker.races
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_outputs_wait_for_those_who_still_read_their_memory(seed: int) -> None:
     value = np.arange(40.0)
     with simulated(
@@ -207,7 +207,7 @@ def test_outputs_wait_for_those_who_still_read_their_memory(seed: int) -> None:
         assert not made.checker.races, made.checker.races
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_simulated_threads_map_at_once(seed: int) -> None:
     made = SimRuntime(Settings(host_devices=4, host_domains=2, small_bytes=0, inline_bytes=0), seed)
     made.sim.failing = 0

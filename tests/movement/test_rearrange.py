@@ -41,7 +41,7 @@ from tests.movement.strategies import (
     sides,
 )
 from tests.movement.test_plan_vs_oracle import no_host_transfers
-from tests.share import examples
+from tests.share import examples, seeds
 
 DOMAINS = (1, 2, 12)
 POOLED = {"small_bytes": 0, "inline_bytes": 0, "plan_cache_bytes": 1 << 18}
@@ -175,7 +175,7 @@ def test_boxes_of_users_shardings(
     check(runtimes[choice], drawn, layouts, "float32", destination)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_any_schedule(seed: int) -> None:
     with testing.simulated(
         seed, host_devices=4, host_domains=(1, 2, 4)[seed % 3], inline_bytes=0, small_bytes=0
@@ -327,7 +327,7 @@ def test_large_ones_are_shared_by_threads(domains: int) -> None:
             assert np.array_equal(np.asarray(result), expected)
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", seeds(15))
 def test_sources_out_of_reach_go_nearby_first(seed: int) -> None:
     with testing.simulated(
         seed, host_readable=False, host_devices=4, host_domains=4, small_bytes=0

@@ -32,7 +32,7 @@ from tests.movement.strategies import (
     sharding_of,
 )
 from tests.movement.test_plan_vs_oracle import INLINE, POOLED, Case
-from tests.share import examples
+from tests.share import examples, seeds
 
 P = gs.P
 EAGER: dict[str, Any] = {"inline_bytes": 0, "small_bytes": 0, "relay_bytes": 0}
@@ -309,7 +309,7 @@ def test_what_a_plan_says_of_its_relays() -> None:
         assert plan.nbytes > direct.nbytes
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(24))
 def test_any_order_of_items(seed: int) -> None:
     """Of pending sources, with memory that is used again, under the race checker."""
     count, spec = SPREADS[seed % len(SPREADS)]

@@ -28,7 +28,7 @@ from tests.movement.strategies import (
     sharding_of,
     sides,
 )
-from tests.share import examples
+from tests.share import examples, seeds
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "streams": {"small_bytes": 0, "inline_bytes": 0},
@@ -204,7 +204,7 @@ def test_without_room_nothing_has_changed() -> None:
         assert after == before
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_any_schedule(seed: int) -> None:
     with testing.simulated(
         seed, host_devices=4, host_domains=4, inline_bytes=0, small_bytes=0

@@ -17,8 +17,19 @@ from gpushard.ops.row import Row, Site
 from tests.ops.forms import core, fft, indexing, linalg, random, sorting, special, statistics
 from tests.ops.forms.core import MADE, UFUNCS
 from tests.ops.forms.form import Form
+from tests.share import some
 
-__all__ = ["AXES", "FORMS", "MADE", "UFUNCS", "Case", "Form", "cases", "rows_of_the_table"]
+__all__ = [
+    "AXES",
+    "FORMS",
+    "MADE",
+    "SAMPLE",
+    "UFUNCS",
+    "Case",
+    "Form",
+    "cases",
+    "rows_of_the_table",
+]
 
 AXES = {"a": 3, "b": 2}
 """A mesh on which lengths 6, 5 and 4 are split evenly, unevenly, and with an empty shard."""
@@ -30,6 +41,12 @@ _AREAS = (core, random, linalg, fft, special, statistics, sorting, indexing)
 TABLES: list[ModuleType] = [module for area in _AREAS for module in area.TABLES]
 
 FORMS: dict[Row, list[Form]] = {row: f for area in _AREAS for row, f in area.FORMS.items()}
+
+
+SAMPLE: list[Row] = some(
+    [row for n, row in enumerate(FORMS) if row.reduction is not None or n % 4 == 0], [*FORMS]
+)
+"""Rows for tests of schedules: those that merge parts, and of others some, unless all tests run."""
 
 
 def rows_of_the_table() -> list[Row]:

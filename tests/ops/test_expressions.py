@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.ops import expressions
+from tests.share import some
 
-COUNT = 5000
+COUNT = some(2000, 5000)
 PARTS = 10
 
 

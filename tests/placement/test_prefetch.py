@@ -12,6 +12,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.testing import runtime, simulated
+from tests.share import seeds
 
 
 def counted(log: list[int], count: int = 6) -> Iterator[dict[str, np.ndarray]]:
@@ -87,7 +88,7 @@ def test_errors_come_after_the_batches_before_them() -> None:
             next(batches)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_on_any_schedule(seed: int) -> None:
     with simulated(seed, host_devices=2, inline_bytes=0, small_bytes=0) as rt:
         rt.sim.failing = 0

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from gpushard.runtime.chunks import ALIGNMENT, Move, bytes_of, chunks, lay_out
+from tests.share import seeds
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds(200))
 def test_through_a_small_buffer(seed: int) -> None:
     source = random.Random(seed)
     limit = source.choice((16, 32, 48, 256, 4096))

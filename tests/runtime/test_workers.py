@@ -22,6 +22,7 @@ from gpushard.runtime.host import workers as host_workers
 from gpushard.runtime.host.backend import batches, cut
 from gpushard.runtime.host.workers import Workers
 from gpushard.testing import runtime
+from tests.share import seeds
 
 
 def submit(rt, stream, run, reads=(), writes=()):
@@ -195,7 +196,7 @@ def test_closed_workers_end():
     assert not any(thread.is_alive() for thread in workers._threads)
 
 
-@pytest.mark.parametrize("round", range(20))
+@pytest.mark.parametrize("round", seeds(20))
 def test_work_given_while_workers_close_runs_in_order_or_fails(round):
     with runtime(host_devices=2, host_workers=2) as rt:
         chains = []

@@ -16,6 +16,7 @@ from gpushard.testing.programs import check_nothing_left, random_shardings
 from gpushard.testing.runtime import using
 from tests.runtime.cuda.test_backend import VALUE, cuda, named
 from tests.runtime.cuda.test_programs import random_runtime
+from tests.share import seeds
 
 
 def test_a_number_is_one_launch_and_takes_no_memory() -> None:
@@ -86,7 +87,7 @@ def test_values_of_every_kind(dtype: str) -> None:
             assert np.array_equal(np.asarray(x), expected), index
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(24))
 def test_random_assignments(seed: int) -> None:
     source, runtime = random.Random(seed), random_runtime(seed)
     with using(runtime):

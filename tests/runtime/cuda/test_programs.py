@@ -14,6 +14,7 @@ from gpushard.runtime.runtime import Runtime
 from gpushard.testing.programs import check_nothing_left, run_on
 from gpushard.testing.runtime import using
 from tests.runtime.cuda.fake_driver import FakeDriver
+from tests.share import seeds
 
 PROGRAMS = 40
 
@@ -51,7 +52,7 @@ def run(seed: int) -> dict[str, int]:
     return calls
 
 
-@pytest.mark.parametrize("seed", range(PROGRAMS))
+@pytest.mark.parametrize("seed", seeds(PROGRAMS))
 def test_programs_read_what_numpy_says(seed: int) -> None:
     run(seed)
 

@@ -16,6 +16,7 @@ from gpushard.runtime.host.views import address
 from gpushard.runtime.phase import Phase
 from gpushard.runtime.strided import dense_strides, view_of
 from tests.runtime.cuda.fake_driver import FakeDriver
+from tests.share import seeds
 
 
 def random_index(source: random.Random, shape: tuple[int, ...]) -> tuple[Any, ...]:
@@ -79,7 +80,7 @@ def source_data(source: random.Random, shape: tuple[int, ...], dtype: np.dtype) 
     return data.astype(dtype)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 @pytest.mark.parametrize("engines", [False, True])
 def test_pieces_and_spans_copy_what_indexing_copies(seed: int, engines: bool) -> None:
     phase, layout, dtype = random_phase(random.Random(seed))
