@@ -153,8 +153,9 @@ def check_nothing_left(runtime: Runtime) -> None:
 
 
 def _check_nothing_left(runtime: Runtime) -> None:
-    for stream in runtime.streams:
-        stream.synchronize(stream.issued)
+    # Under the lock: an interrupt may have kept the item of the last tick out of its queue.
+    for stream, tick in runtime.run_locked(lambda: [(s, s.issued) for s in runtime.streams]):
+        stream.synchronize(tick)
     assert runtime.live_arrays() == [], "arrays are left"
     assert runtime.claimed_bytes() == 0, f"{runtime.claimed_bytes()} bytes are claimed"
     for device in runtime.devices:
