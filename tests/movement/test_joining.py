@@ -53,3 +53,17 @@ def test_arrays_that_are_split_in_other_ways_are_joined_too() -> None:
         made = gs.numpy.concatenate([*parts, parts[0]])
         want = np.concatenate([data, data + 1, data + 2, data + 3, data])
         np.testing.assert_array_equal(np.asarray(made), want)
+
+
+def test_what_is_joined_keeps_the_memory_that_it_shares() -> None:
+    with testing.runtime(host_devices=4, small_bytes=0):
+        rows = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
+        data = np.arange(20).reshape(4, 5)
+        parts = [gs.device_put(half, rows) for half in np.split(data, 2)]
+        shared = parts[1].addressable_data(0).unsafe_buffer_pointer()
+        made = gs.numpy.concatenate(parts)
+        assert made.addressable_data(2).unsafe_buffer_pointer() == shared
+        del parts
+        others = [gs.device_put(np.full((4, 5), -1), rows) for _ in range(2)]
+        np.testing.assert_array_equal(np.asarray(made), data)
+        del others

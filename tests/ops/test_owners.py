@@ -10,6 +10,7 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard.runtime.runtime import Runtime
+from gpushard.testing.gate import gated
 
 SPECS = [gs.P("x", "y"), gs.P(("x", "y")), gs.P("y", "x"), gs.P(None, ("y", "x"))]
 
@@ -36,6 +37,17 @@ def test_only_the_result_takes_memory(spec: gs.P) -> None:
         made.block_until_ready()
         peak = sum(device.account.peak for device in runtime.devices) - before
         assert peak <= made.nbytes + 100  # the number that says whether they are in bounds
+        np.testing.assert_array_equal(np.asarray(made), data[at])
+
+
+def test_elements_of_what_is_pending_are_taken_once_it_is_there() -> None:
+    data, at = np.arange(60.0).reshape(20, 3), np.array([19, 0, 7])
+    with testing.runtime(host_devices=4, small_bytes=0):
+        rows = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
+        x, gate = gated(gs.device_put(data, rows))
+        made = x[gs.device_put(at, gs.NamedSharding(rows.mesh, gs.P()))]
+        assert not made.is_ready()
+        gate.open()
         np.testing.assert_array_equal(np.asarray(made), data[at])
 
 

@@ -11,6 +11,7 @@ import pytest
 import gpushard as gs
 from gpushard.runtime.memory import size_class
 from gpushard.testing import runtime, simulated
+from gpushard.testing.programs import check_nothing_left
 
 
 def test_runtimes_of_their_own_do_not_touch_the_current_one():
@@ -126,16 +127,17 @@ def test_nobody_waits_forever_for_an_item_that_an_interrupt_kept_out_of_its_queu
             rt.backend.enqueue = enqueue
             raise KeyboardInterrupt
 
-        claim = rt.commit(lambda: rt.claim(rt.devices[0], 8, None))
+        memory = rt.commit(lambda: rt.claim(rt.devices[0], 8, None)).memory
         rt.backend.enqueue = interrupted
         with pytest.raises(KeyboardInterrupt):
-            rt.commit(lambda: rt.submit(stream, "work", lambda: None, [], [claim.memory]))
+            rt.commit(lambda: rt.submit(stream, "work", lambda: None, [], [memory]))
         assert stream.issued == 1
-        rt.live_arrays()  # whoever takes the lock next makes everything right
-        waiting = threading.Thread(target=stream.synchronize, args=(1,), daemon=True)
+        # Whoever takes the lock next makes everything right.
+        waiting = threading.Thread(target=check_nothing_left, args=(rt,), daemon=True)
         waiting.start()
         waiting.join(timeout=20)
         assert not waiting.is_alive()
+        assert stream.finished(1)
 
 
 def test_no_collection_starts_in_a_step_and_who_switches_collections_off_finds_them_off():

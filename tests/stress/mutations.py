@@ -24,22 +24,26 @@ from tests.stress.sites import PACKAGE, Site, mutated, sites
 
 RECORD = Path(__file__).with_name("mutations.json")
 PATIENCE = 60
-"""Seconds for one place."""
+"""Seconds for one place, half of which are for one program."""
 
 SUITE = ("tests", "conftest.py", "pyproject.toml", "bench", "docs", "kernels", "README.md")
 """What tests read beside the package."""
 
 HUNT = """
-import gc, sys
+import gc, os, signal, sys
 from gpushard.testing import programs
 assert programs.__file__.startswith(sys.argv[1]), "the mutant is not what is run"
+def give_up(*_):
+    raise TimeoutError
+signal.signal(signal.SIGALRM, give_up)
 for seed in range(int(sys.argv[2]), int(sys.argv[3])):
     gc.freeze()
+    signal.alarm(int(sys.argv[4]))
     try:
         programs.run(seed)
     except BaseException as error:
         print(seed, type(error).__name__, flush=True)
-        raise SystemExit(0)
+        os._exit(0)  # its threads may be stuck
 """
 
 
@@ -70,7 +74,8 @@ def hunt(site: Site, first: int, count: int) -> tuple[int, str] | None:
       The first seed that fails, and how; None if none does.
     """
     with mutant(site.file, mutated(site)) as folder:
-        run = _run(folder, "-c", HUNT, folder, str(first), str(first + count))
+        numbers = map(str, (first, first + count, PATIENCE // 2))
+        run = _run(folder, "-c", HUNT, folder, *numbers, patience=PATIENCE + count)
     if run is None:
         return first, "it hangs"
     if run.returncode:
