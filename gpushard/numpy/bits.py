@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
@@ -34,7 +35,7 @@ def _along(x: Any, axis: Any, name: str) -> tuple[Any, int]:
 
 def packbits(
     x: Any, /, axis: Any = None, bitorder: str = "big", *, out_sharding: Any = None
-) -> Any:
+) -> Array:
     """Return bytes, whose bits say which of eight elements in a row are not 0.
 
     Args:
@@ -78,7 +79,7 @@ def unpackbits(
     bitorder: str = "big",
     *,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Return the bits of bytes as zeros and ones.
 
     Args:

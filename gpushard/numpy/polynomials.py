@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.array import Array
 from gpushard.array.known import known
 from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError
@@ -47,7 +48,7 @@ def _alike(name: str, a1: Any, a2: Any) -> list[Any]:
     return [pad(a, (length - a.shape[0], 0)) for a in found]
 
 
-def polyadd(a1: Any, a2: Any, *, out_sharding: Any = None) -> Any:
+def polyadd(a1: Any, a2: Any, *, out_sharding: Any = None) -> Array:
     """Return the sum of two polynomials.
 
     Args:
@@ -61,7 +62,7 @@ def polyadd(a1: Any, a2: Any, *, out_sharding: Any = None) -> Any:
     return settle(ew.add(*_alike("polyadd", a1, a2)), out_sharding)
 
 
-def polysub(a1: Any, a2: Any, *, out_sharding: Any = None) -> Any:
+def polysub(a1: Any, a2: Any, *, out_sharding: Any = None) -> Array:
     """Return the difference of two polynomials.
 
     Args:
@@ -72,7 +73,9 @@ def polysub(a1: Any, a2: Any, *, out_sharding: Any = None) -> Any:
     return settle(ew.subtract(*_alike("polysub", a1, a2)), out_sharding)
 
 
-def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = True, out_sharding: Any = None) -> Any:
+def polymul(
+    a1: Any, a2: Any, *, trim_leading_zeros: bool = True, out_sharding: Any = None
+) -> Array:
     """Return the product of two polynomials.
 
     Args:
@@ -95,7 +98,9 @@ def _or_zero(p: Any) -> Any:
     return p if p.shape[0] else zeros(1, p.dtype)
 
 
-def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = True, out_sharding: Any = None) -> Any:
+def polydiv(
+    u: Any, v: Any, *, trim_leading_zeros: bool = True, out_sharding: Any = None
+) -> tuple[Array, Array]:
     """Return the quotient of two polynomials, and the remainder.
 
     Args:
@@ -125,7 +130,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = True, out_sharding: An
     return settle((quotient, rest), out_sharding)
 
 
-def polyder(p: Any, m: int = 1, *, out_sharding: Any = None) -> Any:
+def polyder(p: Any, m: int = 1, *, out_sharding: Any = None) -> Array:
     """Return a derivative of a polynomial.
 
     Args:
@@ -152,7 +157,7 @@ def _order(name: str, m: Any) -> int:
     return times
 
 
-def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> Any:
+def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an antiderivative of a polynomial.
 
     Args:
@@ -183,7 +188,7 @@ def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> A
     return settle(found, out_sharding)
 
 
-def polyval(p: Any, x: Any, *, out_sharding: Any = None) -> Any:
+def polyval(p: Any, x: Any, *, out_sharding: Any = None) -> Array:
     """Return the values of a polynomial, by Horner's rule.
 
     Args:
@@ -295,7 +300,7 @@ def _check_points(x: Any, y: Any, order: int) -> None:
         )
 
 
-def poly(seq_of_zeros: Any, *, out_sharding: Any = None) -> Any:
+def poly(seq_of_zeros: Any, *, out_sharding: Any = None) -> Array:
     """Return the coefficients of the polynomial that has given roots.
 
     Of complex roots they are complex, since a type cannot depend on values.
@@ -324,7 +329,7 @@ def poly(seq_of_zeros: Any, *, out_sharding: Any = None) -> Any:
     return settle(bind(rows.POLY, (given,)), out_sharding)
 
 
-def roots(p: Any, *, strip_zeros: bool = True, out_sharding: Any = None) -> Any:
+def roots(p: Any, *, strip_zeros: bool = True, out_sharding: Any = None) -> Array:
     """Return the roots of a polynomial, which are complex, from eigenvalues.
 
     Args:

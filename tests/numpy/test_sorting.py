@@ -249,3 +249,13 @@ def test_bad_kinds() -> None:
         gnp.sort(x, kind="bubble")
     with pytest.raises(ArgumentError, match="order='field'"):
         gnp.argsort(x, order="field")
+
+
+@pytest.mark.parametrize("dtype", ["?", *np.typecodes["AllInteger"]])
+def test_many_integers_from_one_end_of_their_type_to_the_other(dtype: str) -> None:
+    bits = np.random.default_rng(0).bytes(2000 * np.dtype(dtype).itemsize)
+    data = np.frombuffer(bits, dtype) if dtype != "?" else np.frombuffer(bits, "b") > 0
+    x = put(data)
+    same(gnp.argsort(x), np.argsort(data, kind="stable"))
+    same(gnp.unique_all(x), tuple(np.unique_all(data)))
+    same(gnp.isin(x, data[:100]), np.isin(data, data[:100]))

@@ -145,7 +145,8 @@ def _are_near(x: LocalArray, members: LocalArray) -> bool:
     if members.dtype.kind not in "biu":
         return False
     apart = int(members.max()) - int(members.min())
-    return bool(apart < x.size + members.size)
+    most = 1 if members.dtype == np.bool_ else np.iinfo(members.dtype).max  # of what NumPy counts
+    return bool(apart < min(x.size + members.size, most + 1))
 
 
 def _isin_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:

@@ -59,6 +59,8 @@ def _ranked(x: LocalArray) -> LocalArray:
     at: LocalArray = np.arange(x.shape[-1])
     if x.dtype.kind in "biu" and x.dtype.itemsize <= 4:
         rank = x.astype(np.int64)
+        if x.dtype == np.uint32:
+            rank -= 1 << 31  # for the shift: 32 bits with a sign
     elif x.dtype == np.float32:
         rank = _rank_of_floats(x)
     else:  # the rank is how many elements before differ from the one before them
