@@ -141,7 +141,7 @@ def vdot(
       out_sharding: where the result goes; by default it stays where it was made.
     """
     check_precision("vdot", precision)
-    x1, x2 = _typed([as_value(x, "vdot") for x in (a, b)], preferred_element_type)
+    x1, x2 = _typed([as_source(x, "vdot") for x in (a, b)], preferred_element_type)
     if x1.shape == x2.shape and x1.ndim:  # elements lie together as they are
         letters = LETTERS[: x1.ndim]
         return settle(bind(DOT, (x1.conj(), x2), (f"{letters},{letters}->",)), out_sharding)

@@ -7,6 +7,9 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.ops.aval import Aval
+from gpushard.ops.row import Site
+from gpushard.ops.table.reductions import ARGMAX, ARGMIN
 
 P = gs.P
 
@@ -50,3 +53,26 @@ def test_the_work_is_split_and_merged() -> None:
             if link[0] != link[1] and min(link) >= 0
         )
         assert 0 < moved <= 16 * (7 + 7)  # a value and a position for every part, there and back
+
+
+class _ReadOnce(np.ndarray):
+    """An array in which nobody may look for an extreme once its position is known."""
+
+    def min(self, *_: object, **__: object) -> np.ndarray:
+        raise AssertionError("reads everything once more")
+
+    max = min
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axes", [(-2,), (-1,), (-3, -1), (-3, -2, -1)])
+@pytest.mark.parametrize("row", [ARGMIN, ARGMAX], ids=lambda row: row.name)
+def test_an_extreme_is_taken_from_its_position(row, axes, keepdims) -> None:
+    value = np.random.default_rng(0).permutation(24).reshape(2, 3, 4).astype(np.float32)
+    value[1, 1, 1] = np.nan
+    site = Site(((0, 0, 0),), (), ())
+    kernel = row.reduction.local(np, [Aval(value.shape, value.dtype)], (axes, keepdims, None))
+    found, at = kernel(site, value.view(_ReadOnce))
+    extreme = row.name.removeprefix("arg")
+    np.testing.assert_array_equal(found, getattr(value, extreme)(axes, keepdims=keepdims))
+    assert at.shape == found.shape and at.dtype == np.int64

@@ -19,7 +19,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Kernel, Params, Reduction, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import promoting
-from gpushard.typing import Shape
+from gpushard.typing import LocalArray, Shape
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """What dims are named by."""
@@ -203,6 +203,8 @@ def _as_matmul(xp: Any, a: str, b: str, right: str, avals: Sequence[Aval]) -> Ke
     in_order = first == list(range(len(a))) and second == list(range(len(b)))
     if xp is np and not (rows or columns or in_order):
         return None  # einsum adds up where elements lie, and transposes nothing
+    if xp is np and in_order and not right:
+        return _inner
     if in_order and len(shared) == len(rows) == len(columns) == 1:
         function: Kernel = xp.matmul
         return function
@@ -219,6 +221,11 @@ def _as_matmul(xp: Any, a: str, b: str, right: str, avals: Sequence[Aval]) -> Ke
         return result.reshape((*lead, *tall, *wide)) if out is None else out
 
     return kernel
+
+
+def _inner(x: LocalArray, y: LocalArray, out: Any = None) -> Any:
+    """Return the sum of all products, taken as vectors, in the order that they lie in."""
+    return np.matmul(x.reshape(-1), y.reshape(-1), out=out)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -312,8 +312,8 @@ def _position_dtype(name: str) -> Callable[[Dtype, Any], Dtype]:
     return dtype_of
 
 
-def _positions(name: str) -> Callable[[Any, Sequence[Aval], Params], Kernel]:
-    """Return what makes the kernel of extremes and their positions.
+def _positions(name: str, *, valued: bool) -> Callable[[Any, Sequence[Aval], Params], Kernel]:
+    """Return what makes the kernel of positions of extremes, and of the extremes if `valued`.
 
     Positions are row-major numbers in the reduced dims of the whole array.
     """
@@ -322,25 +322,26 @@ def _positions(name: str) -> Callable[[Any, Sequence[Aval], Params], Kernel]:
         axes, keepdims, _ = params
         whole = avals[0].shape
         ndim = len(whole)
-        order = [d for d in range(-ndim, 0) if d not in axes] + list(axes)
+        kept = [d for d in range(ndim) if d - ndim not in axes]
+        order = kept + [ndim + axis for axis in axes]
 
-        extreme = name.removeprefix("arg")
-
-        def places(x: Any) -> Any:
-            """Return the positions in the block along each of the axes."""
-            if len(axes) == 1:
-                return (getattr(x, name)(axis=axes[0]),)
-            kept = tuple(x.shape[d] for d in order[: ndim - len(axes)])
-            rows = x.transpose([d % ndim for d in order]).reshape(*kept, -1)
-            return xp.unravel_index(getattr(rows, name)(axis=-1), tuple(x.shape[d] for d in axes))
-
-        def positions(site: Site, x: Any) -> State:
+        def positions(site: Site, x: Any) -> Any:
+            starts = site.operands[0]
+            rows = x.transpose(order).reshape(*[x.shape[d] for d in kept], -1)
+            at = getattr(rows, name)(axis=-1)
             number: Any = 0
-            for place, axis in zip(places(x), axes, strict=True):
-                number = number * whole[axis] + place + site.operands[0][axis]
-            shape = reduced_shape(x.shape, axes, keepdims=keepdims)
-            value = getattr(x, extreme)(axis=axes, keepdims=keepdims)
-            return value, xp.asarray(number, _INDEX).reshape(shape)
+            lengths = [x.shape[d] for d in axes]
+            places = (at,) if len(axes) == 1 else xp.unravel_index(at, lengths)
+            for place, axis in zip(places, axes, strict=True):
+                number = number * whole[axis] + (place + starts[axis])
+            number = xp.asarray(number, _INDEX)  # a number where nothing is reduced
+            shape = reduced_shape(x.shape, axes, keepdims=True) if keepdims else number.shape
+            number = number.reshape(shape)
+            if not valued:
+                return number
+            # What lies there: a search for the extreme itself would read everything once more.
+            value = xp.take_along_axis(rows, at[..., None], -1) if kept else rows[at]
+            return value.reshape(shape), number
 
         return writing(positions)
 
@@ -364,18 +365,13 @@ def _foremost(name: str) -> Any:
 
 
 def _position_row(name: str) -> Row:
-    make = _positions(name)
-
-    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        both = make(xp, avals, params)
-        return writing(lambda site, x: both(site, x)[1])
-
     reduction = Reduction(
         lambda avals, params: (avals[0].dtype, _INDEX),
-        make,
+        _positions(name, valued=True),
         _foremost(name),
         lambda xp, avals, params: lambda s, n: s[1],
     )
+    kernel = _positions(name, valued=False)
     return _row(name, _position_dtype(name), kernel, reduction, empty=False, positional=True)
 
 
