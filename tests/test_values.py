@@ -27,7 +27,16 @@ VALUES = {
     "scalar": np.array(2.0),
 }
 
-IN_PLACE = {"fill_diagonal", "place", "put", "put_along_axis", "putmask", "partition", "sort"}
+IN_PLACE = {
+    "fill",
+    "fill_diagonal",
+    "place",
+    "put",
+    "put_along_axis",
+    "putmask",
+    "partition",
+    "sort",
+}
 """What gives its operand a new value, as it says: functions, or methods."""
 
 THE_ARRAY_ITSELF = {"block_until_ready"}
@@ -36,7 +45,8 @@ THE_ARRAY_ITSELF = {"block_until_ready"}
 NOT_CALLED = {
     *("configure", "delete", "devices", "empty_cache", "load", "make_mesh", "save", "use_mesh"),
     *("default_backend", "device_count", "local_device_count", "local_devices", "live_arrays"),
-    *("process_count", "process_index", "gather_guard", "register_placeable"),
+    *("process_count", "process_index", "gather_guard", "register_placeable", "get_mesh"),
+    *("set_mesh",),
     *("make_array_from_callback", "map_shards", "num_addressable_indices"),
 }
 """Functions of other things than arrays, or whose results come from functions of the caller."""

@@ -60,7 +60,7 @@ def map_shards(f: Callable[..., Any], *arrays: Array, out: Any, sharding: Any = 
     >>> def reverse(a, out):
     ...     out[:] = a[::-1]
     >>> map_shards(reverse, x, out=gs.ShapeDtypeStruct((4,), x.dtype))
-    Array([1, 0, 3, 2], dtype=int64)
+    Array([1, 0, 3, 2], dtype=int64, sharding=NamedSharding(mesh=('x': 2), spec=P('x')))
     """
     _check_call(f, arrays)
     inputs = [array._live() for array in arrays]

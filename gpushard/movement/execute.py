@@ -104,7 +104,7 @@ def part_for(
     if found is None:
         found = window.starting(starts) or started(piece, starts, window.at)
         plans.put((window, starts), found, 1000 + 300 * len(window.recipe.slots))
-    return found if type(found) is WindowAt else plan_for(source, window.destination, found)
+    return found if isinstance(found, WindowAt) else plan_for(source, window.destination, found)
 
 
 @dataclasses.dataclass(slots=True)

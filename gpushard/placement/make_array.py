@@ -55,7 +55,7 @@ def make_array_from_callback(
     >>> import gpushard as gs
     >>> sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
     >>> make_array_from_callback((4,), sharding, lambda index: np.arange(4)[index] * 2)
-    Array([0, 2, 4, 6], dtype=int64)
+    Array([0, 2, 4, 6], dtype=int64, sharding=NamedSharding(mesh=('x': 2), spec=P('x')))
     """
     sizes = as_shape(shape)
     sharding = as_sharding(sharding, len(sizes), "sharding")
@@ -113,7 +113,7 @@ def make_array_from_process_local_data(
     >>> import gpushard as gs
     >>> sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
     >>> make_array_from_process_local_data(sharding, np.arange(4))
-    Array([0, 1, 2, 3], dtype=int64)
+    Array([0, 1, 2, 3], dtype=int64, sharding=NamedSharding(mesh=('x': 2), spec=P('x')))
     """
     leaves, structure = tree.flatten(local_data)
     names = "sharding", "local_data"
@@ -173,7 +173,7 @@ def make_array_from_single_device_arrays(
     >>> sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
     >>> parts = [gs.device_put(np.full(2, d.id), d) for d in gs.devices()[:2]]
     >>> make_array_from_single_device_arrays((4,), sharding, parts)
-    Array([0, 0, 1, 1], dtype=int64)
+    Array([0, 0, 1, 1], dtype=int64, sharding=NamedSharding(mesh=('x': 2), spec=P('x')))
     """
     tiling = place_tiling(_checked_sharding(sharding), as_shape(shape))
     for position, array in enumerate(arrays):

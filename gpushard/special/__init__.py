@@ -10,7 +10,7 @@ Elementwise ones are SciPy's on the host, which the extra `special` installs, an
 >>> import gpushard as gs
 >>> x = gs.numpy.zeros(4, out_sharding=gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))
 >>> expit(x)
-Array([0.5, 0.5, 0.5, 0.5], dtype=float64)
+Array([0.5, 0.5, 0.5, 0.5], dtype=float64, sharding=NamedSharding(mesh=('x': 4), spec=P('x')))
 """
 
 from gpushard.special.composed import (
