@@ -2596,6 +2596,15 @@ OPERATIONS: dict[str, Case] = {
     "operand that is text": wrong(
         lambda w: GNP.add(w.x, "1"), "holds a str", error=ArgumentTypeError
     ),
+    "booleans rounded to decimals": wrong(
+        lambda w: GNP.round(w.x > 0, 2),
+        "not defined for bool",
+        error=ArgumentTypeError,
+        argument="x",
+    ),
+    "areas with a number of places": wrong(
+        lambda w: GNP.trapezoid(w.x, 2), "x is a number", error=ArgumentError, argument="x"
+    ),
     "rounding to no integer": wrong(
         lambda w: GNP.tril(w.x, 0.5), "tril: k=0.5", error=ArgumentTypeError, argument="k"
     ),

@@ -11,7 +11,7 @@ from gpushard.array import Array
 from gpushard.array.checks import check_order
 from gpushard.dtypes import kind_of
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, operands, settle
+from gpushard.numpy.arguments import as_value, is_number, operands, settle
 from gpushard.ops.axes import from_end
 
 
@@ -107,7 +107,8 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
       equal_nan: whether NaNs are close to each other.
     """
     if _on_host(a, b):
-        return bool(np.allclose(np.asarray(a), np.asarray(b), rtol, atol, equal_nan))
+        given = [x if is_number(x) else np.asarray(x) for x in (a, b, rtol, atol)]
+        return bool(np.allclose(*given, equal_nan))
     return bool(isclose(a, b, rtol, atol, equal_nan).all())
 
 

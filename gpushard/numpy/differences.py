@@ -292,6 +292,10 @@ def trapezoid(
     step = dx
     if x is not None:
         where = x if is_value(x) else host_data(x, "trapezoid")
+        if not where.ndim:
+            raise ArgumentError(
+                "trapezoid: x is a number; give the places of all points, or dx", argument="x"
+            )
         line = where.ndim == 1
         step = lengthwise(_apart(where, -1), y.ndim, at) if line else _apart(where, at)
     elif not (is_value(dx) or is_number(dx)):

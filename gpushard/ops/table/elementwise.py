@@ -250,7 +250,20 @@ def _own(avals: Sequence[Aval], params: Params) -> Dtype:
 
 
 def _rounded(avals: Sequence[Aval], params: Params) -> Dtype:
-    return np.round(np.zeros(1, avals[0].dtype), *params).dtype
+    """Return the type of rounded elements.
+
+    Raises:
+      ArgumentTypeError: NumPy does not round booleans to decimals.
+    """
+    own = avals[0].dtype
+    try:
+        return np.round(np.zeros(1, own), *params).dtype
+    except TypeError:
+        raise ArgumentTypeError(
+            f"round to decimals is not defined for {own}; convert it with astype",
+            argument="x",
+            dtype=own,
+        ) from None
 
 
 def _chosen(avals: Sequence[Aval], params: Params) -> Dtype:
