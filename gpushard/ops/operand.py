@@ -131,9 +131,12 @@ def in_memory(x: Operand, kind: str) -> Operand:
 
 
 def common_memory(operands: Sequence[Operand]) -> str:
-    """Return the kind of memory that all operands with dims are in, else that of devices."""
-    placed = [x for x in operands if isinstance(x, Sharded)]
-    kinds = {x.sharding.memory_kind for x in [x for x in placed if x.aval.shape] or placed}
+    """Return the kind of memory of all operands that decide where an operation runs, if it is one.
+
+    Otherwise it is that of devices.
+    """
+    deciding = _deciding([x for x in operands if isinstance(x, Sharded)])
+    kinds = {x.sharding.memory_kind for x in deciding}
     return kinds.pop() if len(kinds) == 1 else "device"
 
 

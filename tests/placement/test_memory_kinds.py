@@ -75,6 +75,22 @@ def test_arrays_of_all_kinds_compute(kinds: tuple[str, str], name: str) -> None:
         check_nothing_left(rt)
 
 
+@pytest.mark.parametrize("kind", MEMORY_KINDS)
+def test_arrays_whose_devices_nobody_chose_follow_others_into_their_memory(kind: str) -> None:
+    with runtime(host_devices=4):
+        x = gs.device_put(VALUE, named(kind, "x", "y"))
+        line = gs.numpy.arange(7.0)
+        results = {
+            "add": (line + x, VALUE + np.arange(7)),
+            "append": (np.append(x, line[None], 0), np.append(VALUE, np.arange(7.0)[None], 0)),
+            "insert": (np.insert(x, 1, 5, axis=0), np.insert(VALUE, 1, 5, axis=0)),
+        }
+        for result, wanted in results.values():
+            assert np.array_equal(result, wanted)
+            assert result.sharding.memory_kind == kind
+        assert (line + 1).sharding.memory_kind == "device"
+
+
 def test_on_the_host_they_are_one_and_nothing_is_copied() -> None:
     with runtime(small_bytes=0) as rt:
         x = gs.device_put(VALUE, rt.devices[0])
