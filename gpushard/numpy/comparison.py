@@ -107,8 +107,8 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
       equal_nan: whether NaNs are close to each other.
     """
     if _on_host(a, b):
-        given = [x if is_number(x) else np.asarray(x) for x in (a, b, rtol, atol)]
-        return bool(np.allclose(*given, equal_nan))
+        x1, x2, r, t = (x if is_number(x) else np.asarray(x) for x in (a, b, rtol, atol))
+        return bool(np.allclose(x1, x2, r, t, equal_nan))
     return bool(isclose(a, b, rtol, atol, equal_nan).all())
 
 
