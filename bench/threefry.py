@@ -27,7 +27,7 @@ Call = Callable[[], Any]
 
 
 def cipher(words: list[Any]) -> None:
-    """Do what 20 rounds and 6 injections of a key do, to two arrays of uint32 and a scratch one."""
+    """Do 20 rounds, with a key after each four, to two arrays of uint32; a third is for scratch."""
     first, second, scratch, shift = words
     for rounds in range(20):
         np.add(first, second, first)

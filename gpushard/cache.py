@@ -111,10 +111,13 @@ class BoundedCache(Generic[V]):
         with self._lock:
             if self._changing:
                 return
-            self._torn = True
-            self._entries.clear()
-            self.nbytes = 0
-            self._torn = False
+            try:
+                self._changing = self._torn = True
+                self._entries.clear()  # what goes may have finalizers, which come here
+                self.nbytes = 0
+                self._torn = False
+            finally:
+                self._changing = False
 
     def renew_lock(self) -> None:
         """In a forked child: forget a thread that held the lock and is no more."""

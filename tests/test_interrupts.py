@@ -129,3 +129,15 @@ def test_a_cache_leaves_out_what_comes_in_the_middle_of_a_change():
 
     cache.put(Key(), "kept", nbytes=10)
     assert (len(cache), cache.nbytes) == (1, 10)
+
+
+def test_a_cache_that_is_emptied_leaves_out_what_finalizers_put_in_meanwhile():
+    cache = BoundedCache(limit=100)
+
+    class Value:
+        def __del__(self):
+            cache.put("within", "lost", nbytes=10)
+
+    cache.put("a key", Value(), nbytes=10)
+    cache.clear()
+    assert (len(cache), cache.nbytes) == (0, 0)

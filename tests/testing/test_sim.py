@@ -83,6 +83,23 @@ def test_threads_that_wait_for_each_others_locks_are_found_out():
 
 
 @pytest.mark.parametrize("seed", range(5))
+def test_who_holds_a_lock_may_take_it_again_and_others_wait_for_its_last_release(seed):
+    with simulated(seed=seed, **STREAMS) as rt:
+        lock, order = rt.backend.new_lock(), []
+        rt.sim.threads._switching = 0.5
+
+        def take(name):
+            with lock:
+                order.append(name)
+                with lock:
+                    order.append(name)
+                order.append(name)
+
+        rt.sim.threads.run([functools.partial(take, name) for name in range(2)])
+        assert order in ([0] * 3 + [1] * 3, [1] * 3 + [0] * 3)
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_one_thread_runs_at_a_time_and_the_seed_says_which(seed):
     orders = []
     for _ in range(2):

@@ -32,7 +32,8 @@ class Threads:
         self._collecting = collecting
         self._ready: list[_Thread] = []
         self._waiting: list[_Thread] = []
-        self._current: _Thread | None = None
+        self.current: _Thread | None = None
+        """The one that has the baton; None outside of all."""
         self._error: BaseException | None = None
 
     def run(self, functions: Sequence[Callable[[], None]]) -> None:
@@ -49,7 +50,7 @@ class Threads:
         self._hand_over()
         for thread in threads:
             thread.join()
-        self._current = None
+        self.current = None
         if self._error is not None:
             raise self._error
 
@@ -57,7 +58,7 @@ class Threads:
         """Perhaps collect garbage, and perhaps let another thread go on."""
         if self._collecting and self._random.random() < self._collecting:
             gc.collect(0)
-        current = self._current
+        current = self.current
         if current is None:
             return
         if self._error is not None:
@@ -72,7 +73,7 @@ class Threads:
         Raises:
           DeadlockError: there are no others.
         """
-        current = self._current
+        current = self.current
         if current is None or not self._ready[1:]:
             error = DeadlockError("every thread waits for a lock")
             self._error = self._error or error
@@ -89,8 +90,8 @@ class Threads:
 
     def _hand_over(self) -> None:
         if self._ready:
-            self._current = self._random.choice(self._ready)
-            self._current.go_on()
+            self.current = self._random.choice(self._ready)
+            self.current.go_on()
 
     def _end(self, thread: _Thread, error: BaseException | None) -> None:
         if error is not None and self._error is None and not isinstance(error, _StoppedError):
@@ -137,19 +138,22 @@ class _Thread(threading.Thread):
 
 
 class SimLock:
-    """A lock of simulated threads."""
+    """A lock of simulated threads; the one that holds it may take it again."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
-        self._held = False
+        self._owner: _Thread | None = None
+        self._depth = 0
 
     def __enter__(self) -> None:
         self._threads.switch()
-        while self._held:
+        while self._depth and self._owner is not self._threads.current:
             self._threads.block()
-        self._held = True
+        self._owner = self._threads.current
+        self._depth += 1
 
     def __exit__(self, *_: Any) -> None:
-        self._held = False
-        self._threads.wake()
+        self._depth -= 1
+        if not self._depth:
+            self._threads.wake()
         self._threads.switch()
