@@ -23,6 +23,7 @@ from gpushard.runtime.host.backend import batches, cut
 from gpushard.runtime.host.workers import Workers
 from gpushard.testing import runtime
 from tests.share import seeds
+from tests.stress.schedules import run_schedule
 
 
 def submit(rt, stream, run, reads=(), writes=()):
@@ -32,6 +33,10 @@ def submit(rt, stream, run, reads=(), writes=()):
 
 def claim(rt, device=0, nbytes=8):
     return rt.commit(lambda: rt.claim(rt.devices[device], nbytes, None))
+
+
+def test_everybody_is_woken_wherever_threads_are_switched_and_interrupted():
+    assert sum(run_schedule(seed) for seed in range(8, 18)) > 0
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

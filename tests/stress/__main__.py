@@ -4,6 +4,7 @@ threads     random programs on four real threads: --steps, --seed
 interrupts  real signals at random moments: --count, --seed; or --everywhere, which interrupts
             each operation at each place where a signal can strike, and with --twice the way out
             too; or --handlers, which lets other code use the library at each of those places
+schedules   worker threads switched between any two instructions: --count, --seed
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 
 from tests.stress.interrupts import SETTINGS as INTERRUPTED
 from tests.stress.interrupts import interrupt_everywhere, interrupt_for_real, visit_everywhere
+from tests.stress.schedules import run_schedule
 from tests.stress.threads import SETTINGS, run_threads
 
 
@@ -35,6 +37,11 @@ def _interrupts(options: argparse.Namespace) -> str:
     )
 
 
+def _schedules(options: argparse.Namespace) -> str:
+    seeds = range(options.seed, options.seed + options.count)
+    return f"{options.count:,} schedules, {sum(map(run_schedule, seeds)):,} interrupts"
+
+
 def main() -> None:
     """Run the command that the arguments name."""
     parser = argparse.ArgumentParser(prog="tests.stress")
@@ -48,7 +55,10 @@ def main() -> None:
     interrupts.add_argument("--twice", action="store_true")
     interrupts.add_argument("--handlers", action="store_true")
     interrupts.set_defaults(run=_interrupts)
-    for command in (threads, interrupts):
+    schedules = commands.add_parser("schedules")
+    schedules.add_argument("--count", type=int, default=5000)
+    schedules.set_defaults(run=_schedules)
+    for command in (threads, interrupts, schedules):
         command.add_argument("--seed", type=int, default=0)
         command.add_argument("--patience", type=int, default=1200, help="seconds until it is stuck")
     options = parser.parse_args()
