@@ -36,6 +36,7 @@ from gpushard.testing.faults import (
 from gpushard.testing.programs import check_nothing_left
 from gpushard.testing.sim import SimRuntime
 from gpushard.testing.updated import updated
+from tests.share import some
 
 
 @pytest.fixture(autouse=True)
@@ -335,16 +336,26 @@ def check_sources(world: World, given_up: int) -> None:
             assert np.array_equal(np.asarray(source[...]), value)
 
 
+RUNTIMES = [
+    *[(host, name) for name in SETTINGS],
+    (sim_exact, "pooled"),
+    (sim_odd, "streamed"),
+    (sim_odd, "streamed-domains"),
+]
+
+
 @pytest.mark.parametrize(
-    ("make", "settings"),
+    ("make", "settings", "lasting"),
     [
-        *[(host, name) for name in SETTINGS],
-        (sim_exact, "pooled"),
-        (sim_odd, "streamed"),
-        (sim_odd, "streamed-domains"),
+        pytest.param(
+            *how, lasting, id=f"{'lasting' if lasting else 'once'}-{how[0].__name__}-{how[1]}"
+        )
+        for lasting in (False, True)
+        for how in (
+            some([(host, "quota"), (sim_odd, "streamed")], RUNTIMES) if lasting else RUNTIMES
+        )
     ],
 )
-@pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_fault_anywhere_is_a_typed_error_and_harms_nothing_else(
     make: Callable[[Settings], Runtime],

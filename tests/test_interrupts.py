@@ -18,10 +18,11 @@ import gpushard as gs
 from gpushard.cache import BoundedCache
 from gpushard.testing import runtime
 from gpushard.testing.deferred import deferred
+from tests.share import some
 from tests.stress.cases import CASES, bench_of, interrupt, places, visit
 from tests.stress.interrupts import interrupt_for_real
 
-PLACES = 25
+PLACES = some(12, 25)
 
 VISITED = [case for case in CASES if "memory_limit" not in case.settings]
 """What other code may come into: where memory is short its arrays might be too many."""

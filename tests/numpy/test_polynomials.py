@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
 from tests.numpy.calls import everywhere
 from tests.numpy.compare import put, same, value
+from tests.share import examples
 
 gnp = gs.numpy
 pytestmark = pytest.mark.usefixtures("domains")
@@ -71,7 +72,7 @@ def test_derivatives(dtype: str) -> None:
         same(gnp.polyint(put(p, "x"), 2, k), np.polyint(p, 2, k), exact=False)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(st.integers(-4, 4), max_size=6))
 def test_roots(p: list[int]) -> None:
     wanted = np.sort_complex(np.roots(p))

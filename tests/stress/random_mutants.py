@@ -1,6 +1,6 @@
 """Draws small changes of the package at random, and runs the tests that cover them.
 
-`python -m tests.stress.random_mutants --count 400 --seed 1` first runs the suite once to learn
+`python -m tests.stress.random_mutants --count 400 --seed 1` first runs all tests once to learn
 which tests run which lines (`--coverage FOLDER` keeps that, or takes it from an earlier run; it
 needs pytest-cov). Then it makes each change in a copy of the package and runs tests that cover its
 lines, the shortest of many files first, until one fails. What no test catches must stand in
