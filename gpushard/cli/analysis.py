@@ -22,6 +22,7 @@ MOST_COLUMNS = 2048
 
 _COMPONENTS = 4
 _CLOSE = 1e-9
+_LARGEST = 1e150
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +54,8 @@ def as_rows(x: gs.Array) -> gs.Array | str:
         return f"shown for {MOST_COLUMNS} columns at most, not {rows.shape[1]}"
     if not bool(gs.numpy.isfinite(rows).all()):
         return "they need finite numbers"
+    if float(gs.numpy.abs(rows).max()) > _LARGEST:
+        return "they need numbers whose squares do not overflow"
     return rows
 
 

@@ -42,21 +42,24 @@ class Owners:
         """How many blocks there are along each of these dims."""
         return tuple([len(starts) for starts in self.starts])
 
-    def find(self, axis: int, at: LocalArray) -> LocalArray:
-        """Return which block along a dim has each position.
+    def find(self, axis: int, at: LocalArray) -> tuple[LocalArray, LocalArray]:
+        """Return which block along a dim has each position, and the positions within that.
 
         Args:
           axis: which of the dims in question.
-          at: positions in bounds.
+          at: not negative. Beyond the end it is in no block, and the number says nothing.
 
-        >>> Owners(((0, 3, 6),), ()).find(0, np.array([7, 2, 3])).tolist()
-        [2, 0, 1]
+        >>> [part.tolist() for part in Owners(((0, 3, 6),), ()).find(0, np.array([7, 2, 3]))]
+        [[2, 0, 1], [1, 2, 0]]
         """
         starts = self.starts[axis]
         step = starts[1] if len(starts) > 1 else 1
         if starts == tuple(range(0, len(starts) * step, step)) and len(starts) > 1:
-            return np.minimum(at // step, len(starts) - 1)  # the last one may be longer
-        return np.array(starts, np.int64).searchsorted(at, side="right") - 1
+            number = np.minimum(at // step, len(starts) - 1)  # the last one may be longer
+            return number, at - number * step
+        begins = np.array(starts, np.int64)
+        number = begins.searchsorted(at, side="right") - 1
+        return number, at - begins[number]
 
 
 class Owned(Stage):

@@ -7,9 +7,7 @@ block gives the elements that lie in it, and the merge takes whichever was found
 
 from __future__ import annotations
 
-import itertools
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,11 +19,11 @@ from gpushard.ops.owners import Owners
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
-from gpushard.runtime.host.views import address, items_from
 from gpushard.typing import LocalArray, Shape
 
-_FAR = 1 << 40
-"""Elements of the memory that blocks lie in: more than there are."""
+SMALL = 64 << 10
+"""Blocks of so many bytes, or of no more than twice those of the result, are joined at less cost
+than positions are sorted."""
 
 
 def _shapes(avals: Sequence[Aval]) -> tuple[Shape, ...]:
@@ -175,49 +173,61 @@ def _by_owner(
     positions: Sequence[LocalArray],
     out: LocalArray,
 ) -> None:
-    """Take everything at once from all the memory in which the blocks lie; as `_one_by_one`.
-
-    An element lies so far from the first byte of the lowest block as that of its owner does, plus
-    what its positions say. Of the memory between blocks nothing is read.
-    """
-    shape, strides, item = blocks[0].shape, blocks[0].strides, out.itemsize
-    before, _, after = indexed.order(len(shape))
-    row = item
-    for dim in reversed(after):
-        row = row * shape[dim] if strides[dim] == row or shape[dim] == 1 else 0
-    if not row or any([block.strides != strides for block in blocks]):
-        _one_by_one(xp, indexed, sizes, owners, blocks, positions, out)
+    """Sort positions by the block that has them, and take from each once; as `_one_by_one`."""
+    along = indexed.along
+    if sum([block.nbytes for block in blocks]) <= max(SMALL, 2 * out.nbytes):
+        x = _joined(indexed, sizes, owners, blocks)
+        if along is not None and indexed.inside:
+            x.take(positions[0], along, out, "wrap")
+        elif indexed.inside:
+            out[...] = _taken(xp, indexed, x, positions)
+        else:
+            values, inside = _in_block(xp, indexed, sizes, (0,) * len(sizes), x, positions)
+            np.copyto(out, values, where=inside)
         return
-    wide = spread(indexed, shape, tuple([at.shape for at in positions]))
-    flat, owner, outside = _owner_of(indexed, sizes, owners, positions, wide)
-    steps = [strides[axis] // item for axis in indexed.axes]
-    lowest, begins = _begins(owners, blocks, steps)
-    offset = begins[owner]
-    for at, step in zip(flat, steps, strict=True):
-        offset += at * step if step != 1 else at
-    for dim, at in indexed.paired_positions(shape, wide).items():
-        offset += at * (strides[dim] // item)
-    lead = tuple([shape[dim] for dim in before])
-    rows = items_from(lowest, (*lead, _FAR), (*[strides[dim] for dim in before], item), row)
-    part = out.reshape(-1).view(rows.dtype).reshape(*lead, len(offset))  # views: `out` is dense
-    if outside is None:
-        part[...] = rows[..., offset] if lead else rows[offset]
-    else:
-        offset[outside] = 0
-        np.copyto(part, rows[..., offset], where=~outside)
-
-
-def _begins(
-    owners: Owners, blocks: Sequence[LocalArray], steps: Sequence[int]
-) -> tuple[LocalArray, LocalArray]:
-    """Return the lowest block, and how far from it every block would have all positions 0."""
-    places = [address(block) for block in blocks]
-    lowest, item = min(places), blocks[0].itemsize
-    begins = [
-        (place - lowest) // item - sum(map(operator.mul, start, steps))
-        for place, start in zip(places, itertools.product(*owners.starts), strict=True)
+    shape = blocks[0].shape
+    wide = spread(indexed, shape, tuple(at.shape for at in positions))
+    owner, local = _owner_of(indexed, sizes, owners, positions, wide)
+    before, dims, after = indexed.order(len(shape))
+    lead = (slice(None),) * len(before)
+    part = out.reshape(
+        *out.shape[: len(lead)], len(owner), *out.shape[len(lead) + len(wide) :]
+    )  # a view: `out` is dense
+    order = owner.argsort(kind="stable")
+    ends = np.bincount(owner, minlength=len(blocks))[: len(blocks)].cumsum().tolist()
+    found = [
+        (block, begin, end)
+        for block, begin, end in zip(blocks, [0, *ends], ends, strict=False)
+        if begin < end
     ]
-    return blocks[places.index(lowest)], np.array(begins)
+    if along is not None and not before:
+        places = local[0][order]
+        by_owner = np.empty((ends[-1], *part.shape[1:]), out.dtype)
+        for block, begin, end in found:
+            np.take(block, places[begin:end], 0, by_owner[begin:end], "clip")
+        part[order[: ends[-1]]] = by_owner
+        return
+    at = dict(zip(indexed.axes, local, strict=True)) | indexed.paired_positions(shape, wide)
+    for block, begin, end in found:
+        mine = order[begin:end]
+        view = block.transpose((*before, *dims, *after))
+        part[(*lead, mine)] = view[(*lead, *(at[dim - len(shape)][mine] for dim in dims))]
+
+
+def _joined(
+    indexed: Indexed, sizes: Sequence[int], owners: Owners, blocks: Sequence[LocalArray]
+) -> LocalArray:
+    """Return blocks as one array that is whole along the indexed dims."""
+    shape = list(blocks[0].shape)
+    for axis, size in zip(indexed.axes, sizes, strict=True):
+        shape[axis] = size
+    joined = np.empty(shape, blocks[0].dtype)
+    index = [slice(None)] * len(shape)
+    for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
+        for axis, n, starts in zip(indexed.axes, number, owners.starts, strict=True):
+            index[axis] = slice(starts[n], starts[n] + block.shape[axis])
+        joined[tuple(index)] = block
+    return joined
 
 
 def _owner_of(
@@ -226,21 +236,25 @@ def _owner_of(
     owners: Owners,
     positions: Sequence[LocalArray],
     wide: Shape,
-) -> tuple[list[LocalArray], LocalArray, LocalArray | None]:
-    """Return positions from the front, the number of the block that has each, what is outside."""
+) -> tuple[LocalArray, list[LocalArray]]:
+    """Return the number of the block that has each element, and its positions in there.
+
+    What is out of bounds gets the number after the last one.
+    """
+    nobody = math.prod(owners.counts)
     owner: Any = 0
-    flat = []
+    local = []
     outside: Any = None
     for axis, (at, size, count) in enumerate(zip(positions, sizes, owners.counts, strict=True)):
         at = in_order(at, wide, size, known=indexed.inside)
         if not indexed.inside:
-            beyond = at >= size
-            outside = beyond if outside is None else outside | beyond
-            at = np.where(beyond, 0, at)
-        number = owners.find(axis, at)
-        owner = number if axis == 0 else owner * count + number
-        flat.append(at)
-    return flat, owner, outside
+            outside = at >= size if outside is None else outside | (at >= size)
+        number, place = owners.find(axis, at)
+        owner = owner * count + number
+        local.append(place)
+    if outside is not None:
+        owner = np.where(outside, nobody, owner)
+    return owner.astype(np.min_scalar_type(nobody)), local  # few bits are sorted by radix
 
 
 def _merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:

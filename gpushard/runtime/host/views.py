@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.typing import HostArray, LocalArray, Shape
+from gpushard.typing import HostArray, LocalArray
 
 
 def address(array: HostArray) -> int:
@@ -32,32 +32,6 @@ def keep(array: HostArray, owner: Any, *, readonly: bool = True) -> HostArray:
     """Return an array over the same memory that keeps `owner` alive."""
     view = np.asarray(_Owner(array, owner, readonly))
     return view if view.dtype == array.dtype else view.view(array.dtype)
-
-
-class _Items:
-    """Memory for NumPy, as items of no type."""
-
-    def __init__(self, array: HostArray, shape: Shape, strides: Shape, nbytes: int) -> None:
-        self.__array_interface__ = {
-            "version": 3,
-            "data": (address(array), True),
-            "shape": shape,
-            "strides": strides,
-            "typestr": f"|V{nbytes}",
-        }
-        self._kept = array
-
-
-def items_from(array: HostArray, shape: Shape, strides: Shape, nbytes: int) -> HostArray:
-    """Return memory from the start of an array on as items of no type, wherever they may reach.
-
-    Args:
-      array: where it starts.
-      shape: of the result, which may be larger than what may be read.
-      strides: bytes from each item to the next.
-      nbytes: bytes of an item.
-    """
-    return np.asarray(_Items(array, shape, strides, nbytes))
 
 
 def writable(view: LocalArray) -> LocalArray:
