@@ -75,8 +75,9 @@ class Kind:
     jax: Run | None = None
     view: bool = False
     """Whether NumPy's result is a view, which takes no time."""
-    blocks: bool = False
-    """Whether NumPy on all blocks does the work, but for what merges their results."""
+    blocks: bool | Run = False
+    """Whether NumPy on all blocks does the work, but for what merges their results; or what it has
+    to do there instead, where it is not the same call."""
     same: Callable[[Any], Any] | None = lambda value: value
     """What of a result is the same in every library; None if only shapes are."""
 
@@ -129,11 +130,29 @@ def _add_rows(y: Any, library: Library) -> None:
     np.add.at(y, library.r, 1)
 
 
+def _own_rows(library: Library) -> Any:
+    """Return as many rows of a block as fall to it when all take a half."""
+    return np.tile(library.r, 2) % len(library.x)
+
+
+def _set_own_rows(y: Any, library: Library) -> None:
+    y[_own_rows(library)] = 1
+
+
+def _filled(library: Library) -> Any:
+    return np.full(library.x.shape, 0, np.float32)
+
+
+def _in_rows(function: Callable[[Any], Any]) -> Run:
+    """Return what a block is for a function of whole rows: copied to them, and back."""
+    return lambda library: function(library.x.copy().reshape(-1, library.n)).copy()
+
+
 KINDS = [
     # creation
-    Kind("zeros", lambda o: o.np.zeros((o.n, o.n), np.float32, **o.place)),
-    Kind("full", lambda o: o.np.full((o.n, o.n), 2, np.float32, **o.place)),
-    Kind("eye", lambda o: o.np.eye(o.n, dtype=np.float32, **o.place)),
+    Kind("zeros", lambda o: o.np.zeros((o.n, o.n), np.float32, **o.place), blocks=_filled),
+    Kind("full", lambda o: o.np.full((o.n, o.n), 2, np.float32, **o.place), blocks=_filled),
+    Kind("eye", lambda o: o.np.eye(o.n, dtype=np.float32, **o.place), blocks=_filled),
     Kind("arange(n * n)", lambda o: o.np.arange(o.n * o.n, dtype=np.int32)),
     Kind("linspace, n * n", lambda o: o.np.linspace(0.0, 1.0, o.n * o.n, dtype=np.float32)),
     Kind("tril", lambda o: o.np.tril(o.x)),
@@ -175,10 +194,19 @@ KINDS = [
     Kind("cumprod of a vector", lambda o: o.np.cumprod(o.f)),
     # order
     Kind("sort(axis=0)", lambda o: o.np.sort(o.x, axis=0)),
-    Kind("sort(axis=1)", lambda o: o.np.sort(o.x, axis=1)),
+    Kind(
+        "sort(axis=1)",
+        lambda o: o.np.sort(o.x, axis=1),
+        blocks=_in_rows(lambda x: np.sort(x, axis=1)),
+    ),
     Kind("argsort(axis=1)", lambda o: o.np.argsort(o.x, axis=1)),
-    Kind("sort of a vector", lambda o: o.np.sort(o.f)),
-    Kind("partition", lambda o: o.np.partition(o.x, 5, axis=1), same=lambda x: x[:, 5]),
+    Kind("sort of a vector", lambda o: o.np.sort(o.f), blocks=True),
+    Kind(
+        "partition",
+        lambda o: o.np.partition(o.x, 5, axis=1),
+        blocks=_in_rows(lambda x: np.partition(x, 5, axis=1)),
+        same=lambda x: x[:, 5],
+    ),
     Kind("median", lambda o: o.np.median(o.x)),
     Kind("median(axis=1)", lambda o: o.np.median(o.x, axis=1)),
     Kind("percentile", lambda o: o.np.percentile(o.x, 30)),
@@ -192,13 +220,13 @@ KINDS = [
     Kind("bincount", lambda o: o.np.bincount(o.j), blocks=True),
     # linear algebra
     Kind("x @ y", lambda o: o.x @ o.y),
-    Kind("x @ v", lambda o: o.x @ o.v),
+    Kind("x @ v", lambda o: o.x @ o.v, blocks=lambda o: o.x @ o.x[0]),
     Kind("vdot", lambda o: o.np.vdot(o.y, o.y), blocks=True),
     Kind("norm", lambda o: o.np.linalg.norm(o.y), blocks=True),
     Kind("norm(axis=1)", lambda o: o.np.linalg.norm(o.y, axis=1), blocks=True),
     Kind("einsum ij,ij->i", lambda o: o.np.einsum("ij,ij->i", o.y, o.y), blocks=True),
     Kind("outer", lambda o: o.np.outer(o.v, o.v)),
-    Kind("trace", lambda o: o.np.trace(o.y)),
+    Kind("trace", lambda o: o.np.trace(o.y), blocks=True),
     Kind("qr, n x n/8", lambda o: o.np.linalg.qr(o.tall), same=lambda x: abs(x[1])),
     Kind("svd, n x n/8", lambda o: o.np.linalg.svd(o.tall, False), same=lambda x: x[1]),
     Kind("solve, n/2", lambda o: o.np.linalg.solve(o.spd, o.spd[:, :3])),
@@ -211,10 +239,14 @@ KINDS = [
     Kind("concatenate", lambda o: o.np.concatenate([o.x, o.y])),
     Kind("stack", lambda o: o.np.stack([o.x, o.y])),
     Kind("roll", lambda o: o.np.roll(o.x, 5, axis=0)),
-    Kind("pad", lambda o: o.np.pad(o.x, 1)),
-    Kind("tile", lambda o: o.np.tile(o.v, (o.n, 1))),
-    Kind("repeat", lambda o: o.np.repeat(o.v, o.n)),
-    Kind("diff", lambda o: o.np.diff(o.x, axis=0)),
+    Kind("pad", lambda o: o.np.pad(o.x, 1), blocks=lambda o: o.x.copy()),
+    Kind(
+        "tile",
+        lambda o: o.np.tile(o.v, (o.n, 1)),
+        blocks=lambda o: np.tile(o.x[0], (len(o.x), 1)),
+    ),
+    Kind("repeat", lambda o: o.np.repeat(o.v, o.n), blocks=True),
+    Kind("diff", lambda o: o.np.diff(o.x, axis=0), blocks=lambda o: o.x.copy() - o.y),
     Kind("x.T", lambda o: o.x.T, view=True),
     Kind("reshape", lambda o: o.x.reshape(-1, 2 * o.n), view=True),
     Kind("ravel", lambda o: o.x.ravel(), view=True),
@@ -227,10 +259,15 @@ KINDS = [
     Kind("x[3, 4]", lambda o: o.x[3, 4]),
     Kind("list(x)", lambda o: list(o.x), view=True),
     # indexing
-    Kind("x[rows]", lambda o: o.x[o.r]),
+    Kind("x[rows]", lambda o: o.x[o.r], blocks=lambda o: o.x[_own_rows(o)]),
     Kind("take(axis=1)", lambda o: o.np.take(o.x, o.r, axis=1)),
-    Kind("x[mask]", lambda o: o.x[o.m]),
-    Kind("x.at[rows].set(1)", lambda o: o.y.at[o.r].set(1), numpy=_copied(_set_rows)),
+    Kind("x[mask]", lambda o: o.x[o.m], blocks=True),
+    Kind(
+        "x.at[rows].set(1)",
+        lambda o: o.y.at[o.r].set(1),
+        numpy=_copied(_set_rows),
+        blocks=_copied(_set_own_rows),
+    ),
     Kind("x.at[rows].add(1)", lambda o: o.y.at[o.r].add(1), numpy=_copied(_add_rows)),
     Kind("z[2:5] = 1", _assigned, jax=lambda o: o.z.at[2:5].set(1)),
     # random numbers

@@ -84,6 +84,7 @@ class _Blocks:
 def _case(kind: Kind, ours: Library, jax: Library | None, numpy: Library, blocks: _Blocks) -> Case:
     size = f"{numpy.n}x{numpy.n}"
     small = numpy.n < 1024
+    work = kind.blocks if callable(kind.blocks) else kind.run if kind.blocks else None
     target = Target(times=1, column=JAX) if kind.view or small else Target(times=2, column=NUMPY)
     return Case(
         name=kind.name,
@@ -91,7 +92,7 @@ def _case(kind: Kind, ours: Library, jax: Library | None, numpy: Library, blocks
         sides=[
             Side(OURS, _until_ready(kind.run, ours)),
             Side(JAX, _until_ready(kind.jax or kind.run, jax) if jax is not None else None),
-            Side(BLOCKS, timed(lambda _: blocks.run(kind.run)) if kind.blocks else None),
+            Side(BLOCKS, timed(lambda _: blocks.run(work)) if work is not None else None),
             Side(NUMPY, timed(lambda _: (kind.numpy or kind.run)(numpy))),
         ],
         check=lambda: _check(kind, ours, jax, numpy),

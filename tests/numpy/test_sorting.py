@@ -259,3 +259,16 @@ def test_many_integers_from_one_end_of_their_type_to_the_other(dtype: str) -> No
     same(gnp.argsort(x), np.argsort(data, kind="stable"))
     same(gnp.unique_all(x), tuple(np.unique_all(data)))
     same(gnp.isin(x, data[:100]), np.isin(data, data[:100]))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("special", [(), (0.0, -0.0), (np.nan,), (-np.nan, np.nan), SPECIAL])
+@pytest.mark.parametrize("dtype", "efd")
+def test_a_stable_sort_of_many_keeps_bits(dtype: str, special: Any, axis: int) -> None:
+    rng = np.random.default_rng(0)
+    data = rng.integers(1, 9, (48, 60)).astype(dtype)
+    if special:
+        data[:, ::5] = rng.choice(special, (48, 12))
+    found = np.asarray(gnp.sort(put(data, "x"), axis=axis, stable=True))
+    bits = f"u{data.itemsize}"
+    assert np.array_equal(found.view(bits), np.sort(data, axis, kind="stable").view(bits))

@@ -18,6 +18,9 @@ from gpushard.typing import LocalArray
 
 _INDEX = np.dtype(np.int64)
 
+_STRIP = 1 << 14
+"""Elements of a mask that are counted together."""
+
 
 def _nonzero_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
     return (Aval((params[0],), _INDEX),) * len(avals[0].shape)
@@ -62,9 +65,15 @@ def _true_ones(xp: Any, mask: LocalArray, start: int, length: int) -> LocalArray
     if xp is not np:
         counts = (mask != 0).cumsum(dtype=_INDEX)
         return xp.searchsorted(counts, xp.arange(start + 1, start + length + 1, dtype=_INDEX))
+    # Others look for theirs: only what holds one's own is searched, which takes longer than counts.
+    counts = [np.count_nonzero(mask[i : i + _STRIP]) for i in range(0, len(mask), _STRIP)]
+    ends = np.cumsum(counts)
+    first = int(ends.searchsorted(start, "right"))
+    strips = slice(first * _STRIP, (int(ends.searchsorted(start + length)) + 1) * _STRIP)
+    skipped = start - int(ends[first - 1]) if first else start
+    found = np.flatnonzero(mask[strips])[skipped : skipped + length]
     at = np.full(length, len(mask), _INDEX)
-    found = np.flatnonzero(mask)[start : start + length]
-    at[: len(found)] = found
+    np.add(found, strips.start, out=at[: len(found)])
     return at
 
 

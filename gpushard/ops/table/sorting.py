@@ -95,26 +95,29 @@ def sort(xp: Any, x: LocalArray, axis: int, stable: bool) -> LocalArray:
     if xp is not np:
         return xp.sort(x, axis=axis)
     # Where nobody can tell equal ones apart, other ways are faster.
-    if x.size < _FEW or (stable and _has_unlike_equals(x)):
+    known = x.dtype.kind in "biu" or (x.dtype.kind == "f" and x.dtype.itemsize <= 8)
+    if x.size < _FEW or (stable and not known):
         return np.sort(x, axis, kind="stable")
     found: LocalArray = np.sort(x, axis)
-    if x.dtype.kind == "f":
-        missing = found != found
-        if missing.any():  # NumPy's are not those of the operand
-            found[missing] = x[x != x][0]
-    return found
+    if x.dtype.kind != "f":
+        return found
+    last = found.take(-1, axis)
+    if (last != last).any():
+        missing = x[x != x]
+        if stable and (_bits(missing) != _bits(missing)[0]).any():
+            return np.sort(x, axis, kind="stable")
+        found[found != found] = missing[0]  # NumPy's are not those of the operand
+    return np.sort(x, axis, kind="stable") if stable and _has_both_zeros(found) else found
 
 
-def _has_unlike_equals(x: LocalArray) -> bool:
-    """Whether there may be equal elements of different bits: both zeros, or NaNs of two kinds."""
-    if x.dtype.kind != "f" or x.dtype.itemsize > 8:
-        return x.dtype.kind not in "biu"
-    bits = x.view(f"i{x.dtype.itemsize}")
-    missing = x != x
-    if missing.any():
-        missing = bits[missing]
-        if (missing != missing[0]).any():
-            return True
+def _bits(x: LocalArray) -> LocalArray:
+    """Return floats as integers of the same bits."""
+    return x.view(f"i{x.dtype.itemsize}")
+
+
+def _has_both_zeros(x: LocalArray) -> bool:
+    """Whether there are zeros of both signs, equal elements of different bits."""
+    bits = _bits(x)
     return bool((bits == np.iinfo(bits.dtype).min).any() and (bits == 0).any())
 
 
