@@ -23,6 +23,7 @@ MOST_COLUMNS = 2048
 _COMPONENTS = 4
 _CLOSE = 1e-9
 _LARGEST = 1e150
+_LAYOUT = 19  # characters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,12 +144,15 @@ class _Report:
 
 
 def _line(title: str, shape: str, layout: str, *figures: str) -> str:
-    return f"{title:<19} {shape:<11} {layout:<19} " + " ".join(f"{text:>8}" for text in figures)
+    return f"{title:<19} {shape:<11} {layout:<{_LAYOUT}} " + " ".join(
+        f"{text:>8}" for text in figures
+    )
 
 
 def _layout(x: gs.Array) -> str:
     spec = getattr(x.sharding, "spec", None)
-    return "one device" if spec is None else f"P({', '.join(map(repr, spec))})"
+    text = "one device" if spec is None else f"P({', '.join(map(repr, spec))})"
+    return text if len(text) <= _LAYOUT else text.replace(", ", ",")
 
 
 def _shares(found: Components) -> list[float]:
