@@ -33,13 +33,11 @@ def _along(x: Any, axis: Any, name: str) -> tuple[Any, int]:
     return (x.reshape(-1), -1) if axis is None else (x, one_from_end(axis, x.ndim, name))
 
 
-def packbits(
-    x: Any, /, axis: Any = None, bitorder: str = "big", *, out_sharding: Any = None
-) -> Array:
+def packbits(a: Any, axis: Any = None, bitorder: str = "big", *, out_sharding: Any = None) -> Array:
     """Return bytes, whose bits say which of eight elements in a row are not 0.
 
     Args:
-      x: an array of booleans or integers.
+      a: an array of booleans or integers.
       axis: along which dim, at whose end zeros are added; by default in row-major order.
       bitorder: whether the first element is the greatest bit, "big", or the least, "little".
       out_sharding: where the result goes; by default it stays where it was made.
@@ -52,18 +50,18 @@ def packbits(
     (Array([160], dtype=uint8), Array([5], dtype=uint8))
     """
     shifts = _bits("packbits", bitorder)
-    x = as_value(x, "packbits")
-    if kind_of(x.dtype) not in "biu":
+    a = as_value(a, "packbits")
+    if kind_of(a.dtype) not in "biu":
         raise ArgumentTypeError(
-            f"packbits: x of {x.dtype} must be of booleans or integers; give x != 0",
-            argument="x",
-            dtype=x.dtype,
+            f"packbits: a of {a.dtype} must be of booleans or integers; give a != 0",
+            argument="a",
+            dtype=a.dtype,
         )
-    x, at = _along(x, axis, "packbits")
-    widths = [(0, 0)] * x.ndim
-    widths[at] = 0, -x.shape[at] % 8
-    x = ew.not_equal(x, 0)
-    full = pad(x, widths) if widths[at][1] else x
+    a, at = _along(a, axis, "packbits")
+    widths = [(0, 0)] * a.ndim
+    widths[at] = 0, -a.shape[at] % 8
+    a = ew.not_equal(a, 0)
+    full = pad(a, widths) if widths[at][1] else a
     shape = list(full.shape)
     shape[at : (at + 1) or None] = [shape[at] // 8, 8]
     places = (shifts if at == -1 else shifts.reshape(8, *[1] * (-at - 1))).astype(np.uint8)
@@ -72,8 +70,7 @@ def packbits(
 
 
 def unpackbits(
-    x: Any,
-    /,
+    a: Any,
     axis: Any = None,
     count: Any = None,
     bitorder: str = "big",
@@ -83,7 +80,7 @@ def unpackbits(
     """Return the bits of bytes as zeros and ones.
 
     Args:
-      x: an array of `uint8`.
+      a: an array of `uint8`.
       axis: along which dim; by default in row-major order.
       count: how many bits are wanted, zeros where there are fewer; all by default, and all but so
         many for a negative number.
@@ -98,18 +95,18 @@ def unpackbits(
     Array([1, 0, 1], dtype=uint8)
     """
     shifts = _bits("unpackbits", bitorder)
-    x = as_value(x, "unpackbits")
-    if x.dtype != np.uint8:
+    a = as_value(a, "unpackbits")
+    if a.dtype != np.uint8:
         raise ArgumentTypeError(
-            f"unpackbits: x of {x.dtype} must be of uint8; convert it with astype",
-            argument="x",
-            dtype=x.dtype,
+            f"unpackbits: a of {a.dtype} must be of uint8; convert it with astype",
+            argument="a",
+            dtype=a.dtype,
         )
-    x, at = _along(x, axis, "unpackbits")
-    dim = x.ndim + at
-    lead, rest = x.shape[: dim + 1], x.shape[dim + 1 :]
+    a, at = _along(a, axis, "unpackbits")
+    dim = a.ndim + at
+    lead, rest = a.shape[: dim + 1], a.shape[dim + 1 :]
     places = shifts.reshape(8, *[1] * len(rest))
-    bits = ew.bitwise_and(ew.right_shift(x.reshape((*lead, 1, *rest)), places), 1)
+    bits = ew.bitwise_and(ew.right_shift(a.reshape((*lead, 1, *rest)), places), 1)
     found = bits.reshape((*lead[:-1], lead[-1] * 8, *rest))
     if count is None:
         return settle(found, out_sharding)
@@ -123,7 +120,7 @@ def unpackbits(
         )
     many = many + size if many < 0 else many
     if many > size:
-        widths = [(0, 0)] * x.ndim
+        widths = [(0, 0)] * a.ndim
         widths[at] = 0, many - size
         return settle(pad(found, widths), out_sharding)
     return settle(found[(slice(None),) * dim + (slice(many),)], out_sharding)

@@ -113,7 +113,7 @@ def iinfo(int_type: Any) -> np.iinfo[Any]:
         raise _wrong(int_type, "iinfo", "integers") from None
 
 
-def isdtype(dtype: Any, kind: Any) -> Any:
+def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     """Return whether a type is of a kind.
 
     Args:
@@ -209,12 +209,12 @@ def _is_abstract(x: Any) -> builtins.bool:
     return isinstance(x, type) and issubclass(x, np.generic) and x in _ABSTRACTS
 
 
-def promote_types(type1: Any, type2: Any, /) -> Any:
+def promote_types(a: Any, b: Any) -> np.dtype[Any]:
     """Return the type that two types promote to.
 
     Args:
-      type1: a type.
-      type2: another one.
+      a: a type.
+      b: another one.
 
     Raises:
       ArgumentTypeError: they have no common type.
@@ -222,7 +222,7 @@ def promote_types(type1: Any, type2: Any, /) -> Any:
     >>> promote_types("int8", np.float32)
     dtype('float32')
     """
-    return result_type(as_dtype(type1, "type1"), as_dtype(type2, "type2"))
+    return result_type(as_dtype(a, "a"), as_dtype(b, "b"))
 
 
 def promoting(x: Any) -> Any:

@@ -335,7 +335,7 @@ def einsum(
     return settle(bind(EINSUM, given, (text,), wanted(out_sharding, *given)), out_sharding)
 
 
-def einsum_path(subscripts: Any, /, *xs: Any, optimize: Any = "greedy") -> Any:
+def einsum_path(subscripts: Any, /, *xs: Any, optimize: Any = "greedy") -> tuple[list[Any], str]:
     """Return an order of products for an Einstein sum, and a text that says what it costs.
 
     Only shapes matter: nothing is computed or moved. `einsum` chooses an order itself.

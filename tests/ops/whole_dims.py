@@ -41,8 +41,10 @@ SMALL: dict[str, tuple[int, ...]] = {
     "indexed update": (1, 2, 3),
     **dict.fromkeys(("quantile", "nanquantile"), (1,)),
     **dict.fromkeys(("quantile with weights", "nanquantile with weights"), (2,)),
+    "poly": (0,),
+    "polydiv": (0, 1),
     "random.dirichlet": (1,),
     "random.multivariate_normal": (1, 2),
 }
 """Operands that are whole by their nature, beside what is large: bins, knots, positions of updates,
-parameters of vectors. The words of random keys are left out."""
+parameters of vectors, coefficients. The words of random keys are left out."""
