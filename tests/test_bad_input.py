@@ -3082,7 +3082,7 @@ MATRICES: dict[str, Case] = {
         argument="seq_of_zeros",
     ),
     "bits of floats": wrong(
-        lambda w: GNP.packbits(w.x), "float32", "x != 0", error=ArgumentTypeError
+        lambda w: GNP.packbits(w.x), "float32", "a != 0", error=ArgumentTypeError, argument="a"
     ),
     "an order of bits": wrong(
         lambda w: GNP.packbits(w.small, bitorder="middle"),
@@ -3091,7 +3091,7 @@ MATRICES: dict[str, Case] = {
         argument="bitorder",
     ),
     "bits of other bytes": wrong(
-        lambda w: GNP.unpackbits(w.small), "int8", "uint8", error=ArgumentTypeError
+        lambda w: GNP.unpackbits(w.small), "int8", "uint8", error=ArgumentTypeError, argument="a"
     ),
     "fewer bits than none": wrong(
         lambda w: GNP.unpackbits(w.small.astype("B"), count=-65),
