@@ -2581,6 +2581,21 @@ OPERATIONS: dict[str, Case] = {
     "order other than row-major": wrong(
         lambda w: GNP.ravel(w.x, order="F"), "order='F'", '"C"', argument="order"
     ),
+    "order of zeros_like": wrong(
+        lambda w: GNP.zeros_like(w.x, order="F"), "order='F'", '"C"', argument="order"
+    ),
+    "order of ones_like": wrong(
+        lambda w: GNP.ones_like(w.x, order="F"), "order='F'", '"C"', argument="order"
+    ),
+    "order of empty_like": wrong(
+        lambda w: GNP.empty_like(w.x, order="F"), "order='F'", '"C"', argument="order"
+    ),
+    "order of full_like": wrong(
+        lambda w: GNP.full_like(w.x, 1, order="F"), "order='F'", '"C"', argument="order"
+    ),
+    "operand of objects": wrong(
+        lambda w: w.x + np.array([object()] * 6), "dtype object", error=ArgumentTypeError
+    ),
     "range without end": wrong(
         lambda w: GNP.arange(0, 1, 0), "steps of 0", "other than 0", argument="step", step=0
     ),
