@@ -7,7 +7,7 @@ that they are like, or where new data goes by default. Every shard is computed w
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -50,7 +50,8 @@ def asarray(
       dtype: type of the elements; by default what NumPy takes.
       order: must be "C" or None.
       device: where it goes; arrays stay where they are by default.
-      copy: True for memory of its own; False for an error where data has to be copied.
+      copy: True for memory of its own; False for the array itself, or an error where data has to
+        be copied. By default it is another handle on the same value.
       out_sharding: the same as `device`.
 
     Raises:
@@ -65,8 +66,10 @@ def asarray(
     target = None if dtype is None else as_dtype(dtype)
     if is_value(a):
         same = place is None and target in (None, a.dtype)
-        if copy is False and not same:
-            raise _needs_copy()
+        if copy is False:
+            if not same:
+                raise _needs_copy()
+            return cast("Array", a)  # who forbids a copy wants to see what is assigned to either
         x = as_value(a, "asarray") if target is None else a.astype(target)
         return x.copy() if copy and same else settle(x, place)
     if copy is False:

@@ -345,3 +345,10 @@ def test_shardings_of_users() -> None:
     bits(found, np.eye(7, 3))
     assert [s.data.shape for s in found.addressable_shards] == [(5, 3), (4, 3)]
     assert gnp.ones_like(found).sharding is there
+
+
+def test_who_forbids_a_copy_shares_the_array_itself() -> None:
+    x = gs.device_put(np.arange(4.0))
+    shared, apart = gnp.asarray(x, copy=False), gnp.asarray(x)
+    x[0] = 7
+    assert shared[0] == 7 and apart[0] == 0
