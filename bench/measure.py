@@ -15,6 +15,9 @@ from bench.case import FLOOR, OURS, Case, Config, Result, Sampler, Side, Timing
 SETTLE = 0.002
 """Seconds between two sides: pool threads of the one before stop spinning."""
 
+PATIENCE = 5.0
+"""Seconds for all samples of a side; what has had them takes no further turn."""
+
 
 def timed(
     run: Callable[[Any], Any],
@@ -43,6 +46,8 @@ def timed(
 def measure(case: Case, config: Config) -> Result:
     """Check a case, then time all of its sides in one go.
 
+    A side that uses up its `PATIENCE` in the warm-up turn keeps the samples of that.
+
     Raises:
       AssertionError: a side gives a wrong value.
     """
@@ -57,15 +62,28 @@ def measure(case: Case, config: Config) -> Result:
             if turn < 0 and config.quick:
                 continue
             for column in columns[turn % len(columns) :] + columns[: turn % len(columns)]:
+                if sum(samples[column]) > PATIENCE:
+                    continue
                 time.sleep(SETTLE)
-                took = [samplers[column]() for _ in range(config.pick(case.burst, 1))]
-                if turn >= 0:
+                took = list(_burst(samplers[column], config.pick(case.burst, 1)))
+                if turn >= 0 or sum(took) > PATIENCE:
                     samples[column] += took
     bare = dataclasses.replace(
         case, sides=[Side(side.column, None) for side in case.sides], check=lambda: None
     )
     timings = {column: summary(took) for column, took in samples.items()}
     return Result(bare, timings, checked=True)
+
+
+def _burst(sample: Sampler, count: int) -> Iterator[float]:
+    """Yield samples until there are so many, or they took all of `PATIENCE`."""
+    left = PATIENCE
+    for _ in range(count):
+        if left < 0:
+            return
+        took = sample()
+        left -= took
+        yield took
 
 
 def summary(samples: list[float]) -> Timing:

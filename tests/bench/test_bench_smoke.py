@@ -104,6 +104,22 @@ def test_sides_take_turns() -> None:
     assert all(timing.samples == 2 * 3 for timing in result.timings.values())
 
 
+@pytest.mark.parametrize(
+    ("seconds", "runs", "kept"), [(6.0, 1, 1), (2.0, 3, 3), (1.0, 12, 8), (0.1, 16, 12)]
+)
+def test_slow_sides_take_fewer_turns(seconds: float, runs: int, kept: int) -> None:
+    ran: list[float] = []
+
+    def sample() -> float:
+        ran.append(seconds)
+        return seconds
+
+    sides = [Side(OURS, lambda: 0.0), Side(JAX, sample)]
+    result = measure(Case("slow", "table", sides, lambda: None, burst=4), Config(repeat=3))
+    assert (len(ran), result.timings[JAX].samples) == (runs, kept)
+    assert result.timings[OURS].samples == 12
+
+
 def test_targets() -> None:
     limit = Target(times=1.5, seconds=1e-4)
     assert str(limit) == "1.5x NumPy floor + 100 us"
