@@ -36,17 +36,26 @@ def pytest_configure(config: Any) -> None:
 
 def _count_arrays() -> None:
     """Count the arrays of 8 elements or more, and those that are split."""
-    made = array_module.Array.__init__
+    made, handle = array_module.Array.__init__, array_module.Array._handle
 
-    def count(self: Any, *args: Any, **kwargs: Any) -> None:
-        made(self, *args, **kwargs)
-        if self.size >= 8:
+    def count(x: Any) -> None:
+        if x.size >= 8:
             _seen["arrays"] += 1
-            tiling = self._live().tiling
+            tiling = x._live().tiling
             blocks = tiling.assignment.flat[np.asarray(tiling.volumes) > 0]
             _seen["split"] += bool((blocks != blocks[0]).any())
 
-    array_module.Array.__init__ = count  # type: ignore[method-assign]
+    def counted_init(self: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        count(self)
+
+    def counted_handle(self: Any, *args: Any) -> Any:
+        array = handle(self, *args)
+        count(array)
+        return array
+
+    array_module.Array.__init__ = counted_init  # type: ignore[method-assign]
+    array_module.Array._handle = counted_handle  # type: ignore[method-assign]
 
 
 def _note_whole_dims() -> None:

