@@ -7,8 +7,8 @@
 
 On a GPU divided in eight: GPUSHARD_BACKEND=cuda GPUSHARD_PARTITIONS=8 before that.
 
-A third of the arrays must be split. A test may fail if plain NumPy fails it in the same run, or if `expected.txt` has it, with a reason.
-Everything else that fails ends the script with status 1.
+A third of the arrays must be split. A test may fail if plain NumPy fails it in the same run, or if
+`expected.txt` has it, with a reason. Everything else that fails ends the script with status 1.
 """
 
 from __future__ import annotations
