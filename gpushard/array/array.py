@@ -397,4 +397,4 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         return made
 
 
-shown_as("Array", *Array.__mro__[1:-1])
+shown_as("Array", *Array.__mro__)

@@ -57,6 +57,20 @@ def test_masks_select_what_numpy_selects(how: str) -> None:
             np.testing.assert_array_equal(np.asarray(at), np.argwhere(chosen))
 
 
+@pytest.mark.parametrize("committed", [(True, False), (False, True), (False, False)])
+def test_what_is_selected_is_committed_as_the_array_or_its_mask(
+    committed: tuple[bool, bool],
+) -> None:
+    with testing.runtime(host_devices=2), gs.use_mesh(gs.make_mesh((2,), ("x",)), "auto"):
+        x, mask = gs.numpy.arange(6), gs.numpy.arange(6) > 2
+        x, mask = (
+            gs.device_put(one, one.sharding) if fixed else one
+            for one, fixed in zip((x, mask), committed, strict=True)
+        )
+        assert (x.committed, mask.committed) == committed
+        assert x[mask].committed is any(committed)
+
+
 def test_a_mask_is_not_gathered() -> None:
     with testing.runtime(host_devices=4, host_domains=4) as runtime:
         sharding = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
