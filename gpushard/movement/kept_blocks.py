@@ -73,7 +73,7 @@ def find_kept(
 def _candidates(
     tables: Sequence[tuple[int, StridedCopies]], volume: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return source, device and offset of pairs, and whether these lie there in one piece."""
+    """Return source, device and offset of pairs that lie there in one piece, and which these are."""
     block = np.concatenate([copies.block for _, copies in tables] or [volume[:0]])
     places = [
         np.stack(
@@ -98,7 +98,7 @@ def _candidates(
         same = alike.all(axis=0) & (copies.device >= 0) & ~copies.remote
         in_order[copies.block[~same]] = False
     found = in_order & (covered == volume) & (volume > 0) & (low == high).all(axis=0)
-    source, device, offset = np.where(found, high, 0)
+    source, device, offset = high
     return source, device, offset, found
 
 

@@ -269,9 +269,9 @@ def _slots(
         if volume[pair] != tiling.volumes[device]:
             slots.append((VIEW, first[source] + device, int(kept.offset[pair]), shape))
             continue
-        mine = own[source].get(destination.devices[position], -1)
+        mine = own[source].get(destination.devices[position], device)
         of_device = holdings(tiling.assignment).of_device
-        if mine >= 0 and of_device[mine] == of_device[device]:
+        if of_device[mine] == of_device[device]:
             device = mine
         slots.append((WHOLE, first[source] + device, 0, shape))
     return slots

@@ -64,13 +64,12 @@ class Recipe:
                 slots.append((kind, int(number[pair]), None))
                 continue
             reused = int(plan.reused[pair])
+            home = int(held.home[reused])
             if kind == VIEW:  # all of one root, should devices hold copies of their own
-                slots.append((kind, int(held.home[reused]), self._view_index(pair)))
+                slots.append((kind, home, self._view_index(pair)))
                 continue
-            mine = own.get(plan.destination.devices[position], -1)
-            if mine < 0 or held.of_device[mine] != reused:
-                mine = int(held.home[reused])
-            slots.append((kind, mine, None))
+            mine = own.get(plan.destination.devices[position], home)
+            slots.append((kind, mine if held.of_device[mine] == reused else home, None))
         return slots
 
     def _view_index(self, pair: int) -> BoxIndex:
