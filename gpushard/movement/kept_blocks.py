@@ -73,7 +73,7 @@ def find_kept(
 def _candidates(
     tables: Sequence[tuple[int, StridedCopies]], volume: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return source, device and offset of pairs that lie there in one piece, and which these are."""
+    """Return source, device and offset of pairs in one piece there, and which these are."""
     block = np.concatenate([copies.block for _, copies in tables] or [volume[:0]])
     places = [
         np.stack(
