@@ -688,3 +688,12 @@ def test_one_element_is_kept_until_it_is_everywhere() -> None:
                 other = gs.device_put(np.array([-1], np.int32), gs.devices()[5])
                 assert int(gs.reshard(other, place)[0]) == -1
             np.testing.assert_array_equal(np.asarray(x), expected)
+
+
+def test_idle_memory_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with testing.runtime(host_domains=4) as runtime:
+        x = rows().block_until_ready()
+        monkeypatch.setattr(type(runtime), "commit", None)
+        x[2:5] = 7
+        monkeypatch.undo()
+        assert (np.asarray(x)[2:5] == 7).all()

@@ -136,6 +136,16 @@ def test_memory_that_is_used_after_its_release(rt):
         rt.commit(lambda: rt.submit(rt.devices[0].stream, "late", lambda: None, [memory], []))
 
 
+@pytest.mark.parametrize("reads", [True, False])
+def test_memory_that_the_host_uses_after_its_release(rt, reads):
+    x = gs.device_put(VALUE, rt.devices[0])
+    memory = x._live().claims[0].memory
+    del x
+    rt.claimed_bytes()
+    with pytest.raises(RaceError, match="is used after its release"):
+        rt.backend.run_now([], [memory] if reads else [], [] if reads else [memory])
+
+
 def test_an_event_that_names_a_tick_which_is_not_queued_yet(rt, monkeypatch):
     monkeypatch.setattr(Stream, "covers", lambda *_: True)
     x = pending(rt)
