@@ -1,5 +1,6 @@
 """Histograms and counts against NumPy's."""
 
+import math
 import warnings
 from typing import Any
 
@@ -73,6 +74,18 @@ def test_rules(rule: str) -> None:
     for data in several[1:] if rule == "stone" else several:  # stone counts a hundred times
         alike(lambda ns, x: ns.histogram(x, rule), data, put(data, "x"))
         alike(lambda ns, x: ns.histogram_bin_edges(x, rule, range=(-9, 9)), data, put(data, "y"))
+
+
+def test_few_elements_afar_get_no_more_bins_than_twice_the_root() -> None:
+    data = np.concatenate((np.random.default_rng(8).normal(0, 1e-3, 60), [-5.0, 5.0]))
+    edges = gnp.histogram_bin_edges(put(data, "x"), "auto")
+    assert len(edges) - 1 == math.ceil(2 * math.sqrt(len(data)))
+
+
+@pytest.mark.parametrize("limits", [(1, 9), (0, 5)])
+def test_rules_leave_no_element_out(limits: tuple[int, int]) -> None:
+    with pytest.raises(ArgumentError, match="would leave out elements, which are from 0 to 9"):
+        gnp.histogram(put(np.arange(10), "x"), "sqrt", limits)
 
 
 def test_grids() -> None:

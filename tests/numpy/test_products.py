@@ -105,6 +105,14 @@ def test_covariances(name: str, dtype: str) -> None:
         close(gnp.cov(x, **placed_too), np.cov(data, **known))
 
 
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0)])
+@pytest.mark.filterwarnings("ignore")
+def test_nothing_has_no_covariances(shape: tuple[int, int]) -> None:
+    data = np.zeros(shape)
+    close(gnp.cov(put(data)), np.cov(data))
+    close(gnp.corrcoef(put(data)), np.corrcoef(data))
+
+
 @pytest.mark.parametrize("dtype", "lfD")
 def test_correlations(dtype: str) -> None:
     data = value((5, 6), dtype) + (np.arange(30).reshape(5, 6) % 7).astype(dtype)

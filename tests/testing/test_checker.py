@@ -82,6 +82,17 @@ def test_a_part_that_is_believed_to_be_there(rt):
         submit_parts(rt, 1, seen=2)
 
 
+def test_a_writer_that_does_not_wait_for_a_reader(rt):
+    x = gs.device_put(VALUE, rt.devices[0])
+    y = gs.device_put(x, rt.devices[1])
+    memory = x._live().claims[0].memory
+    memory.used.clear()
+    with pytest.raises(RaceError, match="is overwritten by 'late'.*'reshard'"):
+        rt.commit(lambda: rt.submit(rt.devices[0].stream, "late", lambda: None, [], [memory]))
+    assert np.array_equal(np.asarray(y), VALUE)
+    rt.checker.reset()
+
+
 def test_a_part_of_what_was_there_before(rt):
     with pytest.raises(RaceError, match=r"is read by 'reader'.*'parts'"):
         submit_parts(rt, -1, seen=0)
