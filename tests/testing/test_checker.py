@@ -87,7 +87,7 @@ def test_a_writer_that_does_not_wait_for_a_reader(rt):
     y = gs.device_put(x, rt.devices[1])
     memory = x._live().claims[0].memory
     memory.used.clear()
-    with pytest.raises(RaceError, match="is overwritten by 'late'.*'reshard'"):
+    with pytest.raises(RaceError, match=r"is overwritten by 'late'.*'reshard'"):
         rt.commit(lambda: rt.submit(rt.devices[0].stream, "late", lambda: None, [], [memory]))
     assert np.array_equal(np.asarray(y), VALUE)
     rt.checker.reset()
