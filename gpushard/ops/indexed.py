@@ -203,7 +203,8 @@ def in_order(positions: LocalArray, wide: Shape, size: int, *, known: bool) -> L
       size: length of the dim.
       known: whether they are in bounds; others stay out of bounds.
     """
-    at = np.broadcast_to(positions, wide).reshape(-1)
+    at = positions if positions.shape == wide else np.broadcast_to(positions, wide)
+    at = at.reshape(-1)
     if at.dtype == np.uint64 and not known:  # beyond the largest position there is only "outside"
         at = np.minimum(at, np.uint64(size))
     at = at.astype(np.int64, copy=False)

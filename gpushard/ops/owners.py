@@ -35,7 +35,11 @@ class Owners:
     """Where blocks start along each of these dims."""
 
     part: Index
-    """What of every block is in question: all of it along these dims, a range along others."""
+    """What of every block is in question: all of it along these dims, a range along others; empty
+    where that is the whole block."""
+
+    shape: Shape = ()
+    """Of what the call makes."""
 
     @property
     def counts(self) -> Shape:
@@ -147,7 +151,9 @@ def owned(
         part = [slice(None)] * lies.ndim
         for dim, start, stop in zip(kept, low.tolist(), high.tolist(), strict=True):
             begin = int(lies.starts[dim, found[0]]) if len(found) else 0
-            part[dim] = slice(start - begin, stop - begin)
-        grid = Owners(starts, tuple(part))
+            if len(found) and (start > begin or stop < lies.stops[dim, found[0]]):
+                part[dim] = slice(start - begin, stop - begin)
+        whole = all(of == slice(None) for of in part)
+        grid = Owners(starts, () if whole else tuple(part), job.shapes[0])
         placed.append(dataclasses.replace(job, site=(grid,)))
     return placed, of_device, inputs

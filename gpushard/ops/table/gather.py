@@ -25,6 +25,10 @@ SMALL = 64 << 10
 """Blocks of so many bytes, or of no more than twice those of the result, are joined at less cost
 than positions are sorted."""
 
+PIECE = 64 << 10
+"""Bytes that are taken from a block at once, so that they are in the cache when they are put where
+they belong."""
+
 
 def _shapes(avals: Sequence[Aval]) -> tuple[Shape, ...]:
     return tuple(aval.shape for aval in avals[1:])
@@ -125,10 +129,11 @@ def _owners(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
     def gathered(owners: Owners, *arrays: LocalArray, out: Any = None) -> LocalArray:
         count = math.prod(owners.counts)
-        blocks, positions = [block[owners.part] for block in arrays[:count]], arrays[count:]
+        blocks, positions = arrays[:count], arrays[count:]
+        if owners.part:
+            blocks = tuple([block[owners.part] for block in blocks])
         if out is None:
-            shapes = tuple(at.shape for at in positions)
-            out = xp.empty(part_shape(indexed, blocks[0].shape, shapes), blocks[0].dtype)
+            out = xp.empty(owners.shape, blocks[0].dtype)
         if not indexed.inside:
             out[...] = fill
         if out.size:
@@ -202,10 +207,11 @@ def _by_owner(
     ]
     if along is not None and not before:
         places = local[0][order]
-        by_owner = np.empty((ends[-1], *part.shape[1:]), out.dtype)
+        most = max(1, PIECE // max(1, math.prod(shape[1:]) * out.itemsize))
         for block, begin, end in found:
-            np.take(block, places[begin:end], 0, by_owner[begin:end], "clip")
-        part[order[: ends[-1]]] = by_owner
+            for start in range(begin, end, most):
+                piece = slice(start, min(start + most, end))
+                part[order[piece]] = block.take(places[piece], 0, None, "clip")
         return
     at = dict(zip(indexed.axes, local, strict=True)) | indexed.paired_positions(shape, wide)
     for block, begin, end in found:
@@ -242,7 +248,7 @@ def _owner_of(
     What is out of bounds gets the number after the last one.
     """
     nobody = math.prod(owners.counts)
-    owner: Any = 0
+    owner: Any = None
     local = []
     outside: Any = None
     for axis, (at, size, count) in enumerate(zip(positions, sizes, owners.counts, strict=True)):
@@ -250,7 +256,7 @@ def _owner_of(
         if not indexed.inside:
             outside = at >= size if outside is None else outside | (at >= size)
         number, place = owners.find(axis, at)
-        owner = owner * count + number
+        owner = number if owner is None else owner * count + number
         local.append(place)
     if outside is not None:
         owner = np.where(outside, nobody, owner)
