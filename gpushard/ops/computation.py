@@ -14,7 +14,7 @@ from gpushard.movement.move import move
 from gpushard.ops.aval import Aval
 from gpushard.ops.gather_guard import check_gather, watched
 from gpushard.ops.jobs import jobs_of
-from gpushard.ops.layout import Layout, in_sharding, lay_out, refines
+from gpushard.ops.layout import Layout, in_sharding, lay_out, places_of, refines, splits_as
 from gpushard.ops.merge import Merge
 from gpushard.ops.operand import (
     Hosted,
@@ -81,7 +81,7 @@ class Computation:
             for position, x in enumerate(operands)
             if isinstance(x, Scalar)
         ]
-        self._moves = _moves(operands, layout)
+        self._moves = _moves(operands, layout.operands)
         self._watched: str | None = None  # what a gather guard would say of these moves
         if self._moves and layout.choice is not None:
             wanted = [None if lies is None else lies[1] for lies in layout.operands]
@@ -95,7 +95,6 @@ class Computation:
         taken = self._owned(row, rule, operands, params, layout, merges)
         if taken is not None:
             self._work: Merge | Stage = taken
-            self._moves = [(n, tiling) for n, tiling in self._moves if n]
         elif merges:
             self._work = self._merge(row, rule, avals, params, layout)
         else:
@@ -152,20 +151,28 @@ class Computation:
             return None
         if first.sharding.memory_kind != "device":
             return None
-        tilings = [result.tiling for result in layout.results]
         size = math.prod(first.aval.shape) * first.aval.dtype.itemsize
         large = size >= self.runtime.settings.small_bytes
         if not (merges or (large and backend.host_readable)):
             return None
-        sizes = [x.aval.dtype.itemsize for x in operands]
-        calls = owned(row, rule, first.tiling, layout.tilings, sizes, tilings)
-        if calls is None:
-            return None
-        jobs, of_device, inputs = calls
+        mesh, (end,), (natural,) = layout.choice.mesh, self.results, layout.results
+        splits = (
+            splits_as(rule, mesh, end.sharding) if end.sharding.memory_kind == "device" else None
+        )
+        wanted = [] if splits is None else [(places_of(rule, mesh, splits, operands), end)]
         kernel = row.owners(backend.namespace, [x.aval for x in operands], params)
-        dtypes = [result.aval.dtype for result in layout.results]
-        stage = self.runtime, row.name, kernel, jobs, of_device, tilings, dtypes
-        return Owned(inputs, *stage)
+        sizes = [x.aval.dtype.itemsize for x in operands]
+        for places, result in (*wanted, (layout.operands, natural)):
+            lies = [place[1] for place in places if place is not None]
+            calls = owned(row, rule, first.tiling, lies, sizes, [result.tiling])
+            if calls is not None:
+                jobs, of_device, inputs = calls
+                self._moves = [(n, tiling) for n, tiling in _moves(operands, places) if n]
+                self._ends = [None] if result is end else self._ends
+                dtypes = [result.aval.dtype]
+                stage = self.runtime, row.name, kernel, jobs, of_device, [result.tiling], dtypes
+                return Owned(inputs, *stage)
+        return None
 
     @property
     def nbytes(self) -> int:
@@ -205,11 +212,11 @@ class Computation:
         return placed(self.runtime, operand, tiling)
 
 
-def _moves(operands: Sequence[Operand], layout: Layout) -> list[tuple[int, Tiling]]:
+def _moves(
+    operands: Sequence[Operand], places: Sequence[tuple[Sharding, Tiling] | None]
+) -> list[tuple[int, Tiling]]:
     """Return which operands, among those that are no Python numbers, go where."""
-    arrays = [
-        (x, lies[1]) for x, lies in zip(operands, layout.operands, strict=True) if lies is not None
-    ]
+    arrays = [(x, lies[1]) for x, lies in zip(operands, places, strict=True) if lies is not None]
     return [
         (n, tiling)
         for n, (x, tiling) in enumerate(arrays)

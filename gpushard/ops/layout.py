@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 
 from gpushard.geometry.mesh import Mesh
@@ -17,6 +18,10 @@ from gpushard.ops.operand import Frame, Operand, Scalar, as_written, frame_of, g
 from gpushard.ops.row import Params, Row, Splits
 from gpushard.ops.rule import Dims, Rule
 from gpushard.typing import Shape
+
+PART = 64 << 10
+"""What is taken is split only into parts of so many bytes: what follows on smaller ones costs more
+calls than it saves bytes."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,7 +52,8 @@ class Layout:
     """How the work is split, if over a mesh."""
 
     ends: tuple[Sharding, ...] = ()
-    """Where results go in the end: back to the splits of dims that had to be whole, if any."""
+    """Where results go in the end, if elsewhere: back to the splits of dims that had to be whole,
+    or to those of dims that index arrays replaced."""
 
     @property
     def tilings(self) -> list[Tiling]:
@@ -79,30 +85,47 @@ def lay_out(
     candidates = [
         (mesh, [given(x, mesh, x.aval.dtype.itemsize) for x in operands]) for mesh in meshes
     ]
+    taken = None
+    if out is None and row.owners is not None:
+        nbytes = math.prod(found[0].shape) * found[0].dtype.itemsize
+        of_mesh = {mesh: _as_taken(rule, mesh, own, nbytes) for mesh, own in candidates}
+        for mesh, taken in of_mesh.items():
+            if taken is not None:
+                candidates = [(m, own) for m, own in candidates if m is mesh]
+                target = Target(_of_dims(rule.results[0], taken), found[0].dtype.itemsize)
+                break
     choice = choose(rule, candidates, state_bytes, target)
     make = functools.partial(sharding_of, choice.mesh, splits=choice.splits)
-    places: list[tuple[Sharding, Tiling] | None] = []
-    for x, dims in zip(operands, rule.operands, strict=True):
-        if isinstance(x, Scalar):
-            places.append(None)
-            continue
-        sharding = as_written(make(dims), len(dims), [x])
-        places.append((sharding, sharding.tiling(x.aval.shape)))
+    places = places_of(rule, choice.mesh, choice.splits, operands)
     results = tuple(
         in_sharding(aval, as_written(make(dims), len(dims), operands))
         for aval, dims in zip(found, rule.results, strict=True)
     )
-    at = meshes.index(choice.mesh)
-    back = _given_back(rule, candidates[at][1]) if out is None else None
+    own = next(own for mesh, own in candidates if mesh is choice.mesh)
+    back = taken or (_given_back(rule, own) if out is None else None)
     if back is None:
-        return Layout(tuple(places), results, choice)
+        return Layout(places, results, choice)
     ends = [
         as_written(
             sharding_of(choice.mesh, _fitting(rule, aval.shape, dims), back), len(dims), operands
         )
         for aval, dims in zip(found, rule.results, strict=True)
     ]
-    return Layout(tuple(places), results, choice, tuple(ends))
+    return Layout(places, results, choice, tuple(ends))
+
+
+def places_of(
+    rule: Rule, mesh: Mesh, splits: Splits, operands: Sequence[Operand]
+) -> tuple[tuple[Sharding, Tiling] | None, ...]:
+    """Return where operands lie under an assignment; None for Python numbers."""
+    places: list[tuple[Sharding, Tiling] | None] = []
+    for x, dims in zip(operands, rule.operands, strict=True):
+        if isinstance(x, Scalar):
+            places.append(None)
+            continue
+        sharding = as_written(sharding_of(mesh, dims, splits), len(dims), [x])
+        places.append((sharding, sharding.tiling(x.aval.shape)))
+    return tuple(places)
 
 
 def _given_back(rule: Rule, operands: Sequence[Given]) -> Splits | None:
@@ -119,6 +142,62 @@ def _given_back(rule: Rule, operands: Sequence[Given]) -> Splits | None:
     if not rule.whole & found.keys():
         return None
     return tuple(found.get(factor, ()) for factor in range(len(rule.sizes)))
+
+
+def _as_taken(rule: Rule, mesh: Mesh, operands: Sequence[Given], nbytes: int) -> Splits | None:
+    """Return the splits of what is taken from an operand by others, which say where it is.
+
+    Its dims stay split as they are, and those of the others as these are. Where the others are not
+    split, the dims that replace indexed ones get the axes of these, if all parts are large.
+
+    Args:
+      rule: the first operand is what is taken from.
+      mesh: the mesh.
+      operands: as they lie.
+      nbytes: bytes of what is taken.
+
+    Returns:
+      The splits of all factors; None if no indexed dim is split, or if splits contradict.
+    """
+    if operands[0].axes is None:
+        return None
+    axes: dict[int, tuple[str, ...]] = {}
+    for dims, operand in zip(rule.operands, operands, strict=True):
+        for factor, names in zip(dims, operand.axes or (), strict=False):
+            if names and factor is not None and axes.setdefault(factor, names) != names:
+                return None
+    replaced = tuple(name for factor in rule.reduced for name in axes.pop(factor, ()))
+    if not replaced:
+        return None
+    new = [f for f in rule.results[0] if f is not None and f not in rule.operands[0]]
+    used = [name for names in axes.values() for name in names]
+    if not any(factor in axes for factor in new) and not set(used) & set(replaced):
+        parts, all_parts = (
+            math.prod(mesh.shape[name] for name in names)
+            for names in (replaced, (*used, *replaced))
+        )
+        long = [factor for factor in new if rule.sizes[factor] >= parts]
+        if long and nbytes >= all_parts * PART:
+            axes[long[0]] = replaced
+            used += replaced
+    if len(set(used)) < len(used):
+        return None
+    return tuple(axes.get(factor, ()) for factor in range(len(rule.sizes)))
+
+
+def splits_as(rule: Rule, mesh: Mesh, end: Sharding) -> Splits | None:
+    """Return the splits that give the first result as a sharding has it; None if none do."""
+    dims = rule.results[0]
+    if not isinstance(end, NamedSharding) or end.memory_kind != "device" or end.mesh is not mesh:
+        return None
+    found = dict(zip(dims, splits_of(end, len(dims)), strict=True))
+    if any(names and factor not in rule.splittable for factor, names in found.items()):
+        return None
+    return tuple(found.get(factor, ()) for factor in range(len(rule.sizes)))
+
+
+def _of_dims(dims: Dims, splits: Splits) -> Splits:
+    return tuple(() if factor is None else splits[factor] for factor in dims)
 
 
 def _fitting(rule: Rule, shape: Shape, dims: Dims) -> Dims:

@@ -81,3 +81,47 @@ def test_positions_in_many_blocks_of_several_dims(monkeypatch: pytest.MonkeyPatc
             along = rng.integers(-30, 30, (50, 4, 40))
             want = np.take_along_axis(data, along, 1)
             np.testing.assert_array_equal(gs.numpy.take_along_axis(x, along, 1), want)
+
+
+LAYOUTS: list[tuple[gs.P, gs.P, int, gs.P]] = [  # of the array, of the index, how many, of the part
+    (gs.P("x"), gs.P(), 4000, gs.P("x")),
+    (gs.P("x", "y"), gs.P(), 8000, gs.P("x", "y")),
+    (gs.P(("x", "y")), gs.P(), 8000, gs.P(("x", "y"))),
+    (gs.P("x"), gs.P(), 100, gs.P()),
+    (gs.P("x"), gs.P("x"), 100, gs.P("x")),
+    (gs.P("x", "y"), gs.P("x"), 8000, gs.P("x", "y")),
+    (gs.P("x"), gs.P("y"), 4000, gs.P("y")),
+    (gs.P(None, "x"), gs.P(), 4000, gs.P(None, "x")),
+]
+
+
+@pytest.mark.parametrize("domains", [1, 2, 8])
+@pytest.mark.parametrize(("own", "index", "many", "part"), LAYOUTS)
+def test_what_is_taken_is_split_as_what_it_is_taken_from(
+    own: gs.P, index: gs.P, many: int, part: gs.P, domains: int
+) -> None:
+    data = np.arange(9000 * 16.0).reshape(9000, 16)
+    at = np.random.default_rng(2).integers(-9000, 9000, many)
+    with testing.runtime(host_devices=8, host_domains=domains):
+        mesh = gs.make_mesh((4, 2), ("x", "y"))
+        x = gs.device_put(data, gs.NamedSharding(mesh, own))
+        for positions in (gs.device_put(at, gs.NamedSharding(mesh, index)), at):
+            if positions is at and index != gs.P():
+                continue
+            made = x[positions]
+            assert made.sharding == gs.NamedSharding(mesh, part)
+            np.testing.assert_array_equal(np.asarray(made), data[at])
+
+
+def test_the_array_stays_where_it_is() -> None:
+    data = np.arange(20_000 * 8.0).reshape(20_000, 8)
+    rng = np.random.default_rng(3)
+    with testing.runtime(host_devices=8, small_bytes=0) as runtime:
+        rows = gs.NamedSharding(gs.make_mesh((8,), "x"), gs.P("x"))
+        x = gs.device_put(data, rows)
+        for positions in (rng.permutation(20_000), rng.permutation(20_000)[:50]):
+            at = gs.device_put(positions).block_until_ready()
+            before = sum(runtime.backend.traffic.values())
+            made = x[at].block_until_ready()
+            assert sum(runtime.backend.traffic.values()) - before <= at.nbytes
+            np.testing.assert_array_equal(np.asarray(made), data[positions])
