@@ -147,8 +147,8 @@ def _given_back(rule: Rule, operands: Sequence[Given]) -> Splits | None:
 def _as_taken(rule: Rule, mesh: Mesh, operands: Sequence[Given], nbytes: int) -> Splits | None:
     """Return the splits of what is taken from an operand by others, which say where it is.
 
-    Its dims stay split as they are, and those of the others as these are. Where the others are not
-    split, the dims that replace indexed ones get the axes of these, if all parts are large.
+    Its dims stay split as they are, and those of the others as these are, by axes that are free.
+    Where none is, the dim that replaces indexed ones gets their axes, if all parts are large.
 
     Args:
       rule: the first operand is what is taken from.
@@ -161,25 +161,27 @@ def _as_taken(rule: Rule, mesh: Mesh, operands: Sequence[Given], nbytes: int) ->
     """
     if operands[0].axes is None:
         return None
-    axes: dict[int, tuple[str, ...]] = {}
-    for dims, operand in zip(rule.operands, operands, strict=True):
-        for factor, names in zip(dims, operand.axes or (), strict=False):
-            if names and factor is not None and axes.setdefault(factor, names) != names:
-                return None
+    axes = {
+        factor: names
+        for factor, names in zip(rule.operands[0], operands[0].axes, strict=True)
+        if names and factor is not None
+    }
     replaced = tuple(name for factor in rule.reduced for name in axes.pop(factor, ()))
     if not replaced:
         return None
+    kept = {name for names in axes.values() for name in names}
+    for dims, operand in zip(rule.operands[1:], operands[1:], strict=True):
+        for factor, names in zip(dims, operand.axes or (), strict=False):
+            free = tuple(name for name in names if name not in kept or factor in rule.operands[0])
+            if free and factor is not None and axes.setdefault(factor, free) != free:
+                return None
     new = [f for f in rule.results[0] if f is not None and f not in rule.operands[0]]
-    used = [name for names in axes.values() for name in names]
-    if not any(factor in axes for factor in new) and not set(used) & set(replaced):
-        parts, all_parts = (
-            math.prod(mesh.shape[name] for name in names)
-            for names in (replaced, (*used, *replaced))
-        )
+    if not any(factor in axes for factor in new):
+        parts, others = (math.prod(mesh.shape[n] for n in names) for names in (replaced, kept))
         long = [factor for factor in new if rule.sizes[factor] >= parts]
-        if long and nbytes >= all_parts * PART:
+        if long and nbytes >= parts * others * PART:
             axes[long[0]] = replaced
-            used += replaced
+    used = [name for names in axes.values() for name in names]
     if len(set(used)) < len(used):
         return None
     return tuple(axes.get(factor, ()) for factor in range(len(rule.sizes)))

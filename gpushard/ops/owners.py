@@ -46,20 +46,37 @@ class Owners:
         """How many blocks there are along each of these dims."""
         return tuple([len(starts) for starts in self.starts])
 
-    def find(self, axis: int, at: LocalArray) -> tuple[LocalArray, LocalArray]:
+    @functools.cached_property
+    def steps(self) -> tuple[int, ...]:
+        """How far blocks start from one another along each of these dims; 0 where that differs."""
+        steps = [starts[1] if len(starts) > 1 else 1 for starts in self.starts]
+        return tuple(
+            step if starts == tuple(range(0, len(starts) * step, step)) and len(starts) > 1 else 0
+            for step, starts in zip(steps, self.starts, strict=True)
+        )
+
+    @functools.cached_property
+    def numbers(self) -> LocalArray:
+        """The numbers of the blocks, in the smallest type: few bits are sorted by radix."""
+        count = math.prod(self.counts)
+        return np.arange(count).astype(np.min_scalar_type(count))
+
+    def find(self, axis: int, at: LocalArray, size: int) -> tuple[LocalArray, LocalArray]:
         """Return which block along a dim has each position, and the positions within that.
 
         Args:
           axis: which of the dims in question.
-          at: not negative. Beyond the end it is in no block, and the number says nothing.
+          at: not negative. Beyond the end it is in no block, and the numbers say nothing.
+          size: length of the dim.
 
-        >>> [part.tolist() for part in Owners(((0, 3, 6),), ()).find(0, np.array([7, 2, 3]))]
+        >>> [part.tolist() for part in Owners(((0, 3, 6),), ()).find(0, np.array([7, 2, 3]), 9)]
         [[2, 0, 1], [1, 2, 0]]
         """
-        starts = self.starts[axis]
-        step = starts[1] if len(starts) > 1 else 1
-        if starts == tuple(range(0, len(starts) * step, step)) and len(starts) > 1:
-            number = np.minimum(at // step, len(starts) - 1)  # the last one may be longer
+        starts, step = self.starts[axis], self.steps[axis]
+        if step:
+            number = at // step
+            if size > step * len(starts):  # the last one is longer
+                number = np.minimum(number, len(starts) - 1)
             return number, at - number * step
         begins = np.array(starts, np.int64)
         number = begins.searchsorted(at, side="right") - 1

@@ -90,6 +90,7 @@ LAYOUTS: list[tuple[gs.P, gs.P, int, gs.P]] = [  # of the array, of the index, h
     (gs.P("x"), gs.P(), 100, gs.P()),
     (gs.P("x"), gs.P("x"), 100, gs.P("x")),
     (gs.P("x", "y"), gs.P("x"), 8000, gs.P("x", "y")),
+    (gs.P("x", "y"), gs.P(("x", "y")), 8000, gs.P("x", "y")),
     (gs.P("x"), gs.P("y"), 4000, gs.P("y")),
     (gs.P(None, "x"), gs.P(), 4000, gs.P(None, "x")),
 ]

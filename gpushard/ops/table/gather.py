@@ -25,7 +25,7 @@ SMALL = 64 << 10
 """Blocks of so many bytes, or of no more than twice those of the result, are joined at less cost
 than positions are sorted."""
 
-PIECE = 64 << 10
+PIECE = 128 << 10
 """Bytes that are taken from a block at once, so that they are in the cache when they are put where
 they belong."""
 
@@ -199,25 +199,60 @@ def _by_owner(
         *out.shape[: len(lead)], len(owner), *out.shape[len(lead) + len(wide) :]
     )  # a view: `out` is dense
     order = owner.argsort(kind="stable")
-    ends = np.bincount(owner, minlength=len(blocks))[: len(blocks)].cumsum().tolist()
+    ends = owner[order].searchsorted(owners.numbers, "right").tolist()
     found = [
         (block, begin, end)
         for block, begin, end in zip(blocks, [0, *ends], ends, strict=False)
         if begin < end
     ]
-    if along is not None and not before:
-        places = local[0][order]
-        most = max(1, PIECE // max(1, math.prod(shape[1:]) * out.itemsize))
-        for block, begin, end in found:
-            for start in range(begin, end, most):
-                piece = slice(start, min(start + most, end))
-                part[order[piece]] = block.take(places[piece], 0, None, "clip")
+    dense = all([block.flags.c_contiguous for block, _, _ in found])  # `take` copies others first
+    if along is not None and dense and not before:
+        _take_rows(part, order, local[0][order], found)
+        return
+    if along is not None and dense and ends[-1] == len(owner):
+        _take_along(part, len(before), order, local[0][order], found)
         return
     at = dict(zip(indexed.axes, local, strict=True)) | indexed.paired_positions(shape, wide)
     for block, begin, end in found:
         mine = order[begin:end]
         view = block.transpose((*before, *dims, *after))
         part[(*lead, mine)] = view[(*lead, *(at[dim - len(shape)][mine] for dim in dims))]
+
+
+def _take_rows(
+    part: LocalArray, order: LocalArray, places: LocalArray, found: Sequence[Any]
+) -> None:
+    """Take along the first dim, piece by piece.
+
+    Args:
+      part: gets what is taken.
+      order: where it belongs in that, by owner.
+      places: positions in the owners' blocks, likewise.
+      found: each owner's block, and which of these it has: from where on, and up to where.
+    """
+    most = max(1, PIECE * len(part) // max(1, part.nbytes))
+    for block, begin, end in found:
+        for start in range(begin, end, most):
+            piece = slice(start, min(start + most, end))
+            part[order[piece]] = block.take(places[piece], 0, None, "clip")
+
+
+def _take_along(
+    part: LocalArray, dim: int, order: LocalArray, places: LocalArray, found: Sequence[Any]
+) -> None:
+    """Take along another dim, as `_take_rows`, and then put everything in order at once."""
+    lead, after = math.prod(part.shape[:dim]), math.prod(part.shape[dim + 1 :])
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    rows = part.reshape(lead, len(order), after)
+    blocks = [block.reshape(lead, block.shape[dim], after) for block, _, _ in found]
+    taken = [places[begin:end] for _, begin, end in found]
+    most = max(1, PIECE * lead // max(1, part.nbytes))
+    for start in range(0, lead, most):
+        few = slice(start, min(start + most, lead))
+        both = zip(blocks, taken, strict=True)
+        by_owner = [block[few].take(at, 1, None, "clip") for block, at in both]
+        np.concatenate(by_owner, 1).take(back, 1, rows[few], "clip")
 
 
 def _joined(
@@ -255,12 +290,12 @@ def _owner_of(
         at = in_order(at, wide, size, known=indexed.inside)
         if not indexed.inside:
             outside = at >= size if outside is None else outside | (at >= size)
-        number, place = owners.find(axis, at)
+        number, place = owners.find(axis, at, size)
         owner = number if owner is None else owner * count + number
         local.append(place)
     if outside is not None:
         owner = np.where(outside, nobody, owner)
-    return owner.astype(np.min_scalar_type(nobody)), local  # few bits are sorted by radix
+    return owner.astype(owners.numbers.dtype), local
 
 
 def _merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
