@@ -14,6 +14,7 @@ import numpy as np
 from gpushard.array.known import known
 from gpushard.array.reading import read_part
 from gpushard.array.selection import check_mode, entries_of, is_mask
+from gpushard.array.shard import Shards
 from gpushard.array.updating import converted, updated
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
@@ -208,8 +209,11 @@ class At:
         return self._updated(value, ufunc, mode)
 
     def _updated(self, value: Any, ufunc: np.ufunc | None, mode: str | None) -> Array:
-        part, new = updated(self._x, self._index, value, ufunc, mode)
-        result = copy.copy(self._x)
+        x = self._x
+        part, new = updated(x, self._index, value, ufunc, mode)
+        if part is Ellipsis and _is_all(x, new):
+            return new
+        result = copy.copy(x)
         result[part] = new
         return result
 
@@ -224,6 +228,17 @@ def _is_basic(x: Array, index: Any) -> bool:
     except NotBasicError:
         return False
     return True
+
+
+def _is_all(x: Array, new: Array) -> bool:
+    """Whether a new value is all that an array with that value would be."""
+    return (
+        isinstance(x, Shards)
+        and new.dtype == x.dtype
+        and new.sharding == x.sharding
+        and new.committed == x.committed
+        and not new.weak_type
+    )
 
 
 def _by_integers(x: Array, index: Any) -> bool:

@@ -222,3 +222,18 @@ def test_few_positions_are_checked_by_the_host_itself(reads: list[int]) -> None:
         x, more = placed(DATA, "x"), placed(np.arange(8), "x")
         x[more]
     assert reads == [8, 4, 1]
+
+
+def test_a_new_value_is_not_copied_again() -> None:
+    data = np.arange(64 * 48.0).reshape(64, 48)
+    with runtime(host_devices=4, small_bytes=0) as own:
+        x = gs.device_put(data, gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))
+        at = gs.device_put(np.array([5, 40, 5]), gs.NamedSharding(x.sharding.mesh, gs.P()))
+        before = sum(own.backend.traffic.values())
+        made = [x.at[at].set(1), x.at[at].add(2.0), x.at[at, at - 5].multiply(4)]
+        assert sum(own.backend.traffic.values()) == before
+        for part in made:
+            assert part.sharding == x.sharding and not part.weak_type
+        found = [np.asarray(part)[5, 0] for part in made]
+        assert found == [1, data[5, 0] + 4, data[5, 0] * 16]
+        np.testing.assert_array_equal(np.asarray(x), data)
