@@ -68,6 +68,9 @@ def test_positions_in_many_blocks_of_several_dims(monkeypatch: pytest.MonkeyPatc
                 (slice(3, 47), j[:, None], k[:4]),
                 (slice(None), slice(None), k),
                 (i[:, None], slice(2, 9), k[:3].astype(np.uint8) % 40),
+                np.sort(i % 50),
+                (slice(None), np.sort(j % 30)),
+                (np.sort(i % 50), slice(None), np.sort(k % 40)),
                 (slice(None), np.zeros((2, 0), np.int8)),
             ]
             for index in taken:

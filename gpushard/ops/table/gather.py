@@ -198,8 +198,11 @@ def _by_owner(
     part = out.reshape(
         *out.shape[: len(lead)], len(owner), *out.shape[len(lead) + len(wide) :]
     )  # a view: `out` is dense
-    order = owner.argsort(kind="stable")
-    ends = owner[order].searchsorted(owners.numbers, "right").tolist()
+    order = None  # positions that ascend, as those of a mask do, are in order
+    if not (owner[1:] >= owner[:-1]).all():
+        order = owner.argsort(kind="stable")
+        owner = owner[order]
+    ends = owner.searchsorted(owners.numbers, "right").tolist()
     found = [
         (block, begin, end)
         for block, begin, end in zip(blocks, [0, *ends], ends, strict=False)
@@ -207,44 +210,51 @@ def _by_owner(
     ]
     dense = all([block.flags.c_contiguous for block, _, _ in found])  # `take` copies others first
     if along is not None and dense and not before:
-        _take_rows(part, order, local[0][order], found)
+        _take_rows(part, order, local[0], found)
         return
     if along is not None and dense and ends[-1] == len(owner):
-        _take_along(part, len(before), order, local[0][order], found)
+        _take_along(part, len(before), order, local[0], found)
         return
     at = dict(zip(indexed.axes, local, strict=True)) | indexed.paired_positions(shape, wide)
     for block, begin, end in found:
-        mine = order[begin:end]
+        mine = slice(begin, end) if order is None else order[begin:end]
         view = block.transpose((*before, *dims, *after))
         part[(*lead, mine)] = view[(*lead, *(at[dim - len(shape)][mine] for dim in dims))]
 
 
 def _take_rows(
-    part: LocalArray, order: LocalArray, places: LocalArray, found: Sequence[Any]
+    part: LocalArray, order: LocalArray | None, places: LocalArray, found: Sequence[Any]
 ) -> None:
     """Take along the first dim, piece by piece.
 
     Args:
       part: gets what is taken.
-      order: where it belongs in that, by owner.
-      places: positions in the owners' blocks, likewise.
-      found: each owner's block, and which of these it has: from where on, and up to where.
+      order: the places in that by owner; None where they are so.
+      places: positions in the owners' blocks.
+      found: each owner's block, and which of the order it has: from where on, and up to where.
     """
+    if order is None:
+        for block, begin, end in found:
+            block.take(places[begin:end], 0, part[begin:end], "clip")
+        return
     most = max(1, PIECE * len(part) // max(1, part.nbytes))
     for block, begin, end in found:
         for start in range(begin, end, most):
             piece = slice(start, min(start + most, end))
-            part[order[piece]] = block.take(places[piece], 0, None, "clip")
+            mine = order[piece]
+            part[mine] = block.take(places[mine], 0, None, "clip")
 
 
 def _take_along(
-    part: LocalArray, dim: int, order: LocalArray, places: LocalArray, found: Sequence[Any]
+    part: LocalArray, dim: int, order: LocalArray | None, places: LocalArray, found: Sequence[Any]
 ) -> None:
     """Take along another dim, as `_take_rows`, and then put everything in order at once."""
     lead, after = math.prod(part.shape[:dim]), math.prod(part.shape[dim + 1 :])
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    rows = part.reshape(lead, len(order), after)
+    rows = part.reshape(lead, len(places), after)
+    if order is not None:
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        places = places[order]
     blocks = [block.reshape(lead, block.shape[dim], after) for block, _, _ in found]
     taken = [places[begin:end] for _, begin, end in found]
     most = max(1, PIECE * lead // max(1, part.nbytes))
@@ -252,7 +262,10 @@ def _take_along(
         few = slice(start, min(start + most, lead))
         both = zip(blocks, taken, strict=True)
         by_owner = [block[few].take(at, 1, None, "clip") for block, at in both]
-        np.concatenate(by_owner, 1).take(back, 1, rows[few], "clip")
+        if order is None:
+            np.concatenate(by_owner, 1, rows[few])
+        else:
+            np.concatenate(by_owner, 1).take(back, 1, rows[few], "clip")
 
 
 def _joined(
