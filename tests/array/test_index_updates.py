@@ -237,3 +237,24 @@ def test_a_new_value_is_not_copied_again() -> None:
         found = [np.asarray(part)[5, 0] for part in made]
         assert found == [1, data[5, 0] + 4, data[5, 0] * 16]
         np.testing.assert_array_equal(np.asarray(x), data)
+
+
+@pytest.mark.parametrize("shape", [(8, 1), (8, 1, 1), (1, 8, 1), (1, 1), (8, 20), (0, 1), ()])
+def test_conditions_that_are_the_same_for_many_elements(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(4)
+    condition = rng.integers(0, 2, shape).astype(rng.choice([bool, np.int8]))
+    with runtime(host_devices=4):
+        place = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P())
+        width = (3, 4, 20) if len(shape) == 3 else (20,)
+        if shape[:1] == (0,):
+            width = (0, 20)
+        for own, other in ((width, ()), ((), width), (width, width), (width[-1:], width)):
+            x, y = rng.random(own, np.float32), rng.integers(0, 9, other, np.int16)
+            try:
+                want = np.where(condition, x, y)
+            except ValueError:  # shapes that do not broadcast
+                continue
+            given = [gs.device_put(one, place) for one in (condition, x, y)]
+            found = gs.numpy.where(*given)
+            assert found.dtype == want.dtype and found.shape == want.shape
+            np.testing.assert_array_equal(np.asarray(found), want)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -285,12 +286,31 @@ def _converted(part: Callable[[Any], Any]) -> Callable[[Any, Params, Dtype], Ker
     return make
 
 
-def _where(xp: Any, params: Params, dtype: Dtype) -> Callable[..., Any]:
+_RUN = 16
+"""Runs of so many elements that a condition is the same for are copied faster than chosen."""
+
+
+def _where(xp: Any, params: Params, dtype: Dtype) -> Kernel:
     def where(condition: Any, x: Any, y: Any) -> Any:  # NumPy may know no common type
         x = x if x.dtype == dtype else x.astype(dtype)
         return xp.where(condition, x, y if y.dtype == dtype else y.astype(dtype))
 
-    return where
+    elementwise = writing(where)
+
+    def by_runs(condition: Any, x: Any, y: Any, out: Any = None) -> Any:
+        shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
+        lead = condition.ndim
+        while lead and condition.shape[lead - 1] == 1:
+            lead -= 1
+        if condition.shape[:lead] != shape[:lead] or math.prod(shape[lead:]) < _RUN:
+            return elementwise(condition, x, y, out=out)
+        made = np.empty(shape, dtype) if out is None else out
+        made[...] = y
+        mask = condition.reshape(shape[:lead]).astype(bool, copy=False)
+        made[mask] = np.broadcast_to(x, shape)[mask] if x.ndim else x
+        return made
+
+    return by_runs if xp is np else elementwise
 
 
 def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
@@ -320,7 +340,7 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
 ASTYPE = function_row("astype", _given, _converted(lambda x: x), writes=True)
 """Parameters: (dtype,)."""
 COPY = function_row("copy", _own, _converted(lambda x: x), writes=True)
-WHERE = function_row("where", _chosen, _where)
+WHERE = function_row("where", _chosen, _where, writes=True)
 """No parameters; the condition comes first."""
 CLIP = function_row("clip", _promoted, _clip, writes=True)
 """Parameters: whether there are a lower and an upper bound; those that are come as operands."""
