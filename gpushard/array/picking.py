@@ -16,9 +16,11 @@ from gpushard.array.checks import count
 from gpushard.array.positions import count_true, true_positions
 from gpushard.array.reading import fill_bytes, read_part
 from gpushard.array.selection import as_int64, check_positions, clipped, is_on_devices
+from gpushard.array.shard import Shards
 from gpushard.array.updating import as_operand, scattered, stays
 from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
@@ -103,14 +105,25 @@ def take(
     fill_value: Any = None,
 ) -> Array:
     """Do the work of `gpushard.numpy.take`."""
-    at = as_integers(indices, "take")
+    at, fill = as_integers(indices, "take"), filling(mode, fill_value, x.dtype, "take")
+    if axis is None and not fill and x.size and _is_split_within(x):
+        at = as_int64(bounded(at, x.size, mode, "take", fill=True)) % x.size
+        indexed = Indexed(tuple(range(-x.ndim, 0)), 0, (), True)
+        return cast("Array", bind(GATHER, (x, *unravelled(at, x.shape)), (indexed, b""), out))
     if axis is None:
         x, axis = cast("Any", x).ravel(), 0
     dim = x.ndim + one_from_end(axis, x.ndim, "take")
-    fill = filling(mode, fill_value, x.dtype, "take")
     at = bounded(at, x.shape[dim], mode, "take", dim, fill=True)
     indexed = Indexed((dim - x.ndim,), x.ndim - dim - 1, (), bool(x.shape[dim]) and not fill)
     return cast("Array", bind(GATHER, (x, at), (indexed, fill), out))
+
+
+def _is_split_within(x: Array) -> bool:
+    """Whether another dim than the first is split, so that elements in a row are apart."""
+    sharding = x.sharding
+    if not isinstance(sharding, NamedSharding) or not isinstance(x, Shards):
+        return False
+    return any(sharding.spec.axes(dim) for dim in range(1, x.ndim))
 
 
 def filling(mode: str, fill_value: Any, dtype: np.dtype[Any], name: str) -> bytes:

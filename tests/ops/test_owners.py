@@ -129,3 +129,22 @@ def test_the_array_stays_where_it_is() -> None:
             made = x[at].block_until_ready()
             assert sum(runtime.backend.traffic.values()) - before <= at.nbytes
             np.testing.assert_array_equal(np.asarray(made), data[positions])
+
+
+@pytest.mark.parametrize("mode", ["raise", "wrap", "clip"])
+def test_elements_by_number_are_taken_where_they_lie(mode: str) -> None:
+    data = np.arange(60 * 40.0).reshape(60, 40)
+    numbers = np.random.default_rng(5).integers(-2400, 2400, (3, 7))
+    with testing.runtime(host_devices=8, small_bytes=0) as runtime:
+        mesh = gs.make_mesh((4, 2), ("x", "y"))
+        x = gs.device_put(data, gs.NamedSharding(mesh, gs.P("x", "y")))
+        at = gs.device_put(numbers, gs.NamedSharding(mesh, gs.P()))
+        before = runtime.backend.traffic.get((0, 0))
+        for given in (at, numbers, numbers[0, 0], numbers[:0]):
+            found = gs.numpy.take(x, given, mode=mode)
+            np.testing.assert_array_equal(
+                np.asarray(found), data.take(np.asarray(given), None, None, mode)
+            )
+        assert runtime.backend.traffic.get((0, 0)) == before
+        with pytest.raises(IndexError, match="2400"):
+            gs.numpy.take(x, np.array([0, 2400]))
