@@ -208,41 +208,45 @@ def _by_owner(
         for block, begin, end in zip(blocks, [0, *ends], ends, strict=False)
         if begin < end
     ]
+    of = dict(zip(indexed.axes, local, strict=True)) | indexed.paired_positions(shape, wide)
+    at = [of[dim - len(shape)] for dim in dims]
     dense = all([block.flags.c_contiguous for block, _, _ in found])  # `take` copies others first
-    if along is not None and dense and not before:
-        _take_rows(part, order, local[0], found)
+    if dense and dims == list(range(len(dims))):
+        _take_rows(part, order, at, found)
         return
-    if along is not None and dense and ends[-1] == len(owner):
-        _take_along(part, len(before), order, local[0], found)
+    if dense and along is not None and ends[-1] == len(owner):
+        _take_along(part, len(before), order, at[0], found)
         return
-    at = dict(zip(indexed.axes, local, strict=True)) | indexed.paired_positions(shape, wide)
     for block, begin, end in found:
         mine = slice(begin, end) if order is None else order[begin:end]
         view = block.transpose((*before, *dims, *after))
-        part[(*lead, mine)] = view[(*lead, *(at[dim - len(shape)][mine] for dim in dims))]
+        part[(*lead, mine)] = view[(*lead, *(places[mine] for places in at))]
 
 
 def _take_rows(
-    part: LocalArray, order: LocalArray | None, places: LocalArray, found: Sequence[Any]
+    part: LocalArray, order: LocalArray | None, at: Sequence[LocalArray], found: Sequence[Any]
 ) -> None:
-    """Take along the first dim, piece by piece.
+    """Take along the first dims, piece by piece.
 
     Args:
       part: gets what is taken.
       order: the places in that by owner; None where they are so.
-      places: positions in the owners' blocks.
+      at: positions in the owners' blocks, for each of these dims.
       found: each owner's block, and which of the order it has: from where on, and up to where.
     """
-    if order is None:
-        for block, begin, end in found:
-            block.take(places[begin:end], 0, part[begin:end], "clip")
-        return
     most = max(1, PIECE * len(part) // max(1, part.nbytes))
     for block, begin, end in found:
+        rows = block.reshape(-1, *part.shape[1:])
         for start in range(begin, end, most):
             piece = slice(start, min(start + most, end))
-            mine = order[piece]
-            part[mine] = block.take(places[mine], 0, None, "clip")
+            mine = piece if order is None else order[piece]
+            places = at[0][mine]
+            for others, size in zip(at[1:], block.shape[1:], strict=False):
+                places = places * size + others[mine]
+            if order is None:
+                rows.take(places, 0, part[piece], "clip")
+            else:
+                part[mine] = rows.take(places, 0, None, "clip")
 
 
 def _take_along(
