@@ -25,9 +25,13 @@ SMALL = 64 << 10
 """Blocks of so many bytes, or of no more than twice those of the result, are joined at less cost
 than positions are sorted."""
 
-PIECE = 128 << 10
-"""Bytes that are taken from a block at once, so that they are in the cache when they are put where
-they belong."""
+JOINED = 8
+"""Rows of all blocks that have so many times as many elements as are taken from each row are joined
+at less cost than what was taken by owner is put in order."""
+
+PIECE = 256 << 10
+"""Bytes that are taken by owner at once, so that they are in the cache when they are put where they
+belong."""
 
 
 def _shapes(avals: Sequence[Aval]) -> tuple[Shape, ...]:
@@ -179,8 +183,8 @@ def _by_owner(
     out: LocalArray,
 ) -> None:
     """Sort positions by the block that has them, and take from each once; as `_one_by_one`."""
-    along = indexed.along
-    if sum([block.nbytes for block in blocks]) <= max(SMALL, 2 * out.nbytes):
+    along, nbytes = indexed.along, sum([block.nbytes for block in blocks])
+    if nbytes <= max(SMALL, 2 * out.nbytes):
         x = _joined(indexed, sizes, owners, blocks)
         if along is not None and indexed.inside:
             x.take(positions[0], along, out, "wrap")
@@ -191,9 +195,12 @@ def _by_owner(
             np.copyto(out, values, where=inside)
         return
     shape = blocks[0].shape
+    before, dims, after = indexed.order(len(shape))
+    if along is not None and indexed.inside and before and nbytes <= JOINED * out.nbytes:
+        _take_joined(out, len(before), positions[0], sizes[0], owners.starts[0], blocks)
+        return
     wide = spread(indexed, shape, tuple(at.shape for at in positions))
     owner, local = _owner_of(indexed, sizes, owners, positions, wide)
-    before, dims, after = indexed.order(len(shape))
     lead = (slice(None),) * len(before)
     part = out.reshape(
         *out.shape[: len(lead)], len(owner), *out.shape[len(lead) + len(wide) :]
@@ -210,7 +217,7 @@ def _by_owner(
     ]
     of = dict(zip(indexed.axes, local, strict=True)) | indexed.paired_positions(shape, wide)
     at = [of[dim - len(shape)] for dim in dims]
-    dense = all([block.flags.c_contiguous for block, _, _ in found])  # `take` copies others first
+    dense = not owners.part  # shards are dense; `take` copies what is not first
     if dense and dims == list(range(len(dims))):
         _take_rows(part, order, at, found)
         return
@@ -234,19 +241,56 @@ def _take_rows(
       at: positions in the owners' blocks, for each of these dims.
       found: each owner's block, and which of the order it has: from where on, and up to where.
     """
-    most = max(1, PIECE * len(part) // max(1, part.nbytes))
-    for block, begin, end in found:
-        rows = block.reshape(-1, *part.shape[1:])
-        for start in range(begin, end, most):
-            piece = slice(start, min(start + most, end))
-            mine = piece if order is None else order[piece]
+    total = found[-1][2] if found else 0
+    most = total if order is None else PIECE * len(part) // max(1, part.nbytes)
+    most = max(1, min(most, total))
+    by_owner = part if order is None else np.empty((most, *part.shape[1:]), part.dtype)
+    for start in range(0, total, most):
+        stop = min(start + most, total)
+        for block, begin, end in found:
+            first, last = max(begin, start), min(end, stop)
+            if first >= last:
+                continue
+            mine = slice(first, last) if order is None else order[first:last]
             places = at[0][mine]
             for others, size in zip(at[1:], block.shape[1:], strict=False):
                 places = places * size + others[mine]
-            if order is None:
-                rows.take(places, 0, part[piece], "clip")
-            else:
-                part[mine] = rows.take(places, 0, None, "clip")
+            rows = block if len(at) == 1 else block.reshape(-1, *part.shape[1:])
+            rows.take(places, 0, by_owner[first - start : last - start], "clip")
+        if order is not None:
+            part[order[start:stop]] = by_owner[: stop - start]
+
+
+def _take_joined(
+    out: LocalArray,
+    dim: int,
+    at: LocalArray,
+    size: int,
+    starts: Sequence[int],
+    blocks: Sequence[LocalArray],
+) -> None:
+    """Take along another dim than the first from a few rows of all blocks at a time.
+
+    Args:
+      out: gets what is taken.
+      dim: of the blocks.
+      at: positions in the whole dim.
+      size: length of that.
+      starts: where blocks start in it.
+      blocks: they.
+    """
+    lead, after = blocks[0].shape[:dim], blocks[0].shape[dim + 1 :]
+    count, width = math.prod(lead), math.prod(after)
+    part = out.reshape(count, at.size, width)
+    rows = [block.reshape(count, block.shape[dim], width) for block in blocks]
+    most = min(count, max(1, PIECE // (size * width * out.itemsize)))
+    joined = np.empty((most, size, width), out.dtype)
+    for begin in range(0, count, most):
+        few = slice(begin, min(begin + most, count))
+        whole = joined[: few.stop - begin]
+        for start, block in zip(starts, rows, strict=True):
+            whole[:, start : start + block.shape[1]] = block[few]
+        whole.take(at.reshape(-1), 1, part[few], "wrap")
 
 
 def _take_along(
