@@ -34,10 +34,12 @@ class Eager:
         key: list[Any] = [row, params, out_sharding]
         buffers: list[Any] = []
         numbers: list[Any] = []
+        runtime: Runtime | None = None
         for arg in args:
             kind = type(arg)
             if kind is Array:
-                buffer = arg._live()
+                held = arg._held()
+                buffer, runtime = held.buffer, held.runtime
                 buffers.append(buffer)
                 key += (buffer.tiling, arg._dtype, arg._committed, arg._weak_type)
             elif kind in KINDS and row.reduction is None:
@@ -51,7 +53,11 @@ class Eager:
                 buffers.append(data)
                 key += (data.shape, data.dtype)
         cached = tuple(key)
-        runtime = _runtime(row, buffers)
+        if runtime is None:
+            raise ArgumentTypeError(
+                f"{row.name} got no gpushard array; place its operands with device_put first",
+                argument="x",
+            )
         program: Program | None = runtime.plans.get(cached)
         if program is None:
             operands = [_operand(row, arg) for arg in args]
@@ -74,18 +80,6 @@ def _moved_meanwhile(operands: Sequence[Operand], buffers: Sequence[Any]) -> boo
     arrays = (buffer for buffer in buffers if type(buffer) is ShardedBuffer)
     placed = (x for x in operands if isinstance(x, Sharded))
     return any(x.tiling is not buffer.tiling for x, buffer in zip(placed, arrays, strict=True))
-
-
-def _runtime(row: Row, buffers: Sequence[Any]) -> Runtime:
-    for buffer in buffers:
-        if type(buffer) is ShardedBuffer:
-            device: Any = buffer.tiling.assignment.devices[0]
-            runtime: Runtime = device.runtime
-            return runtime
-    raise ArgumentTypeError(
-        f"{row.name} got no gpushard array; place its operands with device_put first",
-        argument="x",
-    )
 
 
 def _host_data(row: Row, arg: Any) -> HostArray:
