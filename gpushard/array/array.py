@@ -12,7 +12,7 @@ from gpushard.array.assignment import Assignable
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.checks import place_tiling
 from gpushard.array.conversions import Conversions
-from gpushard.array.data import Data, Detached, ShardData, data_of, is_gone
+from gpushard.array.data import Data, Detached, data_of, is_gone
 from gpushard.array.elements import Elements
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
@@ -22,7 +22,7 @@ from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.reading import read_part
 from gpushard.array.selection import is_only_array
-from gpushard.array.shard import Shards
+from gpushard.array.shard import KnownShards, Shards
 from gpushard.array.text import describe
 from gpushard.array.views import Origin, View, view
 from gpushard.errors import ArgumentError
@@ -226,8 +226,8 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
     def delete(self) -> None:
         """Give up the array's memory, except what other arrays share; doing it twice is fine."""
         data, self._data = self._data, None
-        while isinstance(data, Data) and data.shards:
-            data.shards.popitem()[1].delete()
+        if isinstance(data, Data) and data.shards is not None:
+            data.shards.delete()
 
     def is_deleted(self) -> bool:
         """Whether the array was deleted or donated, or an assignment to it cut short."""
@@ -365,22 +365,16 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         data = self._data
         return data if type(data) is Data else data_of(self)
 
-    def _data_of(self, position: int) -> Array:
+    def _known_shards(self) -> KnownShards:
         data = self._held()
-        buffer = data.buffer
-        shard = data.shards.get(position)
-        if shard is None:
-            device = devices_of(buffer.tiling)[position].device
-            sharding = SingleDeviceSharding(device, memory_kind=self._sharding.memory_kind)
-            tiling = sharding.tiling(buffer.tiling.shard_shapes[position])
-            part = ShardedBuffer(
-                tiling, buffer.dtype, [buffer.values[position]], [buffer.claims[position]]
-            )
-            made = ShardData(Data(part, data.runtime), sharding)
-            shard = data.shards.setdefault(position, made)  # another thread may be here too
-        array = self._handle(shard.data, shard.sharding)
-        shard.arrays[id(array)] = array
-        return array
+        if data.shards is None:
+            like = Array.__new__(Array)  # holds no data: shards know those that they are of
+            like._dtype, like._committed = self._dtype, self._committed
+            like._weak_type = self._weak_type
+            known = KnownShards(data.buffer, self._sharding.memory_kind, like._handle)
+            if data.shards is None:  # no call up to the next line, so no other thread either
+                data.shards = known
+        return data.shards
 
     def _handle(self, data: Data, sharding: Sharding) -> Array:
         """Return a new handle on data of this array, as committed and weak as this one."""

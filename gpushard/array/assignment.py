@@ -344,9 +344,10 @@ def _is_alone(detached: Detached, touched: Touched, at_once: bool) -> bool:
     data = detached.data
     if at_once and not (data.runtime.backend.host_readable and is_idle(data.buffer, touched)):
         return False
-    shards = data.shards
-    if any([sys.getrefcount(shard.data) != ALONE for shard in shards.values()]):
-        return False
-    data.host = None
-    data.shards = shards = {}
+    if data.shards is not None:
+        if sys.getrefcount(data.shards) != ALONE:
+            return False
+        if any([sys.getrefcount(shard.data) != ALONE for shard in data.shards.arrays.values()]):
+            return False
+    data.host = data.shards = None
     return owns_alone(data, touched)

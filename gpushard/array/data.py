@@ -21,6 +21,7 @@ from gpushard.typing import HostArray
 
 if TYPE_CHECKING:
     from gpushard.array.array import Array
+    from gpushard.array.shard import KnownShards
 
 
 class Data(Holder):
@@ -42,8 +43,8 @@ class Data(Holder):
         self.runtime = runtime
         self.host: HostArray | HostRead | StagedRead | None = None
         """The value on the host, or on its way there."""
-        self.shards: dict[int, ShardData] = {}
-        """The shards that were asked for as arrays, by position."""
+        self.shards: KnownShards | None = None
+        """The shards that were asked for."""
 
 
 class ShardData:
