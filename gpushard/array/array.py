@@ -12,7 +12,7 @@ from gpushard.array.assignment import Assignable
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.checks import place_tiling
 from gpushard.array.conversions import Conversions
-from gpushard.array.data import Data, Detached, data_of, is_gone
+from gpushard.array.data import Data, Detached, Turned, data_of, is_gone
 from gpushard.array.elements import Elements
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
@@ -78,7 +78,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         weak_type: bool = False,
     ) -> None:
         runtime = buffer.runtime
-        self._data: Data | Detached | None = Data(buffer, runtime)
+        self._data: Data | Turned | Detached | None = Data(buffer, runtime)
         self._shape = buffer.tiling.shape
         self._dtype = buffer.dtype
         self._sharding = sharding
@@ -209,12 +209,12 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         Raises:
           ExecutionError: the work that should have made it failed.
         """
-        self._live().wait()
+        self._read().wait()
         return self
 
     def is_ready(self) -> bool:
         """Whether a read would not wait; True also for an array whose work failed."""
-        return self._live().is_ready()
+        return self._read().is_ready()
 
     def copy_to_host_async(self) -> None:
         """Start fetching the value, so that a later read finds it; never waits."""
@@ -361,6 +361,11 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
     def _live(self) -> ShardedBuffer:
         return self._held().buffer
 
+    def _read(self) -> ShardedBuffer:
+        """Return the data that have the value, in whichever order of dims."""
+        data = self._data
+        return data.source._live() if isinstance(data, Turned) else self._live()
+
     def _held(self) -> Data:
         data = self._data
         return data if type(data) is Data else data_of(self)
@@ -368,26 +373,26 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
     def _known_shards(self) -> KnownShards:
         data = self._held()
         if data.shards is None:
-            like = Array.__new__(Array)  # holds no data: shards know those that they are of
-            like._dtype, like._committed = self._dtype, self._committed
-            like._weak_type = self._weak_type
+            like = self._handle(data, self._sharding, registered=False)
+            like._data = None  # shards know what they are of
             known = KnownShards(data.buffer, self._sharding.memory_kind, like._handle)
             if data.shards is None:  # no call up to the next line, so no other thread either
                 data.shards = known
         return data.shards
 
-    def _handle(self, data: Data, sharding: Sharding) -> Array:
+    def _handle(self, data: Data | Turned, sharding: Sharding, *, registered: bool = True) -> Array:
         """Return a new handle on data of this array, as committed and weak as this one."""
         made = Array.__new__(Array)
         made._data = data
-        made._shape = data.buffer.tiling.shape
+        made._shape = data.tiling.shape
         made._dtype = self._dtype
         made._sharding = sharding
         made._committed = self._committed
         made._weak_type = self._weak_type
         made._view = None
         made._origin = None
-        data.runtime.register(made)
+        if registered:
+            data.runtime.register(made)
         return made
 
 
