@@ -287,7 +287,11 @@ def assemble(plan: Plan | WindowAt, source: ShardedBuffer, targets: Targets) -> 
             claims.append(nothing)
         else:
             value = source.values[of]
-            values.append(value if kind == ALIAS else value[index].reshape(shapes[position]))
+            if kind != ALIAS:
+                value = value[index]
+                if value.shape != shapes[position]:
+                    value = value.reshape(shapes[position])
+            values.append(value)
             claims.append(source.claims[of])
     settled = targets.inline and source.settled
     return ShardedBuffer(plan.destination, source.dtype, values, claims, settled)

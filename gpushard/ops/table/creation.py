@@ -156,8 +156,10 @@ def _eye(xp: Any, dtype: Dtype) -> Callable[..., None]:
         block[...] = 0
         right = site.result[0] + k - site.result[1]  # how far the diagonal is from the block's own
         rows, columns = site.shape
-        at = xp.arange(max(0, -right), max(0, min(rows, columns - right)))
-        block[at, at + right] = 1
+        first, last = max(0, -right), min(rows, columns - right)
+        if first < last:  # blocks are dense: a step down and to the right is one of a fixed length
+            along = slice(first * columns + first + right, last * columns, columns + 1)
+            block.reshape(-1)[along] = 1
 
     return eye
 
