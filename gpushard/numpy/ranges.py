@@ -195,7 +195,8 @@ def linspace(
     place = place_of(device, out_sharding)
     count = _count(num, "linspace")
     div = count - 1 if endpoint else count
-    if shape(start) or shape(stop):
+    numbers = is_number(start) and is_number(stop)
+    if not numbers and (shape(start) or shape(stop)):
         found, step = _between(start, stop, count, div, dtype)
         found = kept_at(moveaxis(found, 0, axis), place)
     else:
