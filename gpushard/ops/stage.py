@@ -123,7 +123,7 @@ class Stage:
         self._run = self._run_among if threaded and total > THREADED_BYTES else quietly
         single = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
-        self._plain = single and all(job.shapes[0] for job in jobs)
+        self._plain = all(shape for job in jobs for shape in job.shapes)
         self._direct = single and list(of_device) == list(range(len(jobs)))
         self._everywhere = min(of_device, default=-1) >= 0
         self._sites = list(zip(*(job.site for job in jobs), strict=True))
@@ -200,8 +200,9 @@ class Stage:
         return [Parts(values, claims, True) for values in made]
 
     def _compute(self, columns: Sequence[Sequence[Any]]) -> list[list[LocalArray]]:
-        if self._plain and (self._sites or columns):
-            return [list(map(self.kernel, *self._sites, *columns))]
+        if len(self.dtypes) == 1 and (self._sites or columns):
+            made = map(self.kernel, *self._sites, *columns)
+            return [list(made if self._plain else map(np.asarray, made))]
         return self._compute_rows(
             list(zip(*columns, strict=True)) if columns else [()] * len(self.jobs)
         )
