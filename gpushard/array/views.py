@@ -84,7 +84,8 @@ class View(NamedTuple):
 def view(x: Any, row: Row | None, params: Params = ()) -> Any:
     """Return what an operation takes from an array, which remembers it; or another handle."""
     made: Array = _step(x, row, params)
-    if type(made) is type(x) and made._shape:  # what has no dims is a number to NumPy
+    # What has no dims is a number to NumPy, and what an interpreter made has no `_shape`.
+    if getattr(made, "_shape", ()):
         older = x._view
         depth = 1 if older is None else older.depth + 1
         if depth > _DEEPEST:
