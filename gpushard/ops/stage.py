@@ -104,7 +104,7 @@ class Stage:
             [math.prod(shape) * t.itemsize for shape, t in zip(job.shapes, dtypes, strict=True)]
             for job in jobs
         ]
-        self._payers = list(dict.fromkeys(self.devices[home] for home in self._homes))
+        self._streams = list(dict.fromkeys(self.devices[home].stream for home in self._homes))
         charges = tuple(
             (self.devices[job.home].account, sum(size))
             for job, size in zip(jobs, self._sizes, strict=True)
@@ -229,7 +229,7 @@ class Stage:
           here: whether the caller makes the calls, if memory for the results is free at once.
         """
         step = functools.partial(self._submit, arguments, reads, here)
-        made, calls = self.runtime.commit(step, [device.stream for device in self._payers])
+        made, calls = self.runtime.commit(step, self._streams)
         if calls:
             read = [memory for job in self.jobs for memory in reads(job)]
             written = [claim.memory for part in made for claim in part.claims]
@@ -248,11 +248,12 @@ class Stage:
     ) -> tuple[list[Parts], list[Callable[[], None]]]:
         """Allocate every result; return the calls for the caller, or give them to the devices."""
         made = [self._allocate(n, dtype, here) for n, dtype in enumerate(self.dtypes)]
+        targets: list[Any] = [part.values for part in made]
+        outs = targets[0] if len(made) == 1 else list(zip(*targets, strict=True))
+        quiet, kernel, make = self._run, self.kernel, functools.partial
         calls: list[Callable[[], None]] = [
-            functools.partial(
-                self._call, job, arguments(job), [part.values[number] for part in made]
-            )
-            for number, job in enumerate(self.jobs)
+            make(quiet, make(kernel, *job.site, *arguments(job), out=out))
+            for job, out in zip(self.jobs, outs, strict=True)
         ]
         if here and not any(claim.memory.busy() for part in made for claim in part.claims):
             return made, calls
@@ -265,11 +266,6 @@ class Stage:
                 [part.claims[number].memory for part in made],
             )
         return made, []
-
-    def _call(self, job: Job, arguments: Sequence[Any], outs: Sequence[LocalArray]) -> None:
-        """Call the kernel so that it writes into what is given."""
-        target = outs[0] if len(outs) == 1 else tuple(outs)
-        self._run(functools.partial(self.kernel, *job.site, *arguments, out=target))
 
     def _run_among(self, function: Callable[..., T], *given: Any) -> T:
         """Call kernels that have threads, as some of several calls."""
