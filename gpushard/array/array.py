@@ -12,7 +12,7 @@ from gpushard.array.assignment import Assignable
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.checks import place_tiling
 from gpushard.array.conversions import Conversions
-from gpushard.array.data import Data, Detached, ShardData, data_of, is_gone
+from gpushard.array.data import Data, Detached, Turned, data_of, is_gone
 from gpushard.array.elements import Elements
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
@@ -22,7 +22,7 @@ from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.reading import read_part
 from gpushard.array.selection import is_only_array
-from gpushard.array.shard import Shards
+from gpushard.array.shard import KnownShards, Shards
 from gpushard.array.text import describe
 from gpushard.array.views import Origin, View, view
 from gpushard.errors import ArgumentError
@@ -78,7 +78,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         weak_type: bool = False,
     ) -> None:
         runtime = buffer.runtime
-        self._data: Data | Detached | None = Data(buffer, runtime)
+        self._data: Data | Turned | Detached | None = Data(buffer, runtime)
         self._shape = buffer.tiling.shape
         self._dtype = buffer.dtype
         self._sharding = sharding
@@ -209,12 +209,12 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         Raises:
           ExecutionError: the work that should have made it failed.
         """
-        self._live().wait()
+        self._read().wait()
         return self
 
     def is_ready(self) -> bool:
         """Whether a read would not wait; True also for an array whose work failed."""
-        return self._live().is_ready()
+        return self._read().is_ready()
 
     def copy_to_host_async(self) -> None:
         """Start fetching the value, so that a later read finds it; never waits."""
@@ -226,8 +226,8 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
     def delete(self) -> None:
         """Give up the array's memory, except what other arrays share; doing it twice is fine."""
         data, self._data = self._data, None
-        while isinstance(data, Data) and data.shards:
-            data.shards.popitem()[1].delete()
+        if isinstance(data, Data) and data.shards is not None:
+            data.shards.delete()
 
     def is_deleted(self) -> bool:
         """Whether the array was deleted or donated, or an assignment to it cut short."""
@@ -361,39 +361,38 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
     def _live(self) -> ShardedBuffer:
         return self._held().buffer
 
+    def _read(self) -> ShardedBuffer:
+        """Return the data that have the value, in whichever order of dims."""
+        data = self._data
+        return data.source._live() if isinstance(data, Turned) else self._live()
+
     def _held(self) -> Data:
         data = self._data
         return data if type(data) is Data else data_of(self)
 
-    def _data_of(self, position: int) -> Array:
+    def _known_shards(self) -> KnownShards:
         data = self._held()
-        buffer = data.buffer
-        shard = data.shards.get(position)
-        if shard is None:
-            device = devices_of(buffer.tiling)[position].device
-            sharding = SingleDeviceSharding(device, memory_kind=self._sharding.memory_kind)
-            tiling = sharding.tiling(buffer.tiling.shard_shapes[position])
-            part = ShardedBuffer(
-                tiling, buffer.dtype, [buffer.values[position]], [buffer.claims[position]]
-            )
-            made = ShardData(Data(part, data.runtime), sharding)
-            shard = data.shards.setdefault(position, made)  # another thread may be here too
-        array = self._handle(shard.data, shard.sharding)
-        shard.arrays[id(array)] = array
-        return array
+        if data.shards is None:
+            like = self._handle(data, self._sharding, registered=False)
+            like._data = None  # shards know what they are of
+            known = KnownShards(data.buffer, self._sharding.memory_kind, like._handle)
+            if data.shards is None:  # no call up to the next line, so no other thread either
+                data.shards = known
+        return data.shards
 
-    def _handle(self, data: Data, sharding: Sharding) -> Array:
+    def _handle(self, data: Data | Turned, sharding: Sharding, *, registered: bool = True) -> Array:
         """Return a new handle on data of this array, as committed and weak as this one."""
         made = Array.__new__(Array)
         made._data = data
-        made._shape = data.buffer.tiling.shape
+        made._shape = data.tiling.shape
         made._dtype = self._dtype
         made._sharding = sharding
         made._committed = self._committed
         made._weak_type = self._weak_type
         made._view = None
         made._origin = None
-        data.runtime.register(made)
+        if registered:
+            data.runtime.register(made)
         return made
 
 

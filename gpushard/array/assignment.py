@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from gpushard.array.at import Indexer
-from gpushard.array.data import Data, Detached
+from gpushard.array.data import Data, Detached, Turned
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.host_values import as_element, as_part
 from gpushard.array.shard import Shards
@@ -294,7 +294,7 @@ _IN_VARIABLE = _count_in_variable()
 """References to an array that is assigned to and that nobody has but one variable."""
 
 
-def _forget_exports(data: Data | Detached | None) -> None:
+def _forget_exports(data: Data | Turned | Detached | None) -> None:
     """Let go of memory whose address was handed out, as nobody keeps the array for its sake."""
     if COUNTS_ARE_EXACT and isinstance(data, Data):
         data.exported, data.buffer.lent = (), None
@@ -344,9 +344,10 @@ def _is_alone(detached: Detached, touched: Touched, at_once: bool) -> bool:
     data = detached.data
     if at_once and not (data.runtime.backend.host_readable and is_idle(data.buffer, touched)):
         return False
-    shards = data.shards
-    if any([sys.getrefcount(shard.data) != ALONE for shard in shards.values()]):
-        return False
-    data.host = None
-    data.shards = shards = {}
+    if data.shards is not None:
+        if sys.getrefcount(data.shards) != ALONE:
+            return False
+        if any([sys.getrefcount(shard.data) != ALONE for shard in data.shards.arrays.values()]):
+            return False
+    data.host = data.shards = None
     return owns_alone(data, touched)

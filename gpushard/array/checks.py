@@ -27,13 +27,13 @@ def as_shape(shape: Any, argument: str = "shape") -> Shape:
     ((2, 3), (4,))
     """
     try:
-        sizes = (shape,) if np.ndim(shape) == 0 else tuple(shape)
-        result = tuple(int(size.__index__()) for size in sizes)
+        several = isinstance(shape, tuple | list) or np.ndim(shape) > 0
+        result = tuple([int(n.__index__()) for n in (shape if several else (shape,))])
     except (TypeError, AttributeError, ValueError):
         raise ArgumentTypeError(
             f"{argument}={shape!r} must be a tuple of integers", argument=argument, value=shape
         ) from None
-    if any(size < 0 for size in result):
+    if min(result, default=0) < 0:
         raise ArgumentError(
             f"{argument}={result} has a negative size; sizes start at 0",
             argument=argument,
@@ -176,7 +176,8 @@ def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any
       ArgumentTypeError: it is no number, or is complex where the dtype is not.
     """
     try:
-        if type(value) is int:
+        kind = type(value)
+        if kind is int or (kind is float and kind_of(dtype) not in "iu"):
             return element(value, dtype)
         if np.asarray(value).dtype.kind == "c" and kind_of(dtype) not in "cb":
             raise TypeError

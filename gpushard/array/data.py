@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from gpushard.errors import DeletedArrayError
 from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.host_copies import HostRead, StagedRead
 from gpushard.movement.ownership import Holder
@@ -21,6 +23,7 @@ from gpushard.typing import HostArray
 
 if TYPE_CHECKING:
     from gpushard.array.array import Array
+    from gpushard.array.shard import KnownShards
 
 
 class Data(Holder):
@@ -42,8 +45,49 @@ class Data(Holder):
         self.runtime = runtime
         self.host: HostArray | HostRead | StagedRead | None = None
         """The value on the host, or on its way there."""
-        self.shards: dict[int, ShardData] = {}
-        """The shards that were asked for as arrays, by position."""
+        self.shards: KnownShards | None = None
+        """The shards that were asked for."""
+
+    @property
+    def tiling(self) -> Tiling:
+        """Which device holds what."""
+        return self.buffer.tiling
+
+
+class Turned:
+    """Stands for the data of a transposed array until somebody needs them in order.
+
+    Args:
+      source: an array of the same value in another order of dims, which nobody assigns to.
+      axes: of the transposition, from the end.
+      make: makes the data.
+      tiling: of the transposed array.
+    """
+
+    __slots__ = ("axes", "make", "source", "tiling")
+
+    def __init__(
+        self,
+        source: Array,
+        axes: tuple[int, ...],
+        make: Callable[[ShardedBuffer], ShardedBuffer],
+        tiling: Tiling,
+    ) -> None:
+        self.source = source
+        self.axes = axes
+        self.make = make
+        self.tiling = tiling
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime of the devices."""
+        return self.source._held().runtime
+
+    def settle(self, x: Array) -> None:
+        """Make the data of an array, unless that has got others meanwhile."""
+        data = Data(self.make(self.source._live()), self.runtime)
+        if x._data is self:  # no call up to the next line, so no other thread either
+            x._data = data
 
 
 class ShardData:
@@ -114,7 +158,7 @@ class Detached:
             pass
 
 
-def is_gone(data: Data | Detached | None) -> bool:
+def is_gone(data: Data | Turned | Detached | None) -> bool:
     """Whether an array has no value, and never will."""
     return data is None or (isinstance(data, Detached) and data.torn)
 
@@ -126,9 +170,12 @@ def data_of(x: Array) -> Data:
       DeletedArrayError: there are none.
     """
     before = None
-    while isinstance(data := x._data, Detached) and data is not before:
-        data.wait()
-        before = data
+    while isinstance(data := x._data, Detached | Turned) and data is not before:
+        if isinstance(data, Turned):
+            data.settle(x)
+        else:
+            data.wait()
+            before = data
     if isinstance(data, Data):
         return data
     why = "was deleted or donated; keep a copy, or do not donate it"

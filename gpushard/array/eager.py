@@ -9,6 +9,7 @@ import numpy as np
 
 from gpushard.array.array import Array
 from gpushard.array.checks import check_dtype
+from gpushard.array.data import Data, Turned
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
@@ -31,13 +32,18 @@ class Eager:
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
     ) -> Any:
         """Run an operation and return its result, or a tuple of several."""
+        given = args, params
+        if row.turned is not None:
+            args, params = _as_they_lie(row, args, params)
         key: list[Any] = [row, params, out_sharding]
         buffers: list[Any] = []
         numbers: list[Any] = []
+        runtime: Runtime | None = None
         for arg in args:
             kind = type(arg)
             if kind is Array:
-                buffer = arg._live()
+                held = arg._held()
+                buffer, runtime = held.buffer, held.runtime
                 buffers.append(buffer)
                 key += (buffer.tiling, arg._dtype, arg._committed, arg._weak_type)
             elif kind in KINDS and row.reduction is None:
@@ -51,13 +57,21 @@ class Eager:
                 buffers.append(data)
                 key += (data.shape, data.dtype)
         cached = tuple(key)
-        runtime = _runtime(row, buffers)
+        if runtime is None:
+            raise ArgumentTypeError(
+                f"{row.name} got no gpushard array; place its operands with device_put first",
+                argument="x",
+            )
         program: Program | None = runtime.plans.get(cached)
         if program is None:
+            if args is not given[0]:  # errors are about operands as they were given
+                row.infer([_aval(row, arg) for arg in given[0]], given[1])
             operands = [_operand(row, arg) for arg in args]
             if _moved_meanwhile(operands, buffers):
                 return self.bind(row, args, params, out_sharding)
             program = program_for(row, cached, operands, params, runtime, out_sharding)
+        if row.moves is not None and row.moves.later and out_sharding is None:
+            return _turned(args[0], buffers[0], params[0], program)
         made = program.run(buffers, numbers)
         if len(made) == 1:
             (result,) = program.results
@@ -69,23 +83,29 @@ class Eager:
         )
 
 
+def _turned(x: Array, data: ShardedBuffer, axes: tuple[int, ...], program: Program) -> Array:
+    """Return an array transposed, which moves nothing as long as nobody needs that."""
+    (result,) = program.results
+    source = x._handle(Data(data, data.runtime), x._sharding, registered=False)
+    turned = Turned(source, axes, lambda buffer: program.run([buffer])[0], result.tiling)
+    return x._handle(turned, result.sharding)
+
+
+def _as_they_lie(row: Row, args: Sequence[Any], params: Params) -> tuple[Sequence[Any], Params]:
+    """Return transposed operands as they were before that, and parameters for these."""
+    assert row.turned is not None
+    for position, arg in enumerate(args):
+        if type(arg) is Array and type(data := arg._data) is Turned:
+            args = [*args[:position], data.source, *args[position + 1 :]]
+            params = row.turned(params, position, data.axes)
+    return args, params
+
+
 def _moved_meanwhile(operands: Sequence[Operand], buffers: Sequence[Any]) -> bool:
     """Whether an assignment on another thread has taken an operand to other devices."""
     arrays = (buffer for buffer in buffers if type(buffer) is ShardedBuffer)
     placed = (x for x in operands if isinstance(x, Sharded))
     return any(x.tiling is not buffer.tiling for x, buffer in zip(placed, arrays, strict=True))
-
-
-def _runtime(row: Row, buffers: Sequence[Any]) -> Runtime:
-    for buffer in buffers:
-        if type(buffer) is ShardedBuffer:
-            device: Any = buffer.tiling.assignment.devices[0]
-            runtime: Runtime = device.runtime
-            return runtime
-    raise ArgumentTypeError(
-        f"{row.name} got no gpushard array; place its operands with device_put first",
-        argument="x",
-    )
 
 
 def _host_data(row: Row, arg: Any) -> HostArray:
@@ -108,13 +128,17 @@ def _host_data(row: Row, arg: Any) -> HostArray:
 
 def _operand(row: Row, arg: Any) -> Operand:
     if type(arg) is Array:
-        aval = Aval(arg.shape, arg.dtype, arg.weak_type)
         sharding, committed = arg.sharding, arg.committed  # before the data, which change last
-        return Sharded(aval, arg._live().tiling, sharding, committed)
-    if row.reduction is None:
-        if type(arg) in KINDS:
-            return Scalar(KINDS[type(arg)])
-        if isinstance(arg, np.generic):
-            return Scalar(Aval((), arg.dtype))
+        return Sharded(_aval(row, arg), arg._live().tiling, sharding, committed)
+    scalar = row.reduction is None and (type(arg) in KINDS or isinstance(arg, np.generic))
+    return (Scalar if scalar else Hosted)(_aval(row, arg))
+
+
+def _aval(row: Row, arg: Any) -> Aval:
+    """Return what is known of an operand but for where it lies."""
+    if type(arg) is Array:
+        return Aval(arg.shape, arg.dtype, arg.weak_type)
+    if row.reduction is None and type(arg) in KINDS:
+        return KINDS[type(arg)]
     data = np.asarray(arg)
-    return Hosted(Aval(data.shape, data.dtype, type(arg) in KINDS and type(arg) is not bool))
+    return Aval(data.shape, data.dtype, type(arg) in KINDS and type(arg) is not bool)

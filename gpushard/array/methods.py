@@ -48,7 +48,11 @@ class Methods(Scans):
 
     @property
     def T(self) -> Self:
-        """The array with its dims in reverse order; each keeps its mesh axes."""
+        """The array with its dims in reverse order; each keeps its mesh axes.
+
+        Products such as `x.T @ y` take it as it lies in `x`. For anything else elements move when
+        they are first needed, so it is then that a device may have no room.
+        """
         return view(self, movement.TRANSPOSE, (tuple(range(-1, -self.ndim - 1, -1)),))
 
     @property

@@ -68,8 +68,8 @@ def is_on_devices(x: Any) -> bool:
 
 def is_only_array(index: Any) -> bool:
     """Whether an index is one array with dims, and nothing else."""
-    known = type(index) is np.ndarray or isinstance(index, Shards)
-    return known and getattr(index, "ndim", 0) > 0
+    dims = getattr(index, "ndim", 0) > 0  # asked first, as most are none and that is quick
+    return dims and (type(index) is np.ndarray or isinstance(index, Shards))
 
 
 @functools.lru_cache(maxsize=64)

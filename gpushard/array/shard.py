@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+from gpushard.array.data import Data, ShardData
 from gpushard.errors import ArrayIndexError
 from gpushard.geometry.memory_kind import device_of
-from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import ShardedBuffer
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.ownership import Holder
 from gpushard.typing import Device, Index
 
 if TYPE_CHECKING:
     from gpushard.array.array import Array
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Shard:
     """The part of an array that one device holds; cannot be changed.
 
@@ -24,14 +26,118 @@ class Shard:
       device: the device.
       index: slices of the global array.
       replica_id: how many devices before this one hold the same part.
-      data: the part as an array on the device, a value of its own; None if this process cannot
-        reach it.
+      data: the part as an array on the device, or what makes it when it is first asked for; None
+        if this process cannot reach it.
     """
 
-    device: Device
-    index: Index
-    replica_id: int
-    data: Array | None
+    __slots__ = ("_data", "_device", "_index", "_made", "_replica_id")
+
+    def __init__(
+        self,
+        device: Device,
+        index: Index,
+        replica_id: int,
+        data: Array | Callable[[], Array] | None,
+    ) -> None:
+        self._device = device
+        self._index = index
+        self._replica_id = replica_id
+        self._data = data
+        self._made: dict[None, Array] = {}
+
+    @property
+    def device(self) -> Device:
+        """The device."""
+        return self._device
+
+    @property
+    def index(self) -> Index:
+        """Slices of the global array."""
+        return self._index
+
+    @property
+    def replica_id(self) -> int:
+        """How many devices before this one hold the same part."""
+        return self._replica_id
+
+    @property
+    def data(self) -> Array | None:
+        """The part as an array on the device, a value of its own; None if out of reach."""
+        data = self._data
+        if not callable(data):
+            return data
+        made = self._made.get(None)
+        return self._made.setdefault(None, data()) if made is None else made  # threads get the same
+
+    def __repr__(self) -> str:
+        return (
+            f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, "
+            f"data={self.data!r})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shard, (self.device, self.index, self.replica_id, self.data)
+
+
+class KnownShards(Holder):
+    """The shards of a value, for those who have asked for them: they become arrays when these do.
+
+    Args:
+      buffer: the data of the array.
+      kind: in which memory of the devices they lie.
+      make: returns a new handle on data in a sharding.
+    """
+
+    __slots__ = ("_dtype", "_kind", "_make", "_runtime", "arrays", "tiling")
+
+    def __init__(
+        self, buffer: ShardedBuffer, kind: str, make: Callable[[Data, Sharding], Array]
+    ) -> None:
+        self.buffer: ShardedBuffer | None = buffer  # type: ignore[assignment]
+        self.tiling = buffer.tiling
+        """Which device holds what."""
+        self.arrays: dict[int, ShardData] = {}
+        """The shards that were asked for as arrays, by position."""
+        self._dtype, self._runtime = buffer.dtype, buffer.runtime
+        self._kind, self._make = kind, make
+
+    def shard(self, position: int, *, reachable: bool = True) -> Shard:
+        """Return the shard of one device."""
+        tiling = self.tiling
+        return Shard(
+            device_of(tiling.devices[position]),
+            tiling.indices[position],
+            tiling.assignment.replicas[position],
+            functools.partial(self.array, position) if reachable else None,
+        )
+
+    def array(self, position: int) -> Array:
+        """Return a new handle on the shard of one device; a deleted one where the array was."""
+        shard = self.arrays.get(position)
+        if shard is None:
+            buffer = self.buffer  # read once: another thread may delete the array
+            device = devices_of(self.tiling)[position].device
+            sharding = SingleDeviceSharding(device, memory_kind=self._kind)
+            part = ShardedBuffer(
+                sharding.tiling(self.tiling.shard_shapes[position]), self._dtype, [], []
+            )
+            if buffer is None:
+                array = self._make(Data(part, self._runtime), sharding)
+                array.delete()
+                return array
+            part.values.append(buffer.values[position])
+            part.claims.append(buffer.claims[position])
+            made = ShardData(Data(part, self._runtime), sharding)
+            shard = self.arrays.setdefault(position, made)  # another thread may be here too
+        array = self._make(shard.data, shard.sharding)
+        shard.arrays[id(array)] = array
+        return array
+
+    def delete(self) -> None:
+        """Delete all arrays of shards that still have this value, now and later."""
+        self.buffer = None
+        while self.arrays:
+            self.arrays.popitem()[1].delete()
 
 
 class Shards(abc.ABC):
@@ -44,23 +150,23 @@ class Shards(abc.ABC):
         """Return the data, unless the array was deleted."""
 
     @abc.abstractmethod
-    def _data_of(self, position: int) -> Array:
-        """Return the shard of one device as an array."""
+    def _known_shards(self) -> KnownShards:
+        """Return what makes arrays of the shards of the present value."""
 
     @property
     def addressable_shards(self) -> list[Shard]:
         """The shards that this process can reach, in device order."""
-        tiling = self._live().tiling
-        return [self._shard(tiling, position) for position in tiling.addressable]
+        known = self._known_shards()
+        return [known.shard(position) for position in known.tiling.addressable]
 
     @property
     def global_shards(self) -> list[Shard]:
         """All shards, in device order; `data` is None where this process cannot reach it."""
-        tiling = self._live().tiling
-        reachable = set(tiling.addressable)
+        known = self._known_shards()
+        reachable = set(known.tiling.addressable)
         return [
-            self._shard(tiling, position, with_data=position in reachable)
-            for position in range(len(tiling.devices))
+            known.shard(position, reachable=position in reachable)
+            for position in range(len(known.tiling.devices))
         ]
 
     def addressable_data(self, index: int) -> Array:
@@ -72,7 +178,8 @@ class Shards(abc.ABC):
         Raises:
           ArrayIndexError: there are not as many shards.
         """
-        tiling = self._live().tiling
+        known = self._known_shards()
+        tiling = known.tiling
         addressable = tiling.addressable
         if tiling.assignment.is_replicated:
             index = 0
@@ -83,12 +190,4 @@ class Shards(abc.ABC):
                 index=index,
                 shards=len(addressable),
             )
-        return self._data_of(addressable[index])
-
-    def _shard(self, tiling: Tiling, position: int, *, with_data: bool = True) -> Shard:
-        return Shard(
-            device_of(tiling.devices[position]),
-            tiling.indices[position],
-            int(tiling.assignment.replica_ids[position]),
-            self._data_of(position) if with_data else None,
-        )
+        return known.array(addressable[index])

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from gpushard.array.callers import caller, package_of
-from gpushard.array.shard import Shards
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Params, Row
 from gpushard.ops.table.movement import INDEX, RESHAPE, TRANSPOSE, index_of
@@ -85,7 +84,8 @@ class View(NamedTuple):
 def view(x: Any, row: Row | None, params: Params = ()) -> Any:
     """Return what an operation takes from an array, which remembers it; or another handle."""
     made: Array = _step(x, row, params)
-    if isinstance(made, Shards) and made._shape:  # what has no dims is a number to NumPy
+    # What has no dims is a number to NumPy, and what an interpreter made has no `_shape`.
+    if getattr(made, "_shape", ()):
         older = x._view
         depth = 1 if older is None else older.depth + 1
         if depth > _DEEPEST:

@@ -200,16 +200,17 @@ class SingleDeviceSharding(GridSharding):
     def __init__(self, device: Device, *, memory_kind: str | None = None) -> None:
         self._device = device
         self._memory_kind = checked_kind(memory_kind)
+        self._hash = hash((device, self._memory_kind))
 
     def __eq__(self, other: object) -> bool:
-        return (
+        return self is other or (
             type(other) is SingleDeviceSharding
             and self._device == other._device
             and self._memory_kind == other._memory_kind
         )
 
     def __hash__(self) -> int:
-        return hash((self._device, self._memory_kind))
+        return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _single_device_sharding, (self._device, self._memory_kind)

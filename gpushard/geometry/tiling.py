@@ -88,6 +88,12 @@ class Assignment:
         """For each device, how many devices before it hold the same block."""
         return replica_numbers(self.flat)
 
+    @functools.cached_property
+    def replicas(self) -> list[int]:
+        """The same as Python's integers."""
+        found: list[int] = self.replica_ids.tolist()
+        return found
+
 
 def replica_numbers(keys: IntArray) -> IntArray:
     """Number equal keys from 0, in order.

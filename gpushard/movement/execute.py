@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,7 @@ def window_to(
     window = make_window(source, destination, piece, at, itemsize)
     if window is not None:  # what is asked for at every start
         way_of(WindowAt(source, destination, window.recipe))
-        _charges_of(window.recipe, devices_of(destination))
+        _claim_of(window.recipe, devices_of(destination))
     return window
 
 
@@ -133,7 +133,12 @@ def run_plan(source: ShardedBuffer, plan: Plan | WindowAt, name: str = "reshard"
     """
     runtime, recipe = source.runtime, plan.recipe
     targets = Targets([], [], True)
-    if recipe.allocations:
+    if _is_small(runtime, recipe) and source.is_settled():
+        targets = _allocate_small(runtime, plan, source.dtype)
+        operands = [*source.values, *targets.values]
+        for part in recipe.steps:
+            run_step(runtime, part, operands)
+    elif recipe.allocations:
         way = way_of(plan)
         streams = [way.stream(runtime.domains[domain]) for domain in recipe.domains]
         step = functools.partial(_submit, runtime, plan, source, name)
@@ -151,8 +156,6 @@ def _submit(runtime: Runtime, plan: Plan | WindowAt, source: ShardedBuffer, name
     small = recipe.total <= runtime.settings.shared_bytes
     inline = small and runtime.backend.host_readable and source.is_settled()
     devices, way = devices_of(plan.destination), way_of(plan)
-    if inline and recipe.largest < runtime.settings.small_bytes:
-        return _allocate_small(runtime, devices, recipe, source.dtype)
     blocks, largest = recipe.allocations, recipe.largest
     targets = allocate(runtime, devices, blocks, largest, source.dtype, inline, way)
     if not targets.inline:
@@ -160,21 +163,33 @@ def _submit(runtime: Runtime, plan: Plan | WindowAt, source: ShardedBuffer, name
     return targets
 
 
-def _allocate_small(
-    runtime: Runtime, places: Sequence[Place], recipe: Recipe, dtype: np.dtype[Any]
-) -> Targets:
+def _is_small(runtime: Runtime, recipe: Recipe) -> bool:
+    """Whether the caller makes the copies of a plan, if what is copied is there, at once."""
+    settings = runtime.settings
+    return (
+        recipe.largest < settings.small_bytes
+        and recipe.total <= settings.shared_bytes
+        and bool(recipe.allocations)
+        and runtime.backend.host_readable
+    )
+
+
+def _allocate_small(runtime: Runtime, plan: Plan | WindowAt, dtype: np.dtype[Any]) -> Targets:
     """Make memory for the small blocks of a plan, as `allocate` does."""
-    charges = _charges_of(recipe, places)
-    claim = runtime.claim_charged(places[recipe.allocations[0][0]].domain.pool, charges)
+    recipe = plan.recipe
+    claim = runtime.commit(recipe.claim or _claim_of(recipe, devices_of(plan.destination)))
     values = [np.empty(shape, dtype) for _, shape, _ in recipe.allocations]
     return Targets(values, [claim] * len(values), inline=True)
 
 
-def _charges_of(recipe: Recipe, places: Sequence[Place]) -> Any:
-    """Return (account, bytes) of each block, kept with the recipe."""
-    if recipe.charges is None:
-        recipe.charges = tuple((places[home].account, n) for home, _, n in recipe.allocations)
-    return recipe.charges
+def _claim_of(recipe: Recipe, places: Sequence[Place]) -> Callable[[], Claim]:
+    """Return what counts the blocks of a plan inside `commit`, kept with the recipe."""
+    if recipe.claim is None and recipe.allocations:
+        charges = tuple((places[home].account, n) for home, _, n in recipe.allocations)
+        first = places[recipe.allocations[0][0]]
+        recipe.claim = functools.partial(first.runtime.claim_charged, first.domain.pool, charges)
+    claim: Callable[[], Claim] = recipe.claim
+    return claim
 
 
 def allocate(
@@ -248,6 +263,14 @@ def run_step(runtime: Runtime, step: Step, operands: Sequence[LocalArray]) -> No
 
 def assemble(plan: Plan | WindowAt, source: ShardedBuffer, targets: Targets) -> ShardedBuffer:
     """Return the result of a plan: written, aliased and viewed blocks by device."""
+    if plan.recipe.writes_all:
+        return ShardedBuffer(
+            plan.destination,
+            source.dtype,
+            [targets.values[of] for _, of, _ in plan.recipe.slots],
+            [targets.claims[of] for _, of, _ in plan.recipe.slots],
+            targets.inline and source.settled,
+        )
     values: list[LocalArray] = []
     claims: list[Claim] = []
     shapes = plan.destination.shard_shapes
@@ -264,7 +287,11 @@ def assemble(plan: Plan | WindowAt, source: ShardedBuffer, targets: Targets) -> 
             claims.append(nothing)
         else:
             value = source.values[of]
-            values.append(value if kind == ALIAS else value[index].reshape(shapes[position]))
+            if kind != ALIAS:
+                value = value[index]
+                if value.shape != shapes[position]:
+                    value = value.reshape(shapes[position])
+            values.append(value)
             claims.append(source.claims[of])
     settled = targets.inline and source.settled
     return ShardedBuffer(plan.destination, source.dtype, values, claims, settled)

@@ -39,12 +39,14 @@ class Recipe:
         """Bytes of all of them."""
         self.domains: list[int] = np.unique(wanted.domain[plan.copied]).tolist()
         """The memory domains that write something."""
-        self.charges: Any = None
-        """(account, bytes) of each block, once that was asked."""
+        self.claim: Any = None
+        """Counts all of them inside `commit`, where they are small; once that was asked."""
         self.way: Any = None
         """By which streams it runs, once that was asked; see `gpushard.movement.ways`."""
         self.slots: list[tuple[int, int, BoxIndex | None]] = self._slots()
         """For each destination device (kind, allocation or source device, index of a view)."""
+        self.writes_all: bool = all(kind == COPY for kind, _, _ in self.slots)
+        """Whether every device gets a block that is written."""
 
     @functools.cached_property
     def steps(self) -> tuple[Step, ...]:

@@ -61,12 +61,12 @@ def made_on(
     committed: bool,
 ) -> Array:
     """Run a row without operands on a sharding; arguments as for `made`."""
-    place_tiling(sharding, shape)
+    tiling = place_tiling(sharding, shape)
     if sharding.memory_kind == "device":
-        buffer = create(row, sharding, shape, dtype, numbers)
-        return Array(buffer, sharding, committed=committed)
-    computed = create(row, sharding.with_memory_kind("device"), shape, dtype, numbers)
-    result: Array = device_put(Array(computed, sharding.with_memory_kind("device")), sharding)
+        return Array(create(row, tiling, dtype, numbers), sharding, committed=committed)
+    inside = sharding.with_memory_kind("device")
+    computed = create(row, inside.tiling(shape), dtype, numbers)
+    result: Array = device_put(Array(computed, inside), sharding)
     return result
 
 

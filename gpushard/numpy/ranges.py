@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, Literal, overload
 
@@ -18,7 +19,12 @@ from gpushard.numpy.elementwise import equal, floor, log10, power, sign, subtrac
 from gpushard.numpy.making import kept_at, made, place_of
 from gpushard.numpy.manipulation import broadcast_arrays, expand_dims, moveaxis
 from gpushard.ops.axes import one_from_end
+from gpushard.ops.scalars import KINDS
+from gpushard.ops.stage import quietly
 from gpushard.ops.table import creation as rows
+
+_INT = np.dtype(np.int64)
+_promoted = functools.lru_cache(maxsize=256)(np.result_type)  # of types
 
 
 def arange(
@@ -58,7 +64,7 @@ def arange(
     )
     length = _length(start, stop, step)
     if dtype is None:
-        target = np.result_type(*(np.asarray(x).dtype for x in (start, stop, step)), np.int64)
+        target = _promoted(*[np.asarray(x).dtype for x in (start, stop, step)], _INT)
     else:
         target = as_dtype(dtype)
     first = number_of(start, target, "arange", "start")
@@ -70,7 +76,7 @@ def arange(
 
 def _number(x: Any, name: str, argument: str) -> Any:
     """Return a number; arrays without dims count too, and the host waits for those on devices."""
-    if type(x) is int:
+    if type(x) in KINDS:
         return x
     if isinstance(x, np.ndarray) and not x.ndim:
         x = x[()]
@@ -85,6 +91,12 @@ def _number(x: Any, name: str, argument: str) -> Any:
     return x
 
 
+def _apart(start: Any, stop: Any, step: Any) -> tuple[Any, Any]:
+    """Return how far two numbers are from each other, and how many steps that is."""
+    apart = stop - start
+    return apart, apart / step
+
+
 def _length(start: Any, stop: Any, step: Any) -> int:
     """Return how many numbers there are, as NumPy counts them.
 
@@ -92,9 +104,7 @@ def _length(start: Any, stop: Any, step: Any) -> int:
       ArgumentError: the step is 0, or the numbers do not end.
     """
     try:
-        with np.errstate(all="ignore"):
-            apart = stop - start
-            many = apart / step
+        apart, many = quietly(_apart, start, stop, step)
         if isinstance(many, complex | np.complexfloating):
             return max(0, min(math.ceil(many.real), math.ceil(many.imag)))
         if many == 0 and apart != 0:  # too small for a float
@@ -185,7 +195,8 @@ def linspace(
     place = place_of(device, out_sharding)
     count = _count(num, "linspace")
     div = count - 1 if endpoint else count
-    if shape(start) or shape(stop):
+    numbers = is_number(start) and is_number(stop)
+    if not numbers and (shape(start) or shape(stop)):
         found, step = _between(start, stop, count, div, dtype)
         found = kept_at(moveaxis(found, 0, axis), place)
     else:
@@ -225,15 +236,18 @@ def _from_to(
     start, stop = _number(start, "linspace", "start"), _number(stop, "linspace", "stop")
     work = np.result_type(start, stop, 0.0)
     target = work if dtype is None else as_dtype(dtype)
-    low, high = (
-        number_of(x, work, "linspace", name) for x, name in ((start, "start"), (stop, "stop"))
-    )
-    with np.errstate(all="ignore"):
-        delta = np.subtract(stop, start, dtype=work)
-        step = delta / div if div > 0 else work.type(np.nan)
+    low = number_of(start, work, "linspace", "start")
+    high = number_of(stop, work, "linspace", "stop")
+    delta, step = quietly(_steps, start, stop, div, work)
     last = div if div == count - 1 and count > 1 else -1
-    numbers = low, high, work.type(delta), work.type(step), div, last
+    numbers = low, high, delta, work.type(step), div, last
     return made(rows.LINSPACE, (count,), target, numbers, place), step
+
+
+def _steps(start: Any, stop: Any, div: int, work: np.dtype[Any]) -> tuple[Any, Any]:
+    """Return how far two numbers are from each other, and the length of `div` steps, as NumPy."""
+    delta = np.subtract(stop, start, dtype=work)
+    return work.type(delta), delta / div if div > 0 else work.type(np.nan)
 
 
 def logspace(

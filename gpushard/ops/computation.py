@@ -87,9 +87,11 @@ class Computation:
             wanted = [None if lies is None else lies[1] for lies in layout.operands]
             limit = runtime.settings.large_move_bytes
             self._watched = watched(row.name, inside, wanted, layout.choice.nbytes, limit)
+        pairs = zip(self.results, layout.results, strict=True)
         self._ends = [
-            end.tiling if end.tiling is not result.tiling else None
-            for end, result in zip(self.results, layout.results, strict=True)
+            (n, end.tiling)
+            for n, (end, result) in enumerate(pairs)
+            if end.tiling is not result.tiling
         ]
         merges = layout.choice is not None and any(layout.choice.splits[f] for f in rule.reduced)
         taken = self._owned(row, rule, operands, params, layout, merges)
@@ -112,9 +114,9 @@ class Computation:
         self, row: Row, rule: Rule, avals: Sequence[Aval], params: Params, layout: Layout
     ) -> Merge:
         """Return a reduction that merges where the result is wanted, if it can."""
-        (natural,), (end,) = layout.results, self._ends
-        if end is not None and refines(end, natural.tiling):
-            self._ends = [None]
+        (natural,), end = layout.results, self.results[0].tiling
+        if self._ends and refines(end, natural.tiling):
+            self._ends = []
         else:
             end = natural.tiling
         dtype = natural.aval.dtype
@@ -190,10 +192,12 @@ class Computation:
         Raises:
           OutOfMemoryError: a device has no room.
         """
-        scalars = [
-            (position, convert(number))
-            for (position, convert), number in zip(self._scalars, numbers, strict=True)
-        ]
+        scalars: Sequence[tuple[int, Any]] = ()
+        if numbers:
+            scalars = [
+                (position, convert(number))
+                for (position, convert), number in zip(self._scalars, numbers, strict=True)
+            ]
         if self._moves:
             if self._watched is not None:
                 check_gather(self._watched)
@@ -201,9 +205,8 @@ class Computation:
             for at, tiling in self._moves:
                 operands[at] = self._moved(operands[at], tiling)
         made = self._work.run(operands, scalars)
-        for n, end in enumerate(self._ends):
-            if end is not None:
-                made[n] = move(made[n], plan_for(made[n], end), self.name)
+        for n, end in self._ends:
+            made[n] = move(made[n], plan_for(made[n], end), self.name)
         return made
 
     def _moved(self, operand: ShardedBuffer | HostArray, tiling: Tiling) -> ShardedBuffer:

@@ -33,15 +33,20 @@ def parse_index(shape: Shape, index: Any) -> tuple[Entry, ...]:
     (3, (5, -2, 3))
     """
     entries = index if isinstance(index, tuple) else (index,)
-    taken = sum(entry is not None and entry is not Ellipsis for entry in entries)
-    if sum(entry is Ellipsis for entry in entries) > 1:
+    taken = dots = 0
+    for entry in entries:
+        if entry is Ellipsis:
+            dots += 1
+        elif entry is not None:
+            taken += 1
+    if dots > 1:
         raise ArrayIndexError("an index can have only one '...'", argument="index", index=index)
     if taken > len(shape):
         for entry in entries:  # arrays take any number of dims
             if entry is not None and entry is not Ellipsis and not isinstance(entry, slice):
                 as_position(entry)
         raise too_many(shape, index, taken)
-    if not any(entry is Ellipsis for entry in entries):
+    if not dots and taken < len(shape):
         entries = (*entries, Ellipsis)
     result: list[Entry] = []
     dim = 0
@@ -50,7 +55,7 @@ def parse_index(shape: Shape, index: Any) -> tuple[Entry, ...]:
             result.append(None)
         elif entry is Ellipsis:
             missing = len(shape) - taken
-            result.extend((0, 1, size) for size in shape[dim : dim + missing])
+            result += [(0, 1, size) for size in shape[dim : dim + missing]]
             dim += missing
         else:
             result.append(_parse_entry(shape, dim, entry))

@@ -79,6 +79,9 @@ class Moves:
     starts: Callable[[Params], tuple[int, ...]] | None = None
     """Gives the numbers of the piece's maps whose starts are operands: Python integers."""
 
+    later: bool = False
+    """Whether nothing moves before somebody needs the result in order; see `Row.turned`."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Row:
@@ -120,6 +123,11 @@ class Row:
 
     threaded: bool = False
     """Whether the kernel calls a library that has threads of its own."""
+
+    turned: Callable[[Params, int, tuple[int, ...]], Params] | None = None
+    """Takes the parameters, the number of an operand that is another array transposed, and the axes
+    of that, from the end; gives the parameters for that array as it lies. None if operands must be
+    in order."""
 
     def rule_for(self, avals: Sequence[Aval], params: Params) -> Rule:
         """Return the rule for particular operands."""

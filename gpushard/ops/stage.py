@@ -25,7 +25,12 @@ THREADED_BYTES = 64 << 10
 """Calls of linear algebra that read and write fewer bytes together run on one thread anyway."""
 
 _quiet = contextvars.Context()
-_quiet.run(np.seterr, all="ignore")  # devices do not warn of overflow and the like
+_quiet.run(np.seterr, all="ignore")
+
+
+def quietly(function: Callable[..., T], *given: Any) -> T:
+    """Call a function that warns of nothing: devices do not warn of overflow and the like."""
+    return _quiet.copy().run(function, *given)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -99,11 +104,14 @@ class Stage:
             [math.prod(shape) * t.itemsize for shape, t in zip(job.shapes, dtypes, strict=True)]
             for job in jobs
         ]
-        self._payers = list(dict.fromkeys(self.devices[home] for home in self._homes))
-        self._charges = tuple(
+        self._streams = list(dict.fromkeys(self.devices[home].stream for home in self._homes))
+        charges = tuple(
             (self.devices[job.home].account, sum(size))
             for job, size in zip(jobs, self._sizes, strict=True)
         )
+        pool = self.devices[0].domain.pool
+        self._claim = functools.partial(runtime.claim_charged, pool, charges)
+        """Counts all results; inside `commit`."""
         total = sum(map(sum, self._sizes)) + sum(job.reads for job in jobs)
         largest = max((max(size) for size in self._sizes), default=0)
         settings = runtime.settings
@@ -112,11 +120,13 @@ class Stage:
         self._here = runtime.backend.host_readable and bool(jobs) and total <= limit
         self._alone = total <= settings.inline_bytes
         self._small = self._here and largest < settings.small_bytes
-        self._threaded = threaded and total > THREADED_BYTES
+        self._run = self._run_among if threaded and total > THREADED_BYTES else quietly
         single = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
-        self._plain = single and all(not job.site and job.shapes[0] for job in jobs)
+        self._plain = all(shape for job in jobs for shape in job.shapes)
         self._direct = single and list(of_device) == list(range(len(jobs)))
+        self._everywhere = min(of_device, default=-1) >= 0
+        self._sites = list(zip(*(job.site for job in jobs), strict=True))
 
     def run(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
@@ -171,15 +181,11 @@ class Stage:
             here=here,
         )
 
-    def _claim(self) -> Claim:
-        """Count all results; inside `commit`."""
-        return self.runtime.claim_charged(self.devices[0].domain.pool, self._charges)
-
     def call_here(self, columns: Sequence[Sequence[Any]]) -> list[Parts]:
         """Make the calls in the caller.
 
         Args:
-          columns: for each argument of the kernel its value in every job.
+          columns: for each argument of the kernel after the site its value in every job.
         """
         claim = self.runtime.commit(self._claim)
         made = self._run(self._compute, columns)
@@ -194,8 +200,9 @@ class Stage:
         return [Parts(values, claims, True) for values in made]
 
     def _compute(self, columns: Sequence[Sequence[Any]]) -> list[list[LocalArray]]:
-        if self._plain and columns:
-            return [list(map(self.kernel, *columns))]
+        if len(self.dtypes) == 1 and (self._sites or columns):
+            made = map(self.kernel, *self._sites, *columns)
+            return [list(made if self._plain else map(np.asarray, made))]
         return self._compute_rows(
             list(zip(*columns, strict=True)) if columns else [()] * len(self.jobs)
         )
@@ -222,7 +229,7 @@ class Stage:
           here: whether the caller makes the calls, if memory for the results is free at once.
         """
         step = functools.partial(self._submit, arguments, reads, here)
-        made, calls = self.runtime.commit(step, [device.stream for device in self._payers])
+        made, calls = self.runtime.commit(step, self._streams)
         if calls:
             read = [memory for job in self.jobs for memory in reads(job)]
             written = [claim.memory for part in made for claim in part.claims]
@@ -241,11 +248,12 @@ class Stage:
     ) -> tuple[list[Parts], list[Callable[[], None]]]:
         """Allocate every result; return the calls for the caller, or give them to the devices."""
         made = [self._allocate(n, dtype, here) for n, dtype in enumerate(self.dtypes)]
+        targets: list[Any] = [part.values for part in made]
+        outs = targets[0] if len(made) == 1 else list(zip(*targets, strict=True))
+        quiet, kernel, make = self._run, self.kernel, functools.partial
         calls: list[Callable[[], None]] = [
-            functools.partial(
-                self._call, job, arguments(job), [part.values[number] for part in made]
-            )
-            for number, job in enumerate(self.jobs)
+            make(quiet, make(kernel, *job.site, *arguments(job), out=out))
+            for job, out in zip(self.jobs, outs, strict=True)
         ]
         if here and not any(claim.memory.busy() for part in made for claim in part.claims):
             return made, calls
@@ -259,17 +267,9 @@ class Stage:
             )
         return made, []
 
-    def _call(self, job: Job, arguments: Sequence[Any], outs: Sequence[LocalArray]) -> None:
-        """Call the kernel so that it writes into what is given."""
-        target = outs[0] if len(outs) == 1 else tuple(outs)
-        self._run(functools.partial(self.kernel, *job.site, *arguments, out=target))
-
-    def _run(self, function: Callable[..., T], *given: Any) -> T:
-        """Call kernels in silence, and where they have threads as some of several calls."""
-        quiet = _quiet.copy()
-        if not self._threaded:
-            return quiet.run(function, *given)
-        run = functools.partial(quiet.run, function, *given)
+    def _run_among(self, function: Callable[..., T], *given: Any) -> T:
+        """Call kernels that have threads, as some of several calls."""
+        run = functools.partial(quietly, function, *given)
         return self.runtime.backend.call_among(len(self.jobs), run)
 
     def _allocate(self, n: int, dtype: np.dtype[Any], here: bool) -> Parts:
@@ -285,6 +285,10 @@ class Stage:
     def assemble(self, n: int, part: Parts) -> ShardedBuffer:
         """Return one result: what every device has of the calls."""
         tiling, dtype = self.tilings[n], self.dtypes[n]
+        if self._everywhere:
+            values = [part.values[job] for job in self.of_device]
+            claims = [part.claims[job] for job in self.of_device]
+            return ShardedBuffer(tiling, dtype, values, claims, part.settled)
         values, claims = [], []
         nothing: Claim | None = None
         for position, job in enumerate(self.of_device):

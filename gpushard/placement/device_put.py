@@ -291,7 +291,7 @@ def _is_none(node: Any) -> bool:
 
 def _read_leaf(x: Any) -> Array | KeyArray | HostData:
     """Return an array that was not deleted as it is, and anything else as host data."""
-    if isinstance(x, Array | KeyArray):
+    if not isinstance(x, np.ndarray) and isinstance(x, Array | KeyArray):
         x._live()
         return x
     return as_host_array(x)
@@ -305,7 +305,7 @@ def _check_place(x: Array | KeyArray | HostData, place: Any) -> None:
 
 
 def _put_leaf(x: Array | KeyArray | HostData, place: Any, may_alias: bool) -> Array | KeyArray:
-    if isinstance(x, Array | KeyArray):
+    if not isinstance(x, tuple):
         if place is None:
             return copy.copy(x)
         return x._moved(as_sharding(place, x.ndim), "device_put(x)")

@@ -8,6 +8,7 @@ a release never waits for anyone.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 from collections import deque
@@ -105,6 +106,8 @@ class Memory:
 
     def busy(self) -> bool:
         """Whether some item still reads or writes it; under the lock, forgets what is over."""
+        if self.written is None and not self.used:
+            return False
         self.used = {s: n for s, n in self.used.items() if not s.finished(n)}
         if not self.pending():
             self.written = None
@@ -273,7 +276,9 @@ class Pool:
         if block.released:
             self._unlist(block)
             self._store.taken(block.raw)
-        self.peak = max(self.peak, self.total - self.free)
+        in_use = self.total - self.free
+        if in_use > self.peak:
+            self.peak = in_use
         self._charge(memory)
         return memory
 
@@ -297,7 +302,8 @@ class Pool:
         for account, nbytes in memory.charges:
             account.in_use -= nbytes
         if memory.capacity:
-            self._store.released(memory.raw, tuple(memory.clock()))
+            idle = memory.written is None and not memory.used
+            self._store.released(memory.raw, () if idle else tuple(memory.clock()))
             self._list(memory)
             del self._used[id(memory)]
             if self.free > self.peak:
@@ -464,6 +470,7 @@ def _first(blocks: dict[int, Memory]) -> Memory | None:
     return next(iter(blocks.values()), None)
 
 
+@functools.lru_cache(maxsize=1024)
 def size_class(nbytes: int) -> int:
     """Round up so that blocks of similar size can be reused for one another.
 

@@ -178,6 +178,25 @@ def test_an_array_is_not_written_in_place_while_its_shards_are_known() -> None:
     assert not any(shard.data.is_deleted() for shard in before)
 
 
+def test_shards_are_deleted_with_the_array_also_those_that_nobody_asked_for() -> None:
+    x = gs.device_put(np.arange(8), named("x"))
+    shards = x.addressable_shards
+    asked = shards[0].data
+    x.delete()
+    assert asked is not None and asked.is_deleted()
+    for shard in shards:
+        assert shard.data is not None and shard.data.is_deleted() and shard.data.shape == (2,)
+
+
+def test_shards_become_arrays_when_they_are_asked_for() -> None:
+    x = gs.device_put(np.arange(8), named("x"))
+    shards = x.addressable_shards
+    before = len(gs.live_arrays())
+    assert shards[1].data is shards[1].data
+    assert len(gs.live_arrays()) == before + 1
+    assert same_bits(pickle.loads(pickle.dumps(shards[2])).data, np.arange(2, 4))
+
+
 @pytest.mark.parametrize("field", ["data", "device", "index", "replica_id"])
 def test_shards_cannot_be_changed(field: str) -> None:
     shard = gs.device_put(np.arange(8), named("x")).addressable_shards[0]

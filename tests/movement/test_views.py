@@ -1,5 +1,7 @@
 """Results that share memory with their source, and those that must not."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -257,3 +259,29 @@ def test_memory_without_an_owning_array_may_be_moved() -> None:
         x = gs.device_put(data, gs.devices()[0], may_alias=True)
         assert np.array_equal(np.asarray(x[1:5]), data[1:5])
         assert np.array_equal(np.asarray(gs.reshard(x, put(data, P("x")).sharding)), data)
+
+
+def test_parts_ask_for_memory_once_and_views_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    with testing.runtime(host_devices=8) as runtime:
+        x, wide = put(rows(16), P("x")), put(rows(64), P("x"))
+        whole = put(rows(64), P(), mesh=1)
+        asked: list[object] = []
+        commit = runtime.commit
+
+        def counted(step: Any, streams: Any = ()) -> Any:
+            asked.append(step)
+            return commit(step, streams)
+
+        for take, times in (
+            (lambda: x[:13], 0),  # the last device has no element
+            (lambda: whole[8:60], 0),
+            (lambda: whole[5:9, 1:3], 1),
+            (lambda: wide[3:7, 1:3], 1),
+        ):
+            want = np.asarray(take())
+            monkeypatch.setattr(runtime, "commit", counted)
+            asked.clear()
+            found = take()
+            assert len(asked) == times
+            monkeypatch.undo()
+            assert np.array_equal(found, want)

@@ -83,6 +83,26 @@ def test_arange_of_a_type(dtype: str) -> None:
         )
 
 
+@pytest.mark.parametrize("dtype", ["b", "B", "h"])
+@pytest.mark.parametrize("entries", [(), (("x", "y"),)])
+def test_integers_are_counted_up_to_the_last_of_a_type(dtype: str, entries: Any) -> None:
+    stop = np.iinfo(dtype).max + 1
+    bits(gnp.arange(stop, dtype=dtype, device=named(*entries)), np.arange(stop).astype(dtype))
+
+
+def test_creation_is_planned_once(anywhere: Runtime) -> None:
+    def make(start: int) -> None:
+        place = named(("x", "y"))
+        gnp.arange(start, start + 24, dtype=np.int32, device=place)
+        gnp.linspace(start, 1e300, 24, device=place)
+        gnp.full(24, start, np.int32, device=place)
+
+    make(0)
+    plans = len(anywhere.plans)
+    make(1)
+    assert len(anywhere.plans) == plans
+
+
 def test_a_long_arange() -> None:
     wanted = np.arange(0.3, 30_000, 0.7, dtype=np.float32)
     bits(gnp.arange(0.3, 30_000, 0.7, dtype=np.float32, out_sharding=named(("y", "x"))), wanted)

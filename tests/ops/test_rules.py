@@ -74,7 +74,7 @@ def made_everywhere(row: Row, forms: Any = None) -> None:
             want = np.asarray(kernel(Site((), (0,) * len(shape), shape), *numbers))
             spec = gs.P(*("a" if n == dim else None for n in range(len(letters))))
             sharding = gs.NamedSharding(mesh(), spec)
-            buffer = create(row, sharding, shape, np.dtype(dtype), numbers)
+            buffer = create(row, sharding.tiling(shape), np.dtype(dtype), numbers)
             made = gs.Array(buffer, sharding)
             np.testing.assert_array_equal(np.asarray(made), want)
             for shard in made.addressable_shards:

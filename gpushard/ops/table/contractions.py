@@ -127,7 +127,23 @@ def _product(name: str) -> Row:
 
     made = _matmul if name == "matmul" else _kernel
     reduction = Reduction(states, local, merge, finish)
-    return Row(name, infer, rule_of, kernel, reduction, threaded=True)
+    return Row(name, infer, rule_of, kernel, reduction, threaded=True, turned=_turned)
+
+
+@functools.lru_cache(maxsize=1024)
+def _turned(params: Params, position: int, axes: tuple[int, ...]) -> Params:
+    """Return the parameters for an operand as it lies that would be transposed.
+
+    >>> _turned(("ab,bc->ac",), 0, (-1, -2))
+    ('ba,bc->ac',)
+    """
+    left, right = params[0].split("->")
+    names = left.split(",")
+    letters: list[str] = [""] * len(axes)
+    for axis, letter in zip(axes, names[position], strict=True):
+        letters[axis] = letter
+    names[position] = "".join(letters)
+    return (f"{','.join(names)}->{right}",)
 
 
 def _in_type(kernel: Kernel, avals: Sequence[Aval], work: Dtype, dtype: Dtype) -> Kernel:
@@ -148,9 +164,26 @@ def _in_type(kernel: Kernel, avals: Sequence[Aval], work: Dtype, dtype: Dtype) -
 
 
 def _matmul(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:
-    """Return the kernel of `matmul`, which broadcasts by itself."""
+    """Return the kernel of `matmul`, which broadcasts by itself, of operands that may be turned."""
+    first, second = subscripts.split("->")[0].split(",")
+    orders = [_order(first, "ba"), _order(second, "ac")]
     function: Kernel = xp.matmul
-    return function
+    if all(order == sorted(order) for order in orders):
+        return function
+
+    def kernel(x: Any, y: Any, out: Any = None) -> Any:
+        return function(x.transpose(orders[0]), y.transpose(orders[1]), out=out)
+
+    return kernel
+
+
+def _order(letters: str, last: str) -> list[int]:
+    """Return how an operand of `matmul` is transposed so that its matrices come last.
+
+    >>> _order("abd", "ba")
+    [2, 1, 0]
+    """
+    return sorted(range(len(letters)), key=lambda dim: (last.find(letters[dim]), letters[dim]))
 
 
 def _kernel(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:

@@ -5,6 +5,7 @@ The kernels of rows without operands take a `Site` and then numbers; parameters:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -60,6 +61,14 @@ _PIECE = 1 << 15
 """Elements that are worked out at a time on the host, so that what that takes stays in cache."""
 
 
+@functools.cache
+def _exact(dtype: Dtype) -> int:
+    """Return up to where a type has all integers; 0 for types of others than NumPy."""
+    if dtypes.is_custom(dtype):
+        return 0
+    return 2 ** np.finfo(dtype).nmant if dtype.kind == "f" else int(np.iinfo(dtype).max)
+
+
 def _counted(xp: Any, site: Site, dtype: Dtype) -> Iterator[tuple[slice, Any]]:
     """Yield parts of the block of a vector, with the positions of their elements in the whole.
 
@@ -70,8 +79,10 @@ def _counted(xp: Any, site: Site, dtype: Dtype) -> Iterator[tuple[slice, Any]]:
     """
     (start,), (n,) = site.result, site.shape
     step = _PIECE if xp is np else max(n, 1)
-    exact = dtype.kind != "f" or start + n <= 2 ** np.finfo(dtype).nmant
-    first = xp.arange(min(n, step)).astype(dtype if exact else np.int64, copy=False)
+    if start + n <= _exact(dtype):
+        first = xp.arange(min(n, step), dtype=dtype)
+    else:
+        first = xp.arange(min(n, step)).astype(np.int64 if dtype.kind == "f" else dtype, copy=False)
     if n <= step and not start:
         yield slice(None), first.astype(dtype, copy=False)
         return
@@ -145,8 +156,10 @@ def _eye(xp: Any, dtype: Dtype) -> Callable[..., None]:
         block[...] = 0
         right = site.result[0] + k - site.result[1]  # how far the diagonal is from the block's own
         rows, columns = site.shape
-        at = xp.arange(max(0, -right), max(0, min(rows, columns - right)))
-        block[at, at + right] = 1
+        first, last = max(0, -right), min(rows, columns - right)
+        if first < last:  # blocks are dense: a step down and to the right is one of a fixed length
+            along = slice(first * columns + first + right, last * columns, columns + 1)
+            block.reshape(-1)[along] = 1
 
     return eye
 

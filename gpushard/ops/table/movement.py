@@ -33,6 +33,7 @@ def _row(
     make: Callable[[Any, Params], Callable[..., Any]],
     splits: Any = None,
     starts: Callable[[Params], tuple[int, ...]] | None = None,
+    turned: Callable[[Params, int, tuple[int, ...]], Params] | None = None,
 ) -> Row:
     """Return a row.
 
@@ -43,6 +44,7 @@ def _row(
       make: takes the namespace and the parameters; gives the function of local arrays.
       splits: as for `Moves`.
       starts: likewise.
+      turned: as for `Row`; what has it moves nothing before somebody needs that.
     """
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -57,7 +59,8 @@ def _row(
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return writing(make(xp, params))
 
-    return Row(name, infer, rule_of, kernel, moves=Moves(how, splits, starts))
+    moves = Moves(how, splits, starts, later=turned is not None)
+    return Row(name, infer, rule_of, kernel, moves=moves, turned=turned)
 
 
 def _all(shapes: Sequence[Shape], params: Params) -> Dims:
@@ -118,6 +121,7 @@ TRANSPOSE = _row(
     lambda shapes, params: permutation(shapes[0], _transpose_axes(shapes, params)),
     _transpose_axes,
     lambda xp, params: lambda x: xp.ascontiguousarray(x.transpose(params[0])),
+    turned=lambda params, position, axes: (tuple(axes[axis] for axis in params[0]),),
 )
 """Parameters: (axes,)."""
 
