@@ -170,7 +170,7 @@ class Computation:
             if calls is not None:
                 jobs, of_device, inputs = calls
                 self._moves = [(n, tiling) for n, tiling in _moves(operands, places) if n]
-                self._ends = [None] if result is end else self._ends
+                self._ends = [] if result is end else self._ends
                 dtypes = [result.aval.dtype]
                 stage = self.runtime, row.name, kernel, jobs, of_device, [result.tiling], dtypes
                 return Owned(inputs, *stage)
