@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -45,6 +46,9 @@ class ShardedBuffer:
     lent: Any = None
     """The array of another library whose address was handed out, and which keeps the memory."""
 
+    apart: bool | None = None
+    """What `are_apart` gave; None if nobody asked."""
+
     ever_lent: ClassVar[bool] = False
     """Whether any buffer's was, in this process."""
 
@@ -66,6 +70,20 @@ class ShardedBuffer:
         if self.root < 0:
             self.root = max(map(_larger_root, self.values, self.claims))
         return self.root
+
+    def are_apart(self) -> bool:
+        """Whether no two blocks that differ lie in the same memory, as those of `tile` do."""
+        if self.apart is None:
+            address, block = self.runtime.backend.address, self.tiling.assignment.flat.tolist()
+            spans = sorted(
+                {
+                    (start := address(value), start + value.nbytes, number)
+                    for value, number in zip(self.values, block, strict=True)
+                    if value.nbytes
+                }
+            )
+            self.apart = all(end <= start for (_, end, _), (start, _, _) in pairwise(spans))
+        return self.apart
 
     def is_ready(self) -> bool:
         """Whether a read would not wait; True also for what failed."""

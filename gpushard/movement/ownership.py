@@ -83,6 +83,8 @@ def owns_alone(holder: Holder, touched: Touched) -> bool:
             listed = claims.count(claims[home]) if own is None else own[name]
             if sys.getrefcount(claims[home]) != listed + _CALL or not claims[home].memory.nbytes:
                 return False
+            if listed > len(block.sharers) and not buffer.are_apart():
+                return False
             checked = name
         if len(block.sharers) > 1 and not _is_one(buffer, block):
             return False

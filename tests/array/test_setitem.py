@@ -5,6 +5,7 @@ written than the part.
 from __future__ import annotations
 
 import copy
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -286,6 +287,34 @@ def test_who_shares_the_memory_keeps_the_old_value(
             expected = np.asarray(x).copy()
             assert np.array_equal(seen(), OLD)
         assert np.array_equal(expected, OLD * 2)
+
+
+SEVERAL_TIMES: dict[str, Callable[[Any, Any], Any]] = {
+    "concatenate": lambda ns, x: ns.concatenate((x, x)),
+    "tile": lambda ns, x: ns.tile(x, (3, 1)),
+    "stack": lambda ns, x: ns.stack((x, x)),
+    "broadcast_to": lambda ns, x: ns.broadcast_to(x, (2, *x.shape)),
+    "repeat": lambda ns, x: ns.repeat(x, 2, 1),
+    "parts that overlap": lambda ns, x: ns.concatenate((x[:-1], x[1:])),
+    "handles": lambda ns, x: ns.concatenate((x, copy.copy(x), x[:1])),
+    "moved on": lambda ns, x: ns.concatenate((x, x)).reshape(2, *x.shape),
+}
+
+
+@pytest.mark.parametrize("domains", [1, 2, 8])
+@pytest.mark.parametrize("how", SETTINGS)
+@pytest.mark.parametrize("make", SEVERAL_TIMES)
+def test_what_is_there_several_times_is_written_once(make: str, how: str, domains: int) -> None:
+    call = SEVERAL_TIMES[make]
+    with testing.runtime(host_devices=8, host_domains=domains, **SETTINGS[how]):
+        mesh = gs.make_mesh((8,), ("x",))
+        for size, spec in itertools.product((2, 4, 8, 24), (P("x"), P(None, "x"), P())):
+            data = np.arange(4.0 * size).reshape(size, 4)
+            made = call(gs.numpy, gs.device_put(data, gs.NamedSharding(mesh, spec)))
+            expected = np.array(call(np, data))
+            for index, value in ((0, -1.0), (np.s_[..., 1:3], -2.0), (-1, -3.0)):
+                made[index] = expected[index] = value
+                assert np.array_equal(np.asarray(made), expected)
 
 
 @pytest.mark.parametrize("how", SETTINGS)
