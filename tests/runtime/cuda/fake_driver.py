@@ -337,10 +337,12 @@ class FakeDriver:
 
     def _step(self) -> bool:
         """Run something that can run, and say whether there was anything."""
-        ready = [s for s in self._streams if s.queue and s.queue[0][0]()]
+        ready = [(s, s.queue[0]) for s in self._streams if s.queue and s.queue[0][0]()]
         if not ready or self._running:
             return False
-        stream = self._random.choice(ready)
+        stream, first = self._random.choice(ready)
+        if not stream.queue or stream.queue[0] is not first:
+            return True  # a signal's handler ran it meanwhile
         _, work = stream.queue.popleft()
         self._running = True
         try:
