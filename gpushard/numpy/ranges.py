@@ -326,6 +326,7 @@ def geomspace(
     if shape(start) or shape(stop):
         found = moveaxis(_ratios(start, stop, _count(num, "geomspace"), endpoint), 0, axis)
         return kept_at(found if dtype is None else found.astype(as_dtype(dtype)), place)
+    one_from_end(axis, 1, "geomspace")
     ends = [_number(x, "geomspace", name) for x, name in ((start, "start"), (stop, "stop"))]
     if any(np.iscomplexobj(end) for end in ends):
         raise ArgumentTypeError(
