@@ -1,0 +1,214 @@
+"""Every optional argument does what it does in NumPy, in every function and method that has it."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from tests.right_calls import right
+
+MASK = np.random.default_rng(0).random((8, 8)) > 0.4
+LINE = np.arange(1.0, 9)
+ORDERS = (1, 2, -1, -2, np.inf, -np.inf, 0, 3, "fro", "nuc")
+RULES = ("lower", "higher", "nearest", "midpoint", "median_unbiased", "weibull", "inverted_cdf")
+
+VALUES: dict[str, list[Any]] = {
+    "M": [0, 1, 5],
+    "N": [0, 1, 5],
+    "UPLO": ["U"],
+    "append": [3, np.ones((8, 1))],
+    "assume_unique": [True],
+    "atol": [0.5],
+    "aweights": [LINE],
+    "axes": [(0, 1), (1, 0), (-1,), 0, (0,)],
+    "axis": [0, -1, 1, None, (0, 1), (1, 0)],
+    "axis1": [1],
+    "axis2": [0],
+    "axisa": [0],
+    "axisb": [0],
+    "axisc": [0],
+    "base": [3.0],
+    "bias": [True],
+    "bins": ["auto", "sturges", 1, [0, 1, 5]],
+    "bitorder": ["little"],
+    "casting": ["unsafe"],
+    "constant_values": [5, (1, 2)],
+    "copy": [True, None, False],
+    "correction": [1],
+    "count": [0, 5, -3],
+    "cov": [True],
+    "ddof": [1, 0.5],
+    "decimals": [1, -1, 0],
+    "default": [3],
+    "deg": [0, 2],
+    "density": [True],
+    "discont": [1.0, 9.0],
+    "dtype": ["f4", "D", int, bool],
+    "dx": [0.5],
+    "edge_order": [1, 2],
+    "endpoint": [False],
+    "equal_nan": [True, False],
+    "full": [True],
+    "fweights": [np.arange(1, 9)],
+    "hermitian": [True],
+    "include_initial": [True],
+    "increasing": [True],
+    "indexing": ["ij"],
+    "initial": [2, -3.5],
+    "invert": [True],
+    "k": [-1, 1, -2, 3, 9, -9],
+    "keepdims": [True],
+    "kind": ["stable"],
+    "left": [-1.0],
+    "m": [0, 2, 3],
+    "mean": [0.75],
+    "method": [*RULES],
+    "minlength": [0, 4, 12],
+    "mode": ["wrap", "clip", "edge", "reflect", "symmetric", "same", "valid", "complete", "r"],
+    "n": [0, 1, 2, 3, 9],
+    "nan": [3.0],
+    "ndmin": [0, 1, 3],
+    "neginf": [2.0],
+    "norm": ["ortho", "forward"],
+    "num": [0, 1, 2],
+    "obj": [-1, [0, 2], slice(1, 5, 2)],
+    "offset": [1, -2, 9],
+    "ord": [*ORDERS],
+    "pad_width": [(1, 2), ((1, 0), (0, 2)), 0],
+    "period": [3.0],
+    "posinf": [1.0],
+    "prepend": [0, np.ones((8, 1))],
+    "q": [0.0, 1.0, 0.33, [0.1, 0.9]],
+    "range": [(0, 3), (-2.0, 1.5)],
+    "rcond": [1e-3],
+    "repeats": [0, 3],
+    "reps": [(2, 1), 0, (1, 2, 1)],
+    "retstep": [True],
+    "return_counts": [True],
+    "return_index": [True],
+    "return_inverse": [True],
+    "returned": [True],
+    "right": [True],
+    "rowvar": [False],
+    "rtol": [0.5],
+    "s": [(4, 4), (9, 3)],
+    "shape": [(4,)],
+    "shift": [0, -3, 9],
+    "side": ["right"],
+    "sparse": [True],
+    "start": [1, 2],
+    "step": [2, -1, 0.5],
+    "to_begin": [7, [1, 2]],
+    "to_end": [7, [1, 2]],
+    "tol": [1e-3],
+    "trim": ["f", "b"],
+    "upper": [True],
+    "weights": [LINE, np.ones((8, 8))],
+    "where": [MASK, MASK[0], MASK[:, :1], True, False],
+    "wrap": [True],
+}
+"""Values of arguments, most of them others than the default."""
+
+APART = {
+    "__array_namespace_info__": "describes the library",
+    "argsort": "of equal elements NumPy's has any order",
+    "empty": "elements have any value",
+    "empty_like": "elements have any value",
+    "eig": "vectors have any sign",
+    "eigh": "vectors have any sign",
+    "svd": "vectors have any sign",
+    "qr": "vectors have any sign",
+}
+"""Functions whose result is not NumPy's, and why."""
+
+OF_TYPES = {
+    "einsum": "dtype is the type of the result",
+    "std": "a type that an array is converted to, and whose real part the result has",
+    "var": "likewise",
+    "nanstd": "likewise",
+    "nanvar": "likewise",
+}
+"""Functions whose `dtype` means something else."""
+
+NAMESPACES = {"numpy": np, "numpy.linalg": np.linalg, "numpy.fft": np.fft, "Array": np.ndarray}
+
+
+def on_host(value: Any) -> Any:
+    """Return arguments or results with arrays of NumPy's in place of ours."""
+    if isinstance(value, gs.Array):
+        return np.array(value)
+    if isinstance(value, list | tuple):
+        return [*map(on_host, value)] if isinstance(value, list) else tuple(map(on_host, value))
+    if inspect.isfunction(value) and value.__module__.startswith("gpushard.numpy"):
+        return getattr(np, value.__name__)
+    return value
+
+
+def difference(found: Any, wanted: Any) -> str | None:
+    """Return how a result differs from NumPy's, if it does."""
+    if isinstance(wanted, list | tuple):
+        if not isinstance(found, list | tuple) or len(found) != len(wanted):
+            return f"{type(found)} for {type(wanted)}"
+        each = (difference(*pair) for pair in zip(found, wanted, strict=True))
+        return next((one for one in each if one), None)
+    if isinstance(wanted, np.int32):  # a number of C's, which has 64 bits here
+        wanted = np.int64(wanted)
+    mine, theirs = np.asarray(found), np.asarray(wanted)
+    if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype):
+        return f"{mine.shape} of {mine.dtype} for {theirs.shape} of {theirs.dtype}"
+    if theirs.dtype.kind in "fc":
+        close = np.allclose(mine, theirs, rtol=2e-5, atol=1e-6, equal_nan=True)
+        return None if close else f"{mine} for {theirs}"
+    return None if np.array_equal(mine, theirs) else f"{mine} for {theirs}"
+
+
+def copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, gs.Array) else value
+
+
+def compare(name: str, function: Callable[..., Any], args: Any, named: Any) -> str | None:
+    """Return how a call differs from NumPy's; "refused" where that takes no such arguments."""
+    module, _, base = name.rpartition(".")
+    mine = [copied(x) for x in args]
+    oracle = getattr(NAMESPACES[module], base)
+    try:
+        wanted = oracle(*on_host(mine), **{key: on_host(x) for key, x in named.items()})
+    except Exception:  # whatever it is that NumPy takes there
+        return "refused"
+    if module == "Array" and not isinstance(wanted, np.ndarray | np.generic):
+        return None
+    try:
+        found = function(*mine, **named)
+    except Exception as error:
+        return repr(error)
+    return difference(on_host(found), on_host(wanted))
+
+
+@pytest.mark.parametrize("argument", [None, *VALUES])
+def test_optional_arguments_are_numpys(argument: str | None) -> None:
+    apart, alike = {}, 0
+    for name, (function, (args, named), by_name) in right().items():
+        module, _, base = name.rpartition(".")
+        if module not in NAMESPACES or not hasattr(NAMESPACES[module], base) or base in APART:
+            continue
+        if argument is not None and argument not in by_name:
+            continue
+        if argument == "dtype" and base in OF_TYPES:
+            continue
+        for value in [None] if argument is None else VALUES[argument]:
+            given = named if argument is None else {**named, argument: value}
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                found = compare(name, function, args, given)
+            if found is None:
+                alike += 1
+            elif found != "refused":
+                apart[name, repr(value)] = found
+    assert apart == {}
+    assert alike
