@@ -197,20 +197,31 @@ def attempt(function: Callable[..., Any], args: list[Any], named: dict[str, Any]
     return None
 
 
+def named_in(function: Callable[..., Any], args: list[Any]) -> set[str]:
+    """Return which arguments a call with some by place can have by name."""
+    kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    parameters = list(inspect.signature(function).parameters.values())
+    return {p.name for p in parameters if p.kind in kinds} - {
+        p.name for p in parameters[: len(args)]
+    }
+
+
+def call_of(name: str, function: Callable[..., Any], x: gs.Array) -> Call:
+    """Return arguments for a function, or for a method of an array."""
+    args, named = special().get(name) or call(function, x.copy())  # some change it
+    if not name.startswith("Array."):
+        return args, named
+    return [x.copy(), *args], {key: value for key, value in named.items() if key != "self"}
+
+
 @functools.cache
 def right() -> dict[str, tuple[Callable[..., Any], Call, set[str]]]:
-    """Return for each function arguments that it takes, and which it takes by name."""
+    """Return for each function arguments that it takes, and which others it takes by name."""
     found = {}
     for name, function in functions():
-        kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-        parameters = inspect.signature(function).parameters.values()
-        by_name = {p.name for p in parameters if p.kind in kinds}
         for x in operands():
-            args, named = special().get(name) or call(function, x.copy())  # some change it
-            by_name -= {p.name for p in list(parameters)[: len(args)]}
-            if name.startswith("Array."):
-                args, named = [x.copy(), *args], {k: v for k, v in named.items() if k != "self"}
+            args, named = call_of(name, function, x)
             if attempt(function, args, named) is None:
-                found[name] = function, (args, named), by_name
+                found[name] = function, (args, named), named_in(function, args)
                 break
     return found

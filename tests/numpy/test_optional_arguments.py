@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from tests.right_calls import right
+from gpushard import errors
+from tests.right_calls import Call, call_of, functions, named_in, right, special
+from tests.share import some
 
 MASK = np.random.default_rng(0).random((8, 8)) > 0.4
 LINE = np.arange(1.0, 9)
@@ -157,7 +159,7 @@ def difference(found: Any, wanted: Any) -> str | None:
             return f"{type(found)} for {type(wanted)}"
         each = (difference(*pair) for pair in zip(found, wanted, strict=True))
         return next((one for one in each if one), None)
-    if isinstance(wanted, np.int32):  # a number of C's, which has 64 bits here
+    if isinstance(wanted, np.int32) and np.asarray(found).dtype == np.int64:  # counts, of C's int
         wanted = np.int64(wanted)
     mine, theirs = np.asarray(found), np.asarray(wanted)
     if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype):
@@ -190,16 +192,16 @@ def compare(name: str, function: Callable[..., Any], args: Any, named: Any) -> s
     return difference(on_host(found), on_host(wanted))
 
 
-@pytest.mark.parametrize("argument", [None, *VALUES])
-def test_optional_arguments_are_numpys(argument: str | None) -> None:
+def differences(
+    argument: str | None, calls: dict[str, tuple[Callable[..., Any], Call, set[str]]]
+) -> tuple[dict[Any, str], int]:
+    """Return how results differ from NumPy's, and how many do not."""
     apart, alike = {}, 0
-    for name, (function, (args, named), by_name) in right().items():
-        module, _, base = name.rpartition(".")
-        if module not in NAMESPACES or not hasattr(NAMESPACES[module], base) or base in APART:
-            continue
-        if argument is not None and argument not in by_name:
-            continue
-        if argument == "dtype" and base in OF_TYPES:
+    for name, (function, (args, named), by_name) in calls.items():
+        base = name.rpartition(".")[2]
+        if not (argument is None or argument in by_name) or (
+            argument == "dtype" and base in OF_TYPES
+        ):
             continue
         for value in [None] if argument is None else VALUES[argument]:
             given = named if argument is None else {**named, argument: value}
@@ -209,6 +211,85 @@ def test_optional_arguments_are_numpys(argument: str | None) -> None:
             if found is None:
                 alike += 1
             elif found != "refused":
-                apart[name, repr(value)] = found
+                apart[name, argument, repr(value)] = found
+    return apart, alike
+
+
+def is_comparable(name: str) -> bool:
+    module, _, base = name.rpartition(".")
+    return module in NAMESPACES and hasattr(NAMESPACES[module], base) and base not in APART
+
+
+@pytest.mark.parametrize("argument", [None, *VALUES])
+def test_optional_arguments_are_numpys(argument: str | None) -> None:
+    apart, alike = differences(argument, {n: c for n, c in right().items() if is_comparable(n)})
     assert apart == {}
     assert alike
+
+
+def other_operands() -> dict[str, np.ndarray]:
+    """Return operands of other kinds and shapes."""
+    matrix = np.random.default_rng(5).integers(-3, 4, (8, 8)) / 2
+    holes = matrix.copy()
+    holes[::2, 1] = holes[3] = np.nan
+    holes[5:7, 5], holes[7, 0] = (np.inf, -np.inf), -0.0
+    return {
+        "ties": (matrix % 2).astype(np.int8),
+        "holes": holes,
+        "uneven": matrix[:5, :3],
+        "empty": matrix[:0],
+        "booleans": matrix > 0,
+        "complex": matrix + 1j * matrix.T,
+        "narrow cube": np.stack([matrix[:4, :4]] * 3).astype(np.float32),
+        "one": matrix[:1, :1],
+        "nothing": matrix[0, :0],
+        "scalar": np.array(2.5),
+    }
+
+
+SAME_OPERANDS = {
+    "ascontiguousarray": "a scalar stays one",
+    "corrcoef": "of nothing NumPy's has always one type",
+    "cov": "likewise",
+    "eigvals": "always complex, as in JAX",
+    "lexsort": "keys have a dim",
+    "nanpercentile": "of infinities NumPy's is NaN, and of nothing it has no dims",
+    "nanquantile": "likewise",
+    "polydiv": "the type of a remainder",
+    "unique_inverse": "NaNs are one in NumPy's positions",
+    "unique_values": "sorted here",
+}
+"""Functions whose results are not NumPy's for operands of some kind, and why."""
+
+OTHERS = ["ties", "holes", "uneven", "empty", "booleans"]
+REST = ["complex", "narrow cube", "one", "nothing", "scalar"]
+
+
+@pytest.mark.parametrize("kind", some(OTHERS, [*OTHERS, *REST]))
+def test_operands_of_every_kind_are_taken_as_in_numpy(kind: str) -> None:
+    """Every function that takes an operand gives what NumPy gives; what is refused has rows."""
+    data = other_operands()[kind]
+    x = gs.device_put(data)
+    if data.ndim:
+        x = gs.device_put(data, gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x")))
+    calls = {}
+    for name, function in functions():
+        if is_comparable(name) and name not in special():
+            args, named = call_of(name, function, x)
+            calls[name] = function, (args, named), named_in(function, args)
+    apart, alike = {}, 0
+    for argument in (None, *VALUES):
+        found, many = differences(argument, calls)
+        apart |= found
+        alike += many
+    assert {
+        call: found
+        for call, found in apart.items()
+        if call[0].rpartition(".")[2] not in SAME_OPERANDS and not is_refusal(found)
+    } == {}
+    assert alike > 1000
+
+
+def is_refusal(found: str) -> bool:
+    """Whether a call was refused by an error of ours."""
+    return found.partition("(")[0] in vars(errors)
