@@ -343,7 +343,7 @@ def geomspace(
             start=start,
             stop=stop,
         )
-    sign = 1 if ends[0] > 0 else -1
+    sign = math.copysign(1, ends[0])
     low, high = (math.log10(abs(end)) for end in ends)
     ratios = logspace(low, high, num, endpoint, out_sharding=place) * sign
     at = arange(integer(num, "geomspace", "num"), out_sharding=place)
