@@ -258,3 +258,9 @@ def test_conditions_that_are_the_same_for_many_elements(shape: tuple[int, ...]) 
             found = gs.numpy.where(*given)
             assert found.dtype == want.dtype and found.shape == want.shape
             np.testing.assert_array_equal(np.asarray(found), want)
+
+
+def test_mul_is_another_name_of_multiply() -> None:
+    x = gs.device_put(np.arange(6.0))
+    np.testing.assert_array_equal(x.at[1:3].mul(4), x.at[1:3].multiply(4))
+    assert x.at[2].mul(4).tolist() == [0, 1, 8, 3, 4, 5]
