@@ -2258,6 +2258,12 @@ OPERATIONS: dict[str, Case] = {
         "reshard one",
         error=ShardingError,
     ),
+    "committed arrays of which one is on four devices": wrong(
+        lambda w: w.one + gs.device_put(w.value, gs.NamedSharding(w.mesh["x"], gs.P("x"))),
+        "on CpuDevice(id=3)",
+        "on CpuDevice(id=0), CpuDevice(id=2), CpuDevice(id=4), CpuDevice(id=6);",
+        error=ShardingError,
+    ),
     "concatenated arrays on different devices": wrong(
         lambda w: GNP.concat([w.x, w.one]), "CpuDevice(id=3)", "reshard one", error=ShardingError
     ),
