@@ -138,6 +138,20 @@ def _type(x: Any) -> Any:
 _CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
+def check_casting(casting: Any) -> None:
+    """Check that NumPy has such a `casting`.
+
+    Raises:
+      ArgumentError: it has not.
+    """
+    if casting not in _CASTINGS:
+        raise ArgumentError(
+            f"casting={casting!r} is unknown; use one of {', '.join(_CASTINGS)}",
+            argument="casting",
+            value=casting,
+        )
+
+
 def can_cast(own: Dtype, to: Dtype, casting: Any = "safe") -> bool:
     """Return whether a type can be converted to another; beside types of others by their kinds.
 
@@ -149,12 +163,7 @@ def can_cast(own: Dtype, to: Dtype, casting: Any = "safe") -> bool:
     Raises:
       ArgumentError: NumPy has no such `casting`.
     """
-    if casting not in _CASTINGS:
-        raise ArgumentError(
-            f"casting={casting!r} is unknown; use one of {', '.join(_CASTINGS)}",
-            argument="casting",
-            value=casting,
-        )
+    check_casting(casting)
     if casting != "same_kind" or not (is_custom(own) or is_custom(to)):
         return np.can_cast(own, to, casting)
     return _ORDER.find(kind_of(own)) <= _ORDER.find(kind_of(to))

@@ -2818,6 +2818,12 @@ OPERATIONS: dict[str, Case] = {
         "same_kind",
         argument="casting",
     ),
+    "a name of a conversion of operands": wrong(
+        lambda w: np.add(w.x, 1, dtype="f4", casting="soft"),
+        "casting='soft'",
+        "same_kind",
+        argument="casting",
+    ),
     "complex ratios": wrong(
         lambda w: GNP.geomspace(1, 2j),
         "stop=2j",

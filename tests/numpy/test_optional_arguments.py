@@ -293,3 +293,41 @@ def test_operands_of_every_kind_are_taken_as_in_numpy(kind: str) -> None:
 def is_refusal(found: str) -> bool:
     """Whether a call was refused by an error of ours."""
     return found.partition("(")[0] in vars(errors)
+
+
+class Foreign:
+    """Has an array, and is none."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.arange(3.0)
+
+
+def weak(m: Any, number: Any) -> Any:
+    """Return a number whose type follows that of others."""
+    return number if m is np else gs.device_put(number)
+
+
+SPLIT = gs.P("x")
+
+DEVICE_ARGUMENTS: dict[str, Callable[[Any, Any], Any]] = {
+    "a part that broadcasts": lambda m, x: m.mean(x, axis=1, where=m.asarray(MASK[0])),
+    "a part that broadcasts, counted": lambda m, x: m.var(x, where=m.asarray(MASK[:, :1])),
+    "counts of nothing": lambda m, x: m.repeat(x[:0], m.asarray(np.zeros(0, int)), axis=0),
+    "counts": lambda m, x: m.repeat(x, m.asarray(np.arange(8) % 3), axis=0),
+    "positions that wrap": lambda m, x: m.take(x, m.asarray([9, -9, 17]), axis=0, mode="wrap"),
+    "positions that are cut": lambda m, x: m.take(x, m.asarray([9, -9, 3]), axis=0, mode="clip"),
+    "a number in a type": lambda m, x: m.add(m.asarray(3), x, dtype="f4"),
+    "a number that follows": lambda m, x: m.add(weak(m, 3), (9 * x).astype("b"), dtype="i2"),
+    "what has an array": lambda m, x: m.sum(Foreign()) + x,
+    "one shift for two dims": lambda m, x: m.roll(x, (3,), (0, 1)),
+    "two shifts of one dim": lambda m, x: m.roll(x, (3, -1), 0),
+    "no shift": lambda m, x: m.roll(x, (), ()),
+}
+
+
+@pytest.mark.parametrize("name", DEVICE_ARGUMENTS)
+def test_arguments_that_are_on_devices(name: str) -> None:
+    data = np.random.default_rng(8).random((8, 8))
+    x = gs.device_put(data, gs.NamedSharding(gs.make_mesh((4,), "x"), SPLIT))
+    found = DEVICE_ARGUMENTS[name](gs.numpy, x)
+    assert difference(np.asarray(found), DEVICE_ARGUMENTS[name](np, data)) is None
