@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gpushard.errors import ArgumentError
+
 Dtype: TypeAlias = "np.dtype[Any]"
 
 NAMES = (
@@ -133,6 +135,23 @@ def _type(x: Any) -> Any:
     return x.dtype if hasattr(x, "dtype") else np.dtype(x)
 
 
+_CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+
+
+def check_casting(casting: Any) -> None:
+    """Check that NumPy has such a `casting`.
+
+    Raises:
+      ArgumentError: it has not.
+    """
+    if casting not in _CASTINGS:
+        raise ArgumentError(
+            f"casting={casting!r} is unknown; use one of {', '.join(_CASTINGS)}",
+            argument="casting",
+            value=casting,
+        )
+
+
 def can_cast(own: Dtype, to: Dtype, casting: Any = "safe") -> bool:
     """Return whether a type can be converted to another; beside types of others by their kinds.
 
@@ -140,7 +159,11 @@ def can_cast(own: Dtype, to: Dtype, casting: Any = "safe") -> bool:
       own: the one.
       to: the other.
       casting: which conversions are fine, as in `numpy.can_cast`.
+
+    Raises:
+      ArgumentError: NumPy has no such `casting`.
     """
+    check_casting(casting)
     if casting != "same_kind" or not (is_custom(own) or is_custom(to)):
         return np.can_cast(own, to, casting)
     return _ORDER.find(kind_of(own)) <= _ORDER.find(kind_of(to))

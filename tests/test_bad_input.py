@@ -848,6 +848,27 @@ MAKING: dict[str, Case] = {
 }
 
 ARRAYS: dict[str, Case] = {
+    "an index with two ellipses": Case(
+        lambda w: w.x[..., [0], ...],
+        ArrayIndexError,
+        IndexError,
+        ("one '...'",),
+        {"argument": "index"},
+    ),
+    "an index that holds None": Case(
+        lambda w: w.x[[None]],
+        ArrayIndexError,
+        IndexError,
+        ("[None]", "no list of integers"),
+        {"argument": "index"},
+    ),
+    "a buffer of a type that Python lacks": Case(
+        lambda w: w.one.astype(ml_dtypes.bfloat16).__buffer__(0),
+        ExportError,
+        BufferError,
+        ("bfloat16", "float32"),
+        {"argument": "self"},
+    ),
     "index out of bounds": Case(
         lambda w: w.x[8],
         ArrayIndexError,
@@ -2237,6 +2258,12 @@ OPERATIONS: dict[str, Case] = {
         "reshard one",
         error=ShardingError,
     ),
+    "committed arrays of which one is on four devices": wrong(
+        lambda w: w.one + gs.device_put(w.value, gs.NamedSharding(w.mesh["x"], gs.P("x"))),
+        "on CpuDevice(id=3)",
+        "on CpuDevice(id=0), CpuDevice(id=2), CpuDevice(id=4), CpuDevice(id=6);",
+        error=ShardingError,
+    ),
     "concatenated arrays on different devices": wrong(
         lambda w: GNP.concat([w.x, w.one]), "CpuDevice(id=3)", "reshard one", error=ShardingError
     ),
@@ -2712,6 +2739,170 @@ OPERATIONS: dict[str, Case] = {
         error=ArgumentRangeError,
         argument="fill_value",
     ),
+    "a function over axes that gives more dims": wrong(
+        lambda w: GNP.apply_over_axes(lambda x, axis: x[None], w.x, [0]),
+        "3 dims for an array of 2",
+        argument="func",
+    ),
+    "a function of no vectors": wrong(
+        lambda w: GNP.vectorize(lambda x: x, signature="(n)->(n)")(w.x[:0]),
+        "(0,)",
+        argument="pyfunc",
+    ),
+    "lists of different lengths": wrong(
+        lambda w: GNP.sum([[1, 2], [3]]), "sum got nested lists", "equally long"
+    ),
+    "lists of different lengths where a mask is": wrong(
+        lambda w: operator.setitem(w.x, w.x[:, 0] > 5, [[1, 2], [3]]),
+        "value is no array",
+        argument="value",
+    ),
+    "a list with too great a number where a mask is": wrong(
+        lambda w: operator.setitem(w.small, w.small > 5, [300]),
+        "300",
+        "int8",
+        error=ArgumentRangeError,
+        argument="value",
+    ),
+    "a rule for bins with weights": wrong(
+        lambda w: GNP.histogram(w.x, "auto", weights=w.x),
+        "bins='auto'",
+        "a number of bins",
+        error=ArgumentTypeError,
+        argument="bins",
+    ),
+    "a rule for bins of a part": wrong(
+        lambda w: GNP.histogram(w.x, "auto", range=(0.0, 9.0)),
+        "(0.0, 9.0)",
+        "from 0.0 to 47.0",
+        argument="range",
+    ),
+    "a rule for bins of the upper part": wrong(
+        lambda w: GNP.histogram(w.x, "auto", range=(1.0, 99.0)),
+        "(1.0, 99.0)",
+        "from 0.0 to 47.0",
+        argument="range",
+    ),
+    "complex weights of counts": wrong(
+        lambda w: GNP.bincount(w.small, np.ones(8, complex)),
+        "weights of complex128",
+        "real",
+        error=ArgumentTypeError,
+        argument="weights",
+    ),
+    "another dtype without a copy": wrong(
+        lambda w: GNP.asarray(w.x, "i4", copy=False), "copy=False", argument="copy"
+    ),
+    "a range of indices without an end": wrong(
+        lambda w: GNP.mgrid[1:], "slice(1, None, None)", "where it stops", argument="index"
+    ),
+    "a join that loses digits": wrong(
+        lambda w: GNP.concatenate([w.x, w.x], dtype="i4"),
+        "float32",
+        "dtype=int32",
+        "'same_kind'",
+        error=ArgumentTypeError,
+        argument="dtype",
+    ),
+    "a conversion that loses digits": wrong(
+        lambda w: w.x.astype("i4", casting="safe"),
+        "float32",
+        "int32",
+        "casting='safe'",
+        error=ArgumentTypeError,
+        argument="dtype",
+    ),
+    "a name of a conversion": wrong(
+        lambda w: w.x.astype("i4", casting="soft"),
+        "casting='soft'",
+        "same_kind",
+        argument="casting",
+    ),
+    "a name of a conversion of operands": wrong(
+        lambda w: np.add(w.x, 1, dtype="f4", casting="soft"),
+        "casting='soft'",
+        "same_kind",
+        argument="casting",
+    ),
+    "complex ratios": wrong(
+        lambda w: GNP.geomspace(1, 2j),
+        "stop=2j",
+        "real",
+        error=ArgumentTypeError,
+        argument="start",
+    ),
+    "a range to a text": wrong(
+        lambda w: GNP.arange(np.str_("4")),
+        "arange",
+        "must be a number",
+        error=ArgumentTypeError,
+        argument="stop",
+    ),
+    "a range to several numbers": wrong(
+        lambda w: GNP.arange(0, [4]),
+        "stop=[4]",
+        "must be a number",
+        error=ArgumentTypeError,
+        argument="stop",
+    ),
+    "a text beside points": wrong(
+        lambda w: GNP.interp(w.x, [1.0, 2.0], [1.0, 2.0], left="a"),
+        "left='a'",
+        error=ArgumentTypeError,
+        argument="left",
+    ),
+    "a complex number beside real points": wrong(
+        lambda w: GNP.interp(w.x, [1.0, 2.0], [1.0, 2.0], right=2j),
+        "right=2j",
+        error=ArgumentTypeError,
+        argument="right",
+    ),
+    "an axis that is a boolean": wrong(
+        lambda w: GNP.sum(w.x, axis=True),
+        "axis=True",
+        error=ArgumentTypeError,
+        argument="axis",
+    ),
+    "narrow types without a common one": wrong(
+        lambda w: GNP.einsum(
+            "ij,jk", w.x.astype(ml_dtypes.bfloat16), GNP.ones((6, 2), ml_dtypes.float8_e4m3fn)
+        ),
+        "bfloat16, float8_e4m3fn",
+        "astype",
+        error=ArgumentTypeError,
+    ),
+    "dims of three operands": wrong(
+        lambda w: GNP.tensordot(w.x, w.x, (0, 0, 1)), "(0, 0, 1)", "a pair", argument="axes"
+    ),
+    "dims to sum over, more of one": wrong(
+        lambda w: GNP.tensordot(w.x, w.x, ((0, 1), 0)), "2 dims", "as many", argument="axes"
+    ),
+    "a buffer of half an element": wrong(
+        lambda w: GNP.frombuffer(b"abc", "i4"), "frombuffer", "multiple", argument="buffer"
+    ),
+    "a buffer that is none": wrong(
+        lambda w: GNP.frombuffer(3, "i4"),
+        "frombuffer",
+        "bytes-like",
+        error=ArgumentTypeError,
+        argument="buffer",
+    ),
+    "a keyword that NumPy's functions lack": Case(
+        lambda w: np.sum(w.x, foo=3), TypeError, TypeError, ("foo",)
+    ),
+    "a subclass of arrays": wrong(
+        lambda w: GNP.add(object.__new__(type("Mine", (gs.Array,), {})), 1),
+        "subclasses of Array",
+        error=ArgumentTypeError,
+    ),
+    "a sharding by another name": wrong(
+        lambda w: w.x.sum(0, out_sharding=gs.P("y")),
+        "out_sharding=PartitionSpec('y')",
+        "must be a Sharding",
+        error=ArgumentTypeError,
+        argument="out_sharding",
+    ),
+    "an order of bytes": wrong(lambda w: w.x.tobytes("X"), "order='X'", '"F"', argument="order"),
     "operation without room": wrong(
         lambda w: GNP.zeros((8 * QUOTA, 6), out_sharding=w.named("x")),
         "quota",

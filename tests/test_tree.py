@@ -646,3 +646,14 @@ def test_dataclass_lists_come_together(lists: Any) -> None:
 def test_a_class_that_is_no_dataclass_needs_the_lists() -> None:
     with pytest.raises(TreeError, match="give both or, for a dataclass, neither"):
         tree.register_dataclass(Hole)
+
+
+def test_children_by_the_name_of_jax() -> None:
+    structure = tree_util.tree_structure([1, (2, 3)])
+    assert tree_util.treedef_children(structure) == structure.children()
+    assert len(structure.children()) == 2
+    assert tree_util.treedef_children(tree_util.tree_structure(1)) == []
+
+
+def test_keys_of_other_kinds_are_shown_as_they_are() -> None:
+    assert tree_util.keystr((3, "x"), simple=True, separator="/") == "3/x"

@@ -94,6 +94,20 @@ def place_tiling(sharding: Sharding, shape: Shape) -> Tiling:
     return tiling
 
 
+def integer(value: Any, name: str, argument: str) -> int:
+    """Return an integer.
+
+    Raises:
+      ArgumentTypeError: it is none.
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name}: {argument}={value!r} must be an integer", argument=argument, value=value
+        ) from None
+
+
 def count(number: Any, name: str, argument: str) -> int:
     """Return a non-negative integer.
 
@@ -101,17 +115,27 @@ def count(number: Any, name: str, argument: str) -> int:
       ArgumentTypeError: it is no integer.
       ArgumentError: it is negative.
     """
-    try:
-        found = operator.index(number)
-    except TypeError:
-        raise ArgumentTypeError(
-            f"{name}: {argument}={number!r} must be an integer", argument=argument, value=number
-        ) from None
+    found = integer(number, name, argument)
     if found < 0:
         raise ArgumentError(
             f"{name}: {argument}={found} must not be negative", argument=argument, value=found
         )
     return found
+
+
+def correction_of(ddof: Any, correction: Any, name: str) -> Any:
+    """Return what is taken from the number of elements, under either of its names.
+
+    Raises:
+      ArgumentTypeError: it is no number.
+    """
+    taken = ddof if correction is None else correction
+    try:
+        return taken if isinstance(taken, int) else float(taken)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"{name}: correction={taken!r} must be a number", argument="correction", value=taken
+        ) from None
 
 
 def check_order(order: Any) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard.array.text import array_text
-from gpushard.errors import ExportError
+from gpushard.errors import ArgumentError, ExportError
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.typing import HostArray
 
@@ -44,7 +44,17 @@ class Conversions(abc.ABC):
         return self._host_value("x.tolist()").tolist()
 
     def tobytes(self, order: Any = "C") -> bytes:
-        """Return the bytes of the elements in the given order."""
+        """Return the bytes of the elements in the given order: "C", "F" or another of NumPy's.
+
+        Raises:
+          ArgumentError: it is none of these.
+        """
+        if order not in ("C", "F", "A", "K", None):
+            raise ArgumentError(
+                f'tobytes: order={order!r} is unknown; use "C" or "F"',
+                argument="order",
+                order=order,
+            )
         return self._host_value("x.tobytes()").tobytes(order)
 
     def __buffer__(self, flags: int, /) -> memoryview:

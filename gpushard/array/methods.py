@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import abc
 import copy as python_copy
-import operator
 from typing import Any, Self
 
 import numpy as np
 
-from gpushard.array.checks import as_dtype, check_order, count, new_shape_of
+from gpushard.array.checks import as_dtype, check_order, count, integer, new_shape_of
 from gpushard.array.operators import shape_of
 from gpushard.array.reducing import Scans
 from gpushard.array.repeats import is_counts, repeated_each
@@ -97,7 +96,7 @@ class Methods(Scans):
         """
         target = as_dtype(dtype)
         check_order(order)
-        if casting != "unsafe" and not can_cast(self.dtype, target, casting):
+        if not can_cast(self.dtype, target, casting):
             raise ArgumentTypeError(
                 f"astype: {self.dtype} does not convert to {target} under casting={casting!r}; "
                 'use casting="unsafe", or another dtype',
@@ -149,7 +148,7 @@ class Methods(Scans):
 
     def round(self, decimals: int = 0) -> Self:
         """Return the array rounded to some decimals, to even where it is halfway."""
-        return bind(elementwise.ROUND, (self,), (operator.index(decimals),))
+        return bind(elementwise.ROUND, (self,), (integer(decimals, "round", "decimals"),))
 
     def __round__(self, ndigits: int | None = None) -> Any:
         return self.round(0 if ndigits is None else ndigits)
@@ -262,7 +261,7 @@ class Methods(Scans):
                 shape=self.shape,
             )
         axes = from_end((axis1, axis2), self.ndim, "diagonal", "axis1, axis2")
-        return bind(movement.DIAGONAL, (self,), (operator.index(offset), *axes))
+        return bind(movement.DIAGONAL, (self,), (integer(offset, "diagonal", "offset"), *axes))
 
 
 def dot(x: Any, y: Any, out_sharding: Sharding | None = None) -> Any:

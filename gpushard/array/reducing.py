@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gpushard.array.checks import as_dtype, refuse_out
+from gpushard.array.checks import as_dtype, correction_of, refuse_out
 from gpushard.array.taking_part import (
     all_take_part,
     initial_of,
@@ -194,7 +194,7 @@ class Reductions(abc.ABC):
           correction: `ddof`, as the Array API calls it.
           out_sharding: how the result is laid out; by default as it comes.
         """
-        taken = ddof if correction is None else correction
+        taken = correction_of(ddof, correction, "var")
         x = self if dtype is None else self.astype(dtype)
         if all_take_part(where) and mean is None:
             return x._reduced(reductions.VAR, axis, out, keepdims, taken, out_sharding)
@@ -215,7 +215,7 @@ class Reductions(abc.ABC):
         out_sharding: Sharding | None = None,
     ) -> Self:
         """Return the square root of the variance over dims; arguments as for `var`."""
-        taken = ddof if correction is None else correction
+        taken = correction_of(ddof, correction, "std")
         x = self if dtype is None else self.astype(dtype)
         if all_take_part(where) and mean is None:
             return x._reduced(reductions.STD, axis, out, keepdims, taken, out_sharding)

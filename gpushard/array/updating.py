@@ -128,16 +128,12 @@ def _same_for_all(value: Any, rest: Shape) -> Any:
 
     Otherwise None: how many these are has to be known.
     """
-    if not isinstance(value, bool | int | float | complex) and not hasattr(value, "shape"):
-        value = np.asarray(value) if isinstance(value, list | tuple) else value
-    own = getattr(value, "shape", ())
-    more = max(len(own) - len(rest), 0)
-    if set(own[:more]) - {1}:
-        return None
     try:
-        if np.broadcast_shapes(own[more:], rest) != rest:
+        own = value.shape if hasattr(value, "shape") else np.shape(value)
+        more = max(len(own) - len(rest), 0)
+        if set(own[:more]) - {1} or np.broadcast_shapes(own[more:], rest) != rest:
             return None
-    except ValueError:
+    except ValueError:  # or lists of different lengths
         return None
     return _without_lead(value, len(rest))
 
@@ -147,6 +143,8 @@ def _where(x: Array, mask: Any, value: Any, rest: Shape, ufunc: np.ufunc | None)
     if ufunc is None:
         new = as_operand(value, rest, x, None)
     else:
+        if isinstance(value, list | tuple):
+            value = _without_lead(np.asarray(value), len(rest))
         new = converted(bind(ufunc_row(ufunc), (x, value)), x.dtype)
     if is_on_devices(mask):
         entries = tuple((0, 1, n) for n in mask.shape) + (None,) * len(rest)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import number_of as number_of  # of methods, too
+from gpushard.array.checks import integer as integer  # of methods, too
+from gpushard.array.checks import number_of as number_of
 from gpushard.array.checks import refuse_out as refuse_out
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.views import view
@@ -19,7 +19,7 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.scalars import KINDS
-from gpushard.placement.device_put import as_host_array, device_put, reshard
+from gpushard.placement.device_put import as_host_array, device_put, resharded
 
 
 def is_value(x: Any) -> bool:
@@ -123,7 +123,7 @@ def operands(name: str, *xs: Any) -> list[Any]:
 
 def settle(result: Any, out_sharding: Any) -> Any:
     """Return a result, or a tuple of them, as it is, or in the sharding that was asked for."""
-    return result if out_sharding is None else reshard(result, out_sharding)
+    return result if out_sharding is None else resharded(result, out_sharding, "out_sharding")
 
 
 def wanted(out_sharding: Any, *xs: Any) -> Sharding | None:
@@ -184,17 +184,3 @@ def check_precision(name: str, precision: Any) -> None:
         text = getattr(one, "name", one)
         known = text.lower() if isinstance(text, str) else text
         check_hint(name, "precision", known, _PRECISIONS)
-
-
-def integer(value: Any, name: str, argument: str) -> int:
-    """Return an integer.
-
-    Raises:
-      ArgumentTypeError: it is none.
-    """
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise ArgumentTypeError(
-            f"{name}: {argument}={value!r} must be an integer", argument=argument, value=value
-        ) from None

@@ -260,11 +260,12 @@ def _histogramdd(
 
 
 def _as_many(name: str, given: Any, dims: int, argument: str) -> Any:
-    if len(given) != dims:
+    many = len(given) if is_many(given) else 0
+    if many != dims:
         raise ArgumentError(
-            f"{name}: {argument} has {len(given)} entries for {dims} dims; give one for each",
+            f"{name}: {argument} has {many} entries for {dims} dims; give one for each",
             argument=argument,
-            given=len(given),
+            given=many,
             dims=dims,
         )
     return given

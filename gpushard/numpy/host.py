@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype
+from gpushard.array.checks import as_dtype, integer
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.creation import asarray, ones
 from gpushard.placement.device_put import device_get
 from gpushard.placement.npy import PathLike
@@ -38,10 +39,23 @@ def frombuffer(
       device: where the result goes.
       out_sharding: the same.
 
+    Raises:
+      ArgumentError: the buffer does not hold so many elements, or not whole ones.
+      ArgumentTypeError: it is no buffer, or an argument is no integer.
+
     >>> frombuffer(bytes([1, 2]), "u1")
     Array([1, 2], dtype=uint8)
     """
-    data = np.frombuffer(buffer, as_dtype(dtype), count, offset)
+    name, target = "frombuffer", as_dtype(dtype)
+    places = integer(count, name, "count"), integer(offset, name, "offset")
+    try:
+        data = np.frombuffer(buffer, target, *places)
+    except (TypeError, ValueError) as error:
+        kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentError
+        raise kind(
+            f"{name}: count={count} elements of {target} at offset={offset}: {error}",
+            argument="buffer",
+        ) from None
     return asarray(data, device=device, out_sharding=out_sharding)
 
 
@@ -65,7 +79,7 @@ def fromiter(
     >>> fromiter((n * n for n in range(4)), int)
     Array([0, 1, 4, 9], dtype=int64)
     """
-    data = np.fromiter(iter, as_dtype(dtype), count)
+    data = np.fromiter(iter, as_dtype(dtype), integer(count, "fromiter", "count"))
     return asarray(data, device=device, out_sharding=out_sharding)
 
 

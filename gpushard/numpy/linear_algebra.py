@@ -56,7 +56,7 @@ def matmul(
     """
     refuse_out("matmul", out)
     check_precision("matmul", precision)
-    x1, x2 = _typed(operands("matmul", x1, x2), dtype, preferred_element_type)
+    x1, x2 = _typed(operands("matmul", x1, x2), preferred_element_type, dtype)
     return settle(operators.matmul(x1, x2, wanted(out_sharding, x1, x2)), out_sharding)
 
 
@@ -177,7 +177,7 @@ def vecdot(
     """
     refuse_out("vecdot", out)
     check_precision("vecdot", precision)
-    x1, x2 = _typed([as_value(x, "vecdot") for x in (x1, x2)], dtype, preferred_element_type)
+    x1, x2 = _typed([as_value(x, "vecdot") for x in (x1, x2)], preferred_element_type, dtype)
     names = []
     for x in (x1, x2):
         at = one_from_end(axis, x.ndim, "vecdot")
@@ -330,7 +330,7 @@ def einsum(
     if not xs:
         raise ArgumentTypeError("einsum needs operands behind the subscripts", argument="xs")
     check_precision("einsum", precision)
-    given = _typed(operands("einsum", *xs), dtype, preferred_element_type)
+    given = _typed(operands("einsum", *xs), preferred_element_type, dtype)
     text = parse(subscripts, tuple(tuple(shape_of(x)) for x in given))
     return settle(bind(EINSUM, given, (text,), wanted(out_sharding, *given)), out_sharding)
 
@@ -361,12 +361,14 @@ def _of_shape(x: Any) -> Any:
     return np.broadcast_to(np.empty((), x.dtype), x.shape)
 
 
-def _typed(xs: Sequence[Any], *dtypes: Any) -> list[Any]:
-    """Return operands, converted to the first type that is given, if any is."""
-    wished = next((dtype for dtype in dtypes if dtype is not None), None)
-    if wished is None:
+def _typed(xs: Sequence[Any], preferred: Any, dtype: Any = None) -> list[Any]:
+    """Return operands, converted to a type, or else to the one that is preferred, if any."""
+    if dtype is not None:
+        target = as_dtype(dtype)
+    elif preferred is not None:
+        target = as_dtype(preferred, "preferred_element_type")
+    else:
         return list(xs)
-    target = as_dtype(wished)
     return [x.astype(target) if hasattr(x, "astype") else target.type(x) for x in xs]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype
+from gpushard.array.checks import as_dtype, correction_of
 from gpushard.array.reducing import extreme
 from gpushard.array.taking_part import all_take_part, variance_of
 from gpushard.dtypes import finfo, kind_of
@@ -269,7 +269,7 @@ def nanvar(
     """
     refuse_out("nanvar", out)
     x = _or_nan(_floats(a, dtype, "nanvar"), where)
-    taken = statistical.correction_of(ddof, correction, "nanvar")
+    taken = correction_of(ddof, correction, "nanvar")
     if mean is not None:
         found = variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanvar")
         return settle(found, out_sharding)
@@ -311,7 +311,7 @@ def nanstd(
     """
     refuse_out("nanstd", out)
     x = _or_nan(_floats(a, dtype, "nanstd"), where)
-    taken = statistical.correction_of(ddof, correction, "nanstd")
+    taken = correction_of(ddof, correction, "nanstd")
     if mean is not None:
         found = variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanstd")
         return settle(ew.sqrt(found), out_sharding)

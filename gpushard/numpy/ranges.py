@@ -326,6 +326,7 @@ def geomspace(
     if shape(start) or shape(stop):
         found = moveaxis(_ratios(start, stop, _count(num, "geomspace"), endpoint), 0, axis)
         return kept_at(found if dtype is None else found.astype(as_dtype(dtype)), place)
+    one_from_end(axis, 1, "geomspace")
     ends = [_number(x, "geomspace", name) for x, name in ((start, "start"), (stop, "stop"))]
     if any(np.iscomplexobj(end) for end in ends):
         raise ArgumentTypeError(
@@ -342,7 +343,7 @@ def geomspace(
             start=start,
             stop=stop,
         )
-    sign = 1 if ends[0] > 0 else -1
+    sign = math.copysign(1, ends[0])
     low, high = (math.log10(abs(end)) for end in ends)
     ratios = logspace(low, high, num, endpoint, out_sharding=place) * sign
     at = arange(integer(num, "geomspace", "num"), out_sharding=place)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, overload
 
+import numpy as np
+
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_source, as_value, as_view, integer, settle
@@ -29,11 +31,9 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: A
            [1, 3]], dtype=int64)
     """
     x = as_view(m, "rot90")
-    found = from_end(tuple(axes), x.ndim, "rot90", "axes")
+    found = from_end(tuple(axes) if np.iterable(axes) else axes, x.ndim, "rot90", "axes")
     if len(found) != 2:
-        raise ArgumentError(
-            f"rot90: axes={axes} must name two dims", argument="axes", axes=tuple(axes)
-        )
+        raise ArgumentError(f"rot90: axes={axes} must name two dims", argument="axes", axes=axes)
     first, second = found
     turns = integer(k, "rot90", "k") % 4
     if turns == 2:

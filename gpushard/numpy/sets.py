@@ -39,10 +39,14 @@ def isin(
       method: likewise.
       out_sharding: where the result goes; by default it stays where it was made.
 
+    Raises:
+      ArgumentError: NumPy has no such `kind`, or JAX no such `method`.
+
     >>> import gpushard as gs
     >>> isin(gs.numpy.asarray([1, 2, 3]), [3, 1])
     Array([ True, False,  True], dtype=bool)
     """
+    check_hint("isin", "kind", kind, (None, "sort", "table"))
     check_hint("isin", "method", method, _METHODS)
     x1, x2 = operands("isin", element, test_elements)
     x2 = x2.ravel() if is_value(x2) else np.ravel(x2)

@@ -114,7 +114,7 @@ def _vectors(row: Row, a: Any, v: Any, mode: str, precision: Any, dtype: Any, to
             shapes=shapes,
         )
     if dtype is not None:
-        pair = [x.astype(as_dtype(dtype)) for x in pair]
+        pair = [x.astype(as_dtype(dtype, "preferred_element_type")) for x in pair]
     return settle(bind(row, pair, (mode,)), to)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from gpushard.array import Array
 from gpushard.array.checks import as_dtype
-from gpushard.errors import ArgumentTypeError
 from gpushard.numpy.arguments import as_value, refuse_out, settle, wanted
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
@@ -136,7 +135,7 @@ def var(
     """
     refuse_out("var", out)
     x = typed(a, dtype, "var")
-    given = {"ddof": correction_of(ddof, correction, "var"), "where": where, "mean": mean}
+    given = {"ddof": ddof, "correction": correction, "where": where, "mean": mean}
     to = wanted(out_sharding, x)
     return settle(x.var(axis, keepdims=keepdims, out_sharding=to, **given), out_sharding)
 
@@ -170,7 +169,7 @@ def std(
     """
     refuse_out("std", out)
     x = typed(a, dtype, "std")
-    given = {"ddof": correction_of(ddof, correction, "std"), "where": where, "mean": mean}
+    given = {"ddof": ddof, "correction": correction, "where": where, "mean": mean}
     to = wanted(out_sharding, x)
     return settle(x.std(axis, keepdims=keepdims, out_sharding=to, **given), out_sharding)
 
@@ -179,17 +178,6 @@ def typed(x: Any, dtype: Any, name: str) -> Any:
     """Return an array in the type that it is worked out in, if one is given."""
     x = as_value(x, name)
     return x if dtype is None else x.astype(as_dtype(dtype))
-
-
-def correction_of(ddof: Any, correction: Any, name: str) -> Any:
-    """Return what is taken from the number of elements, under either of its names."""
-    taken = ddof if correction is None else correction
-    try:
-        return taken if isinstance(taken, int) else float(taken)
-    except (TypeError, ValueError):
-        raise ArgumentTypeError(
-            f"{name}: correction={taken!r} must be a number", argument="correction", value=taken
-        ) from None
 
 
 def min(

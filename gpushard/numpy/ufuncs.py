@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.checks import as_dtype
-from gpushard.dtypes import can_cast, is_custom
+from gpushard.dtypes import can_cast, check_casting, is_custom
 from gpushard.errors import ArgumentTypeError
 from gpushard.numpy.arguments import number_of, operands, wanted
 from gpushard.ops.bind import bind
@@ -49,6 +49,7 @@ def _types(
     ufunc: np.ufunc, xs: Sequence[Any], dtype: np.dtype[Any], casting: str
 ) -> Sequence[np.dtype[Any]]:
     """Return the types that operands are converted to for a result of some type."""
+    check_casting(casting)
     signature = (*[None] * ufunc.nin, *[dtype] * ufunc.nout)
     own = [_type_of(x) for x in xs]
     if is_custom(dtype):  # beside others NumPy has no loop of it

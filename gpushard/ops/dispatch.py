@@ -33,6 +33,13 @@ def program_for(
     out: Sharding | None = None,
 ) -> Program:
     """Make and keep the program of a row for operands of a kind."""
+    if not isinstance(out, Sharding | None):
+        raise ArgumentTypeError(
+            f"{row.name}: out_sharding={out!r} must be a Sharding; the functions of gpushard.numpy "
+            "take a PartitionSpec, too",
+            argument="out_sharding",
+            value=out,
+        )
     for x in operands:
         if isinstance(x, Sharded) and devices_of(x.tiling)[0].runtime is not runtime:
             raise ArgumentTypeError(

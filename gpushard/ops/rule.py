@@ -109,6 +109,8 @@ def along(shapes: Sequence[Shape], axes: Sequence[int], results: Sequence[int] =
 
     >>> along([(4, 3)], [-1]).whole, along([(4, 3)], [-1], [1, 0]).results
     (frozenset({1}), ((0, 1), (0,)))
+    >>> along([(3,), (4, 3)], [-1]).sizes
+    (4, 3)
     """
     ndim = max(map(len, shapes))
     sizes = [1] * ndim

@@ -179,8 +179,13 @@ def reshard(x: _T, sharding: Any, *, donate: bool = False) -> _T:
     >>> reshard(x, gs.P("y")).addressable_data(0).shape
     (2, 4)
     """
+    return resharded(x, sharding, "sharding", donate=donate)
+
+
+def resharded(x: _T, sharding: Any, argument: str, *, donate: bool = False) -> _T:
+    """Do what `reshard` does, whose errors call the sharding `argument`."""
     leaves, structure = tree.flatten(x)
-    places = _prefix(sharding, x, "sharding")
+    places = _prefix(sharding, x, argument)
     for leaf in leaves:
         if not isinstance(leaf, Array | KeyArray):
             raise ArgumentTypeError(
@@ -189,7 +194,7 @@ def reshard(x: _T, sharding: Any, *, donate: bool = False) -> _T:
                 argument="x",
                 type=type(leaf),
             )
-    targets = [_target(leaf, place) for leaf, place in zip(leaves, places, strict=True)]
+    targets = [_target(*each, argument) for each in zip(leaves, places, strict=True)]
     for leaf, target in zip(leaves, targets, strict=True):
         place_tiling(target, leaf.shape)
     moved = [x._moved(to, "reshard(x, sharding)") for x, to in zip(leaves, targets, strict=True)]
@@ -326,10 +331,10 @@ def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:
     return data[index]
 
 
-def _target(x: Array, place: Any) -> Sharding:
+def _target(x: Array, place: Any, argument: str) -> Sharding:
     if isinstance(place, PartitionSpec) and isinstance(x.sharding, NamedSharding):
         return x.sharding.with_spec(place)
-    return as_sharding(place, x.ndim, "sharding")
+    return as_sharding(place, x.ndim, argument)
 
 
 def _give_up(sources: list[Any], donated: list[Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.array.checks import as_dtype
 from gpushard.ops.table import random_counts
 from gpushard.random.sampling import float_dtype, int_dtype, parameter, sample
 from gpushard.random.uniform import probable
@@ -101,7 +102,7 @@ def binomial(
     Raises:
       ArgumentError: a parameter is impossible.
     """
-    whole = dtype is not None and np.dtype(dtype).kind in "iu"
+    whole = dtype is not None and as_dtype(dtype).kind in "iu"
     target = int_dtype(dtype, "binomial") if whole else float_dtype(dtype, "binomial")
     if whole:
         trials = parameter(n, "binomial", "n", counting, "finite and at least 0")

@@ -57,9 +57,10 @@ def permutation(
     array = _array(x, "permutation", "x")
     at = one_from_end(axis, len(array.shape), "permutation")
     place = result_place(out_sharding, array.shape, data, array)
-    alone = bool(independent) and len(array.shape) > 1
     operands = (beside(data, place, array), array)
-    return place.finish(bind(random_order.SHUFFLE, operands, (at, alone), place.sharding))
+    return place.finish(
+        bind(random_order.SHUFFLE, operands, (at, bool(independent)), place.sharding)
+    )
 
 
 shuffle = permutation

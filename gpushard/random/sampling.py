@@ -80,7 +80,7 @@ def float_dtype(dtype: Any, name: str, *, kinds: str = "f") -> np.dtype[Any]:
     """
     found = np.dtype(np.float64) if dtype is None else as_dtype(dtype)
     if found.isbuiltin == 1:
-        fits = found.kind in kinds and np.empty(0, found).real.dtype.itemsize <= 8
+        fits = found.kind in kinds and np.finfo(found).bits <= 64
     else:  # of ml_dtypes: bfloat16 and float8, but not int4
         fits = np.can_cast(found, np.float32) and not np.can_cast(found, np.int64)
     if not fits:

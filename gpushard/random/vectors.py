@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_shape, count
+from gpushard.array.checks import as_dtype, as_shape, count
 from gpushard.errors import ArgumentError
 from gpushard.ops.bind import bind
 from gpushard.ops.random.sampler import floats
@@ -222,7 +222,7 @@ def multinomial(
     >>> int(counts.sum())
     10
     """
-    whole = dtype is not None and np.dtype(dtype).kind in "iu"
+    whole = dtype is not None and as_dtype(dtype).kind in "iu"
     target = int_dtype(dtype, "multinomial") if whole else float_dtype(dtype, "multinomial")
     left = parameter(n, "multinomial", "n", lambda x: ~(x < 0), "at least 0")
     odds = parameter(p, "multinomial", "p", lambda x: ~(x < 0), "at least 0")

@@ -16,7 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard.errors import DeletedArrayError, DeserializationError, TransferGuardError
+from gpushard.errors import (
+    ArgumentError,
+    DeletedArrayError,
+    DeserializationError,
+    TransferGuardError,
+)
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
@@ -630,3 +635,25 @@ def test_pickles_move_between_runtimes() -> None:
     assert "2 of 'cpu'" in str(caught.value)
     assert (caught.value.platform, caught.value.id) == ("cpu", 2)
     assert isinstance(caught.value, RuntimeError)
+
+
+def test_in_place_operators_keep_the_type() -> None:
+    value = np.arange(6, dtype=np.float32)
+    sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
+    for operate in (operator.iadd, operator.imul, operator.ipow, operator.ifloordiv):
+        x = operate(gs.device_put(value, sharding), np.full(6, 3.0))
+        want = operate(value.copy(), np.full(6, 3.0))
+        assert (x.dtype, x.sharding) == (want.dtype, sharding)
+        np.testing.assert_array_equal(np.asarray(x), want)
+
+
+def test_errors_survive_pickling() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        gs.numpy.zeros(-1)
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert (type(error), str(error), error.facts) == (
+        ArgumentError,
+        str(caught.value),
+        caught.value.facts,
+    )
+    assert error.argument == "shape"

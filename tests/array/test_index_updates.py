@@ -258,3 +258,23 @@ def test_conditions_that_are_the_same_for_many_elements(shape: tuple[int, ...]) 
             found = gs.numpy.where(*given)
             assert found.dtype == want.dtype and found.shape == want.shape
             np.testing.assert_array_equal(np.asarray(found), want)
+
+
+def test_mul_is_another_name_of_multiply() -> None:
+    x = gs.device_put(np.arange(6.0))
+    np.testing.assert_array_equal(x.at[1:3].mul(4), x.at[1:3].multiply(4))
+    assert x.at[2].mul(4).tolist() == [0, 1, 8, 3, 4, 5]
+
+
+@pytest.mark.parametrize("kind", ["list", "array", "devices"])
+def test_positions_that_wrap_are_the_remainders(kind: str) -> None:
+    data = np.arange(48.0).reshape(8, 6)
+    x = gs.device_put(data, gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))
+    rows, columns = [9, -9, 16, 7], [-7, 6, 0, 13]
+    make = {"list": list, "array": np.array, "devices": gs.numpy.asarray}[kind]
+    at, beside = make(rows), make(columns)
+    want = data[np.mod(rows, 8), np.mod(columns, 6)]
+    np.testing.assert_array_equal(x.at[at, beside].get(mode="wrap"), want)
+    np.testing.assert_array_equal(x.at[at].get(mode="wrap"), data[np.mod(rows, 8)])
+    data[np.mod(rows, 8), 2] = 5
+    np.testing.assert_array_equal(x.at[at, 2].set(5, mode="wrap"), data)

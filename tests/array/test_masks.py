@@ -106,3 +106,33 @@ def test_what_fails_leaves_no_memory() -> None:
                 device.memory_stats()
             assert [device.account.in_use for device in runtime.devices] == used
         np.testing.assert_array_equal(np.asarray(x[mask]), want)
+
+
+def test_a_mask_on_another_mesh_of_the_same_devices_selects_too() -> None:
+    data = np.arange(48.0).reshape(8, 6)
+    x = gs.device_put(data, gs.NamedSharding(gs.make_mesh((4, 2), ("x", "y")), gs.P("x", "y")))
+    mesh = gs.make_mesh((8,), "z")
+    mask = gs.device_put(data[:, 0] > 5, gs.NamedSharding(mesh, gs.P("z")))
+    np.testing.assert_array_equal(np.asarray(x[mask]), data[data[:, 0] > 5])
+
+
+LISTS: list[Any] = [[3], (7,), [2.5], [[1] * 6], [[4], [5]], [[1] * 6, [2] * 6], [], [True], [-128]]
+
+
+@pytest.mark.parametrize("dtype", ["b", "f", "D"])
+def test_lists_are_assigned_where_a_mask_is_as_in_numpy(dtype: str) -> None:
+    data = np.arange(48).reshape(8, 6).astype(dtype)
+    sharding = gs.NamedSharding(gs.make_mesh((4, 2), ("x", "y")), gs.P("x", "y"))
+    for mask in (data[:, 0].real > 30, data.real > 40, data.real > 99, data[:, 0].real < 0):
+        for value in LISTS:
+            x, want = gs.device_put(data, sharding), data.copy()
+            try:
+                want[mask] = value
+            except (TypeError, ValueError):
+                continue
+            x[gs.device_put(mask)] = value
+            np.testing.assert_array_equal(np.asarray(x), want)
+            added = gs.device_put(data, sharding).at[gs.device_put(mask)].add(value)
+            want = data.copy()
+            want[mask] = (want[mask] + np.asarray(value)).astype(dtype)
+            np.testing.assert_array_equal(np.asarray(added), want)

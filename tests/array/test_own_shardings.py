@@ -116,3 +116,9 @@ class Everywhere(Rows):
 
     def devices_indices_map(self, global_shape: Any) -> dict[Any, Any]:
         return {d: (slice(None),) * len(global_shape) for d in self.devices}
+
+
+def test_a_sharding_of_ones_own_stands_for_its_devices() -> None:
+    x = gs.device_put(np.arange(8.0), Rows(gs.devices()[:2], 3))
+    assert x.device is x.sharding
+    assert np.array_equal(gs.numpy.zeros_like(x, device=x.device), np.zeros(8))

@@ -269,3 +269,9 @@ def test_malformed_abstract_meshes(sizes: Any, names: Any, error: type[Exception
 def test_ragged_devices_are_refused():
     with pytest.raises(ArgumentTypeError, match="devices holds"):
         Mesh([["a", "b"], ["c"]], ("x", "y"))
+
+
+def test_shape_tuple_has_each_axis_in_order() -> None:
+    mesh = AbstractMesh((4, 2), ("x", "y"))
+    assert mesh.shape_tuple == (("x", 4), ("y", 2))
+    assert Mesh(np.arange(6).reshape(2, 3), ("b", "a")).shape_tuple == (("b", 2), ("a", 3))

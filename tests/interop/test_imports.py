@@ -253,3 +253,14 @@ def test_what_does_not_speak_dlpack(x: Any) -> None:
 def test_guards_hear_of_it() -> None:
     with runtime(), gs.transfer_guard("disallow_explicit"), pytest.raises(TransferGuardError):
         gs.from_dlpack(owned(8))
+
+
+def test_arrays_of_our_own_go_where_they_are_asked_to(rt: Runtime) -> None:
+    x = gs.device_put(np.arange(4.0), rt.devices[1])
+    with pytest.raises(ArgumentError, match="copy=False"):
+        gs.from_dlpack(x, device=rt.devices[0], copy=False)
+    for copy in (None, True):
+        made = gs.from_dlpack(x, device=rt.devices[0], copy=copy)
+        assert made.device == rt.devices[0]
+        assert made.tolist() == x.tolist()
+    assert gs.from_dlpack(x, device=x.device, copy=False).device == x.device

@@ -372,3 +372,12 @@ def test_who_forbids_a_copy_shares_the_array_itself() -> None:
     shared, apart = gnp.asarray(x, copy=False), gnp.asarray(x)
     x[0] = 7
     assert shared[0] == 7 and apart[0] == 0
+
+
+@pytest.mark.parametrize("step", [1e300, -1e300, np.float64(1e300), np.array(1e300)])
+def test_a_range_shorter_than_its_step(step: Any) -> None:
+    for stop in (1e-300, -1e-300, 0.0):
+        agree(
+            lambda stop=stop: gs.numpy.arange(0.0, stop, step),
+            lambda stop=stop: np.arange(0.0, stop, step),
+        )

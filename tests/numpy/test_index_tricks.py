@@ -181,3 +181,8 @@ def test_files_and_texts(tmp_path: Path) -> None:
     assert gnp.array_str(x) == str(np.arange(8.0))
     assert isinstance(x, gnp.ndarray) and gnp.iterable(x)
     same(gnp.ascontiguousarray(x), np.arange(8.0))
+
+
+def test_makers_of_indices_show_their_names() -> None:
+    for name in ("ogrid", "mgrid", "r_", "c_"):
+        assert repr(getattr(gs.numpy, name)) == name

@@ -98,3 +98,26 @@ def test_results_go_where_they_are_asked_to() -> None:
     assert found.sharding.spec == gs.P(None, "x")
     with pytest.raises(ArgumentError, match="side='middle'"):
         gnp.searchsorted([1.0], x, side="middle")
+
+
+@pytest.mark.parametrize("edges", [[3, 3, 1], [1, 3, 3], [2, 2], [3, 1, 1, -2], [5]])
+def test_bins_that_are_given_twice(edges: list[int]) -> None:
+    data, x = placed("even")
+    for right in (False, True):
+        agree(
+            lambda right=right: gs.numpy.digitize(x, edges, right),
+            lambda right=right: np.digitize(data, edges, right),
+        )
+
+
+@pytest.mark.parametrize("dtype", ["?", "b", "i", "f", "d", "D"])
+@pytest.mark.parametrize("size", [0, 1, 3, 60])
+@pytest.mark.parametrize("apart", [1, 9])
+def test_members_few_and_many_near_and_far(dtype: str, size: int, apart: int) -> None:
+    data, x = placed("even", dtype)
+    members = (np.arange(size) * apart % 100).astype(dtype)
+    for invert in (False, True):
+        agree(
+            lambda invert=invert: gs.numpy.isin(x, members, invert=invert),
+            lambda invert=invert: np.isin(data, members, invert=invert),
+        )

@@ -124,6 +124,44 @@ def test_places_are_numpys(module: str) -> None:
         assert common == [n for n in wanted if n in mine], name
 
 
+DEFAULTS = {
+    "order": "elements are in row-major order, however it is said",
+    "out": "a pair of None is None",
+    "stable": "results do not depend on it",
+    "optimize": "makes no difference",
+    "dtype": "None is float, and for indices int",
+    "excluded": "nothing, however it is said",
+    "kind": "makes no difference",
+}
+"""Arguments whose default is another one than NumPy's, with the same meaning, and why."""
+
+
+def differing(one: Any, other: Any) -> set[str]:
+    """Return which arguments that both have have defaults of two kinds."""
+    mine, theirs = parameters(one), parameters(other)
+    pairs = {n: (mine[n].default, theirs[n].default) for n in mine.keys() & theirs.keys()}
+    unsaid = (inspect.Parameter.empty, np._NoValue)
+    return {
+        name
+        for name, pair in pairs.items()
+        if not any(one is other for one in pair for other in unsaid)
+        and repr(pair[0]) != repr(pair[1])
+    }
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_defaults_are_numpys(module: str) -> None:
+    oracle = importlib.import_module(module)
+    apart = {n: differing(f, getattr(oracle, n, None)) for n, f in functions(module).items()}
+    assert {name for name, found in apart.items() if found - DEFAULTS.keys()} == set()
+
+
+def test_defaults_of_methods_are_those_of_functions() -> None:
+    common = functions("numpy").keys() & set(dir(gs.Array))
+    apart = {n: differing(getattr(gs.Array, n), getattr(gs.numpy, n)) for n in common}
+    assert {name for name, found in apart.items() if found - DEFAULTS.keys()} == set()
+
+
 UNTYPED = {
     "numpy": {"fromfunction", "gradient", "indices", "intersect1d", "polyfit"},
     "numpy.linalg": {"lstsq"},

@@ -24,6 +24,7 @@ CASES = [
     ((12, 4), (6, 8), ("y",), ("y",)),  # 12 goes on into 8, where it does not begin
     ((6, 8), (12, 4), (None, "y"), ("y",)),  # 8 begins within 12
     ((5, 6), (30,), ("x",), ("x",)),
+    ((6, 4), (24,), ("x", "y"), ("x",)),  # neither divides: the first dim has its way
 ]
 
 

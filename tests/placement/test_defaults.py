@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.errors import ArgumentTypeError, ShardingError
 from gpushard.testing import runtime
 
 
@@ -37,3 +39,30 @@ def test_a_stream_is_refused_where_the_library_orders_work():
     with pytest.raises(gs.errors.ArgumentError, match="stream=5 must be None"):
         x.to_device(gs.devices()[1], stream=5)
     assert x.to_device(gs.devices()[1]).device == gs.devices()[1]
+
+
+def test_devices_of_two_runtimes_do_not_mix() -> None:
+    with runtime():
+        mine = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
+        x = gs.device_put(np.arange(4.0), mine)
+        with runtime():
+            theirs = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
+            y = gs.device_put(np.arange(4.0), theirs)
+            mixed = gs.Mesh([gs.devices()[0], mine.mesh.devices[1]], "x")
+            with pytest.raises(ArgumentTypeError, match=r"add got arrays of different runtimes"):
+                x + y
+            with pytest.raises(ShardingError, match="another runtime than the array's"):
+                gs.reshard(x, theirs)
+            with pytest.raises(ShardingError, match="mixes devices of different runtimes"):
+                gs.device_put(np.arange(4.0), gs.NamedSharding(mixed, gs.P("x")))
+            assert x.tolist() == y.tolist() == [0, 1, 2, 3]
+
+
+def test_memory_belongs_to_its_device() -> None:
+    for device in gs.devices()[:3]:
+        memory = device.memory("pinned_host")
+        assert (memory.id, memory.platform, memory.process_index) == (
+            device.id,
+            device.platform,
+            device.process_index,
+        )

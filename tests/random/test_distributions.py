@@ -236,6 +236,15 @@ def test_parameters_without_end_and_without_value() -> None:
     assert np.asarray(random.binomial(key, gs.device_put(inf), 0.5, dtype="int32")) == -1
 
 
+def test_a_vector_has_one_line_to_shuffle() -> None:
+    vector = np.arange(300)
+    together, alone = (
+        random.permutation(random.key(4), vector, independent=independent)
+        for independent in (False, True)
+    )
+    assert together.tolist() == alone.tolist() != vector.tolist()
+
+
 def test_each_order_is_as_likely() -> None:
     orders = np.asarray(
         random.permutation(random.key(4), np.tile(np.arange(3), (COUNT, 1)), 1, independent=True)

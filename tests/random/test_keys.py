@@ -318,3 +318,18 @@ def test_nothing_is_chosen() -> None:
     assert random.permutation(random.key(0), 0).shape == (0,)
     assert random.normal(random.key(0), (0, 3)).shape == (0, 3)
     assert random.split(random.key(0), 0).shape == (0,)
+
+
+def test_keys_go_to_devices_and_plans_say_how() -> None:
+    keys = random.split(random.key(3), 8)
+    data = np.asarray(random.key_data(keys))
+    sharding = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
+    for place in (gs.devices()[2], sharding):
+        moved = keys.to_device(place)
+        np.testing.assert_array_equal(np.asarray(random.key_data(moved)), data)
+    assert moved.sharding == sharding and keys.to_device(gs.devices()[2]).device == gs.devices()[2]
+    assert moved.plan(gs.SingleDeviceSharding(gs.devices()[0])).bytes_written == data.nbytes
+    with pytest.raises(ShardingError, match="1 dims"):
+        keys.plan(gs.NamedSharding(sharding.mesh, gs.P(None, "x")))
+    with pytest.raises(ShardingError, match="1 dims"):
+        keys.to_device(gs.NamedSharding(sharding.mesh, gs.P(None, "x")))

@@ -215,3 +215,20 @@ def _positions(start: tuple[int, ...], local: tuple[int, ...], whole: tuple[int,
 
     each_block(np, np.zeros(2, np.uint32), start, local, whole, fill)
     return found
+
+
+def test_a_spec_is_one_of_the_mesh_of_the_parameters() -> None:
+    mesh = gs.make_mesh((3, 2), ("x", "y"), devices=gs.devices()[:6])
+    rates = gs.device_put(np.linspace(0.5, 90, 48).reshape(8, 6), gs.NamedSharding(mesh, gs.P("x")))
+    split = random.poisson(random.key(2), rates, out_sharding=gs.P("y"))
+    assert split.sharding == gs.NamedSharding(mesh, gs.P("y"))
+    assert np.array_equal(split, random.poisson(random.key(2), np.asarray(rates)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
+def test_uniform_numbers_lie_between_their_bounds(dtype: Any) -> None:
+    drawn = random.uniform(random.key(5), (4000,), dtype, -2, 3)
+    found = np.asarray(drawn.astype("f8"))
+    assert found.min() >= -2 and found.max() <= 3 and drawn.dtype == dtype
+    assert abs(found.mean() - 0.5) < 0.35 and (found < -1.5).any() and (found > 2.2).any()
+    assert random.uniform(random.key(5), (0, 3), dtype, -2, 3).shape == (0, 3)

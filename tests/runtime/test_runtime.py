@@ -6,6 +6,7 @@ import functools
 import gc
 import threading
 
+import numpy as np
 import pytest
 
 import gpushard as gs
@@ -36,6 +37,31 @@ def test_out_of_memory_names_everything_and_the_next_smaller_call_works():
         del kept
         again = rt.commit(lambda: rt.claim(rt.devices[0], 6000, None))
         assert again.memory.nbytes == 6000
+
+
+def test_out_of_memory_names_the_five_largest_arrays():
+    with runtime(host_devices=1, memory_limit=10_000):
+        arrays = [gs.device_put(np.zeros(n)) for n in (8, 64, 16, 128, 24, 32, 40)]
+        with pytest.raises(gs.errors.OutOfMemoryError) as caught:
+            gs.numpy.zeros(9_000)
+        sizes = [8 * n for n in (128, 64, 40, 32, 24)]
+        assert caught.value.largest == [f"float64[{n // 8}] {n:,} bytes" for n in sizes]
+        del arrays
+
+
+def test_a_child_of_a_thread_in_a_step_collects_again():
+    with runtime(host_devices=1) as rt:
+        gs.device_put(np.zeros(3)).block_until_ready()
+        before = gc.get_threshold()
+        try:
+            gc.set_threshold(0)  # as within a step
+            rt.renew_locks(torn=False)
+            assert gc.get_threshold()[0] == 0
+            rt.renew_locks(torn=True)
+            assert gc.get_threshold() == before
+        finally:
+            gc.set_threshold(*before)
+        assert gs.device_put(np.ones(3)).tolist() == [1, 1, 1]
 
 
 def test_a_failed_submission_gives_back_what_it_took():

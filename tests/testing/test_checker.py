@@ -7,7 +7,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.errors import RaceError
-from gpushard.runtime.checker import Checker
+from gpushard.runtime.checker import Checker, Shadow
 from gpushard.runtime.memory import Claim
 from gpushard.runtime.stream import Stream
 from gpushard.testing import deferred, runtime, simulated
@@ -155,6 +155,20 @@ def test_memory_that_the_host_uses_after_its_release(rt, reads):
     rt.claimed_bytes()
     with pytest.raises(RaceError, match="is used after its release"):
         rt.backend.run_now([], [memory] if reads else [], [] if reads else [memory])
+
+
+def test_buffers_that_touch_are_apart_and_what_covers_them_takes_their_place(rt):
+    checker, at = rt.checker, 1 << 60
+    low, high = Shadow(object(), at, at + 64), Shadow(object(), at + 64, at + 128)
+    checker._follow(high)
+    checker._follow(low)
+    assert checker._at_or_before(at + 63) is low
+    assert checker._at_or_before(at + 64) is high
+    over = Shadow(object(), at + 32, at + 65)
+    checker._follow(over)
+    assert checker._at_or_before(at + 31) not in (low, high, over)
+    assert checker._at_or_before(at + 200) is over
+    checker._forget(over)
 
 
 def test_an_event_that_names_a_tick_which_is_not_queued_yet(rt, monkeypatch):

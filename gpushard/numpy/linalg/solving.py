@@ -233,7 +233,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None, *, out_sharding: Any = None) -
     """
     a, b = as_value(a, "tensorsolve"), as_value(b, "tensorsolve")
     if axes is not None:
-        back = from_end(tuple(axes), a.ndim, "tensorsolve", "axes")
+        back = from_end(tuple(axes) if np.iterable(axes) else axes, a.ndim, "tensorsolve", "axes")
         a = moveaxis(a, back, tuple(range(-len(back), 0)))
     rest = a.shape[b.ndim :]
     if not math.prod(rest) ** 2 == a.size == b.size**2:

@@ -278,7 +278,7 @@ def matmul_subscripts(x: Shape, y: Shape) -> str:
             shapes=(x, y),
         )
     rows, columns = "b" * (len(x) > 1), "c" * (len(y) > 1)
-    batch = LETTERS[3:][: max(len(x), len(y)) - 2] if max(len(x), len(y)) > 2 else ""
+    batch = LETTERS[3:][: max(len(x), len(y), 2) - 2]
     first = batch[len(batch) - max(len(x) - 2, 0) :]
     second = batch[len(batch) - max(len(y) - 2, 0) :]
     return f"{first}{rows}a,{second}a{columns}->{batch}{rows}{columns}"

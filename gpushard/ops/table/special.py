@@ -78,7 +78,7 @@ def _numbers(avals: Sequence[Aval]) -> Dtype:
 
 def _result(avals: Sequence[Aval], params: Params) -> Dtype:
     found = _numbers(avals)
-    return np.empty(0, found).real.dtype if params[2] else found
+    return np.finfo(found).dtype if params[2] else found
 
 
 def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:

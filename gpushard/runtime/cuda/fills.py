@@ -153,8 +153,8 @@ def _row(
     memory: Allocation, target: int, pattern: tuple[int, ...], dims: list[Dim], unit: int
 ) -> tuple[tuple[object, ...], int]:
     check_units(memory, target, ((extent, step) for extent, step, _ in dims), unit)
-    padded: list[Dim] = [(1, 0, 0)] * (DIMS - len(dims)) + dims
-    extents, strides, _ = zip(*padded, strict=True)
+    padded = [(1, 0)] * (DIMS - len(dims)) + [(extent, step) for extent, step, _ in dims]
+    extents, strides = zip(*padded, strict=True)
     magic, shift = zip(*map(divider, extents[1:]), strict=True)
     blocks = -(-math.prod(extents) // UNITS_PER_BLOCK)
     return (target, pattern, strides, extents, magic, shift, unit), blocks

@@ -152,3 +152,21 @@ def test_map_shards_on_a_gpu() -> None:
         x = gs.device_put(VALUE, named("x"))
         y = gs.map_shards(double, x, out=gs.ShapeDtypeStruct(VALUE.shape, VALUE.dtype))
         assert np.array_equal(np.asarray(gs.reshard(y, named(None, "x"))), VALUE * 2)
+
+
+@pytest.mark.parametrize("consumer", [LEGACY, OWN])
+def test_loans_outlive_a_wait_that_failed(consumer: int) -> None:
+    with cuda(partitions=1, inline_bytes=0) as (runtime, driver):
+        x = gs.device_put(VALUE, gs.devices()[0]).block_until_ready()
+        lent = x.__dlpack__(stream=consumer)
+        seen = reads(driver.foreign(consumer, 0), lent)
+        del x, lent
+        gc.collect()
+        loans = runtime.backend._loans
+        with pytest.raises(KeyError, match="lost"):
+            loans.recall(lambda: {}["lost"])
+        gc.collect()
+        assert runtime.claimed_bytes() == VALUE.nbytes and not seen
+        runtime.backend.recall()
+        gc.collect()
+        assert runtime.claimed_bytes() == 0 and np.array_equal(seen[0], VALUE)

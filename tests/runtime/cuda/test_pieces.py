@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +26,8 @@ from gpushard.runtime.cuda.pieces import (
     merged,
 )
 from tests.share import examples
+
+ROOT = Path(__file__).parents[3]
 
 EVERYTHING = Allocation(0, 1 << 62)
 
@@ -162,3 +167,20 @@ def test_few_pieces_fit_into_the_argument_of_a_launch() -> None:
     assert batch["first"][-1] == INLINE_PIECES
     with pytest.raises(ValueError):
         make_pieces([*many, many[0]]).inline()
+
+
+def test_constants_are_those_of_the_kernels() -> None:
+    """Where a docstring says which constant of a kernel a number is, they are equal."""
+    kernels = "".join(path.read_text() for path in (ROOT / "kernels").glob("*.cu*"))
+    found = 0
+    for path in (ROOT / "gpushard" / "runtime" / "cuda").glob("*.py"):
+        named = re.findall(
+            r'^([A-Z_]+) = .*\n"""[^"]*`(k\w+)` of the kernel', path.read_text(), re.M
+        )
+        module = importlib.import_module(f"gpushard.runtime.cuda.{path.stem}") if named else None
+        for name, constant in named:
+            value = re.search(rf"constexpr \w+ {constant} = (\d+)", kernels)
+            assert value is not None, constant
+            assert getattr(module, name) == int(value[1]), (name, constant)
+            found += 1
+    assert found >= 4
