@@ -17,6 +17,7 @@ class KeyDType:
 
     name = "key<fry>"
     kind = "V"  # as NumPy says that elements are no numbers
+    isbuiltin = 1  # likewise: nobody has registered it
     itemsize = 8
 
     def __repr__(self) -> str:

@@ -10,9 +10,11 @@ import pytest
 
 import gpushard as gs
 from gpushard import random
-from gpushard.errors import ArgumentTypeError, ArrayIndexError, ShardingError
+from gpushard.errors import ArgumentTypeError, ArrayIndexError, GpushardError, ShardingError
 from gpushard.ops.random.threefry import threefry
 from gpushard.testing import runtime
+from tests import right_calls
+from tests.right_calls import attempt, functions, special
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -333,3 +335,15 @@ def test_keys_go_to_devices_and_plans_say_how() -> None:
         keys.plan(gs.NamedSharding(sharding.mesh, gs.P(None, "x")))
     with pytest.raises(ShardingError, match="1 dims"):
         keys.to_device(gs.NamedSharding(sharding.mesh, gs.P(None, "x")))
+
+
+def test_functions_of_numbers_refuse_keys_as_what_is_no_number() -> None:
+    keys, taken = random.split(random.key(0), 8), 0
+    for name, function in functions():
+        if name.startswith("Array.") or name in special() or name == "numpy.pad":
+            continue
+        error = attempt(function, *right_calls.call(function, keys))
+        taken += error is None
+        assert error is None or isinstance(error, GpushardError | TypeError | ValueError), name
+    assert taken > 50
+    assert not gs.numpy.iscomplexobj(keys)
