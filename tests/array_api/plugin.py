@@ -41,7 +41,7 @@ def _count_arrays() -> None:
     def count(x: Any) -> None:
         if x.size >= 8:
             _seen["arrays"] += 1
-            tiling = x._live().tiling
+            tiling = x._data.tiling
             blocks = tiling.assignment.flat[np.asarray(tiling.volumes) > 0]
             _seen["split"] += bool((blocks != blocks[0]).any())
 
@@ -49,8 +49,8 @@ def _count_arrays() -> None:
         made(self, *args, **kwargs)
         count(self)
 
-    def counted_handle(self: Any, *args: Any) -> Any:
-        array = handle(self, *args)
+    def counted_handle(self: Any, *args: Any, **kwargs: Any) -> Any:
+        array = handle(self, *args, **kwargs)
         count(array)
         return array
 
