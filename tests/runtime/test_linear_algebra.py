@@ -92,25 +92,30 @@ def test_the_full_number_is_back_when_nobody_is_inside(counts, data):
     fake = Fake(6)
     limits = Limits(fake.library, None)
     inside, waiting = {}, dict(enumerate(counts))
-    while inside or waiting:
-        who = data.draw(st.sampled_from([*inside, *waiting]))
-        if who in waiting:
-            gate, there = threading.Event(), threading.Event()
+    try:
+        while inside or waiting:
+            who = data.draw(st.sampled_from([*inside, *waiting]))
+            if who in waiting:
+                gate, there = threading.Event(), threading.Event()
 
-            def stay(gate=gate, there=there):
-                there.set()
-                gate.wait()
+                def stay(gate=gate, there=there):
+                    there.set()
+                    gate.wait()
 
-            thread = threading.Thread(target=limits.call, args=(waiting[who], stay))
-            thread.start()
-            there.wait()
-            inside[who] = waiting.pop(who), gate, thread
-        else:
-            _, gate, thread = inside.pop(who)
+                thread = threading.Thread(target=limits.call, args=(waiting[who], stay))
+                thread.start()
+                there.wait()
+                inside[who] = waiting.pop(who), gate, thread
+            else:
+                _, gate, thread = inside.pop(who)
+                gate.set()
+                thread.join()
+            shares = [count for count, *_ in inside.values()]
+            assert fake.get() == max(1, 6 // max(1, len(shares), *shares))
+    finally:  # Hypothesis may give up an example
+        for _, gate, thread in inside.values():
             gate.set()
             thread.join()
-        shares = [count for count, *_ in inside.values()]
-        assert fake.get() == max(1, 6 // max(1, len(shares), *shares))
     assert fake.get() == 6
 
 
