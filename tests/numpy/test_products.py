@@ -101,6 +101,8 @@ def test_covariances(name: str, dtype: str) -> None:
         close(gnp.cov(x.T, rowvar=False, **known), np.cov(data, **known))
         close(gnp.cov(x, x[:2], **known), np.cov(data, data[:2], **known))
         close(gnp.cov(x[1], **known), np.cov(data[1], **known))
+        listed = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in known.items()}
+        close(gnp.cov(x, **listed), np.cov(data, **known))
         placed_too = {k: put(v, "x") if isinstance(v, np.ndarray) else v for k, v in known.items()}
         close(gnp.cov(x, **placed_too), np.cov(data, **known))
 

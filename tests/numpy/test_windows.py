@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
+from gpushard.errors import ArgumentError
 from tests.numpy.calls import Call, everywhere
 from tests.numpy.compare import put, same, value
 
@@ -73,3 +74,10 @@ def test_positions_of_grids(shape: tuple[int, ...]) -> None:
     same(gnp.indices(shape), np.indices(shape))
     same(gnp.indices(shape, "f"), np.indices(shape, "f"))
     same(gnp.indices(shape, sparse=True), np.indices(shape, sparse=True))
+
+
+def test_numbers_run_along_the_only_dim() -> None:
+    for call in (gnp.geomspace, gnp.logspace, gnp.linspace):
+        np.testing.assert_array_equal(call(1, 2, 3, axis=-1), call(1, 2, 3, axis=0))
+        with pytest.raises(ArgumentError, match="1"):
+            call(1, 2, 3, axis=1)

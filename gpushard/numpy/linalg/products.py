@@ -90,7 +90,7 @@ def matrix_power(a: Any, n: int, *, out_sharding: Any = None) -> Array:
         raise ArgumentError(
             f"matrix_power: an array of shape {x.shape} is not of square matrices; the last two "
             "dims must be equal",
-            argument="x",
+            argument="a",
             shape=x.shape,
         )
     if n == 0:
