@@ -55,8 +55,10 @@ def test_elements_of_what_is_pending_are_taken_once_it_is_there() -> None:
 def test_positions_in_many_blocks_of_several_dims(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     data = rng.integers(-99, 99, (50, 30, 40)).astype(np.int16)
-    for few in (0, gather.SMALL):  # sorted by owner, and joined
+    ways = (0, gather.PIECE), (0, 500), (gather.SMALL, gather.PIECE)
+    for few, piece in ways:  # sorted by owner, the same in small pieces, and joined
         monkeypatch.setattr(gather, "SMALL", few)
+        monkeypatch.setattr(gather, "PIECE", piece)
         with testing.runtime(host_devices=8):
             mesh = gs.make_mesh((2, 2, 2), ("x", "y", "z"))
             x = gs.device_put(data, gs.NamedSharding(mesh, gs.P("x", "z", "y")))

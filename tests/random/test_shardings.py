@@ -10,6 +10,7 @@ import pytest
 import gpushard as gs
 from gpushard import random
 from gpushard.movement import execute
+from gpushard.ops.random import blocks
 from gpushard.ops.random.blocks import each_block
 from gpushard.ops.random.stream import Stream
 from gpushard.runtime.runtime import Runtime
@@ -174,6 +175,14 @@ def test_new_numbers_go_where_new_data_goes(rt: Runtime) -> None:
     assert named.sharding == gs.NamedSharding(mesh, gs.P(None, "y")) and named.committed
     np.testing.assert_array_equal(made, np.asarray(random.normal(key, (5, 2))))
     np.testing.assert_array_equal(order, np.asarray(random.permutation(key, 5)))
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 16, 64])
+def test_positions_that_follow_one_another(count: int) -> None:
+    for first in (0, 5, *range(2**32 - 65, 2**32 + 3), 3 * 2**32 - 1):
+        high, low = blocks._sequence(np, first, count)
+        found = high.astype(np.uint64) * 2**32 + low
+        assert found[:count].tolist() == list(range(first, first + count))
 
 
 def test_a_position_needs_more_than_32_bits() -> None:
