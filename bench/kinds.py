@@ -139,6 +139,12 @@ def _set_own_rows(y: Any, library: Library) -> None:
     y[_own_rows(library)] = 1
 
 
+def _own_product(library: Library) -> Any:
+    """Multiply whole rows by whole columns, as many of both as a block has."""
+    rows, columns = (library.n // size for size in library.x.shape)
+    return np.tile(library.x, (1, columns)) @ np.tile(library.y, (rows, 1))
+
+
 def _filled(library: Library) -> Any:
     return np.full(library.x.shape, 0, np.float32)
 
@@ -153,9 +159,17 @@ KINDS = [
     Kind("zeros", lambda o: o.np.zeros((o.n, o.n), np.float32, **o.place), blocks=_filled),
     Kind("full", lambda o: o.np.full((o.n, o.n), 2, np.float32, **o.place), blocks=_filled),
     Kind("eye", lambda o: o.np.eye(o.n, dtype=np.float32, **o.place), blocks=_filled),
-    Kind("arange(n * n)", lambda o: o.np.arange(o.n * o.n, dtype=np.int32)),
-    Kind("linspace, n * n", lambda o: o.np.linspace(0.0, 1.0, o.n * o.n, dtype=np.float32)),
-    Kind("tril", lambda o: o.np.tril(o.x)),
+    Kind(
+        "arange(n * n)",
+        lambda o: o.np.arange(o.n * o.n, dtype=np.int32),
+        blocks=lambda o: np.arange(o.x.size, dtype=np.int32),
+    ),
+    Kind(
+        "linspace, n * n",
+        lambda o: o.np.linspace(0.0, 1.0, o.n * o.n, dtype=np.float32),
+        blocks=lambda o: np.linspace(0.0, 1.0, o.x.size, dtype=np.float32),
+    ),
+    Kind("tril", lambda o: o.np.tril(o.x), blocks=True),
     # one operand
     Kind("-x", lambda o: -o.x, blocks=True),
     Kind("abs", lambda o: o.np.abs(o.x), blocks=True),
@@ -210,7 +224,7 @@ KINDS = [
     Kind("median", lambda o: o.np.median(o.x)),
     Kind("median(axis=1)", lambda o: o.np.median(o.x, axis=1)),
     Kind("percentile", lambda o: o.np.percentile(o.x, 30)),
-    Kind("searchsorted", lambda o: o.np.searchsorted(o.edges, o.f)),
+    Kind("searchsorted", lambda o: o.np.searchsorted(o.edges, o.f), blocks=True),
     Kind("nonzero", lambda o: o.np.nonzero(o.m), blocks=True),
     # sets and counts
     Kind("unique", lambda o: o.np.unique(o.i)),
@@ -219,7 +233,7 @@ KINDS = [
     Kind("histogram, range=", lambda o: o.np.histogram(o.f, 20, range=(0.0, 2.0)), blocks=True),
     Kind("bincount", lambda o: o.np.bincount(o.j), blocks=True),
     # linear algebra
-    Kind("x @ y", lambda o: o.x @ o.y),
+    Kind("x @ y", lambda o: o.x @ o.y, blocks=_own_product),
     Kind("x @ v", lambda o: o.x @ o.v, blocks=lambda o: o.x @ o.x[0]),
     Kind("vdot", lambda o: o.np.vdot(o.y, o.y), blocks=True),
     Kind("norm", lambda o: o.np.linalg.norm(o.y), blocks=True),

@@ -112,6 +112,9 @@ def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
     def arange(block: Any, site: Site, first: Any, second: Any) -> None:
         start = wide.type(first)
         delta = wide.type(second) - start
+        if dtype.kind in "iu":
+            _count(xp, block, site.result[0], int(start), int(delta))
+            return
         for part, at in _counted(xp, site, part_of):
             if wide.kind == "c":  # parts are counted on their own
                 block.real[part] = start.real + at * delta.real
@@ -122,11 +125,34 @@ def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
             if start:
                 at += start
             block[part] = at
-        if wide != dtype or dtype.kind not in "iu":  # what is rounded may be other than these
-            _put(block, site, 0, first)
-            _put(block, site, 1, second)
+        _put(block, site, 0, first)  # what is rounded may be other than these
+        _put(block, site, 1, second)
 
     return arange
+
+
+def _count(xp: Any, block: Any, position: int, start: int, delta: int) -> None:
+    """Write integers at equal distances, which wrap around, from a position on."""
+    (n,), dtype = block.shape, block.dtype
+    step = _PIECE if xp is np else max(n, 1)
+    count = min(n, step)
+    if count <= _exact(dtype):
+        first = xp.arange(count, dtype=dtype)
+    else:
+        first = xp.arange(count).astype(dtype)
+    if delta != 1:
+        first *= _wrapped(delta, dtype)
+    for low in range(0, n, step):
+        part, begin = block[low : low + step], start + (position + low) * delta
+        if begin:
+            xp.add(first[: len(part)], _wrapped(begin, dtype), out=part)
+        else:
+            part[...] = first
+
+
+def _wrapped(number: int, dtype: Dtype) -> Any:
+    """Return an integer as a type has it whose bits are not enough."""
+    return np.uint64(number % (1 << 64)).astype(dtype)
 
 
 def _linspace(xp: Any, dtype: Dtype) -> Callable[..., None]:
