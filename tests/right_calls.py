@@ -11,12 +11,14 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 import gpushard as gs
 from gpushard import random
+
+T = TypeVar("T")
 
 MODULES = ["numpy", "numpy.linalg", "numpy.fft", "special", "random"]
 
@@ -48,7 +50,6 @@ NUMBERS: dict[str, Any] = {
     "indices_or_sections": 2,
     "iter": [1, 2],
     "k": 1,
-    "key": random.key(0),
     "kth": 1,
     "left": 0.0,
     "lower": -1.0,
@@ -86,7 +87,13 @@ ARRAYS = {"a", "x", "array", "arr", "ary", "x1", "x2", "x3", "y", "z", "m", "v"}
 """Names of the operand, which is an array of each kind until one fits."""
 
 
-@functools.cache
+def once(make: Callable[[], T]) -> Callable[[], T]:
+    """Keep what a function makes as long as the runtime is the same."""
+    made = functools.lru_cache(maxsize=1)(lambda runtime: make())
+    return functools.wraps(make)(lambda: made(gs.devices()[0].runtime))
+
+
+@once
 def operands() -> list[gs.Array]:
     """Return arrays that functions are called with: the first of them that they take."""
     mesh = gs.make_mesh((2,), "x")
@@ -98,7 +105,7 @@ def operands() -> list[gs.Array]:
 Call = tuple[list[Any], dict[str, Any]]
 
 
-@functools.cache
+@once
 def given() -> dict[str, Any]:
     """Return arguments without a default."""
     matrix, vector, places, _ = operands()
@@ -110,6 +117,7 @@ def given() -> dict[str, Any]:
     arrays["sample"] = matrix[:, :2]
     mask = matrix > 0
     arrays |= {"condition": mask, "mask": mask, "condlist": [mask], "choicelist": [matrix]}
+    arrays["key"] = random.key(0)
     return NUMBERS | arrays | {"ind": places, "multi_index": (places, places)}
 
 
@@ -214,7 +222,7 @@ def call_of(name: str, function: Callable[..., Any], x: gs.Array) -> Call:
     return [x.copy(), *args], {key: value for key, value in named.items() if key != "self"}
 
 
-@functools.cache
+@once
 def right() -> dict[str, tuple[Callable[..., Any], Call, set[str]]]:
     """Return for each function arguments that it takes, and which others it takes by name."""
     found = {}
