@@ -120,7 +120,8 @@ class Stage:
         self._here = runtime.backend.host_readable and bool(jobs) and total <= limit
         self._alone = total <= settings.inline_bytes
         self._small = self._here and largest < settings.small_bytes
-        self._run = self._run_among if threaded and total > THREADED_BYTES else quietly
+        self._threaded = threaded and total > THREADED_BYTES
+        self._run = self._run_among if self._threaded else quietly
         single = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
         self._plain = all(shape for job in jobs for shape in job.shapes)
@@ -235,7 +236,11 @@ class Stage:
             written = [claim.memory for part in made for claim in part.claims]
             if self._alone:
                 calls = [functools.partial(_run_all, calls)]
-            self.runtime.backend.run_now(calls, read, written)
+            run = functools.partial(self.runtime.backend.run_now, calls, read, written)
+            if self._threaded:  # one division for all, rather than one for each and none between
+                self.runtime.backend.call_among(len(self.jobs), run)
+            else:
+                run()
             for part in made:
                 part.settled = True
         return made
