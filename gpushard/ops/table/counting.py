@@ -14,6 +14,7 @@ import numpy as np
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Kernel, Params, Reduction, Row
 from gpushard.ops.rule import Rule
+from gpushard.ops.search import search
 from gpushard.ops.table.elementwise import writing
 from gpushard.typing import Shape
 
@@ -164,7 +165,7 @@ def _guessed_and_checked(x: Any, edges: Any, inside: Any) -> Any:
     wrong = (x < edges[at]) | (x >= edges[at + 1])
     wrong &= inside
     if wrong.any():
-        at[wrong] = np.minimum(np.searchsorted(edges, x[wrong], "right") - 1, last)
+        at[wrong] = np.minimum(search(np, edges, x[wrong], "right") - 1, last)
     return at
 
 
