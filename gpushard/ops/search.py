@@ -7,9 +7,11 @@ passes over a piece of them, each without branches.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+
+_Side: TypeAlias = Literal["left", "right"]
 
 _PIECE = 1 << 15
 """Values that are worked on at a time, so that what that takes stays in cache."""
@@ -22,7 +24,7 @@ _FALLS = 16
 NumPy goes on from the position of that."""
 
 
-def search(xp: Any, x1: Any, x2: Any, side: str, out: Any = None) -> Any:
+def search(xp: Any, x1: Any, x2: Any, side: _Side, out: Any = None) -> Any:
     """Return where values would be inserted to keep an array in order, as NumPy does.
 
     Args:
@@ -62,7 +64,7 @@ def _tree(x1: Any) -> list[Any]:
     return [np.ascontiguousarray(full[width // 2 - 1 :: width]) for width in widths]
 
 
-def _search_piece(x1: Any, tree: list[Any], x2: Any, side: str, at: Any) -> None:
+def _search_piece(x1: Any, tree: list[Any], x2: Any, side: _Side, at: Any) -> None:
     if np.count_nonzero(x2[1:] < x2[:-1]) * _FALLS < len(x2):
         at[...] = np.searchsorted(x1, x2, side=side)
         return

@@ -206,6 +206,17 @@ def test_matrices(shape: tuple[int, int]) -> None:
     same(gnp.tril(put(cube, "y", "x")), np.tril(cube))
 
 
+@pytest.mark.parametrize("shape", [(150, 200), (300, 140), (2, 70, 300)])
+@pytest.mark.parametrize("dtype", ["b", "f", "D"])
+def test_parts_of_wide_matrices(shape: tuple[int, ...], dtype: str) -> None:
+    data = value(shape, dtype)
+    placed = [put(data), put(data, *[None] * (len(shape) - 2), "x", "y")]
+    for k in (0, 1, -1, 64, -64, 99, -130, 1000, -1000):
+        for x in placed:
+            same(gnp.tril(x, k), np.tril(data, k))
+            same(gnp.triu(x, k), np.triu(data, k))
+
+
 def test_nothing_comes_from_the_host() -> None:
     there = named("x", "y")
     with gs.transfer_guard("disallow_explicit"):

@@ -15,6 +15,7 @@ from gpushard import dtypes
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
+from gpushard.ops.select import select
 from gpushard.ops.table.elementwise import writing
 
 
@@ -200,12 +201,54 @@ EYE = _row("eye", _eye)
 """Number: which diagonal."""
 
 
-def _part_row(name: str, keeps: Callable[[Any, Any], Any]) -> Row:
+_STRIP = 64
+"""Rows of a matrix that are cut alike, but for a square."""
+
+
+@functools.cache
+def _triangle() -> Any:
+    """Return what lies below the diagonal of a square as high as a strip."""
+    return np.tri(_STRIP, k=-1, dtype=bool)
+
+
+def _cut_rows(x: Any, edge: int, part: str, out: Any) -> None:
+    """Write a part of matrices, and zeros elsewhere, on the host.
+
+    Args:
+      x: the matrices.
+      edge: how many elements of the first row are on the left; each row has one more.
+      part: "left" or "right", which part is kept.
+      out: takes the result.
+    """
+    rows, columns = x.shape[-2:]
+    top = min(max(1 - edge, 0), rows)  # rows above have nothing on the left, those below all
+    bottom = min(max(columns - edge, top), rows)
+    zero = np.zeros((), x.dtype)
+
+    def write(low: int, high: int, left: int, right: int) -> None:
+        source, target = x[..., low:high, :], out[..., low:high, :]
+        for at, name in ((slice(left), "left"), (slice(right, None), "right")):
+            target[..., at] = source[..., at] if name == part else zero
+        if left < right:
+            square = _triangle()[: high - low, left - edge - low : right - edge - low]
+            mixed = slice(left, right)
+            own = source[..., mixed]
+            first, second = (own, zero) if part == "left" else (zero, own)
+            select(square, first, second, target[..., mixed])
+
+    write(0, top, 0, 0)
+    for low in range(top, bottom, _STRIP):
+        high = min(low + _STRIP, bottom)
+        write(low, high, max(edge + low, 0), min(edge + high - 1, columns))
+    write(bottom, rows, columns, columns)
+
+
+def _part_row(name: str, part: str) -> Row:
     """Return the row of a function that keeps a part of matrices; parameters: (diagonal,).
 
     Args:
       name: what users call it.
-      keeps: takes the numbers of rows, moved by the diagonal, and of columns.
+      part: "left" or "right" of where each row is cut.
     """
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -218,25 +261,31 @@ def _part_row(name: str, keeps: Callable[[Any, Any], Any]) -> Row:
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         zero = avals[0].dtype.type(0)
 
-        def part(site: Site, x: Any) -> Any:
-            (row, column), (rows, columns) = site.result[-2:], site.shape[-2:]
-            row += params[0]
-            corners = [
-                keeps(at, over)
-                for at in (row, row + rows - 1)
-                for over in (column, column + columns - 1)
-            ]
-            if all(corners):
-                return x.copy()
-            if not any(corners):
-                return xp.zeros_like(x)
-            at = xp.arange(row, row + rows)
-            return xp.where(keeps(at[:, None], xp.arange(column, column + columns)), x, zero)
+        def edge_of(site: Site) -> int:
+            row, column = site.result[-2:]
+            return row - column + int(params[0]) + (part == "left")
 
-        return writing(part)
+        def small(site: Site, x: Any) -> Any:
+            rows, columns = site.shape[-2:]
+            first = edge_of(site)
+            on_left = xp.arange(columns) < xp.arange(first, first + rows)[:, None]
+            return xp.where(on_left if part == "left" else ~on_left, x, zero)
+
+        def cut(site: Site, x: Any, out: Any = None) -> Any:
+            made = xp.empty(x.shape, x.dtype) if out is None else out
+            _cut_rows(x, edge_of(site), part, made)
+            return made
+
+        whole = writing(small)
+
+        def kept(site: Site, x: Any, out: Any = None) -> Any:
+            wide = xp is np and site.shape[-1] > _STRIP
+            return (cut if wide else whole)(site, x, out=out)
+
+        return kept
 
     return Row(name, infer, rule_of, kernel, positional=True)
 
 
-TRIL = _part_row("tril", lambda rows, columns: rows >= columns)
-TRIU = _part_row("triu", lambda rows, columns: rows <= columns)
+TRIL = _part_row("tril", "left")
+TRIU = _part_row("triu", "right")

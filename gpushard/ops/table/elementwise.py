@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
+from gpushard.ops.select import where_on_host
 from gpushard.runtime.special import special_functions
 from gpushard.typing import LocalArray, Shape
 
@@ -286,31 +286,14 @@ def _converted(part: Callable[[Any], Any]) -> Callable[[Any, Params, Dtype], Ker
     return make
 
 
-_RUN = 16
-"""Runs of so many elements that a condition is the same for are copied faster than chosen."""
-
-
 def _where(xp: Any, params: Params, dtype: Dtype) -> Kernel:
-    def where(condition: Any, x: Any, y: Any) -> Any:  # NumPy may know no common type
-        x = x if x.dtype == dtype else x.astype(dtype)
-        return xp.where(condition, x, y if y.dtype == dtype else y.astype(dtype))
+    if xp is np:
+        return functools.partial(where_on_host, dtype)
 
-    elementwise = writing(where)
+    def where(condition: Any, x: Any, y: Any) -> Any:
+        return xp.where(condition, *(each.astype(dtype, copy=False) for each in (x, y)))
 
-    def by_runs(condition: Any, x: Any, y: Any, out: Any = None) -> Any:
-        shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
-        lead = condition.ndim
-        while lead and condition.shape[lead - 1] == 1:
-            lead -= 1
-        if condition.shape[:lead] != shape[:lead] or math.prod(shape[lead:]) < _RUN:
-            return elementwise(condition, x, y, out=out)
-        made = np.empty(shape, dtype) if out is None else out
-        made[...] = y
-        mask = condition.reshape(shape[:lead]).astype(bool, copy=False)
-        made[mask] = np.broadcast_to(x, shape)[mask] if x.ndim else x
-        return made
-
-    return by_runs if xp is np else elementwise
+    return writing(where)
 
 
 def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
