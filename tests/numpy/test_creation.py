@@ -3,7 +3,8 @@
 import array
 import collections
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,22 @@ def test_what_is_counted_in_many_pieces(entries: tuple[Any, ...]) -> None:
         wanted = np.linspace(-7.3, 99.1, 70_001, dtype=dtype)
         bits(gnp.linspace(-7.3, 99.1, 70_001, dtype=dtype, out_sharding=named(*entries)), wanted)
     bits(gnp.linspace(0, 1 - 2j, 70_001, device=named(*entries)), np.linspace(0, 1 - 2j, 70_001))
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "l", "F"])
+def test_idle_threads_help_to_space_evenly(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = []
+
+    def on_threads(parts: list[Callable[[], None]]) -> None:
+        shared.append(len(parts))
+        with ThreadPoolExecutor(len(parts)) as threads:
+            list(threads.map(lambda part: part(), parts))
+
+    monkeypatch.setattr(creation, "share", on_threads)
+    n = 300_000
+    bits(gnp.linspace(0, 1e6, n, dtype=dtype), np.linspace(0, 1e6, n, dtype=dtype))
+    bits(gnp.linspace(0, -7, n, dtype=dtype), np.linspace(0, -7, n, dtype=dtype))
+    assert shared == [3, 3]
 
 
 def test_single_precision_counts_right_where_it_cannot_hold_positions() -> None:

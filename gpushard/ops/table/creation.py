@@ -6,7 +6,8 @@ The kernels of rows without operands take a `Site` and then numbers; parameters:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.select import select
 from gpushard.ops.table.elementwise import writing
+from gpushard.runtime.sharing import share
 
 
 def _rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -61,6 +63,14 @@ def _full(xp: Any, dtype: Dtype) -> Callable[..., None]:
 _PIECE = 1 << 15
 """Elements that are worked out at a time on the host, so that what that takes stays in cache."""
 
+_PIECES = 4
+"""Pieces that a thread works out, where others help: each needs memory of its own for that."""
+
+_MOST_THREADS = 8
+
+_ROW = 1 << 12
+"""Integers that are counted one by one; what follows adds a number to these, in one call."""
+
 
 @functools.cache
 def _exact(dtype: Dtype) -> int:
@@ -70,27 +80,37 @@ def _exact(dtype: Dtype) -> int:
     return 2 ** np.finfo(dtype).nmant if dtype.kind == "f" else int(np.iinfo(dtype).max)
 
 
-def _counted(xp: Any, site: Site, dtype: Dtype) -> Iterator[tuple[slice, Any]]:
-    """Yield parts of the block of a vector, with the positions of their elements in the whole.
+def _fill(xp: Any, block: Any, site: Site, dtype: Dtype, values_at: Callable[[Any], Any]) -> None:
+    """Write the block of a vector, with the help of idle threads.
 
     Args:
       xp: the namespace.
+      block: takes the values.
       site: of the block.
-      dtype: of the positions; integers may wrap around.
+      dtype: of positions.
+      values_at: gives the values for positions in the whole, which it may overwrite.
     """
     (start,), (n,) = site.result, site.shape
-    step = _PIECE if xp is np else max(n, 1)
-    if start + n <= _exact(dtype):
-        first = xp.arange(min(n, step), dtype=dtype)
-    else:
-        first = xp.arange(min(n, step)).astype(np.int64 if dtype.kind == "f" else dtype, copy=False)
-    if n <= step and not start:
-        yield slice(None), first.astype(dtype, copy=False)
-        return
-    for low in range(0, n, step):
-        part = slice(low, min(low + step, n))
-        at = first[: part.stop - low] + np.int64(start + low).astype(first.dtype)
-        yield part, at.astype(dtype, copy=False)
+    size = _PIECE if xp is np else max(n, 1)
+    exact = start + n <= _exact(dtype)
+    first = xp.arange(min(n, size), dtype=dtype if exact or dtype.kind != "f" else np.int64)
+    left = deque(range(0, n, size))
+
+    def work() -> None:
+        scratch = None if block.dtype == dtype else xp.empty(first.shape, dtype)
+        while left:
+            try:
+                low = left.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            target = block[low : low + size]
+            at = target if scratch is None else scratch[: len(target)]
+            xp.add(first[: len(target)], first.dtype.type(start + low), out=at)
+            values = values_at(at)
+            if values is not target:
+                target[...] = values
+
+    share([work] * min(_MOST_THREADS, len(left) // _PIECES + 1))
 
 
 def _put(block: Any, site: Site, position: int, value: Any) -> None:
@@ -116,16 +136,20 @@ def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
         if dtype.kind in "iu":
             _count(xp, block, site.result[0], int(start), int(delta))
             return
-        for part, at in _counted(xp, site, part_of):
+
+        def values_at(at: Any) -> Any:
             if wide.kind == "c":  # parts are counted on their own
-                block.real[part] = start.real + at * delta.real
-                block.imag[part] = start.imag + at * delta.imag
-                continue
+                values = xp.empty(at.shape, wide)
+                values.real = start.real + at * delta.real
+                values.imag = start.imag + at * delta.imag
+                return values
             if delta != 1:
                 at *= delta
             if start:
                 at += start
-            block[part] = at
+            return at
+
+        _fill(xp, block, site, part_of, values_at)
         _put(block, site, 0, first)  # what is rounded may be other than these
         _put(block, site, 1, second)
 
@@ -135,20 +159,24 @@ def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
 def _count(xp: Any, block: Any, position: int, start: int, delta: int) -> None:
     """Write integers at equal distances, which wrap around, from a position on."""
     (n,), dtype = block.shape, block.dtype
-    step = _PIECE if xp is np else max(n, 1)
-    count = min(n, step)
-    if count <= _exact(dtype):
-        first = xp.arange(count, dtype=dtype)
-    else:
-        first = xp.arange(count).astype(dtype)
-    if delta != 1:
-        first *= _wrapped(delta, dtype)
-    for low in range(0, n, step):
-        part, begin = block[low : low + step], start + (position + low) * delta
-        if begin:
-            xp.add(first[: len(part)], _wrapped(begin, dtype), out=part)
-        else:
-            part[...] = first
+    width = min(n, _ROW if xp is np else n) or 1
+    rows, done = n // width, n - n % width
+    begin = start + position * delta
+
+    def counted(count: int, distance: int) -> Any:
+        first = xp.arange(count, dtype=dtype if count <= _exact(dtype) else None).astype(dtype)
+        return first if distance == 1 else first * _wrapped(distance, dtype)
+
+    first = counted(width, delta)
+    if rows > 1:
+        begins = counted(rows, width * delta) + _wrapped(begin, dtype)
+        xp.add(begins[:, None], first, out=block[:done].reshape(rows, width))
+    elif rows and begin:
+        xp.add(first, _wrapped(begin, dtype), out=block[:done])
+    elif rows:
+        block[:done] = first
+    if done < n:
+        xp.add(first[: n - done], _wrapped(begin + done * delta, dtype), out=block[done:])
 
 
 def _wrapped(number: int, dtype: Dtype) -> Any:
@@ -165,14 +193,20 @@ def _linspace(xp: Any, dtype: Dtype) -> Callable[..., None]:
     def linspace(
         block: Any, site: Site, start: Any, stop: Any, delta: Any, step: Any, div: int, last: int
     ) -> None:
-        for part, at in _counted(xp, site, start.real.dtype):
+        # What is added to other numbers than -0.0 may be nothing.
+        from_zero = start.dtype.kind == "f" and start == 0 < stop
+
+        def values_at(at: Any) -> Any:
             values = at.astype(start.dtype, copy=False)
             if div > 0 and step == 0:  # of denormal numbers
                 values = values / start.dtype.type(div) * delta
             else:
                 values *= step if div > 0 else delta
-            values += start
-            block[part] = xp.floor(values) if dtype.kind in "iu" else values
+            if not from_zero:
+                values += start
+            return xp.floor(values) if dtype.kind in "iu" else values
+
+        _fill(xp, block, site, start.real.dtype, values_at)
         _put(block, site, last, np.floor(stop) if dtype.kind in "iu" else stop)
 
     return linspace
