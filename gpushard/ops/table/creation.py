@@ -94,6 +94,10 @@ def _fill(xp: Any, block: Any, site: Site, dtype: Dtype, values_at: Callable[[An
     size = _PIECE if xp is np else max(n, 1)
     exact = start + n <= _exact(dtype)
     first = xp.arange(min(n, size), dtype=dtype if exact or dtype.kind != "f" else np.int64)
+    if n <= size:
+        at = first + first.dtype.type(start) if start else first
+        block[...] = values_at(at.astype(dtype, copy=False))
+        return
     left = deque(range(0, n, size))
 
     def work() -> None:
