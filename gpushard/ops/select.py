@@ -65,7 +65,11 @@ def select(condition: Any, x: Any, y: Any, out: Any) -> None:
     if bits is None or out.size < _LEAST:
         out[...] = np.where(condition, x, y)
         return
-    target, other = out.view(bits), y.view(bits)
-    np.bitwise_xor(x.view(bits), other, out=target)
-    np.multiply(target, condition.astype(bool, copy=False).view(np.int8), out=target)
+    chosen = condition.astype(bool, copy=False).view(np.int8)
+    target, own, other = (each.view(bits) for each in (out, x, y))
+    if not other.ndim and not other:
+        np.multiply(own, chosen, out=target)
+        return
+    np.bitwise_xor(own, other, out=target)
+    np.multiply(target, chosen, out=target)
     np.bitwise_xor(target, other, out=target)

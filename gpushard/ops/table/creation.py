@@ -239,14 +239,21 @@ EYE = _row("eye", _eye)
 """Number: which diagonal."""
 
 
-_STRIP = 64
-"""Rows of a matrix that are cut alike, but for a square."""
+_STRIP = 1 << 17
+"""Elements of rows that are cut together, in a few calls: at each, threads wait for one another."""
+
+_NARROW = 64
+"""Matrices of fewer columns are cut by a mask of all of them."""
+
+_SQUARE = 512
+"""At most so many rows of them: between what is kept and what is not lies a square."""
 
 
 @functools.cache
-def _triangle() -> Any:
-    """Return what lies below the diagonal of a square as high as a strip."""
-    return np.tri(_STRIP, k=-1, dtype=bool)
+def _square(part: str) -> Any:
+    """Return which elements of a square are on the "left" of its diagonal, or on the "right"."""
+    left = np.tri(_SQUARE, k=-1, dtype=bool)
+    return left if part == "left" else ~left
 
 
 def _cut_rows(x: Any, edge: int, part: str, out: Any) -> None:
@@ -265,18 +272,17 @@ def _cut_rows(x: Any, edge: int, part: str, out: Any) -> None:
 
     def write(low: int, high: int, left: int, right: int) -> None:
         source, target = x[..., low:high, :], out[..., low:high, :]
-        for at, name in ((slice(left), "left"), (slice(right, None), "right")):
-            target[..., at] = source[..., at] if name == part else zero
+        for at, name in ((slice(0, left), "left"), (slice(right, columns), "right")):
+            if low < high and at.start != at.stop:
+                target[..., at] = source[..., at] if name == part else zero
         if left < right:
-            square = _triangle()[: high - low, left - edge - low : right - edge - low]
-            mixed = slice(left, right)
-            own = source[..., mixed]
-            first, second = (own, zero) if part == "left" else (zero, own)
-            select(square, first, second, target[..., mixed])
+            kept = _square(part)[: high - low, left - edge - low : right - edge - low]
+            select(kept, source[..., left:right], zero, target[..., left:right])
 
     write(0, top, 0, 0)
-    for low in range(top, bottom, _STRIP):
-        high = min(low + _STRIP, bottom)
+    height = min(max(_STRIP // columns, 1), _SQUARE)
+    for low in range(top, bottom, height):
+        high = min(low + height, bottom)
         write(low, high, max(edge + low, 0), min(edge + high - 1, columns))
     write(bottom, rows, columns, columns)
 
@@ -317,7 +323,7 @@ def _part_row(name: str, part: str) -> Row:
         whole = writing(small)
 
         def kept(site: Site, x: Any, out: Any = None) -> Any:
-            wide = xp is np and site.shape[-1] > _STRIP
+            wide = xp is np and site.shape[-1] > _NARROW
             return (cut if wide else whole)(site, x, out=out)
 
         return kept
