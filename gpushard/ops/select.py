@@ -18,6 +18,9 @@ _BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _LEAST = 1 << 12
 """Fewer elements take less time one by one."""
 
+_PIECE = 1 << 16
+"""Elements that are worked on at a time, so that what that takes stays in cache."""
+
 _FEW = 1 << 10
 """Operands of fewer elements are chosen from in one call."""
 
@@ -66,10 +69,22 @@ def select(condition: Any, x: Any, y: Any, out: Any) -> None:
         out[...] = np.where(condition, x, y)
         return
     chosen = condition.astype(bool, copy=False).view(np.int8)
-    target, own, other = (each.view(bits) for each in (out, x, y))
-    if not other.ndim and not other:
-        np.multiply(own, chosen, out=target)
+    operands = chosen, x.view(bits), y.view(bits), out.view(bits)
+    height = max(1, _PIECE * len(out) // out.size)
+    for low in range(0, len(out), height):
+        _combine(
+            *(
+                each[low : low + height] if each.ndim == out.ndim and len(each) > 1 else each
+                for each in operands
+            )
+        )
+
+
+def _combine(chosen: Any, x: Any, y: Any, out: Any) -> None:
+    """Do the same for integers, given ones and zeros."""
+    if not y.ndim and not y:
+        np.multiply(x, chosen, out=out)
         return
-    np.bitwise_xor(own, other, out=target)
-    np.multiply(target, chosen, out=target)
-    np.bitwise_xor(target, other, out=target)
+    np.bitwise_xor(x, y, out=out)
+    np.multiply(out, chosen, out=out)
+    np.bitwise_xor(out, y, out=out)

@@ -15,6 +15,7 @@ from gpushard.ops.select import select
 def few_are_enough():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_LEAST", 2)
+        patch.setattr(module, "_PIECE", 14)
         yield
 
 
