@@ -79,29 +79,31 @@ def test_single_calls_that_overlap_share_too(per_thread):
 
 def test_a_call_starts_when_another_thread_has_made_the_number_its_share():
     fake = Fake()
-    coming, started = threading.Event(), threading.Event()
-    found = []
+    coming = threading.Event()
+    found, waits = [], []
 
     class Lock:
-        """Says when the call that is to wait comes to it."""
+        """Says how the second call comes to it, and lets it wait for as long as it takes."""
 
         def __init__(self):
             self._lock = threading.Lock()
             self.release = self._lock.release
 
         def acquire(self, blocking=True, timeout=-1):
-            if threading.current_thread() is second:
+            if threading.current_thread() is second and not waits:
+                waits.append(timeout > 0)
                 coming.set()
-            return self._lock.acquire(blocking, timeout)
+            return self._lock.acquire(blocking and timeout != 0)
 
-    def set_slowly(number):
-        if number == 4 and not started.is_set():  # the first call is over
-            started.set()
-            second.start()
-            coming.wait(5)
+    def set_and_let_in(number):
         fake.set(number)
+        if number == 4 and not coming.is_set():  # the first call is over
+            second.start()
+            coming.wait()
+            if not waits[0]:
+                second.join()
 
-    limits = Limits(Library(fake.get, set_slowly, False), None)
+    limits = Limits(Library(fake.get, set_and_let_in, False), None)
     limits._changing = Lock()
     second = threading.Thread(target=lambda: found.append(limits.call(2, fake.get)))
     assert limits.call(2, fake.get) == 2
