@@ -114,7 +114,7 @@ def _fill(xp: Any, block: Any, site: Site, dtype: Dtype, values_at: Callable[[An
             if values is not target:
                 target[...] = values
 
-    share([work] * min(_MOST_THREADS, len(left) // _PIECES + 1))
+    share([work] * min(_MOST_THREADS, max(1, len(left) // _PIECES)))
 
 
 def _put(block: Any, site: Site, position: int, value: Any) -> None:
