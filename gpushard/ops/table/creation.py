@@ -67,6 +67,7 @@ _PIECES = 4
 """Pieces that a thread works out, where others help: each needs memory of its own for that."""
 
 _MOST_THREADS = 8
+"""At most so many threads work on one block."""
 
 _ROW = 1 << 12
 """Integers that are counted one by one; what follows adds a number to these, in one call."""
