@@ -24,10 +24,8 @@ from gpushard.movement.plan import Plan
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import NotBasicError, parse_index
 from gpushard.ops.row import Params, Row
-from gpushard.ops.table import random_order
-from gpushard.ops.table.elementwise import WHERE, ufunc_row
-from gpushard.ops.table.gather import GATHER
-from gpushard.ops.table.random_keys import PACK, UNPACK
+from gpushard.ops.table.elementwise import ufunc_row
+from gpushard.ops.table.packed_keys import PACK, UNPACK
 from gpushard.runtime.device import Device
 from gpushard.typing import Shape
 
@@ -71,13 +69,6 @@ _SHARED = frozenset(
 
 
 _COMPARES = frozenset(map(ufunc_row, (np.equal, np.not_equal)))
-_NUMBERS: dict[Row, frozenset[int]] = {
-    GATHER: frozenset(range(1, 64)),
-    WHERE: frozenset([0]),
-    random_order.SHUFFLE: frozenset([0]),
-    random_order.TAKE: frozenset([1]),
-}
-"""Operations that keys take part in beside numbers: which operands are not keys."""
 
 
 class _OfKeys:
@@ -93,9 +84,9 @@ class _OfKeys:
         Raises:
           ArgumentTypeError: it is one with numbers, or mixes them with keys.
         """
-        if row.moves is None and row not in _COMPARES and row not in _NUMBERS:
+        if row.moves is None and row not in _COMPARES and row.beside_keys is None:
             refuse(row.name)
-        numbers = _NUMBERS.get(row, frozenset())
+        numbers = row.beside_keys or frozenset()
         if any(isinstance(x, KeyArray) == (n in numbers) for n, x in enumerate(args)):
             refuse(f"{row.name} of keys and numbers")
         packed = [x if n in numbers else x._packed() for n, x in enumerate(args)]
