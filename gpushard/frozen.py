@@ -60,12 +60,13 @@ def _init(cls: type) -> Any:
 
 def _comparing(cls: type) -> dict[str, Any]:
     """Return what compares, and hashes, the fields of two values."""
-    values = operator.attrgetter(*(field.name for field in dataclasses.fields(cls)))
+    names = [field.name for field in dataclasses.fields(cls)]
+    values = operator.attrgetter(*names)
+    if len(names) == 1:  # in a tuple what is the same is equal
+        values = lambda self, values=values: (values(self),)  # noqa: E731
 
     def eq(self: Any, other: Any) -> Any:
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        return (values(self),) == (values(other),)  # in a tuple what is the same is equal
+        return values(self) == values(other) if type(self) is type(other) else NotImplemented
 
     return {"__eq__": eq, "__hash__": lambda self: hash(values(self))}
 
