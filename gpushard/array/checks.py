@@ -54,7 +54,8 @@ def as_dtype(dtype: Any, argument: str = "dtype") -> np.dtype[Any]:
     try:
         known = isinstance(dtype, str) and dtype in NAMES and is_installed()
         found: np.dtype[Any] = np.dtype(named(dtype) if known else dtype)
-    except TypeError:
+    except (TypeError, ValueError):
+        dtype = getattr(dtype, "dtype", dtype)
         raise ArgumentTypeError(
             f"{argument}={dtype!r} is no dtype; use one of NumPy's, such as 'float32'",
             argument=argument,

@@ -12,6 +12,7 @@ import numpy as np
 from gpushard.array.array import Array
 from gpushard.array.aval import KeyDType, ShapeDtypeStruct
 from gpushard.array.checks import place_tiling
+from gpushard.array.operators import Operators
 from gpushard.array.shard import Shard
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.format import Format, Layout
@@ -94,7 +95,7 @@ class _OfKeys:
         return made if row in _COMPARES else unpacked(made)
 
 
-class KeyArray:
+class KeyArray(Operators):
     """An array of keys.
 
     It has what an `Array` has, and is placed like one: a spec names the dims of the keys. What
@@ -112,7 +113,7 @@ class KeyArray:
     """
 
     __slots__ = ("__weakref__", "_data")
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
     __array_ufunc__ = None
     interpreter = _OfKeys()
 
@@ -136,7 +137,7 @@ class KeyArray:
         return math.prod(self.shape)
 
     @property
-    def dtype(self) -> KeyDType:
+    def dtype(self) -> KeyDType:  # type: ignore[override]
         """The type of keys."""
         return KeyDType()
 
