@@ -10,7 +10,7 @@ import numpy as np
 
 from gpushard.array.assignment import Assignable
 from gpushard.array.aval import ShapeDtypeStruct
-from gpushard.array.checks import place_tiling
+from gpushard.array.checks import place_tiling, sharding_at
 from gpushard.array.conversions import Conversions
 from gpushard.array.data import Data, Detached, Turned, data_of, is_gone
 from gpushard.array.elements import Elements
@@ -29,7 +29,7 @@ from gpushard.errors import ArgumentError
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.geometry.sharding import GridSharding, Sharding, SingleDeviceSharding
+from gpushard.geometry.sharding import GridSharding, Sharding
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.execute import plan_for
 from gpushard.movement.host_copies import HostRead, StagedRead, read_host, start_read
@@ -249,7 +249,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
                 argument="stream",
                 stream=stream,
             )
-        sharding = device if isinstance(device, Sharding) else SingleDeviceSharding(device)
+        sharding = sharding_at(device)
         return self._moved(sharding, "x.to_device(device)")
 
     def plan(self, sharding: Sharding) -> Plan:

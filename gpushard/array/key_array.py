@@ -11,14 +11,14 @@ import numpy as np
 
 from gpushard.array.array import Array
 from gpushard.array.aval import KeyDType, ShapeDtypeStruct
-from gpushard.array.checks import place_tiling
+from gpushard.array.checks import place_tiling, sharding_at
 from gpushard.array.operators import Operators
 from gpushard.array.shard import Shard
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.execute import plan_for
 from gpushard.movement.plan import Plan
@@ -198,7 +198,7 @@ class KeyArray(Operators):
           device: a device, or a sharding.
           stream: must be None.
         """
-        sharding = device if isinstance(device, Sharding) else SingleDeviceSharding(device)
+        sharding = sharding_at(device)
         place_tiling(sharding, self.shape)
         return KeyArray(self._data.to_device(sharding, stream=stream))
 

@@ -61,7 +61,7 @@ def astype(
       out_sharding: the same.
     """
     found = as_value(x, "astype").astype(dtype, copy=copy)
-    return settle(settle(found, device), out_sharding)
+    return settle(settle(found, device, "device"), out_sharding)
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> builtins.bool:
