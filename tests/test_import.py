@@ -1,12 +1,16 @@
 """What `import gpushard` loads, starts and reads, each in a fresh interpreter."""
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+import gpushard
 
 FORBIDDEN = [
     "cupy",
@@ -137,6 +141,26 @@ def test_importing_reads_no_setting() -> None:
         GPUSHARD_HOST_DEVICES="many",
     )
     assert "GPUSHARD_HOST_DEVICES='many'" in message
+
+
+def imported(module: Path) -> set[str]:
+    """Return the modules that one imports, for types alone, too."""
+    nodes = ast.walk(ast.parse(module.read_text()))
+    return {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+def test_no_two_modules_of_arrays_import_each_other() -> None:
+    # But what names `Array` for types alone.
+    package = Path(gpushard.__file__).parent / "array"
+    imports = {f"gpushard.array.{path.stem}": imported(path) for path in package.glob("*.py")}
+    del imports["gpushard.array.array"]
+    pairs = {
+        (one, other)
+        for one, others in imports.items()
+        for other in others
+        if one in imports.get(other, ())
+    }
+    assert pairs == set()
 
 
 @pytest.mark.parametrize("work", ["pass", "gs.device_put(1.0)", "gs.devices()"])

@@ -12,7 +12,7 @@ from gpushard.array.assignment import Assignable
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.checks import place_tiling, sharding_at
 from gpushard.array.conversions import Conversions
-from gpushard.array.data import Data, Detached, Turned, data_of, is_gone
+from gpushard.array.data import Data, Detached, KnownShards, Turned, data_of, is_gone
 from gpushard.array.elements import Elements
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
@@ -22,7 +22,7 @@ from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.reading import read_part
 from gpushard.array.selection import is_only_array
-from gpushard.array.shard import KnownShards, Shards
+from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.array.views import Origin, View, view
 from gpushard.errors import ArgumentError
