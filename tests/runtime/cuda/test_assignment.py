@@ -71,6 +71,7 @@ def test_memory_is_what_consumers_hold_and_comes_back_when_they_let_go() -> None
             held.append(Consumer(x))
             x[0] = n
             x.block_until_ready()
+            runtime.backend.recall()
             assert runtime.claimed_bytes() == (len(held) + 1) * VALUE.nbytes
         for n, consumer in enumerate(held):  # each still sees what it was given
             start = consumer.interface["data"][0]
