@@ -60,10 +60,7 @@ def _init(cls: type) -> Any:
 
 def _comparing(cls: type) -> dict[str, Any]:
     """Return what compares, and hashes, the fields of two values."""
-    names = [field.name for field in dataclasses.fields(cls)]
-    values: Any = operator.attrgetter(*names)
-    if len(names) == 1:  # in a tuple what is the same is equal
-        only, values = values, lambda self: (only(self),)
+    values = operator.attrgetter(*(field.name for field in dataclasses.fields(cls)))
 
     def eq(self: Any, other: Any) -> Any:
         return values(self) == values(other) if type(self) is type(other) else NotImplemented

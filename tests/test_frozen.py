@@ -84,7 +84,7 @@ ARGUMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("Same", (1,), {}),
     ("Slots", (1,), {}),
     ("Slots", (), {"y": 3, "x": (4,)}),
-    ("Single", (float("nan"),), {}),
+    ("Single", (float("inf"),), {}),
     ("Single", ((1,),), {}),
 ]
 
