@@ -94,7 +94,7 @@ def test_what_few_programs_use_is_imported_when_they_do() -> None:
         "print(json.dumps([before, [n for n in names if n in sys.modules]]))"
     )
     assert before == []
-    assert set(UNUSED) - {"logging", "string"} <= set(after)
+    assert {name for name in UNUSED if name.startswith("gpushard")} <= set(after)
 
 
 def test_importing_compiles_little() -> None:
