@@ -112,7 +112,7 @@ def test_importing_compiles_little() -> None:
         "           and c.__module__.startswith('gpushard') and dataclasses.is_dataclass(c)]\n"
         "print(json.dumps([len(classes), len(compiled)]))"
     )
-    assert classes > 40 and compiled < 1.75 * classes, (classes, compiled)
+    assert classes > 40 and compiled < 2 * classes, (classes, compiled)
 
 
 def test_the_command_line_imports_no_more() -> None:
