@@ -555,8 +555,8 @@ PLACEMENTS: dict[str, Case] = {
         lambda w: w.x.to_device(3),
         ArgumentTypeError,
         TypeError,
-        ("names 3", "gpushard.devices()"),
-        {"device": 3},
+        ("device=3", "gpushard.devices()"),
+        {"argument": "device", "value": 3},
     ),
     "reshard of NumPy data": Case(
         lambda w: gs.reshard([w.x, w.value], gs.P(), donate=True),

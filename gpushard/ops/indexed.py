@@ -7,18 +7,18 @@ itself, as in `take_along_axis`.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.ops.rule import Dims, Rule
 from gpushard.typing import LocalArray, Shape
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Indexed:
     """How index arrays index an array; dims are counted from the end."""
 

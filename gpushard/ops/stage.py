@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.ops.row import Kernel
@@ -33,7 +34,7 @@ def quietly(function: Callable[..., T], *given: Any) -> T:
     return _quiet.copy().run(function, *given)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Job:
     """One call of a kernel."""
 

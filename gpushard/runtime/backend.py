@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -11,6 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from gpushard.config import Settings
+from gpushard.frozen import dataclass
 from gpushard.runtime.memory import Memory, Store
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
@@ -22,7 +22,7 @@ HOST_DOMAIN = -1
 """Stands for the user's own host memory where memory domains are counted."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DeviceInfo:
     """What a backend says of one of its devices."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import ArgumentError
+from gpushard.frozen import dataclass
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.random.blocks import each_block, even
 from gpushard.ops.random.stream import Stream
@@ -20,7 +20,7 @@ from gpushard.typing import Shape
 _WORD = np.dtype(np.uint32)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Sampler:
     """What makes the row of a distribution; parameters of the row: (shape, dtype).
 

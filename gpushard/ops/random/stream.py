@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.ops.aval import Dtype
 from gpushard.ops.random.special import erfinv
 from gpushard.ops.random.threefry import threefry
@@ -23,7 +24,7 @@ def _folded(first: int, second: int, number: int) -> tuple[Any, Any]:
     return threefry(np, (words[0], words[1]), words[2], words[3])
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Stream:
     """What gives every element of a block numbers of its own; they depend on nothing else.
 

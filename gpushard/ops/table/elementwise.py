@@ -197,6 +197,7 @@ def function_row(
     make: Callable[[Any, Params, Dtype], Callable[..., Any]],
     *,
     writes: bool = False,
+    beside_keys: frozenset[int] | None = None,
 ) -> Row:
     """Return the row of an elementwise function that is no ufunc.
 
@@ -205,6 +206,7 @@ def function_row(
       dtype_of: the type of the result.
       make: takes the namespace, the parameters and that type; gives the function of local arrays.
       writes: whether that function takes `out=`.
+      beside_keys: as in `Row`.
     """
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -216,7 +218,7 @@ def function_row(
         function = make(xp, params, dtype_of(avals, params))
         return function if writes else writing(function)
 
-    return Row(name, infer, _rule, kernel)
+    return Row(name, infer, _rule, kernel, beside_keys=beside_keys)
 
 
 def _promoted(avals: Sequence[Aval], params: Params) -> Dtype:
@@ -323,7 +325,7 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
 ASTYPE = function_row("astype", _given, _converted(lambda x: x), writes=True)
 """Parameters: (dtype,)."""
 COPY = function_row("copy", _own, _converted(lambda x: x), writes=True)
-WHERE = function_row("where", _chosen, _where, writes=True)
+WHERE = function_row("where", _chosen, _where, writes=True, beside_keys=frozenset([0]))
 """No parameters; the condition comes first."""
 CLIP = function_row("clip", _promoted, _clip, writes=True)
 """Parameters: whether there are a lower and an upper bound; those that are come as operands."""

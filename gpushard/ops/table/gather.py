@@ -383,6 +383,7 @@ GATHER = Row(
     Reduction(_states, _local, _merge, _finish),
     _owners,
     positional=True,
+    beside_keys=frozenset(range(1, 64)),
 )
 """Operands: the array, then index arrays. Parameters: (`Indexed`, bytes of what positions out of
 bounds give, zero if there are none)."""

@@ -126,7 +126,14 @@ def _shuffle_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(shuffle)
 
 
-SHUFFLE = Row("random.permutation", _shuffle_infer, _shuffle_rule, _shuffle_kernel, positional=True)
+SHUFFLE = Row(
+    "random.permutation",
+    _shuffle_infer,
+    _shuffle_rule,
+    _shuffle_kernel,
+    positional=True,
+    beside_keys=frozenset([0]),
+)
 """Operands: a key, an array. Parameters: (axis counted from the end, whether other dims are put in
 an order of their own)."""
 
@@ -152,6 +159,7 @@ TAKE = Row(
     _take_infer,
     _take_rule,
     lambda xp, avals, params: writing(lambda x, index: xp.take(x, index, axis=params[0])),
+    beside_keys=frozenset([1]),
 )
 """The elements at positions along a dim. Operands: an array, positions, which are all valid.
 Parameters: (axis counted from the end,)."""

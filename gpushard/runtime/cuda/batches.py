@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
@@ -10,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from gpushard.frozen import dataclass
 from gpushard.typing import Shape
 
 THREADS = 256
@@ -25,7 +25,7 @@ Dim = tuple[int, int, int]
 """(extent, bytes per step in the target, bytes per step in the source)."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Allocation:
     """Memory that a box must not leave."""
 
@@ -51,7 +51,7 @@ def batch_type(name: str, entry: np.dtype[np.void], count: int) -> np.dtype[np.v
     return np.dtype(fields, align=True)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """The work of one launch: entries of a table, and the blocks dealt out to them."""
 

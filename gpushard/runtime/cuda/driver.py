@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.batches import Batch
 from gpushard.runtime.cuda.fills import Fills
 from gpushard.runtime.cuda.pieces import Pieces
@@ -21,7 +21,7 @@ EventHandle: TypeAlias = Any
 """An event of one GPU, without timing."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Gpu:
     """A GPU that the process sees."""
 
@@ -38,7 +38,7 @@ class Gpu:
     """How many it has."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Share:
     """Multiprocessors of a GPU that no other share of it has."""
 
@@ -191,7 +191,7 @@ class Driver(Protocol):
         """Whether the process can use no GPU any more after this error."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Table:
     """Addresses of the arrays of a table of pieces in the memory of a GPU."""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.batches import (
     DIMS,
     THREADS,
@@ -52,7 +53,7 @@ LONG_RUN = 4 * WIDEST
 """Bytes of a run from which on it pays to fill its unaligned ends by themselves."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Filling:
     """A strided box and the value that all its elements get."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.batches import (
     THREADS,
     Allocation,
@@ -72,7 +73,7 @@ class FlatBox:
             assert 0 <= start <= stop <= size, f"{self} is not a box of its array"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class FlatCopy:
     """A copy of what a shard and another box have in common, between the shard and a buffer."""
 
@@ -98,7 +99,7 @@ class FlatCopy:
     """Bytes of an element: 1, 2, 4, 8 or 16."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FlatJobs(Batch):
     """What a launch packs or unpacks; entries of type `FLAT_JOB`."""
 
@@ -172,7 +173,7 @@ def make_flat_jobs(copies: Iterable[FlatCopy]) -> FlatJobs:
     return FlatJobs(table, first, np.concatenate(rows), np.concatenate(block_rows).astype("u4"))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Grid:
     """A box in flat order, in few dims; the last one is a contiguous run."""
 
@@ -231,7 +232,7 @@ class _Grid:
         return -(-high // run) - low // run if high > low else 0
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Rows:
     """The rows of a box that have elements in common with another, in flat order."""
 

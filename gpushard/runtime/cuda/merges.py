@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
@@ -10,6 +9,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.batches import THREADS, Allocation
 from gpushard.typing import Shape
 
@@ -42,7 +42,7 @@ _FLOAT = {2: "__half", 4: "float", 8: "double"}
 _BOOLEAN = {"sum": "Or", "prod": "And", "min": "And", "max": "Or", "and": "And", "or": "Or"}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Dense:
     """A dense array."""
 
@@ -69,7 +69,7 @@ class Dense:
         return self.address + self.size * self.dtype.itemsize
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Merging:
     """One launch."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.batches import (
     DIMS,
     MOST_UNITS,
@@ -77,7 +77,7 @@ BASES = np.dtype([("at", np.uint64, MOST_OPERANDS)])
 UNITS_PER_BLOCK = 8 * THREADS
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Box:
     """A strided copy of a box."""
 

@@ -5,10 +5,10 @@ Asking makes no CUDA context and starts no thread. It counts the GPUs, which loa
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.libraries import INSTALLED, Libraries, one_line
 
 CUPY_PACKAGES = ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy")
@@ -30,7 +30,7 @@ _FORKED = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Availability:
     """What there is of CUDA."""
 

@@ -5,19 +5,19 @@ Addresses are relative to operands, so that a phase is described once however of
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.pieces import Allocation, Box, Pieces, make_counted_pieces
 from gpushard.runtime.phase import Phase
 from gpushard.runtime.strided import views_of
 from gpushard.typing import LocalArray
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Span:
     """A dense box that a copy engine moves."""
 
@@ -34,7 +34,7 @@ class Span:
     """The memory domain read."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Template:
     """A phase, ready for operands of a layout."""
 

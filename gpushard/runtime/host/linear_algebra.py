@@ -12,13 +12,14 @@ cores by itself.
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import functools
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+
+from gpushard.frozen import dataclass
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ _AFFIXES = (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", "_64"), ("", ""
 so that several can be loaded; as threadpoolctl has them."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Library:
     """The functions of a library that say how many threads it uses."""
 
