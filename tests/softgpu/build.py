@@ -100,13 +100,12 @@ class Library:
     sources: tuple[str, ...] = ()
     refusal: int = 0
     """What a stub returns: that something is not supported."""
-    needs: tuple[str, ...] = ()
 
 
 LIBRARIES = (
     Library("libcublas.so.12", "cupy_backends/cuda/libs/cublas", ("libraries/blas.cpp",), 15),
     Library("libcufft.so.11", "cupy/cuda/cufft", ("libraries/fft.cpp",), 16),
-    Library("libcusolver.so.11", "cupy_backends/cuda/libs/cusolver", (), 9),
+    Library("libcusolver.so.11", "cupy_backends/cuda/libs/cusolver", ("libraries/solver.cpp",), 9),
     Library("libcusparse.so.12", "cupy_backends/cuda/libs/cusparse", (), 10),
     Library("libcurand.so.10", "cupy_backends/cuda/libs/curand", (), 201),
     Library("libcublasLt.so.12"),
@@ -367,8 +366,12 @@ def _make_library(made: SoftGpu, library: Library) -> None:
         objects.append(_stubs(made, prefix, [module], library.refusal))
     script = made.build / "objects" / f"{library.soname}.map"
     script.write_text(f"{library.soname} {{ global: *; }};\n")
-    driver = made.build / "lib" / "libcuda.so.1"
-    _link(made, library.soname, objects, f"-Wl,--version-script={script}", driver)
+    lapack = made.site / "scipy_openblas32" / "lib"
+    _link(
+        *(made, library.soname, objects, f"-Wl,--version-script={script}"),
+        *(made.build / "lib" / "libcuda.so.1", "-Wl,--as-needed", f"-L{lapack}"),
+        *("-lscipy_openblas", f"-Wl,-rpath,{lapack}"),
+    )
 
 
 def _precompile(made: SoftGpu) -> None:

@@ -55,6 +55,6 @@ def describe() -> str:
     found = {
         name.removeprefix("SOFTGPU_").lower(): value
         for name, value in sorted(os.environ.items())
-        if name.startswith("SOFTGPU_") and name not in (ACTIVE, "SOFTGPU_BLAS")
+        if name.startswith("SOFTGPU_") and name != ACTIVE
     }
     return ", ".join(f"{name} {value}" for name, value in found.items())

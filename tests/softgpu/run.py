@@ -57,7 +57,6 @@ def environment(made: SoftGpu, options: Options) -> dict[str, str]:
         "CUPY_ACCELERATORS": "",
         "CUPY_CACHE_DIR": str(made.kernels),
         "PYTHONPATH": str(ROOT),
-        "SOFTGPU_BLAS": str(made.site / "scipy_openblas32" / "lib" / "libscipy_openblas.so"),
         "GPUSHARD_BACKEND": "cuda",
     }
     partitions = str(max(1, DEVICES // options.devices))

@@ -29,12 +29,12 @@ struct Entry<kernel> {
 }  // namespace softgpu_device
 
 // Exports a kernel, an expression, under a name.
-#define SOFTGPU_EXPORT_KERNEL(name, ...)                                                  \
-  extern "C" {                                                                            \
-  __attribute__((visibility("default"), used)) extern const SoftGpuKernel                 \
-      softgpu_kernel_##name;                                                              \
-  const SoftGpuKernel softgpu_kernel_##name = {                                           \
-      &softgpu_device::Entry<&__VA_ARGS__>::thread,                                       \
-      softgpu_device::Entry<&__VA_ARGS__>::sizes, softgpu_device::Entry<&__VA_ARGS__>::count, \
-      &softgpu_indices};                                                                  \
+#define SOFTGPU_EXPORT_KERNEL(name, ...)                                                           \
+  extern "C" {                                                                                     \
+  __attribute__((visibility("default"), used)) extern const SoftGpuKernel                          \
+      softgpu_kernel_##name;                                                                       \
+  const SoftGpuKernel softgpu_kernel_##name = {                                                    \
+      &softgpu_device::Entry<&__VA_ARGS__>::thread,                                                \
+      softgpu_device::Entry<&__VA_ARGS__>::sizes, softgpu_device::Entry<&__VA_ARGS__>::count,      \
+      &softgpu_indices};                                                                           \
   }

@@ -68,9 +68,9 @@ inline float __powf(float a, float b) { return powf(a, b); }
 inline float __saturatef(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
 
 // A function of double, and the same for float under both of its names.
-#define SOFTGPU_FUNCTION(name, expression)                                            \
-  inline double name(double x) { return expression; }                                \
-  inline float name##f(float x) { return float(name(static_cast<double>(x))); }      \
+#define SOFTGPU_FUNCTION(name, expression)                                                         \
+  inline double name(double x) { return expression; }                                              \
+  inline float name##f(float x) { return float(name(static_cast<double>(x))); }                    \
   inline float name(float x) { return name##f(x); }
 SOFTGPU_FUNCTION(rsqrt, 1 / sqrt(x))
 SOFTGPU_FUNCTION(rcbrt, 1 / cbrt(x))

@@ -43,8 +43,8 @@ inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
   return unsigned(((unsigned long long)high << 32 | low) >> (shift & 31));
 }
 
-#define SOFTGPU_MIN_MAX(T)                          \
-  inline T min(T a, T b) { return b < a ? b : a; } \
+#define SOFTGPU_MIN_MAX(T)                                                                         \
+  inline T min(T a, T b) { return b < a ? b : a; }                                                 \
   inline T max(T a, T b) { return a < b ? b : a; }
 SOFTGPU_MIN_MAX(int)
 SOFTGPU_MIN_MAX(unsigned)

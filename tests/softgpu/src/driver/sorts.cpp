@@ -90,7 +90,8 @@ void sort(void* data, void* scratch, const Rows& rows) {
 }
 
 template <class T>
-void sort_indices(size_t* indices, const T* keys, size_t length, bool (*order)(const T&, const T&)) {
+void sort_indices(size_t* indices, const T* keys, size_t length,
+                  bool (*order)(const T&, const T&)) {
   std::stable_sort(indices, indices + length,
                    [=](size_t a, size_t b) { return order(keys[a], keys[b]); });
 }

@@ -1,5 +1,6 @@
 #include "streams.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <random>
@@ -50,6 +51,12 @@ Stream* choose(Stream* preferred) {
   return able[settings().seeded ? all.random() % able.size() : 0];
 }
 
+void forget_if_ended(Stream* stream) {
+  if (!stream->ending || stream->done < stream->given) return;
+  auto& streams = scheduler().streams;
+  streams.erase(std::remove(streams.begin(), streams.end(), stream), streams.end());
+}
+
 // Runs the next piece of work of some stream; false if there is none that can run now.
 bool step(Lock& lock, Stream* preferred = nullptr) {
   Scheduler& all = scheduler();
@@ -73,6 +80,7 @@ bool step(Lock& lock, Stream* preferred = nullptr) {
   lock.lock();
   all.running = false;
   ++stream->done;
+  forget_if_ended(stream);
   all.changed.notify_all();
   return true;
 }
@@ -228,14 +236,10 @@ SOFTGPU_EXPORT cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return call([&] {
     Stream* gone = stream_of(handle);
     Lock lock(scheduler().mutex);
-    run_until(lock, [&] { return gone->done >= gone->given; });
-    auto& all = scheduler().streams;
-    for (auto it = all.begin(); it != all.end(); ++it) {
-      if (*it != gone) continue;
-      all.erase(it);
-      return cudaSuccess;
-    }
-    return cudaErrorInvalidResourceHandle;
+    if (gone->ending || gone == device(gone->device).legacy) return cudaErrorInvalidResourceHandle;
+    gone->ending = true;
+    forget_if_ended(gone);
+    return cudaSuccess;
   });
 }
 

@@ -38,6 +38,8 @@ struct Stream {
   // How many pieces it was given, and how many of them have run.
   uint64_t given = 0;
   uint64_t done = 0;
+  // Whether it was destroyed, and goes with its last piece of work.
+  bool ending = false;
 };
 
 Stream* make_stream(int device, bool blocking);

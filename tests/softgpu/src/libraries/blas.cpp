@@ -5,13 +5,21 @@
 #include <type_traits>
 #include <vector>
 
+#include "lapack.h"
 #include "library.h"
 
 namespace softgpu {
 namespace {
 
 enum Status { kSuccess = 0, kInvalidValue = 7, kNotSupported = 15 };
-enum Type { kFloat = 0, kDouble = 1, kHalf = 2, kComplexFloat = 4, kComplexDouble = 5, kBFloat16 = 14 };
+enum Type {
+  kFloat = 0,
+  kDouble = 1,
+  kHalf = 2,
+  kComplexFloat = 4,
+  kComplexDouble = 5,
+  kBFloat16 = 14,
+};
 enum Compute { kCompute64 = 70, kCompute64Pedantic = 71 };
 
 struct Handle {
@@ -19,9 +27,6 @@ struct Handle {
   int math_mode = 0;
   int pointer_mode = 0;
 };
-
-using C = std::complex<float>;
-using Z = std::complex<double>;
 
 size_t size_of(int type) {
   switch (type) {
@@ -36,10 +41,6 @@ template <class To, class From>
 To convert(From value) {
   return static_cast<To>(value);
 }
-template <>
-Half convert(Half value) {
-  return value;
-}
 
 // Calls a function with a zero of a type.
 template <class Function>
@@ -53,9 +54,6 @@ void with_type(int type, Function&& call) {
     case kComplexDouble: return call(Z());
   }
 }
-
-template <class T>
-constexpr bool is_complex = std::is_same_v<T, C> || std::is_same_v<T, Z>;
 
 template <class T>
 T conjugate(T value) {
@@ -240,20 +238,86 @@ SOFTGPU_EXPORT int cublasGemmStridedBatchedEx(
                       {b, type_b, ldb}, stride_b, beta, c, type_c, ldc, stride_c, count, compute);
 }
 
-#define SOFTGPU_GEMM(letter, T, type)                                                           \
-  SOFTGPU_EXPORT int cublas##letter##gemm_v2(                                                   \
-      Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a,      \
-      int lda, const T* b, int ldb, const T* beta, T* c, int ldc) {                             \
-    return gemm_strided(handle, op_a, op_b, m, n, k, alpha, {a, type, lda}, 0, {b, type, ldb}, \
-                        0, beta, c, type, ldc, 0, 1, 0);                                        \
-  }                                                                                             \
-  SOFTGPU_EXPORT int cublas##letter##gemmBatched(                                               \
-      Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, void** a,        \
-      int lda, void** b, int ldb, const T* beta, void** c, int ldc, int count) {                \
-    return gemm_batched<T>(handle, op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,    \
-                           count, type);                                                        \
+#define SOFTGPU_GEMM(letter, T, type)                                                              \
+  SOFTGPU_EXPORT int cublas##letter##gemm_v2(                                                      \
+      Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a,         \
+      int lda, const T* b, int ldb, const T* beta, T* c, int ldc) {                                \
+    return gemm_strided(handle, op_a, op_b, m, n, k, alpha, {a, type, lda}, 0, {b, type, ldb},     \
+                        0, beta, c, type, ldc, 0, 1, 0);                                           \
+  }                                                                                                \
+  SOFTGPU_EXPORT int cublas##letter##gemmBatched(                                                  \
+      Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, void** a,           \
+      int lda, void** b, int ldb, const T* beta, void** c, int ldc, int count) {                   \
+    return gemm_batched<T>(handle, op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,       \
+                           count, type);                                                           \
   }
 SOFTGPU_GEMM(S, float, kFloat)
 SOFTGPU_GEMM(D, double, kDouble)
 SOFTGPU_GEMM(C, C, kComplexFloat)
 SOFTGPU_GEMM(Z, Z, kComplexDouble)
+
+// Without pivots none are exchanged, which LAPACK has no routine for.
+template <class T>
+static int factor_without_pivots(int n, T* a, int lda) {
+  int info = 0;
+  for (int k = 0; k < n; ++k) {
+    const T pivot = a[k + k * lda];
+    if (pivot == T(0)) {
+      if (!info) info = k + 1;
+      continue;
+    }
+    for (int i = k + 1; i < n; ++i) a[i + k * lda] /= pivot;
+    for (int j = k + 1; j < n; ++j)
+      for (int i = k + 1; i < n; ++i) a[i + j * lda] -= a[i + k * lda] * a[k + j * lda];
+  }
+  return info;
+}
+
+#define SOFTGPU_BATCHED(letter, T)                                                                 \
+  SOFTGPU_EXPORT int cublas##letter##getrfBatched(Handle* handle, int n, T** a, int lda,           \
+                                                  int* pivots, int* info, int count) {             \
+    give(handle->stream, [=] {                                                                     \
+      for (int i = 0; i < count; ++i)                                                              \
+        info[i] = pivots ? getrf(n, n, a[i], lda, pivots + i * n)                                  \
+                         : factor_without_pivots(n, a[i], lda);                                    \
+    });                                                                                            \
+    return kSuccess;                                                                               \
+  }                                                                                                \
+  SOFTGPU_EXPORT int cublas##letter##getriBatched(Handle* handle, int n, T** a, int lda,           \
+                                                  const int* pivots, T** c, int ldc, int* info,    \
+                                                  int count) {                                     \
+    if (!pivots) return kNotSupported;                                                             \
+    give(handle->stream, [=] {                                                                     \
+      for (int i = 0; i < count; ++i) {                                                            \
+        for (int j = 0; j < n; ++j) std::copy_n(a[i] + j * lda, n, c[i] + j * ldc);                \
+        info[i] = getri(n, c[i], ldc, pivots + i * n);                                             \
+      }                                                                                            \
+    });                                                                                            \
+    return kSuccess;                                                                               \
+  }                                                                                                \
+  /* Here "info" is on the host. */                                                                \
+  SOFTGPU_EXPORT int cublas##letter##getrsBatched(Handle* handle, int op, int n, int columns,      \
+                                                  T** a, int lda, const int* pivots, T** b,        \
+                                                  int ldb, int* info, int count) {                 \
+    *info = 0;                                                                                     \
+    if (!pivots) return kNotSupported;                                                             \
+    give(handle->stream, [=] {                                                                     \
+      for (int i = 0; i < count; ++i)                                                              \
+        getrs(op_of(op), n, columns, a[i], lda, pivots + i * n, b[i], ldb);                        \
+    });                                                                                            \
+    return kSuccess;                                                                               \
+  }                                                                                                \
+  SOFTGPU_EXPORT int cublas##letter##trsm_v2(Handle* handle, int side, int part, int op,           \
+                                             int diagonal, int m, int n, const T* alpha,           \
+                                             const T* a, int lda, T* b, int ldb) {                 \
+    if (handle->pointer_mode) return kNotSupported;                                                \
+    give(handle->stream, [=, factor = *alpha] {                                                    \
+      trsm(side_of(side), part_of(part), op_of(op), diagonal_of(diagonal), m, n, factor, a, lda,   \
+           b, ldb);                                                                                \
+    });                                                                                            \
+    return kSuccess;                                                                               \
+  }
+SOFTGPU_BATCHED(S, float)
+SOFTGPU_BATCHED(D, double)
+SOFTGPU_BATCHED(C, C)
+SOFTGPU_BATCHED(Z, Z)

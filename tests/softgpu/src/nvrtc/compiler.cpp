@@ -76,7 +76,8 @@ std::string home() {
 // `extern __shared__ T name[];` becomes a pointer to the dynamic shared memory.
 std::string with_dynamic_shared(const std::string& source) {
   static const std::regex declared(
-      R"(extern\s+__shared__\s+((?:__align__\s*\([^)]*\)\s*)?)([\w: <>,]+?)\s+(\w+)\s*\[\s*\]\s*;)");
+      R"(extern\s+__shared__\s+((?:__align__\s*\([^)]*\)\s*)?)([\w: <>,]+?)\s+(\w+)\s*)"
+      R"(\[\s*\]\s*;)");
   return std::regex_replace(source, declared,
                             "$2* $3 = static_cast<$2*>(softgpu_services->dynamic_shared);");
 }
