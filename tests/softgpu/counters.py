@@ -46,7 +46,7 @@ def read() -> Counter[str]:
 
 
 def is_guarded() -> bool:
-    """Whether the host is caught when it touches device memory; asked after CUDA was used."""
+    """Whether the host is caught when it touches device memory."""
     return bool(_library().softgpu_guarded())
 
 
@@ -57,4 +57,5 @@ def describe() -> str:
         for name, value in sorted(os.environ.items())
         if name.startswith("SOFTGPU_") and name != ACTIVE
     }
+    found["guard"] = "by protection keys" if is_guarded() else "none"
     return ", ".join(f"{name} {value}" for name, value in found.items())

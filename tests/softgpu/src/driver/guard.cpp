@@ -67,4 +67,7 @@ Access::~Access() {
 
 }  // namespace softgpu
 
-SOFTGPU_EXPORT int softgpu_guarded() { return softgpu::guarded(); }
+SOFTGPU_EXPORT int softgpu_guarded() {
+  softgpu::enter(false);  // keys are taken when devices are made
+  return softgpu::guarded();
+}
