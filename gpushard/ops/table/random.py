@@ -67,9 +67,17 @@ def _beyond(xp: Any, bound: Any, dtype: Dtype, sign: int) -> Any:
         bound = xp.clip(bound, -_FAR, _FAR)
     near = bound.astype(dtype)
     passed = near > bound if sign > 0 else near < bound
-    one = dtype.type(sign)
-    towards = xp.where(near * one < 0, dtype.type(0), near * dtype.type(2) + one)
-    return xp.where(passed, near, xp.nextafter(near, towards)).astype(bound.dtype)
+    return xp.where(passed, near, _next(xp, near, sign)).astype(bound.dtype)
+
+
+def _next(xp: Any, x: Any, sign: int) -> Any:
+    """Return the next numbers above or below, by bits: CuPy has no nextafter of all types."""
+    bits = x.view(f"u{x.dtype.itemsize}")
+    one = bits.dtype.type(1)
+    smallest = one | bits.dtype.type(sign < 0) << bits.dtype.type(8 * x.dtype.itemsize - 1)
+    inwards = (x < 0) if sign > 0 else (x > 0)
+    moved = xp.where(x == 0, smallest, xp.where(inwards, bits - one, bits + one))
+    return xp.where(inwards | xp.isfinite(x), moved, bits).view(x.dtype)
 
 
 def _exponential(stream: Stream, dtype: Dtype) -> Any:
