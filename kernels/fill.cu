@@ -5,10 +5,8 @@
 // so that a unit larger than an element needs no other kernel. Blocks are dealt out by bytes.
 //
 // Neighbouring threads fill neighbouring units of the last dim, eight units each. Nothing is read
-// but the entry. Where the last dim is long and the unit is 16 bytes, stores are fully coalesced:
-// expected near the write bandwidth of a memset. Runs of n bytes shorter than a 32-byte sector are
-// expected to reach n/32 of it, and units of 1 and 2 bytes to be bound by the instructions that
-// find the address of each.
+// but the entry. Where the last dim is long stores are fully coalesced; runs of n bytes shorter than
+// a 32-byte sector can reach n/32 of that. README.md has the instructions that a unit takes.
 
 #include "blocks.cuh"
 
