@@ -80,7 +80,7 @@ def test_an_array_interface_keeps_memory_until_the_gpu_was_waited_for() -> None:
     with cuda(partitions=1) as (runtime, driver):
         x = gs.device_put(VALUE, gs.devices()[0]).block_until_ready()
         interface = x.__cuda_array_interface__
-        assert interface["data"] == (x.unsafe_buffer_pointer(), True)
+        assert interface["data"] == (x.unsafe_buffer_pointer(), False)
         seen = reads(driver.foreign(OWN, 0), x._live().values[0])
         del x
         gc.collect()
