@@ -1,0 +1,58 @@
+"""What CuPy keeps for each thread must not be shared by the streams that one thread works on."""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.testing.runtime import using
+from tests.gpu.device import SPLITS, make_driver, make_gpu_runtime, needs_gpu
+
+pytestmark = needs_gpu
+
+RANDOM = np.random.default_rng(7)
+ROWS = RANDOM.standard_normal((64, 256))
+
+
+def test_transforms_on_streams_of_one_gpu_do_not_share_memory() -> None:
+    with using(make_gpu_runtime(make_driver("cupy"), SPLITS[3])):
+        x = gs.device_put(ROWS, gs.NamedSharding(gs.make_mesh((8,), ("x",)), gs.P("x")))
+        parts = [gs.device_put(ROWS[n], device) for n, device in enumerate(gs.devices())]
+        for _ in range(3):
+            np.testing.assert_allclose(gs.numpy.fft.fft(x), np.fft.fft(ROWS), atol=1e-9)
+            for name in ("convolve", "correlate"):
+                found = [getattr(gs.numpy, name)(part, part[:100]) for part in parts]
+                for n, one in enumerate(found):
+                    wanted = getattr(np, name)(ROWS[n], ROWS[n, :100])
+                    np.testing.assert_allclose(one, wanted, atol=1e-9)
+
+
+def test_plans_are_kept_and_those_of_the_user_stay() -> None:
+    cupy = importlib.import_module("cupy")
+    runtime = make_gpu_runtime(make_driver("cupy"), SPLITS[0])
+    with using(runtime):
+        cupy.fft.fft(cupy.zeros(24))
+        cache = cupy.fft.config.get_plan_cache()
+        own = [key for key, _ in cache]
+        gs.numpy.fft.fft(gs.device_put(ROWS)).block_until_ready()
+        (stream,) = {s for s in runtime.backend._driver._streams if s.plans}
+        ((_, plan),) = stream.plans
+        gs.numpy.fft.fft(gs.device_put(ROWS)).block_until_ready()
+        assert stream.plans[0][1] is plan, "a plan was made again"
+        assert [key for key, _ in cache] == own
+        gs.empty_cache()
+        assert not stream.plans
+
+
+@pytest.mark.parametrize("name", ["CUBLAS_WORKSPACE_CONFIG"])
+def test_products_are_the_same_on_any_stream(name: str) -> None:
+    with using(make_gpu_runtime(make_driver("cupy"), SPLITS[3])):
+        assert os.environ[name].startswith(":"), "cuBLAS reads it when a handle is made"
+        parts = [gs.device_put(ROWS, device) for device in gs.devices()]
+        found = [np.asarray(gs.numpy.matmul(x, x.T)) for x in parts for _ in range(2)]
+        for one in found:
+            np.testing.assert_array_equal(one, found[0])
