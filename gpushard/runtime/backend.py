@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.memory import Memory, Store
+from gpushard.runtime.memory import Claim, Memory, Store
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
@@ -244,6 +244,15 @@ class Backend(Store, Protocol):
           stream: the stream.
           domain: the memory domain that it works on.
           device: the device whose share of the chip it has; None for all of it.
+        """
+
+    def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
+        """Hear where memory comes from that libraries allocate for themselves.
+
+        Args:
+          claim: claims so many bytes while an item of a stream is launched. The stream has to wait
+            for the memory's clock, and items of no other may use it.
+          reclaim: makes room where no item is launched, and the submission lock is free.
         """
 
     def enqueue(self, item: Item) -> None:

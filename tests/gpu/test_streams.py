@@ -56,3 +56,60 @@ def test_products_are_the_same_on_any_stream(name: str) -> None:
         found = [np.asarray(gs.numpy.matmul(x, x.T)) for x in parts for _ in range(2)]
         for one in found:
             np.testing.assert_array_equal(one, found[0])
+
+
+def test_temporary_memory_comes_from_the_pools_of_the_partitions() -> None:
+    cupy = importlib.import_module("cupy")
+    runtime = make_gpu_runtime(make_driver("cupy"), SPLITS[1], checked=True)
+    with using(runtime):
+        own = cupy.get_default_memory_pool().total_bytes()
+        one, other = gs.devices()
+        x = gs.device_put(ROWS, one)
+        for _ in range(2):
+            np.testing.assert_array_equal(gs.numpy.sort(x, axis=0), np.sort(ROWS, axis=0))
+            np.testing.assert_allclose(gs.numpy.median(x, axis=1), np.median(ROWS, axis=1))
+        assert one.memory_stats()["peak_bytes_in_use"] > 2 * ROWS.nbytes
+        assert one.memory_stats()["bytes_in_use"] == ROWS.nbytes
+        assert other.memory_stats()["peak_bytes_in_use"] == 0
+        assert runtime.backend.backend._driver._temporary.total_bytes() == 0
+        assert cupy.get_default_memory_pool().total_bytes() == own
+
+
+def test_temporary_memory_counts_against_the_quota() -> None:
+    limit = 5 * ROWS.nbytes // 2
+    with using(make_gpu_runtime(make_driver("cupy"), SPLITS[1], memory_limit=limit)):
+        x = gs.device_put(ROWS, gs.devices()[0])
+        sums = [x.sum(axis=n) for n in (0, 1)]
+        bad = gs.numpy.median(x, axis=1)
+        with pytest.raises(gs.errors.ExecutionError, match="has no room for") as caught:
+            bad.block_until_ready()
+        assert isinstance(caught.value.__cause__, gs.errors.OutOfMemoryError)
+        assert gs.devices()[0].memory_stats()["peak_bytes_in_use"] <= limit
+        for n, found in enumerate(sums):
+            np.testing.assert_allclose(found, ROWS.sum(axis=n))
+        np.testing.assert_array_equal(x + 1, ROWS + 1)
+
+
+def test_free_memory_of_ours_serves_temporaries() -> None:
+    """Blocks that lie free, of other sizes and on a GPU without room for more, are given up."""
+    nbytes = 8 << 20
+
+    class Full(type(make_driver("cupy"))):  # type: ignore[misc]
+        used = 0
+
+        def malloc(self, gpu: int, size: int) -> int:
+            if self.used + size > nbytes:
+                raise MemoryError("full")
+            self.used += size
+            return int(super().malloc(gpu, size))
+
+        def free(self, gpu: int, start: int) -> None:
+            self.used = 0  # there is only one slab
+            super().free(gpu, start)
+
+    with using(make_gpu_runtime(Full(1), SPLITS[1], slab_bytes=nbytes)):
+        one, other = gs.devices()
+        for n in range(1, 7):
+            gs.device_put(np.zeros(n << 20, np.uint8), one).block_until_ready()
+        x = gs.device_put(np.arange(1 << 17)[::-1].copy(), other)
+        np.testing.assert_array_equal(gs.numpy.sort(x), np.arange(1 << 17))

@@ -22,7 +22,7 @@ from gpushard.errors import DeviceLostError
 from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, T
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.copier import Copier
-from gpushard.runtime.cuda.driver import Driver, EventHandle, Share
+from gpushard.runtime.cuda.driver import Driver, EventHandle, Share, StreamHandle
 from gpushard.runtime.cuda.events import CudaEvent, LostEvent
 from gpushard.runtime.cuda.health import Health
 from gpushard.runtime.cuda.launches import Launches
@@ -35,7 +35,7 @@ from gpushard.runtime.cuda.stores import GpuStore, PageableStore, PinnedStore, a
 from gpushard.runtime.cuda.topology import make_topology
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
-from gpushard.runtime.memory import Memory
+from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
@@ -90,6 +90,8 @@ class CudaBackend:
             settings.engine_bytes,
         )
         self._prefetcher = Prefetcher()
+        self._claim: Callable[[Stream, int], Claim]
+        self._reclaim: Callable[[], object]
 
     def _find_gpus(self) -> None:
         driver, gpus = self._driver, self._driver.gpus()
@@ -235,7 +237,7 @@ class CudaBackend:
         """Return what a DLPack producer has on a GPU; `stream` waits for whoever writes it."""
         self._health.check()
         queue = self._queues[stream]
-        with self._driver.scope(queue.handle):
+        with self._driver.scope(queue.handle, self._reclaim):
             local = self._driver.from_dlpack(producer)
         start, shape, strides = self.address(local), local.shape, local.strides
         gpu, owner = self._ordinals[queue.chip], self._loans.borrow(local)
@@ -255,7 +257,7 @@ class CudaBackend:
     def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
         """Return a context in which work of this thread goes to the CUDA stream of a stream."""
         self._health.check()
-        return self._driver.scope(self._queues[stream].handle)
+        return self._driver.scope(self._queues[stream].handle, self._reclaim)
 
     def recall(self) -> None:
         """Wait for the GPUs if others may still use what was lent, and let go of it."""
@@ -275,6 +277,22 @@ class CudaBackend:
             share = self._shares[chip][self._topology.devices[device].partition]
         handle = self._driver.stream(self._ordinals[chip], share)
         self._queues[stream] = Queue(chip, domain, handle)
+        self._driver.provide(handle, functools.partial(self._temporary, stream, handle))
+
+    def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
+        """Let CuPy's temporary memory come from our pools."""
+        self._claim, self._reclaim = claim, reclaim
+
+    def _temporary(self, stream: Stream, handle: StreamHandle, nbytes: int) -> tuple[int, Claim]:
+        """Return the address of memory for the item of a stream that is launched, and its claim."""
+        claim = self._claim(stream, nbytes)
+        memory = claim.memory
+        for other, tick in memory.clock():
+            if not stream.covers(other, tick):
+                event: Any = other.event(tick)
+                self._driver.wait(handle, event.handle)
+                stream.seen[other] = tick
+        return memory.raw.address, claim
 
     def enqueue(self, item: Item) -> None:
         """Launch an item; never waits.

@@ -237,13 +237,33 @@ class CupyDriver:
         with _on(gpu):
             runtime.deviceSynchronize()
 
-    def scope(self, stream: CupyStream) -> AbstractContextManager[None]:
-        """Let what the thread launches go to a stream, its temporary memory too."""
-        return Scope(stream, self._temporary)
+    def scope(
+        self, stream: CupyStream, reclaim: Callable[[], object]
+    ) -> AbstractContextManager[None]:
+        """Let what the thread launches go to a stream; its temporary memory is CuPy's own."""
+
+        def allocate(nbytes: int) -> Any:
+            try:
+                return self._temporary.malloc(nbytes)
+            except memory.OutOfMemoryError:
+                reclaim()
+                return self._temporary.malloc(nbytes)
+
+        return Scope(stream, allocate)
+
+    def provide(self, stream: CupyStream, allocate: Callable[[int], tuple[int, Any]]) -> None:
+        """Let temporary memory of what `run` gives a stream come from a function."""
+        gpu = stream.gpu
+
+        def malloc(nbytes: int) -> Any:
+            start, owner = allocate(nbytes) if nbytes else (0, None)
+            return memory.MemoryPointer(memory.UnownedMemory(start, nbytes, owner, gpu), 0)
+
+        stream.malloc = malloc
 
     def run(self, stream: CupyStream, work: Callable[[], None]) -> None:
         """Call a function that gives a stream work."""
-        with Scope(stream, self._temporary):
+        with Scope(stream, stream.malloc or self._temporary.malloc):
             work()
 
     def copy(self, target: int, source: int, nbytes: int, stream: CupyStream) -> None:

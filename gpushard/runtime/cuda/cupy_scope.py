@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import cupy
@@ -14,12 +15,14 @@ _thread = threading.local()
 class CupyStream:
     """A stream that is never destroyed while somebody has it: CUDA reuses their addresses."""
 
-    __slots__ = ("__weakref__", "gpu", "plans", "ptr", "stream")
+    __slots__ = ("__weakref__", "gpu", "malloc", "plans", "ptr", "stream")
 
     def __init__(self, gpu: int, stream: Any) -> None:
         self.gpu = gpu
         self.stream = stream
         self.ptr: int = stream.ptr
+        self.malloc: Callable[[int], Any] | None = None
+        """Where temporary memory comes from."""
         self.plans: list[tuple[Any, Any]] = []
         """What CuPy keeps of its Fourier transforms, with their keys, the oldest first."""
 
@@ -29,10 +32,10 @@ class Scope:
 
     __slots__ = ("_allocator", "_before", "_gpu", "_outer", "_stream")
 
-    def __init__(self, stream: CupyStream, pool: Any) -> None:
+    def __init__(self, stream: CupyStream, malloc: Callable[[int], Any]) -> None:
         self._gpu = stream.gpu
         self._stream = stream
-        self._allocator = cupy.cuda.using_allocator(pool.malloc)
+        self._allocator = cupy.cuda.using_allocator(malloc)
 
     def __enter__(self) -> None:
         self._before = runtime.getDevice()
