@@ -173,6 +173,10 @@ class Backend(Store, Protocol):
         """Whether the host can use device memory as it lies, as it can that of host domains."""
 
     @property
+    def missing_dtypes(self) -> frozenset[np.dtype[Any]]:
+        """Types that the functions of `namespace` do not know."""
+
+    @property
     def traffic(self) -> dict[tuple[int, int], int]:
         """Bytes copied so far for each (source domain, destination domain)."""
 

@@ -70,6 +70,11 @@ class Checker:
         return self.backend.host_readable
 
     @property
+    def missing_dtypes(self) -> frozenset[np.dtype[Any]]:
+        """Types that the backend's functions do not know."""
+        return self.backend.missing_dtypes
+
+    @property
     def traffic(self) -> dict[tuple[int, int], int]:
         """Bytes copied so far for each (source domain, destination domain)."""
         return self.backend.traffic

@@ -63,6 +63,7 @@ class CudaBackend:
     platform = "gpu"
     exact = False
     host_readable = False
+    missing_dtypes = frozenset(map(np.dtype, "gG"))  # longdouble; CUDA has no such numbers
 
     def __init__(self, settings: Settings, driver: Driver | None = None) -> None:
         if driver is None:

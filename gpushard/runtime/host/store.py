@@ -36,6 +36,7 @@ class NumpyStore:
 
     platform = "cpu"
     namespace = np
+    missing_dtypes: frozenset[np.dtype[Any]] = frozenset()
 
     def __init__(self, settings: Settings) -> None:
         self._devices = settings.host_devices
