@@ -10,7 +10,6 @@ import functools
 import importlib
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -22,8 +21,8 @@ from gpushard.errors import DeviceLostError
 from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, T
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.copier import Copier
-from gpushard.runtime.cuda.driver import Driver, EventHandle, Share, StreamHandle
-from gpushard.runtime.cuda.events import CudaEvent, LostEvent
+from gpushard.runtime.cuda.driver import Driver, Share, StreamHandle
+from gpushard.runtime.cuda.events import CudaEvent, EventPool, LostEvent
 from gpushard.runtime.cuda.health import Health
 from gpushard.runtime.cuda.launches import Launches
 from gpushard.runtime.cuda.loans import Loans
@@ -78,9 +77,9 @@ class CudaBackend:
         self._pinned = PinnedStore(driver)
         self._pageable = PageableStore()
         self._gpu_stores = [GpuStore(driver, gpu, settings.slab_bytes) for gpu in self._ordinals]
-        self._loans = Loans(driver, self._ordinals, self._launched)
-        self._launches = Launches(driver, self._ordinals, self._gpu_stores)
-        self._events: list[deque[EventHandle]] = [deque() for _ in self._ordinals]
+        self._events = EventPool(driver, self._ordinals)
+        self._loans = Loans(driver, self._ordinals, self._events, self._launched)
+        self._launches = Launches(driver, self._events, self._gpu_stores)
         self._bounces = [Bounce(driver, gpu, self._launches) for gpu in self._ordinals]
         self._copier = Copier(
             driver,
@@ -254,6 +253,7 @@ class CudaBackend:
                 event: Any = stream.event(tick)
                 gpu = self._ordinals[self._topology.chips[domain]]
                 self._driver.let_wait(consumer, gpu, event.handle)
+        self._health.check()  # nothing is waited for where a GPU was lost meanwhile
 
     def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
         """Return a context in which work of this thread goes to the CUDA stream of a stream."""
@@ -336,15 +336,15 @@ class CudaBackend:
         launched = queue.launched
         if self._health.is_lost:
             return LostEvent(launched, self._health.check)
-        pool = self._events[queue.chip]
         try:
-            handle = pool.pop() if pool else self._driver.event(self._ordinals[queue.chip])
+            handle = self._events.take(queue.chip)
             self._driver.record(handle, queue.handle)
         except Exception as error:
             if self._health.note(error) is error:
                 raise
             return LostEvent(launched, self._health.check)
         queue.recorded_at = time.monotonic_ns()
+        pool = self._events.free[queue.chip]
         return CudaEvent(self._driver, handle, launched, pool, self._health.note)
 
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:

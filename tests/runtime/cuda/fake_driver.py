@@ -294,6 +294,7 @@ class FakeDriver:
             return self._streams[-1]
 
     def event(self, gpu: int) -> FakeEvent:
+        self._call("event")
         return FakeEvent(gpu)
 
     def record(self, event: FakeEvent, stream: FakeStream) -> None:
@@ -309,6 +310,8 @@ class FakeDriver:
             stream.queue.append((lambda: True, come))
 
     def wait(self, stream: FakeStream, event: FakeEvent) -> None:
+        if not isinstance(event, FakeEvent):
+            raise TypeError("an integer is required")  # as CuPy says before it asks CUDA
         with self._mutex:
             self._call("wait")
             stamp = event.stamp
