@@ -1579,6 +1579,19 @@ SETTINGS: dict[str, Case] = {
         '"spawn"',
         argument="backend",
     ),
+    "CUDA without NVRTC": setting(
+        cuda_on(fakes.libraries(cupy=fakes.cupy(compiler=RuntimeError("no libnvrtc.so.13")))),
+        "kernels cannot be compiled (RuntimeError: no libnvrtc.so.13)",
+        "pip install 'cupy-cuda13x[ctk]'",
+        argument="backend",
+    ),
+    "CUDA without its headers": setting(
+        cuda_on(fakes.libraries(cupy=fakes.cupy(headers=RuntimeError("no CUDA headers")))),
+        "kernels cannot be compiled (RuntimeError: no CUDA headers)",
+        "pip install 'cupy-cuda13x[ctk]'",
+        "CUDA_PATH",
+        argument="backend",
+    ),
     "a GPU that is not there": setting(
         cuda_on(fakes.libraries(cupy=fakes.cupy(2)), gpus=(0, 2)),
         "gpus=(0, 2) names GPU 2",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling, check_shape
 from gpushard.movement.buffer import ShardedBuffer
@@ -57,6 +58,7 @@ class Computation:
     ) -> None:
         avals = tuple(x.aval for x in operands)
         found = row.infer(avals, params)
+        check_available(runtime, row.name, (*avals, *found))
         for aval in found:
             check_shape(aval.shape)
         rule = row.rule_for(avals, params)
@@ -213,6 +215,23 @@ class Computation:
         if isinstance(operand, ShardedBuffer):
             return move(operand, plan_for(operand, tiling), self.name)
         return placed(self.runtime, operand, tiling)
+
+
+def check_available(runtime: Runtime, name: str, avals: Sequence[Aval]) -> None:
+    """Check that devices can compute with some types, before anything starts.
+
+    Raises:
+      ArgumentTypeError: they cannot.
+    """
+    for aval in avals:
+        if aval.dtype in runtime.backend.missing_dtypes:
+            raise ArgumentTypeError(
+                f"{name} is not available for {aval.dtype} on {runtime.backend.platform} devices, "
+                "which only store it; convert the data on the host, before they are moved there: "
+                "numpy.asarray(x).astype(float)",
+                argument="x",
+                dtype=aval.dtype,
+            )
 
 
 def _moves(

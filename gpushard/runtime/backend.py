@@ -11,7 +11,7 @@ import numpy as np
 
 from gpushard.config import Settings
 from gpushard.frozen import dataclass
-from gpushard.runtime.memory import Memory, Store
+from gpushard.runtime.memory import Claim, Memory, Store
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
@@ -173,6 +173,10 @@ class Backend(Store, Protocol):
         """Whether the host can use device memory as it lies, as it can that of host domains."""
 
     @property
+    def missing_dtypes(self) -> frozenset[np.dtype[Any]]:
+        """Types that the functions of `namespace` do not know."""
+
+    @property
     def traffic(self) -> dict[tuple[int, int], int]:
         """Bytes copied so far for each (source domain, destination domain)."""
 
@@ -244,6 +248,15 @@ class Backend(Store, Protocol):
           stream: the stream.
           domain: the memory domain that it works on.
           device: the device whose share of the chip it has; None for all of it.
+        """
+
+    def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
+        """Hear where memory comes from that libraries allocate for themselves.
+
+        Args:
+          claim: claims so many bytes while an item of a stream is launched. The stream has to wait
+            for the memory's clock, and items of no other may use it.
+          reclaim: makes room where no item is launched, and the submission lock is free.
         """
 
     def enqueue(self, item: Item) -> None:

@@ -63,6 +63,7 @@ class Memory:
     """
 
     __slots__ = (
+        "borrower",
         "capacity",
         "charges",
         "error",
@@ -98,6 +99,8 @@ class Memory:
         """When it was freed, as a number that grows with every release to its pool; 0 for never."""
         self.home: Stream | None = None
         """Once freed: the stream that wrote it last."""
+        self.borrower: Stream | None = None
+        """The stream whose items a library uses it in, without a tick that says which."""
 
     def pending(self) -> bool:
         """Whether its content is still to be written."""
@@ -167,6 +170,9 @@ class Claims:
             name = id(end)
             if name in still_open:
                 memory = end.memory
+                borrower = memory.borrower
+                if borrower is not None:  # any item that was launched so far may have used it
+                    memory.written, memory.used = (borrower, borrower.issued), {}
                 memory.pool.release(memory)
                 del still_open[name]
 
@@ -316,6 +322,14 @@ class Pool:
           The bytes given back.
         """
         return self._trim(self.free, self._by_release)
+
+    def settle(self) -> None:
+        """Wait until nothing uses any free block."""
+        for block in self._waiting.values():
+            for stream, tick in block.clock():
+                stream.synchronize(tick)
+            block.written, block.used = None, {}
+        self._settle()
 
     def pending(self) -> list[Tick]:
         """The ticks that free blocks wait for."""

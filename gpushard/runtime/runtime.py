@@ -50,12 +50,14 @@ class Runtime:
         self._reclaiming = backend.new_lock()
         self.streams: list[Stream] = []
         """Every stream that was made."""
+        self._places: dict[Stream, tuple[int, int | None]] = {}  # their domains and devices
         self._arrays: dict[int, weakref.ref[Any]] = {}  # by id: arrays have no hash
         self._dead_arrays: deque[weakref.ref[Any]] = deque()
         self.domains: list[Domain] = []
         self.devices: tuple[Device, ...] = self._make_devices()
         self.host_pool = Pool(backend, HOST_DOMAIN, None)
         """Host memory for values that were read back."""
+        backend.serve(self._claim_temporary, self.empty_cache)
 
     def _make_devices(self) -> tuple[Device, ...]:
         infos = self.backend.describe()
@@ -108,6 +110,7 @@ class Runtime:
         """Make a stream on a memory domain, with the share of a device or the whole chip."""
         stream = Stream(self.backend, name)
         self.backend.add_stream(stream, domain, device)
+        self._places[stream] = domain, device
         self.streams.append(stream)
         return stream
 
@@ -255,6 +258,37 @@ class Runtime:
         pool = domain.memories["pinned_host"].pool
         return self._claims.make(pool.take(nbytes, None, stream))
 
+    def _claim_temporary(self, stream: Stream, nbytes: int) -> Claim:
+        """Allocate for what a library needs while an item of `stream` is launched.
+
+        It is under the lock like the launch, which may be the only one to know what the library
+        holds: so what others wait for when memory is short is waited for here. The library may use
+        the memory in that stream's items as long as it holds the claim.
+
+        Raises:
+          OutOfMemoryError: there is no room, even if everything is waited for.
+        """
+        index, device = self._places[stream]
+        pool = self.domains[index].pool
+        account = None if device is None else self.devices[device].account
+        self._claims.drain()
+        try:
+            memory = pool.take(nbytes, account, stream)
+        except NoRoomError:
+            self.backend.empty_cache()
+            self.backend.recall()
+            self._claims.drain()
+            for beside in self._beside(pool):
+                beside.settle()
+                beside.trim()
+            self.backend.empty_cache()
+            try:
+                memory = pool.take(nbytes, account, stream)
+            except NoRoomError as shortage:
+                raise self._out_of_memory(shortage) from None
+        memory.borrower = stream
+        return self._claims.make(memory)
+
     def claim_small(self, charges: Sequence[tuple[Place, int]]) -> Claim:
         """Count small shards that own their bytes; inside `commit`."""
         accounts = tuple([(place.account, nbytes) for place, nbytes in charges])
@@ -328,8 +362,10 @@ class Runtime:
 
     def live_arrays(self) -> list[Any]:
         """Return the arrays that are still reachable."""
-        references = self.run_locked(self._arrays.copy).values()
-        found = [reference() for reference in references]
+        return self.run_locked(self._live_arrays)
+
+    def _live_arrays(self) -> list[Any]:
+        found = [reference() for reference in self._arrays.copy().values()]
         return [array for array in found if array is not None]
 
     def claimed_bytes(self) -> int:
@@ -358,7 +394,7 @@ class Runtime:
 
     def _out_of_memory(self, shortage: NoRoomError) -> OutOfMemoryError:
         account = shortage.account
-        arrays = [array for array in self.live_arrays() if not array.is_deleted()]
+        arrays = [array for array in self._live_arrays() if not array.is_deleted()]
         arrays = sorted(arrays, key=lambda array: -int(array.nbytes))[:5]
         names = [f"{a.dtype}{list(a.shape)} {a.nbytes:,} bytes" for a in arrays]
         where, limit = "the host", None

@@ -19,6 +19,7 @@ from gpushard.ops.select import where_on_host
 from gpushard.runtime.special import special_functions
 from gpushard.typing import LocalArray, Shape
 
+_LOGICAL = (np.logical_and, np.logical_or, np.logical_xor, np.logical_not)
 _COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
 
 
@@ -108,13 +109,17 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
         return tuple(Aval(shape, t, weak and t.kind in "iufc") for t in found)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        function = ufunc if xp is np else _elsewhere(xp, ufunc)
         types, results = _loop(ufunc, promoting(avals))
+        as_bool = xp is not np and ufunc in _LOGICAL and any(t.kind == "c" for t in types)
+        if as_bool:  # CuPy has these for real numbers only
+            types = (np.dtype(np.bool_),) * ufunc.nin
+        function = ufunc if xp is np else _elsewhere(xp, ufunc, types)
         if any(is_custom(aval.dtype) for aval in avals):
             return _giving(_in_types(function, types), results)
-        if xp is not np and not _is_numpys(ufunc):  # the loops of these differ from SciPy's
+        # The loops of CuPy's special functions differ from SciPy's; those of our own have none.
+        if xp is not np and not (_is_numpys(ufunc) and hasattr(function, "types")):
             return _in_types(function, types)
-        if any(a.weak and a.dtype != t for a, t in zip(avals, types, strict=True)):
+        if as_bool or any(a.weak and a.dtype != t for a, t in zip(avals, types, strict=True)):
             return _in_types(function, types)
         return function
 
@@ -128,11 +133,11 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
     )
 
 
-def _elsewhere(xp: Any, ufunc: np.ufunc) -> Any:
+def _elsewhere(xp: Any, ufunc: np.ufunc, types: Sequence[Dtype]) -> Any:
     """Return CuPy's function of the same name.
 
     Raises:
-      ArgumentTypeError: it has none.
+      ArgumentTypeError: it has none, or not for these types.
     """
     functions = xp if _is_numpys(ufunc) else special_functions(xp)
     function = getattr(functions, ufunc.__name__, None)
@@ -142,7 +147,25 @@ def _elsewhere(xp: Any, ufunc: np.ufunc) -> Any:
             "compute it from others, or on the host",
             argument="x",
         )
+    loops: Sequence[str] | None = getattr(function, "types", None)
+    if loops is not None and not any(_takes(loop, types) for loop in loops):
+        names = ", ".join(map(str, types))
+        raise ArgumentTypeError(
+            f"{ufunc.__name__} is not available for {names} on GPUs: CuPy has no such function; "
+            "convert the operands with astype, take real parts, or compute it on the host",
+            argument="x",
+            dtypes=tuple(types),
+        )
     return function
+
+
+def _takes(loop: str, types: Sequence[Dtype]) -> bool:
+    """Whether a loop, such as "dd->d", takes operands of some types as they are or converted."""
+    pairs = zip(loop.partition("->")[0], types, strict=True)
+    return all(
+        t.char == char or (char in np.typecodes["All"] and np.can_cast(t, char))
+        for char, t in pairs
+    )
 
 
 def _is_numpys(ufunc: np.ufunc) -> bool:
@@ -306,7 +329,7 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
         given = iter(bounds)
         least = next(given) if low else None
         most = next(given) if high else None
-        if is_custom(dtype):  # NumPy's has no loop of such a type
+        if is_custom(dtype) or (xp is not np and dtype.kind in "?bc"):  # they have no such loop
             found = x.astype(dtype, copy=False)
             found = found if least is None else xp.maximum(found, least.astype(dtype))
             found = found if most is None else xp.minimum(found, most.astype(dtype))
@@ -355,7 +378,11 @@ def _of_bessel(avals: Sequence[Aval], params: Params) -> Dtype:
     return own if own.kind == "f" else np.dtype(np.float64)
 
 
-I0 = in_single(function_row("i0", _of_bessel, lambda xp, params, dtype: lambda x: xp.i0(x)))
+I0 = in_single(
+    function_row(
+        "i0", _of_bessel, lambda xp, params, dtype: lambda x: xp.i0(x.astype(dtype, copy=False))
+    )
+)
 
 
 def _viewed(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:

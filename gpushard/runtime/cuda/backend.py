@@ -10,7 +10,6 @@ import functools
 import importlib
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -22,8 +21,8 @@ from gpushard.errors import DeviceLostError
 from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, T
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.copier import Copier
-from gpushard.runtime.cuda.driver import Driver, EventHandle, Share
-from gpushard.runtime.cuda.events import CudaEvent, LostEvent
+from gpushard.runtime.cuda.driver import Driver, Share, StreamHandle
+from gpushard.runtime.cuda.events import CudaEvent, EventPool, LostEvent
 from gpushard.runtime.cuda.health import Health
 from gpushard.runtime.cuda.launches import Launches
 from gpushard.runtime.cuda.loans import Loans
@@ -35,7 +34,7 @@ from gpushard.runtime.cuda.stores import GpuStore, PageableStore, PinnedStore, a
 from gpushard.runtime.cuda.topology import make_topology
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
-from gpushard.runtime.memory import Memory
+from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
@@ -63,6 +62,7 @@ class CudaBackend:
     platform = "gpu"
     exact = False
     host_readable = False
+    missing_dtypes = frozenset(map(np.dtype, "gG"))  # longdouble; CUDA has no such numbers
 
     def __init__(self, settings: Settings, driver: Driver | None = None) -> None:
         if driver is None:
@@ -77,9 +77,9 @@ class CudaBackend:
         self._pinned = PinnedStore(driver)
         self._pageable = PageableStore()
         self._gpu_stores = [GpuStore(driver, gpu, settings.slab_bytes) for gpu in self._ordinals]
-        self._loans = Loans(driver, self._ordinals, self._launched)
-        self._launches = Launches(driver, self._ordinals, self._gpu_stores)
-        self._events: list[deque[EventHandle]] = [deque() for _ in self._ordinals]
+        self._events = EventPool(driver, self._ordinals)
+        self._loans = Loans(driver, self._ordinals, self._events, self._launched)
+        self._launches = Launches(driver, self._events, self._gpu_stores)
         self._bounces = [Bounce(driver, gpu, self._launches) for gpu in self._ordinals]
         self._copier = Copier(
             driver,
@@ -90,6 +90,8 @@ class CudaBackend:
             settings.engine_bytes,
         )
         self._prefetcher = Prefetcher()
+        self._claim: Callable[[Stream, int], Claim]
+        self._reclaim: Callable[[], object]
 
     def _find_gpus(self) -> None:
         driver, gpus = self._driver, self._driver.gpus()
@@ -235,7 +237,7 @@ class CudaBackend:
         """Return what a DLPack producer has on a GPU; `stream` waits for whoever writes it."""
         self._health.check()
         queue = self._queues[stream]
-        with self._driver.scope(queue.handle):
+        with self._driver.scope(queue.handle, self._reclaim):
             local = self._driver.from_dlpack(producer)
         start, shape, strides = self.address(local), local.shape, local.strides
         gpu, owner = self._ordinals[queue.chip], self._loans.borrow(local)
@@ -251,11 +253,12 @@ class CudaBackend:
                 event: Any = stream.event(tick)
                 gpu = self._ordinals[self._topology.chips[domain]]
                 self._driver.let_wait(consumer, gpu, event.handle)
+        self._health.check()  # nothing is waited for where a GPU was lost meanwhile
 
     def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
         """Return a context in which work of this thread goes to the CUDA stream of a stream."""
         self._health.check()
-        return self._driver.scope(self._queues[stream].handle)
+        return self._driver.scope(self._queues[stream].handle, self._reclaim)
 
     def recall(self) -> None:
         """Wait for the GPUs if others may still use what was lent, and let go of it."""
@@ -275,6 +278,22 @@ class CudaBackend:
             share = self._shares[chip][self._topology.devices[device].partition]
         handle = self._driver.stream(self._ordinals[chip], share)
         self._queues[stream] = Queue(chip, domain, handle)
+        self._driver.provide(handle, functools.partial(self._temporary, stream, handle))
+
+    def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
+        """Let CuPy's temporary memory come from our pools."""
+        self._claim, self._reclaim = claim, reclaim
+
+    def _temporary(self, stream: Stream, handle: StreamHandle, nbytes: int) -> tuple[int, Claim]:
+        """Return the address of memory for the item of a stream that is launched, and its claim."""
+        claim = self._claim(stream, nbytes)
+        memory = claim.memory
+        for other, tick in memory.clock():
+            if not stream.covers(other, tick):
+                event: Any = other.event(tick)
+                self._driver.wait(handle, event.handle)
+                stream.seen[other] = tick
+        return memory.raw.address, claim
 
     def enqueue(self, item: Item) -> None:
         """Launch an item; never waits.
@@ -317,15 +336,15 @@ class CudaBackend:
         launched = queue.launched
         if self._health.is_lost:
             return LostEvent(launched, self._health.check)
-        pool = self._events[queue.chip]
         try:
-            handle = pool.pop() if pool else self._driver.event(self._ordinals[queue.chip])
+            handle = self._events.take(queue.chip)
             self._driver.record(handle, queue.handle)
         except Exception as error:
             if self._health.note(error) is error:
                 raise
             return LostEvent(launched, self._health.check)
         queue.recorded_at = time.monotonic_ns()
+        pool = self._events.free[queue.chip]
         return CudaEvent(self._driver, handle, launched, pool, self._health.note)
 
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:

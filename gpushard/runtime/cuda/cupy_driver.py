@@ -7,6 +7,8 @@ back. CuPy's `Device` context manager is not used, which must not be mixed with 
 from __future__ import annotations
 
 import contextlib
+import os
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -16,7 +18,9 @@ import numpy as np
 from cupy.cuda import driver as cuda_driver
 from cupy.cuda import memory, runtime
 
+from gpushard.runtime.cuda import namespace
 from gpushard.runtime.cuda.batches import THREADS, Batch
+from gpushard.runtime.cuda.cupy_scope import CupyStream, Scope
 from gpushard.runtime.cuda.driver import Gpu, Share, Table
 from gpushard.runtime.cuda.fills import Fills
 from gpushard.runtime.cuda.green_driver import GreenDriver
@@ -56,41 +60,6 @@ def _on(gpu: int) -> Iterator[None]:
         runtime.setDevice(before)
 
 
-class _Scope:
-    """The device, the stream and the allocator of temporary memory, for one thread."""
-
-    __slots__ = ("_allocator", "_before", "_gpu", "_stream")
-
-    def __init__(self, stream: _Stream, pool: Any) -> None:
-        self._gpu = stream.gpu
-        self._stream = stream.stream
-        self._allocator = cupy.cuda.using_allocator(pool.malloc)
-
-    def __enter__(self) -> None:
-        self._before = runtime.getDevice()
-        if self._before != self._gpu:
-            runtime.setDevice(self._gpu)
-        self._stream.__enter__()
-        self._allocator.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._allocator.__exit__(None, None, None)
-        self._stream.__exit__(None, None, None)
-        if self._before != self._gpu:
-            runtime.setDevice(self._before)
-
-
-class _Stream:
-    """A stream that is never destroyed while somebody has it: CUDA reuses their addresses."""
-
-    __slots__ = ("gpu", "ptr", "stream")
-
-    def __init__(self, gpu: int, stream: Any) -> None:
-        self.gpu = gpu
-        self.stream = stream
-        self.ptr: int = stream.ptr
-
-
 class _Address:
     """A stream by its address, as CuPy takes over those that others made and destroy."""
 
@@ -104,12 +73,18 @@ class _Address:
 class CupyDriver:
     """`gpushard.runtime.cuda.driver.Driver` on CuPy."""
 
-    namespace = cupy
+    namespace = namespace
 
     def __init__(self) -> None:
         self._temporary = cupy.cuda.MemoryPool()
         self._functions: dict[tuple[int, str], Any] = {}
         self._green: GreenDriver | None = None
+        self._streams: weakref.WeakSet[CupyStream] = weakref.WeakSet()
+        # By default cuBLAS may choose another algorithm where several streams use a handle, and
+        # CuPy has one for each thread: then a product is not the same to the bit each time. With
+        # memory set aside for each call it is, says NVIDIA ("Results reproducibility"). What
+        # cuSOLVER multiplies is, too. It is read when a handle is made.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
     def gpus(self) -> list[Gpu]:
         """List the GPUs."""
@@ -211,13 +186,16 @@ class CupyDriver:
             runtime.free(0)  # makes the primary context, which each green context then retains
             return self._green.divide(gpu, parts)
 
-    def stream(self, gpu: int, share: Share | None = None) -> _Stream:
+    def stream(self, gpu: int, share: Share | None = None) -> CupyStream:
         """Make a stream, in the green context of a share or in the primary one."""
         with _on(gpu):
             if share is None or self._green is None:
-                return _Stream(gpu, cupy.cuda.Stream(non_blocking=True))
-            foreign = _Address(self._green.stream(share))
-            return _Stream(gpu, cupy.cuda.Stream.from_external(foreign))
+                stream = cupy.cuda.Stream(non_blocking=True)
+            else:
+                stream = cupy.cuda.Stream.from_external(_Address(self._green.stream(share)))
+        made = CupyStream(gpu, stream)
+        self._streams.add(made)
+        return made
 
     def event(self, gpu: int) -> int:
         """Make an event; it is not destroyed before the process ends."""
@@ -225,11 +203,11 @@ class CupyDriver:
             handle: int = runtime.eventCreateWithFlags(_NO_TIMING)
             return handle
 
-    def record(self, event: int, stream: _Stream) -> None:
+    def record(self, event: int, stream: CupyStream) -> None:
         """Set an event after what a stream has been given."""
         runtime.eventRecord(event, stream.ptr)
 
-    def wait(self, stream: _Stream, event: int) -> None:
+    def wait(self, stream: CupyStream, event: int) -> None:
         """Let a stream wait until an event, as it is set now."""
         runtime.streamWaitEvent(stream.ptr, event)
 
@@ -259,50 +237,76 @@ class CupyDriver:
         with _on(gpu):
             runtime.deviceSynchronize()
 
-    def scope(self, stream: _Stream) -> AbstractContextManager[None]:
-        """Let what the thread launches go to a stream, its temporary memory too."""
-        return _Scope(stream, self._temporary)
+    def scope(
+        self, stream: CupyStream, reclaim: Callable[[], object]
+    ) -> AbstractContextManager[None]:
+        """Let what the thread launches go to a stream; its temporary memory is CuPy's own."""
 
-    def run(self, stream: _Stream, work: Callable[[], None]) -> None:
+        def allocate(nbytes: int) -> Any:
+            try:
+                return self._temporary.malloc(nbytes)
+            except memory.OutOfMemoryError:
+                reclaim()
+                return self._temporary.malloc(nbytes)
+
+        return Scope(stream, allocate)
+
+    def provide(self, stream: CupyStream, allocate: Callable[[int], tuple[int, Any]]) -> None:
+        """Let temporary memory of what `run` gives a stream come from a function."""
+        gpu = stream.gpu
+
+        def malloc(nbytes: int) -> Any:
+            start, owner = allocate(nbytes) if nbytes else (0, None)
+            return memory.MemoryPointer(memory.UnownedMemory(start, nbytes, owner, gpu), 0)
+
+        stream.malloc = malloc
+
+    def run(self, stream: CupyStream, work: Callable[[], None]) -> None:
         """Call a function that gives a stream work."""
-        with _Scope(stream, self._temporary):
+        with Scope(stream, stream.malloc or self._temporary.malloc):
             work()
 
-    def copy(self, target: int, source: int, nbytes: int, stream: _Stream) -> None:
+    def copy(self, target: int, source: int, nbytes: int, stream: CupyStream) -> None:
         """Copy bytes by a copy engine; memory of the host must be page-locked."""
         runtime.memcpyAsync(target, source, nbytes, runtime.memcpyDefault, stream.ptr)
 
     def copy_peer(
-        self, target: int, gpu: int, source: int, peer: int, nbytes: int, stream: _Stream
+        self, target: int, gpu: int, source: int, peer: int, nbytes: int, stream: CupyStream
     ) -> None:
         """Copy bytes from the memory of another GPU by a copy engine."""
         runtime.memcpyPeerAsync(target, gpu, source, peer, nbytes, stream.ptr)
 
-    def upload(self, target: int, data: HostArray, stream: _Stream) -> None:
+    def upload(self, target: int, data: HostArray, stream: CupyStream) -> None:
         """Copy a few bytes that may be overwritten at once: CUDA copies them aside first."""
         kind = runtime.memcpyHostToDevice
         runtime.memcpyAsync(target, address(data), data.nbytes, kind, stream.ptr)
 
-    def launch_pieces(self, pieces: Pieces, stream: _Stream) -> None:
+    def launch_pieces(self, pieces: Pieces, stream: CupyStream) -> None:
         """Copy boxes by a kernel that takes them as its argument."""
         self._launch("copy_boxes_inline", pieces, (pieces.inline(),), stream)
 
-    def launch_fills(self, fills: Fills, stream: _Stream) -> None:
+    def launch_fills(self, fills: Fills, stream: CupyStream) -> None:
         """Fill boxes by a kernel that takes them as its argument."""
         self._launch("fill_boxes_inline", fills, (fills.inline(),), stream)
 
-    def launch_table(self, table: Table, batch: Batch, bases: HostArray, stream: _Stream) -> None:
+    def launch_table(
+        self, table: Table, batch: Batch, bases: HostArray, stream: CupyStream
+    ) -> None:
         """Copy boxes by a kernel that reads them from a table."""
         count = np.uint32(len(batch.table))
         places = (np.uint64(place) for place in (table.pieces, table.first, table.ends))
         self._launch("copy_boxes_table", batch, (*places, count, bases), stream)
 
-    def _launch(self, name: str, batch: Batch, arguments: tuple[Any, ...], stream: _Stream) -> None:
+    def _launch(
+        self, name: str, batch: Batch, arguments: tuple[Any, ...], stream: CupyStream
+    ) -> None:
         function = self._functions[stream.gpu, name]
         function((batch.blocks,), (THREADS,), arguments, stream=stream)
 
     def empty_cache(self) -> None:
-        """Give back what is kept for temporary memory and nothing uses."""
+        """Give back what is kept for temporary memory and nothing uses, and plans."""
+        for stream in list(self._streams):
+            stream.plans = []
         self._temporary.free_all_blocks()
 
     def is_fatal(self, error: BaseException) -> bool:

@@ -149,8 +149,20 @@ class Driver(Protocol):
     def synchronize_gpu(self, gpu: int) -> None:
         """Wait for everything on a GPU, whoever gave it."""
 
-    def scope(self, stream: StreamHandle) -> AbstractContextManager[None]:
-        """Let what the thread launches go to a stream, its temporary memory too."""
+    def scope(
+        self, stream: StreamHandle, reclaim: Callable[[], object]
+    ) -> AbstractContextManager[None]:
+        """Let what the thread launches go to a stream; its temporary memory is the library's own.
+
+        Where there is no more of that, `reclaim` is called once.
+        """
+
+    def provide(self, stream: StreamHandle, allocate: Callable[[int], tuple[int, Any]]) -> None:
+        """Let temporary memory of what `run` gives a stream come from a function.
+
+        It takes a number of bytes, and gives an address and what has to live as long as that is
+        used.
+        """
 
     def run(self, stream: StreamHandle, work: Callable[[], None]) -> None:
         """Call a function that gives a stream work, within its `scope`."""

@@ -46,6 +46,7 @@ class FakeStream:
     def __init__(self, gpu: int, share: Share | None = None) -> None:
         self.gpu = gpu
         self.share = share
+        self.allocate: Callable[[int], tuple[int, Any]] | None = None
         self.queue: deque[tuple[Callable[[], bool], Callable[[], None]]] = deque()
 
 
@@ -293,6 +294,7 @@ class FakeDriver:
             return self._streams[-1]
 
     def event(self, gpu: int) -> FakeEvent:
+        self._call("event")
         return FakeEvent(gpu)
 
     def record(self, event: FakeEvent, stream: FakeStream) -> None:
@@ -308,6 +310,8 @@ class FakeDriver:
             stream.queue.append((lambda: True, come))
 
     def wait(self, stream: FakeStream, event: FakeEvent) -> None:
+        if not isinstance(event, FakeEvent):
+            raise TypeError("an integer is required")  # as CuPy says before it asks CUDA
         with self._mutex:
             self._call("wait")
             stamp = event.stamp
@@ -352,7 +356,7 @@ class FakeDriver:
         return True
 
     @contextlib.contextmanager
-    def scope(self, stream: FakeStream) -> Iterator[None]:
+    def scope(self, stream: FakeStream, reclaim: Callable[[], object]) -> Iterator[None]:
         """What the thread does in here it does at once, so the stream has to be that far."""
         event = self.event(stream.gpu)
         self.record(event, stream)
@@ -362,6 +366,9 @@ class FakeDriver:
             yield
         finally:
             self._scopes -= 1
+
+    def provide(self, stream: FakeStream, allocate: Callable[[int], tuple[int, Any]]) -> None:
+        stream.allocate = allocate
 
     def run(self, stream: FakeStream, work: Callable[[], None]) -> None:
         with self._mutex:
