@@ -13,6 +13,7 @@ from tests import share
 _NEED = {
     "gpushard/interop/torch.py": "torch",
     "gpushard/runtime/cuda/cupy_driver.py": "cupy",
+    "gpushard/runtime/cuda/own.py": "cupy",
     "gpushard/runtime/cuda/special.py": "cupyx",
 }
 
