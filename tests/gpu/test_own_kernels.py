@@ -13,7 +13,21 @@ import gpushard as gs
 from gpushard.ops.aval import Aval
 from gpushard.ops.indexed import Indexed
 from gpushard.ops.row import Row, Site
-from gpushard.ops.table import gather, random, random_counts, random_keys, random_order, scatter
+from gpushard.ops.table import (
+    counting,
+    creation,
+    elementwise,
+    gather,
+    nan_moments,
+    positions,
+    random,
+    random_counts,
+    random_keys,
+    random_order,
+    reductions,
+    replacing,
+    scatter,
+)
 from gpushard.testing.runtime import using
 from tests.gpu.device import SPLITS, Split, make_driver, make_gpu_runtime, needs_gpu
 from tests.ops.cases import cases
@@ -28,7 +42,13 @@ RANDOM = [
 ]
 
 
-OTHERS = [gather.GATHER, scatter.SCATTER]
+OTHERS = [
+    gather.GATHER, scatter.SCATTER, positions.NONZERO, positions.FURTHEST, counting.BINCOUNT,
+    counting.HISTOGRAM, reductions.ARGMIN, reductions.ARGMAX, reductions.NANMIN, reductions.NANMAX,
+    reductions.COUNT_NONZERO, reductions.MEAN, reductions.VAR, reductions.STD, nan_moments.NANMEAN,
+    nan_moments.NANVAR, nan_moments.NANSTD, elementwise.WHERE, elementwise.CLIP, elementwise.ROUND,
+    elementwise.IMAG, elementwise.VIEW, creation.TRIL, creation.TRIU, replacing.NAN_TO_NUM,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("row", [*RANDOM, *OTHERS], ids=lambda row: row.name)

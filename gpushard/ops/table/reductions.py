@@ -5,6 +5,7 @@ Parameters of all rows: (axes counted from the end, keepdims, one more that the 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
+from gpushard.runtime.own import own_kernels
 from gpushard.typing import LocalArray, Shape
 
 _DOUBLE = np.dtype(np.float64)
@@ -106,7 +108,10 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
                 return function(x, axes, dtype, out, keepdims)
 
             return kernel
-        function = getattr(xp, title)
+        if title in ("nanmin", "nanmax") and dtype.kind in "fc":
+            # CuPy's wait for the GPU, to warn of NaNs.
+            return functools.partial(_reduce_own, own_kernels(xp), title, axes)
+        function = getattr(xp, title.removeprefix("nan"))
         extra = {"dtype": dtype} if title in ("sum", "prod") else {}
         return lambda x, out=None: function(x, axes, out=out, keepdims=keepdims, **extra)
 
@@ -126,6 +131,11 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
         return (dtype_of(avals[0].dtype, params[2]),)
 
     return _row(title, dtype_of, kernel, Reduction(states, kernel, merge, finish), empty=empty)
+
+
+def _reduce_own(own: Any, name: str, axes: tuple[int, ...], x: Any, out: Any) -> Any:
+    own.reduce(name, x, axes, out)
+    return out
 
 
 _TITLES = {
@@ -157,6 +167,9 @@ def _count_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     axes, keepdims, _ = params
     shape = avals[0].shape
     everything = xp is np and len(axes) == len(shape)
+    own = own_kernels(xp)
+    if own is not None:
+        return functools.partial(_reduce_own, own, "nonzero", axes)
 
     def count(x: Any) -> Any:
         there = x if x.dtype == _BOOL else x != 0
@@ -322,6 +335,21 @@ def _positions(name: str, *, valued: bool) -> Callable[[Any, Sequence[Aval], Par
         axes, keepdims, _ = params
         whole = avals[0].shape
         ndim = len(whole)
+        own = own_kernels(xp)
+
+        def positions_here(site: Site, x: Any, out: Any) -> Any:
+            dims = [
+                own.Along(whole[axis], site.operands[0][axis], x.shape[axis], x.strides[axis])
+                for axis in axes
+            ]
+            shape = reduced_shape(x.shape, axes, keepdims=False)
+            value, number = out if valued else (None, out)
+            value = None if value is None else value.reshape(shape)
+            own.extremes(name, x, axes, dims, number.reshape(shape), value)
+            return out
+
+        if own is not None:
+            return positions_here
         kept = [d for d in range(ndim) if d - ndim not in axes]
         order = kept + [ndim + axis for axis in axes]
 

@@ -54,6 +54,11 @@ def _types(operands: Sequence[Any]) -> tuple[str, ...]:
     return tuple(map(_type, operands, _LETTERS))
 
 
+def _with_dim(x: LocalArray) -> LocalArray:
+    """Return an array with a dim: elements of those without have no address in a kernel."""
+    return x if x.ndim else x.reshape(1)
+
+
 def _elementwise(inputs: str, outputs: str, code: str, name: str, header: str, **more: Any) -> Any:
     return cupy.ElementwiseKernel(
         inputs,
@@ -210,8 +215,10 @@ def take(
     mode = "there" if there is not None else "" if fill is None else "fill"
     types = _types(positions)
     given = [(at, *dataclasses.astuple(dim)) for at, dim in zip(positions, dims, strict=True)]
-    more = ([fill] if mode == "fill" else []) + [out] + ([there] if mode == "there" else [])
-    _taking(types, mode)(x, *itertools.chain(*given), *more)
+    more = [fill] if mode == "fill" else []
+    outs = [out] if there is None else [out, there]
+    kernel = _taking(types, mode)
+    kernel(_with_dim(x), *itertools.chain(*given), *more, *map(_with_dim, outs))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -285,3 +292,190 @@ def update(
         more.append(cupy.argsort(key, axis=-1, kind="stable"))
     kernel = _updating(operation, _name(work), _name(kind), _type(value, "G"), is_sorted)
     kernel(value, step, count, *more, x)
+
+
+_REDUCTIONS = {
+    "nonzero": ("int64 out0", "in0 != T(0) ? 1 : 0", "a + b", "out0 = a", "0", "long long"),
+    "valid": ("int64 out0", "in0 == in0 ? 1 : 0", "a + b", "out0 = a", "0", "long long"),
+    "valid sum": ("S out0", "in0 == in0 ? S(in0) : S(0)", "a + b", "out0 = a", "0", None),
+    "nanmin": (
+        "T out0", "Held<T>(in0)", "further(a, b, true)", "out0 = a.value", "Held<T>()", "Held<T>"
+    ),
+    "nanmax": (
+        "T out0", "Held<T>(in0)", "further(a, b, false)", "out0 = a.value", "Held<T>()", "Held<T>"
+    ),
+    "furthest": ("int64 out0", "position(in0)", "outer(a, b)", "out0 = a", "-1", "long long"),
+}  # fmt: skip
+"""Reductions of one operand to one result, which CuPy makes in two steps where they are large: type
+of the result, what elements become, how two come together, the result, what to start with, its type
+where that is not the result's."""
+
+
+@functools.cache
+def _reduction(name: str) -> Any:
+    *given, start, kind = _REDUCTIONS[name]
+    return cupy.ReductionKernel(
+        "T in0",
+        *given,
+        start,
+        f"gpushard_{name.replace(' ', '_')}",
+        reduce_type=kind,
+        preamble=kernel_header("reduction"),
+        options=_OPTIONS,
+    )
+
+
+def reduce(name: str, x: LocalArray, axes: tuple[int, ...], out: LocalArray) -> None:
+    """Reduce some dims of an array.
+
+    Args:
+      name: how: "nonzero" and "valid" count what is not 0 or no NaN, "valid sum" adds that up;
+        "nanmin" and "nanmax" are extremes of it; "furthest" is the position that takes the longest
+        dim to be in bounds.
+      x: the array, which has elements along these dims.
+      axes: they.
+      out: the result, with or without them as dims of length 1.
+    """
+    gone = {axis % x.ndim for axis in axes}
+    shape = [n for dim, n in enumerate(x.shape) if dim not in gone]
+    _reduction(name)(x, axis=axes, out=out.reshape(shape))
+
+
+@functools.lru_cache(maxsize=64)
+def _numbering(count: int, valued: bool) -> Any:
+    lines = ["long long left = at, offset = 0, number = 0, many = 1, place"]
+    for n in reversed(range(count)):
+        lines += [
+            f"place = left % length{n}; left /= length{n}; offset += place * step{n}",
+            f"number += (place + start{n}) * many; many *= size{n}",
+        ]
+    scalars = [f"int64 {name}{n}" for n in range(count) for name in _ALONG]
+    lines += ["at = number", *(["value = moved(x, offset)"] if valued else [])]
+    return _elementwise(
+        ", ".join([*(["T x"] if valued else []), *scalars]),
+        "int64 at" + (", T value" if valued else ""),
+        "; ".join(lines),
+        "number",
+        "indexing",
+    )
+
+
+def extremes(
+    name: str,
+    x: LocalArray,
+    axes: tuple[int, ...],
+    dims: Sequence[Along],
+    number: LocalArray,
+    value: LocalArray | None = None,
+) -> None:
+    """Find where the extremes of a block are, as row-major numbers in dims of the whole array.
+
+    Args:
+      name: "argmin" or "argmax".
+      x: the block.
+      axes: the dims that are searched, ascending.
+      dims: they.
+      number: gets the positions, without these dims.
+      value: gets what lies there, if it is not None.
+    """
+    getattr(x, name)(axis=axes, out=number)
+    if value is None:
+        if any(dim.start or dim.length != dim.size for dim in dims[-len(axes) :]):
+            scalars = itertools.chain(*map(dataclasses.astuple, dims))
+            _numbering(len(dims), False)(*scalars, number)
+        return
+    kept = [dim for dim in range(x.ndim) if dim - x.ndim not in axes]
+    shape, strides = ([of[dim] for dim in kept] for of in (x.shape, x.strides))
+    view = cupy.lib.stride_tricks.as_strided(x, shape, strides)
+    scalars = itertools.chain(*map(dataclasses.astuple, dims))
+    _numbering(len(dims), True)(_with_dim(view), *scalars, *map(_with_dim, (number, value)))
+
+
+@functools.cache
+def _binning(common: str) -> Any:
+    return _elementwise(
+        "X x, raw E edges, int64 bins, int64 before",
+        "int64 number",
+        f"const long long at = bin_of<{common}>(edges, bins, static_cast<{common}>(x));"
+        "number = at < 0 || (before && number < 0) ? -1 : before ? number * bins + at : at",
+        "bin",
+        "counting",
+    )
+
+
+def bin_numbers(x: LocalArray, edges: LocalArray, number: LocalArray, *, further: bool) -> None:
+    """Find the bin of each element; -1 where it is in none.
+
+    Args:
+      x: the elements.
+      edges: of the bins, ascending.
+      number: gets the numbers.
+      further: whether the bins are those of one dim more: numbers are there, and become those of
+        both, counted by rows.
+    """
+    common = _name(np.result_type(x.dtype, edges.dtype))
+    _binning(common)(x, edges, len(edges) - 1, int(further), number)
+
+
+@functools.lru_cache(maxsize=4)
+def _tallying(weighted: bool) -> Any:
+    what = "double(weight)" if weighted else "1ull"
+    kind = "float64" if weighted else "uint64"
+    return _elementwise(
+        "N number, int64 length" + (", W weight" if weighted else ""),
+        f"raw {kind} totals",
+        f"if (number >= N(0) && number < length) atomicAdd(&totals[number], {what})",
+        "tally",
+        "counting",
+    )
+
+
+def tally(number: LocalArray, length: int, weights: LocalArray | None, out: LocalArray) -> None:
+    """Count how often each number below a length is there, or add up weights, in no set order.
+
+    Args:
+      number: integers; those out of bounds do not count.
+      length: how many numbers there are.
+      weights: of each; None to count.
+      out: gets int64, or float64 with weights.
+    """
+    out[...] = 0
+    if weights is None:
+        _tallying(False)(number, length, out.view(np.uint64))
+    else:
+        _tallying(True)(number, length, weights, out)
+
+
+@functools.lru_cache(maxsize=64)
+def _finding(ndim: int) -> Any:
+    lines = ["long long at = rank_of(counts, size, wanted + i - 1)", "const bool there = at < size"]
+    for dim in reversed(range(ndim)):
+        lines.append(f"place{dim} = there ? at % length{dim} : fill{dim}; at /= length{dim}")
+    scalars = [f"int64 {name}{dim}" for dim in range(ndim) for name in ("length", "fill")]
+    return _elementwise(
+        ", ".join(["raw int64 counts, int64 size, int64 wanted", *scalars]),
+        ", ".join(f"int64 place{dim}" for dim in range(ndim)),
+        "; ".join(lines),
+        "find",
+        "counting",
+    )
+
+
+def nth_places(
+    counts: LocalArray,
+    shape: Shape,
+    fills: Sequence[int],
+    first: int,
+    out: Sequence[LocalArray],
+) -> None:
+    """Find where some of the true elements of a mask are.
+
+    Args:
+      counts: how many elements are true up to each, in row-major order.
+      shape: of the mask.
+      fills: what is given in each dim beyond the last one that is true.
+      first: the number of the first of them, from 0.
+      out: gets where they are in each dim.
+    """
+    scalars = itertools.chain(*zip(shape, fills, strict=True))
+    _finding(len(shape))(counts, math.prod(shape), first + 1, *scalars, *out)
