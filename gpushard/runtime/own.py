@@ -6,7 +6,6 @@ kernel, and does without where there are none: `own_kernels(np)` is None.
 
 from __future__ import annotations
 
-import functools
 import importlib
 from typing import Any
 
@@ -14,7 +13,6 @@ _MODULES = {"cupy": "gpushard.runtime.cuda.own"}
 """For each namespace of arrays, by name."""
 
 
-@functools.cache
 def own_kernels(xp: Any) -> Any:
     """Return the module of kernels for the arrays of a namespace, or None.
 
@@ -25,5 +23,5 @@ def own_kernels(xp: Any) -> Any:
     >>> own_kernels(numpy) is None
     True
     """
-    name = _MODULES.get(xp.__name__)
+    name = _MODULES.get(getattr(xp, "__name__", ""))
     return None if name is None else importlib.import_module(name)
