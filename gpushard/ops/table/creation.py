@@ -16,6 +16,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
+from gpushard.runtime.own import own_kernels
 
 
 def _rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -108,10 +109,19 @@ def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
     """
     wide = np.dtype(np.int64) if dtype.kind == "b" else dtypes.wide(dtype)
     part_of = wide.type(0).real.dtype
+    own = own_kernels(xp) if dtype.isbuiltin == 1 and dtype.kind != "c" else None
 
     def arange(block: Any, site: Site, first: Any, second: Any) -> None:
         start = wide.type(first)
         delta = wide.type(second) - start
+        if own is not None:
+            work = np.dtype(np.uint64) if dtype.kind in "iu" else wide
+            begin, step = start, delta
+            if dtype.kind in "iu":
+                begin, step = (_wrapped(int(n), work) for n in (start, delta))
+            ends = [dtype.type(first), dtype.type(second)]
+            own.arange(block, site.result[0], begin, step, ends)
+            return
         if dtype.kind in "iu":
             _count(xp, block, site.result[0], int(start), int(delta))
             return
@@ -160,10 +170,14 @@ def _linspace(xp: Any, dtype: Dtype) -> Callable[..., None]:
 
     Every number is of the type that it works in; the dtype is that of the result.
     """
+    own = own_kernels(xp) if dtype.isbuiltin == 1 and dtype.kind != "c" else None
 
     def linspace(
         block: Any, site: Site, start: Any, stop: Any, delta: Any, step: Any, div: int, last: int
     ) -> None:
+        if own is not None and start.dtype.kind == "f":
+            own.linspace(block, site.result[0], (start, stop, delta, step), div, last)
+            return
         for part, at in _counted(xp, site, start.real.dtype):
             values = at.astype(start.dtype, copy=False)
             if div > 0 and step == 0:  # of denormal numbers
@@ -178,9 +192,14 @@ def _linspace(xp: Any, dtype: Dtype) -> Callable[..., None]:
 
 
 def _eye(xp: Any, dtype: Dtype) -> Callable[..., None]:
+    own = own_kernels(xp) if dtype.isbuiltin == 1 else None
+
     def eye(block: Any, site: Site, k: int) -> None:
-        block[...] = 0
         right = site.result[0] + k - site.result[1]  # how far the diagonal is from the block's own
+        if own is not None:
+            own.eye(block, right)
+            return
+        block[...] = 0
         rows, columns = site.shape
         first, last = max(0, -right), min(rows, columns - right)
         if first < last:  # blocks are dense: a step down and to the right is one of a fixed length
@@ -217,6 +236,12 @@ def _part_row(name: str, keeps: Callable[[Any, Any], Any]) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         zero = avals[0].dtype.type(0)
+        own = own_kernels(xp) if avals[0].dtype.isbuiltin == 1 else None
+
+        def part_here(site: Site, x: Any, out: Any) -> Any:
+            row, column = site.result[-2:]
+            own.triangle(x, row + params[0] - column, lower=keeps(1, 0), out=out)
+            return out
 
         def part(site: Site, x: Any) -> Any:
             (row, column), (rows, columns) = site.result[-2:], site.shape[-2:]
@@ -233,7 +258,7 @@ def _part_row(name: str, keeps: Callable[[Any, Any], Any]) -> Row:
             at = xp.arange(row, row + rows)
             return xp.where(keeps(at[:, None], xp.arange(column, column + columns)), x, zero)
 
-        return writing(part)
+        return writing(part) if own is None else part_here
 
     return Row(name, infer, rule_of, kernel, positional=True)
 

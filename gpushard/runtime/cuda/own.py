@@ -325,8 +325,8 @@ def _reduction(name: str) -> Any:
     )
 
 
-def reduce(name: str, x: LocalArray, axes: tuple[int, ...], out: LocalArray) -> None:
-    """Reduce some dims of an array.
+def reduce(name: str, x: LocalArray, axes: tuple[int, ...], out: LocalArray) -> LocalArray:
+    """Reduce some dims of an array, and return `out`.
 
     Args:
       name: how: "nonzero" and "valid" count what is not 0 or no NaN, "valid sum" adds that up;
@@ -339,6 +339,7 @@ def reduce(name: str, x: LocalArray, axes: tuple[int, ...], out: LocalArray) -> 
     gone = {axis % x.ndim for axis in axes}
     shape = [n for dim, n in enumerate(x.shape) if dim not in gone]
     _reduction(name)(x, axis=axes, out=out.reshape(shape))
+    return out
 
 
 @functools.lru_cache(maxsize=64)
@@ -479,3 +480,177 @@ def nth_places(
     """
     scalars = itertools.chain(*zip(shape, fills, strict=True))
     _finding(len(shape))(counts, math.prod(shape), first + 1, *scalars, *out)
+
+
+@functools.lru_cache(maxsize=8)
+def _squaring(count: str, skips: bool, is_complex: bool) -> Any:
+    square = "norm(apart)" if is_complex else "apart * apart"
+    return _elementwise(
+        f"T x, S total, {count} count",
+        "R square",
+        f"const S apart = S(x) - total / S(R(count > 1 ? count : 1)); square = {square};"
+        + "if (x != x) square = R(0)" * skips,
+        "square",
+        "reduction",
+    )
+
+
+def squares(x: LocalArray, total: LocalArray, count: Any, *, skips: bool) -> LocalArray:
+    """Return squared distances from means.
+
+    Args:
+      x: elements.
+      total: their sums, which broadcast with them.
+      count: how many there are: a number, or as many as there are sums.
+      skips: whether NaNs give 0.
+    """
+    real = np.empty(0, total.dtype).real.dtype
+    square = cupy.empty(np.broadcast_shapes(x.shape, total.shape), real)
+    kernel = _squaring(_type(count, "C"), skips, total.dtype.kind == "c")
+    kernel(x, total, count, square)
+    return square
+
+
+@functools.lru_cache(maxsize=8)
+def _dividing(count: str, root: bool) -> Any:
+    return _elementwise(
+        f"S total, {count} count, float64 correction, float64 otherwise",
+        "S mean",
+        "const double many = count - correction;"
+        "mean = total / S(many > 0 ? many : otherwise);" + "mean = sqrt(mean)" * root,
+        "quotient",
+        "reduction",
+    )
+
+
+def quotient(
+    total: LocalArray,
+    count: Any,
+    correction: float = 0,
+    *,
+    root: bool = False,
+    otherwise: float = math.nan,
+    out: LocalArray | None = None,
+) -> LocalArray:
+    """Return sums over counts less a correction.
+
+    Args:
+      total: the sums.
+      count: a number, or an array.
+      correction: what is taken from it.
+      root: whether the square root is taken.
+      otherwise: what sums are divided by where nothing is left.
+      out: the result; None for a fresh one.
+    """
+    kernel = _dividing(_type(count, "C"), root)
+    found: LocalArray = kernel(total, count, correction, otherwise, *([] if out is None else [out]))
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _made(inputs: str, code: str) -> Any:
+    return _elementwise(inputs, "T made", code, "make", "counting", reduce_dims=False)
+
+
+def arange(out: LocalArray, start: int, begin: Any, delta: Any, ends: Sequence[Any]) -> None:
+    """Count up or down, from an element on.
+
+    Args:
+      out: the elements.
+      start: the number of the first of them in the whole array.
+      begin: element 0, of the type to count in; integers count in uint64, and wrap around.
+      delta: how far elements are apart, likewise.
+      ends: elements 0 and 1 as they are.
+    """
+    work = begin.dtype.name
+    code = f"begin + static_cast<{_name(begin.dtype)}>(at) * delta"
+    kernel = _made(
+        f"{work} begin, {work} delta, T first, T second, int64 start",
+        "const long long at = start + i;"
+        f"made = at == 0 ? first : at == 1 ? second : static_cast<T>({code})",
+    )
+    kernel(begin, delta, *ends, start, out)
+
+
+def linspace(out: LocalArray, start: int, numbers: Sequence[Any], div: int, last: int) -> None:
+    """Space evenly, from an element on, as NumPy does to the bit.
+
+    Args:
+      out: the elements.
+      start: the number of the first of them in the whole array.
+      numbers: the first, the last, their difference, and the step, of the type to work in.
+      div: the number of steps.
+      last: the number of the element that is the last number.
+    """
+    work = numbers[0].dtype
+    names = ("begin", "end", "delta", "step")
+    whole = "floor" if out.dtype.kind in "iu" else ""
+    kernel = _made(
+        ", ".join(
+            [*(f"{work.name} {name}" for name in names), "int64 start, int64 div, int64 last"]
+        ),
+        f"typedef {_name(work)} W; const long long at = start + i; W value = W(at);"
+        "value = div > 0 ? step == W(0) ? value / W(div) * delta : value * step : value * delta;"
+        f"value = at == last ? end : value + begin; made = static_cast<T>({whole}(value))",
+    )
+    kernel(*numbers, start, div, last, out)
+
+
+def eye(out: LocalArray, right: int) -> None:
+    """Write 1 on the diagonal that starts so far to the right of the first element, else 0."""
+    kernel = _made(
+        "int64 right",
+        "const ptrdiff_t* at = _ind.get(); made = T(at[0] + right == at[1] ? 1 : 0)",
+    )
+    kernel(right, out)
+
+
+def triangle(x: LocalArray, below: int, *, lower: bool, out: LocalArray) -> None:
+    """Keep a part of matrices, and write 0 elsewhere.
+
+    Args:
+      x: the matrices.
+      below: how far their first row lies below the diagonal at their first column.
+      lower: whether what is on the diagonal and below it is kept, or on it and above.
+      out: gets them.
+    """
+    kept = ">=" if lower else "<="
+    kernel = _made(
+        "T x, int64 below",
+        "const ptrdiff_t* at = _ind.get() + (_ind.ndim - 2);"
+        f"made = at[0] + below {kept} at[1] ? x : T(0)",
+    )
+    kernel(x, below, out)
+
+
+_choosing = functools.cache(
+    lambda: _elementwise(
+        "C which, X x, Y y", "T made", "made = which ? T(x) : T(y)", "where", "counting"
+    )
+)
+
+
+def where(which: LocalArray, x: LocalArray, y: LocalArray, out: LocalArray) -> LocalArray:
+    """Do what `where` does, and write what is chosen."""
+    _choosing()(which, x, y, out)
+    return out
+
+
+_replacing = functools.cache(
+    lambda: _elementwise(
+        "T x, T nan, T high, T low",
+        "T made",
+        "made = x != x ? nan : x - x == T(0) ? x : x > T(0) ? high : low",
+        "finite",
+        "counting",
+    )
+)
+
+
+def finite(x: LocalArray, others: Sequence[Any], out: LocalArray | None = None) -> LocalArray:
+    """Replace NaN, infinity and minus infinity, where nothing is said by the ends of the type."""
+    ends = np.finfo(x.dtype)
+    defaults = (0, ends.max, ends.min)
+    given = [x.dtype.type(e if o is None else o) for o, e in zip(others, defaults, strict=True)]
+    made: LocalArray = _replacing()(x, *given, *([] if out is None else [out]))
+    return made
