@@ -14,6 +14,7 @@ from tests.softgpu import options as softgpu
 _NEED = {
     "gpushard/interop/torch.py": "torch",
     "gpushard/runtime/cuda/cupy_driver.py": "cupy",
+    "gpushard/runtime/cuda/own.py": "cupy",
     "gpushard/runtime/cuda/special.py": "cupyx",
 }
 

@@ -15,6 +15,7 @@ from gpushard.ops.random.special import erfinv
 from gpushard.ops.random.threefry import threefry
 
 _WORD = np.uint64(32)
+_ZERO = np.uint32(0)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -57,8 +58,7 @@ class Stream:
         first, second = self.key
         if self.xp is np and first.size == 1:
             return dataclasses.replace(self, key=_folded(int(first[0]), int(second[0]), number))
-        data = self.xp.full_like(first, number)
-        key = threefry(self.xp, self.key, self.xp.zeros_like(first), data)
+        key = threefry(self.xp, self.key, _ZERO, np.uint32(number))
         return dataclasses.replace(self, key=key)
 
     def at(self, which: Any) -> Stream:

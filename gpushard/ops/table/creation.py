@@ -18,6 +18,7 @@ from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.select import select
 from gpushard.ops.table.elementwise import writing
+from gpushard.runtime.own import own_kernels
 from gpushard.runtime.sharing import share
 
 
@@ -134,10 +135,19 @@ def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
     """
     wide = np.dtype(np.int64) if dtype.kind == "b" else dtypes.wide(dtype)
     part_of = wide.type(0).real.dtype
+    own = own_kernels(xp) if dtype.isbuiltin == 1 and dtype.kind != "c" else None
 
     def arange(block: Any, site: Site, first: Any, second: Any) -> None:
         start = wide.type(first)
         delta = wide.type(second) - start
+        if own is not None:
+            work = np.dtype(np.uint64) if dtype.kind in "iu" else wide
+            begin, step = start, delta
+            if dtype.kind in "iu":
+                begin, step = (_wrapped(int(n), work) for n in (start, delta))
+            ends = [dtype.type(first), dtype.type(second)]
+            own.arange(block, site.result[0], begin, step, ends)
+            return
         if dtype.kind in "iu":
             _count(xp, block, site.result[0], int(start), int(delta))
             return
@@ -194,10 +204,14 @@ def _linspace(xp: Any, dtype: Dtype) -> Callable[..., None]:
 
     Every number is of the type that it works in; the dtype is that of the result.
     """
+    own = own_kernels(xp) if dtype.isbuiltin == 1 and dtype.kind != "c" else None
 
     def linspace(
         block: Any, site: Site, start: Any, stop: Any, delta: Any, step: Any, div: int, last: int
     ) -> None:
+        if own is not None and start.dtype.kind == "f":
+            own.linspace(block, site.result[0], (start, stop, delta, step), div, last)
+            return
         # What is added to other numbers than -0.0 may be nothing.
         from_zero = start.dtype.kind == "f" and start == 0 < stop
 
@@ -218,9 +232,14 @@ def _linspace(xp: Any, dtype: Dtype) -> Callable[..., None]:
 
 
 def _eye(xp: Any, dtype: Dtype) -> Callable[..., None]:
+    own = own_kernels(xp) if dtype.isbuiltin == 1 else None
+
     def eye(block: Any, site: Site, k: int) -> None:
-        block[...] = 0
         right = site.result[0] + k - site.result[1]  # how far the diagonal is from the block's own
+        if own is not None:
+            own.eye(block, right)
+            return
+        block[...] = 0
         rows, columns = site.shape
         first, last = max(0, -right), min(rows, columns - right)
         if first < last:  # blocks are dense: a step down and to the right is one of a fixed length
@@ -305,6 +324,7 @@ def _part_row(name: str, part: str) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         zero = avals[0].dtype.type(0)
+        own = own_kernels(xp) if avals[0].dtype.isbuiltin == 1 else None
 
         def edge_of(site: Site) -> int:
             row, column = site.result[-2:]
@@ -318,13 +338,16 @@ def _part_row(name: str, part: str) -> Row:
 
         def cut(site: Site, x: Any, out: Any = None) -> Any:
             made = xp.empty(x.shape, x.dtype) if out is None else out
-            _cut_rows(x, edge_of(site), part, made)
+            if own is None:
+                _cut_rows(x, edge_of(site), part, made)
+            else:
+                own.triangle(x, edge_of(site), part, made)
             return made
 
         whole = writing(small)
 
         def kept(site: Site, x: Any, out: Any = None) -> Any:
-            wide = xp is np and site.shape[-1] > _NARROW
+            wide = own is not None or (xp is np and site.shape[-1] > _NARROW)
             return (cut if wide else whole)(site, x, out=out)
 
         return kept

@@ -16,6 +16,7 @@ from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.select import where_on_host
+from gpushard.runtime.own import own_kernels
 from gpushard.runtime.special import special_functions
 from gpushard.typing import LocalArray, Shape
 
@@ -318,7 +319,8 @@ def _where(xp: Any, params: Params, dtype: Dtype) -> Kernel:
     def where(condition: Any, x: Any, y: Any) -> Any:
         return xp.where(condition, *(each.astype(dtype, copy=False) for each in (x, y)))
 
-    return writing(where)
+    own = own_kernels(xp) if dtype.isbuiltin == 1 else None
+    return writing(where) if own is None else own.where
 
 
 def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
@@ -335,6 +337,8 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
             found = found if most is None else xp.minimum(found, most.astype(dtype))
         elif out is not None and xp is np:
             return np.clip(x, least, most, out, casting="unsafe")
+        elif out is not None and x.dtype == dtype:
+            return xp.clip(x, least, most, out)
         else:
             found = xp.clip(x, least, most).astype(dtype, copy=False)
         if out is None:
@@ -353,13 +357,14 @@ WHERE = function_row("where", _chosen, _where, writes=True, beside_keys=frozense
 CLIP = function_row("clip", _promoted, _clip, writes=True)
 """Parameters: whether there are a lower and an upper bound; those that are come as operands."""
 REAL = function_row("real", _real, _converted(lambda x: x.real), writes=True)
-IMAG = function_row(
-    "imag",
-    _real,
-    lambda xp, params, dtype: lambda x: x.imag.copy() if x.dtype.kind == "c" else xp.zeros_like(x),
-)
+IMAG = function_row("imag", _real, _converted(lambda x: x.imag), writes=True)
 ROUND = in_single(
-    function_row("round", _rounded, lambda xp, params, dtype: lambda x: xp.round(x, *params))
+    function_row(
+        "round",
+        _rounded,
+        lambda xp, params, dtype: lambda x, out=None: xp.round(x, *params, out),
+        writes=True,
+    )
 )
 """Parameters: (decimals,)."""
 
@@ -414,7 +419,15 @@ def _viewed_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 def _view_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     (dtype,) = params
-    return writing(lambda x: xp.ascontiguousarray(x).view(dtype).reshape(_local(x, dtype)).copy())
+
+    def view(x: LocalArray, out: Any = None) -> LocalArray:
+        seen = xp.ascontiguousarray(x).view(dtype).reshape(_local(x, dtype))
+        if out is None:
+            return seen.copy()
+        out[...] = seen
+        return out
+
+    return view
 
 
 def _local(x: LocalArray, dtype: Dtype) -> Shape:

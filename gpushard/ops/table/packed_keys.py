@@ -13,7 +13,6 @@ import numpy as np
 from gpushard.ops.aval import Aval
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
-from gpushard.ops.table.elementwise import writing
 
 _WORD = np.dtype(np.uint32)
 _PAIR = np.dtype(np.uint64)
@@ -27,7 +26,12 @@ def _pack_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 
 def _pack_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    return writing(lambda keys: xp.array(keys, order="C").view(_PAIR)[..., 0])
+    def pack(keys: Any, out: Any = None) -> Any:
+        out = xp.empty(keys.shape[:-1], _PAIR) if out is None else out
+        out[..., None].view(_WORD)[...] = keys
+        return out
+
+    return pack
 
 
 PACK = Row(
@@ -46,7 +50,12 @@ def _unpack_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 
 def _unpack_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    return writing(lambda keys: xp.array(keys, order="C")[..., None].view(_WORD))
+    def unpack(keys: Any, out: Any = None) -> Any:
+        out = xp.empty((*keys.shape, 2), _WORD) if out is None else out
+        out.view(_PAIR)[..., 0] = keys
+        return out
+
+    return unpack
 
 
 UNPACK = Row(

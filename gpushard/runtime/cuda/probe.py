@@ -7,6 +7,7 @@ NVRTC or CUDA's headers are missing CuPy imports, counts GPUs and then fails at 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
