@@ -15,6 +15,7 @@ from gpushard.dtypes import kind_of, summed
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.in_order import InOrder
 from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
@@ -120,8 +121,7 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
         return reduce(xp, axes, keepdims, dtype_of(avals[0].dtype, extra))
 
     def merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
-        function = getattr(xp, name)
-        return lambda a, b, m, n: (function(a[0], b[0]),)
+        return InOrder(xp, name)
 
     def finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
         dtype = dtype_of(avals[0].dtype, params[2])
@@ -155,7 +155,7 @@ ALL = _by_ufunc("logical_and", lambda own, _: _BOOL, empty=True)
 
 
 def _added(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
-    return lambda a, b, m, n: (a[0] + b[0],)
+    return InOrder(xp, "add")
 
 
 def _count_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
