@@ -146,7 +146,7 @@ def short_steps(target: int, source: int, dims: list[Dim]) -> Iterator[tuple[int
       The same of each part.
     """
     for position, (extent, to, of) in enumerate(dims):
-        if max(abs(to), abs(of)) > LONGEST_STEP:
+        if not -LONGEST_STEP <= to <= LONGEST_STEP or not -LONGEST_STEP <= of <= LONGEST_STEP:
             rest = dims[:position] + dims[position + 1 :]
             for step in range(extent):
                 yield from short_steps(target + step * to, source + step * of, rest)
@@ -184,7 +184,7 @@ def parts(target: int, source: int, dims: list[Dim]) -> Iterator[tuple[int, int,
 
 def rows_form(dims: list[Dim]) -> int:
     """Return for how many dims the kernel is that takes so many: 1, 2 or 4."""
-    return next(form for form in (1, 2, DIMS) if len(dims) <= form)
+    return max(1, len(dims)) if len(dims) < 3 else DIMS
 
 
 def check_units(memory: Allocation, first: int, dims: Iterable[tuple[int, int]], unit: int) -> None:

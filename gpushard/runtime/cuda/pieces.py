@@ -201,9 +201,8 @@ def _row(
     divisors = extents[1:]
     if tiled:
         form = WORDS if unit < WORD and _in_words(target, source, padded) else TILES
-        sides = SIDES[form, unit]
-        tiles = [-(-extent // side) for extent, side in zip(extents[2:], sides, strict=True)]
-        divisors = (extents[1], *tiles)
+        side2, side3 = SIDES[form, unit]
+        divisors = (extents[1], -(-extents[2] // side2), -(-extents[3] // side3))
         blocks = extents[0] * math.prod(divisors)
     else:
         form = rows_form(dims)
