@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_MODULES = {"cupy": "gpushard.runtime.cuda.own"}
+_MODULES = {"gpushard.runtime.cuda.namespace": "gpushard.runtime.cuda.own"}
 """For each namespace of arrays, by name."""
 
 
@@ -17,7 +17,7 @@ def own_kernels(xp: Any) -> Any:
     """Return the module of kernels for the arrays of a namespace, or None.
 
     Args:
-      xp: NumPy or CuPy.
+      xp: NumPy, or what stands for it on GPUs.
 
     >>> import numpy
     >>> own_kernels(numpy) is None
