@@ -108,11 +108,14 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
                 return function(x, axes, dtype, out, keepdims)
 
             return kernel
-        if title in ("nanmin", "nanmax") and dtype.kind in "fc":
+        own = own_kernels(xp)
+        if own is not None and title in ("nanmin", "nanmax"):
             # CuPy's wait for the GPU, to warn of NaNs.
-            extreme = own_kernels(xp).reduce
-            return lambda x, out: extreme(title, x, axes, out)
-        function = getattr(xp, title.removeprefix("nan"))
+            if dtype.kind in "fc":
+                return lambda x, out: own.reduce(title, x, axes, out)
+            function = getattr(xp, title.removeprefix("nan"))
+        else:
+            function = getattr(xp, title)
         extra = {"dtype": dtype} if title in ("sum", "prod") else {}
         return lambda x, out=None: function(x, axes, out=out, keepdims=keepdims, **extra)
 
