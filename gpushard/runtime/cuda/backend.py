@@ -97,6 +97,7 @@ class CudaBackend:
         driver, gpus = self._driver, self._driver.gpus()
         selected = select(self._settings, len(gpus))
         self._ordinals = [choice.ordinal for choice in selected]
+        driver.use(self._ordinals)
         peers = [
             frozenset(
                 other

@@ -62,6 +62,9 @@ class Driver(Protocol):
     def gpus(self) -> list[Gpu]:
         """List the GPUs."""
 
+    def use(self, gpus: Sequence[int]) -> None:
+        """Hear which GPUs are used, before anything is done on them; others are left alone."""
+
     def enable_peer(self, gpu: int, peer: int) -> bool:
         """Let a GPU use the memory of another one, and say whether it can."""
 

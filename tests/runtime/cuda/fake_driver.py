@@ -180,6 +180,9 @@ class FakeDriver:
             for n in range(self._gpus)
         ]
 
+    def use(self, gpus: Any) -> None:
+        pass
+
     def enable_peer(self, gpu: int, peer: int) -> bool:
         return self._peers
 
