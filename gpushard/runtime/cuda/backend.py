@@ -383,6 +383,18 @@ class CudaBackend:
         """Call a function, which launches kernels."""
         return function()
 
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        domain: int,
+    ) -> None:
+        """Let CuPy compile what a kernel needs, which takes it up to seconds."""
+        gpu = self._ordinals[self._topology.chips[domain]]
+        with self._health.watch():
+            self._driver.rehearse(kernel, operands, results, gpu)
+
     def run_now(
         self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
     ) -> None:

@@ -80,6 +80,8 @@ class CupyDriver:
         self._temporary = cupy.cuda.MemoryPool()
         self._used: tuple[int, ...] = ()
         self._thread = threading.local()
+        self._stages: dict[int, CupyStream] = {}  # where kernels are rehearsed
+        self._rehearsing = threading.RLock()  # a finalizer may come here on the same thread
         self._functions: dict[tuple[int, str], Any] = {}
         self._green: GreenDriver | None = None
         self._streams: weakref.WeakSet[CupyStream] = weakref.WeakSet()
@@ -287,6 +289,29 @@ class CupyDriver:
 
         return Scope(stream, allocate)
 
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        gpu: int,
+    ) -> None:
+        """Call a kernel with small arrays like those given, so that it is compiled.
+
+        CuPy compiles for types, numbers of dims and whether arrays are dense, seldom for sizes. A
+        kernel that takes no such arrays is compiled later, with the real ones.
+        """
+        if not all(isinstance(x, cupy.ndarray) or np.isscalar(x) for x in operands):
+            return
+        with self._rehearsing:
+            if gpu not in self._stages:
+                self._stages[gpu] = self.stream(gpu)
+            with Scope(self._stages[gpu], self._temporary.malloc), contextlib.suppress(Exception):
+                given = [_small(x) if isinstance(x, cupy.ndarray) else x for x in operands]
+                outs = [cupy.empty(_small_shape(shape), dtype) for shape, dtype in results]
+                kernel(*given, out=outs[0] if len(outs) == 1 else tuple(outs))
+            self._stages[gpu].plans = []
+
     def provide(self, stream: CupyStream, allocate: Callable[[int], tuple[int, Any]]) -> None:
         """Let temporary memory of what `run` gives a stream come from a function."""
         gpu = stream.gpu
@@ -353,6 +378,19 @@ class CupyDriver:
         """Whether the process can use no GPU any more after this error."""
         of_cuda = isinstance(error, (runtime.CUDARuntimeError, cuda_driver.CUDADriverError))
         return of_cuda and getattr(error, "status", None) in _FATAL
+
+
+def _small(x: LocalArray) -> LocalArray:
+    """Return zeros of the type of an array, with as many dims, as dense as that."""
+    shape = _small_shape(x.shape)
+    if x.flags.c_contiguous or x.flags.f_contiguous:
+        return cupy.zeros(shape, x.dtype, order="C" if x.flags.c_contiguous else "F")
+    return cupy.zeros((*shape, 2), x.dtype)[..., 0]
+
+
+def _small_shape(shape: Shape) -> Shape:
+    """Return a shape with the same dims of length 0 and 1, and no longer ones than 2."""
+    return tuple(min(size, 2) for size in shape)
 
 
 def _allocated(allocate: Callable[[int], int], nbytes: int) -> int:

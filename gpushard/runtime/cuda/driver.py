@@ -160,6 +160,15 @@ class Driver(Protocol):
         Where there is no more of that, `reclaim` is called once.
         """
 
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        gpu: int,
+    ) -> None:
+        """Call a kernel with small arrays like those given, so that it is compiled."""
+
     def provide(self, stream: StreamHandle, allocate: Callable[[int], tuple[int, Any]]) -> None:
         """Let temporary memory of what `run` gives a stream come from a function.
 

@@ -370,6 +370,9 @@ class FakeDriver:
         finally:
             self._scopes -= 1
 
+    def rehearse(self, kernel: Any, operands: Any, results: Any, gpu: int) -> None:
+        pass
+
     def provide(self, stream: FakeStream, allocate: Callable[[int], tuple[int, Any]]) -> None:
         stream.allocate = allocate
 
