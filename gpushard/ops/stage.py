@@ -129,6 +129,7 @@ class Stage:
         self._direct = single and list(of_device) == list(range(len(jobs)))
         self._everywhere = min(of_device, default=-1) >= 0
         self._sites = list(zip(*(job.site for job in jobs), strict=True))
+        self._rehearsed = runtime.backend.host_readable
 
     def run(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
@@ -230,6 +231,13 @@ class Stage:
           reads: the memory of these.
           here: whether the caller makes the calls, if memory for the results is free at once.
         """
+        if not self._rehearsed and self.jobs:
+            self._rehearsed = True
+            first = self.jobs[0]
+            results = list(zip(first.shapes, self.dtypes, strict=True))
+            if not first.site:  # others make their results of where these lie
+                place = self.devices[first.home].domain.index
+                self.runtime.backend.rehearse(self.kernel, arguments(first), results, place)
         step = functools.partial(self._submit, arguments, reads, here)
         made, calls = self.runtime.commit(step, self._streams)
         if calls:

@@ -300,6 +300,22 @@ class Backend(Store, Protocol):
         In it libraries with threads of their own take no more than a part of the cores.
         """
 
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        domain: int,
+    ) -> None:
+        """Let a library compile what a kernel needs, outside of the submission lock.
+
+        Args:
+          kernel: works on local arrays and writes what is given as `out=`.
+          operands: arrays like those that it will get, and numbers; they are not read.
+          results: shapes and types of what it will write.
+          domain: where.
+        """
+
     def run_now(
         self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
     ) -> None:

@@ -158,6 +158,16 @@ class Checker:
             item.writes = (*item.writes, memory)
         return made
 
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        domain: int,
+    ) -> None:
+        """Let a library compile what a kernel needs."""
+        self.backend.rehearse(kernel, operands, results, domain)
+
     def close(self) -> None:
         """Stop."""
         self.backend.close()

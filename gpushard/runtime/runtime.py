@@ -142,6 +142,7 @@ class Runtime:
         gc.collect()  # first: what it finds may wait for work, too, and finalizers may come here
         with self._reclaiming:
             beside = self._beside(pool)
+            self.run_locked(self.backend.empty_cache)  # libraries may keep memory of the pools
             pending = self.run_locked(lambda: [tick for p in beside for tick in p.pending()])
             for stream, tick in pending:
                 stream.synchronize(tick)

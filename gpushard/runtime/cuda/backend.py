@@ -97,6 +97,7 @@ class CudaBackend:
         driver, gpus = self._driver, self._driver.gpus()
         selected = select(self._settings, len(gpus))
         self._ordinals = [choice.ordinal for choice in selected]
+        driver.use(self._ordinals)
         peers = [
             frozenset(
                 other
@@ -381,6 +382,18 @@ class CudaBackend:
     def call_among(self, calls: int, function: Callable[[], T]) -> T:
         """Call a function, which launches kernels."""
         return function()
+
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        domain: int,
+    ) -> None:
+        """Let CuPy compile what a kernel needs, which takes it up to seconds."""
+        gpu = self._ordinals[self._topology.chips[domain]]
+        with self._health.watch():
+            self._driver.rehearse(kernel, operands, results, gpu)
 
     def run_now(
         self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]

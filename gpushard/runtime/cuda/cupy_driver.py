@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -77,6 +78,10 @@ class CupyDriver:
 
     def __init__(self) -> None:
         self._temporary = cupy.cuda.MemoryPool()
+        self._used: tuple[int, ...] = ()
+        self._thread = threading.local()
+        self._stages: dict[int, CupyStream] = {}  # where kernels are rehearsed
+        self._rehearsing = threading.RLock()  # a finalizer may come here on the same thread
         self._functions: dict[tuple[int, str], Any] = {}
         self._green: GreenDriver | None = None
         self._streams: weakref.WeakSet[CupyStream] = weakref.WeakSet()
@@ -101,8 +106,25 @@ class CupyDriver:
             )
         return found
 
+    def use(self, gpus: Sequence[int]) -> None:
+        """Hear which GPUs are used: what no GPU is named for makes a context on none but these."""
+        self._used = tuple(gpus)
+
+    def _meet(self) -> None:
+        """Take a thread that CUDA does not know yet to a GPU that is used.
+
+        Any call makes a context on the thread's current GPU, which takes hundreds of megabytes, and
+        so does going back to that: for a thread that has named none it is the first one there is.
+        """
+        if not hasattr(self._thread, "met"):
+            self._thread.met = True
+            foreign = self._used and runtime.getDevice() not in self._used
+            if foreign and not cuda_driver.ctxGetCurrent():
+                runtime.setDevice(self._used[0])
+
     def enable_peer(self, gpu: int, peer: int) -> bool:
         """Let a GPU use the memory of another one, and say whether it can."""
+        self._meet()
         if not runtime.deviceCanAccessPeer(gpu, peer):
             return False
         with _on(gpu):
@@ -115,6 +137,7 @@ class CupyDriver:
 
     def prepare(self, gpu: int) -> None:
         """Compile the kernels, or find them in CuPy's cache, and load them."""
+        self._meet()
         with _on(gpu):
             for file, names in _KERNELS.items():
                 module = cupy.RawModule(code=kernel_source(file), options=("-std=c++17",))
@@ -127,11 +150,13 @@ class CupyDriver:
         Raises:
           MemoryError: the GPU is full.
         """
+        self._meet()
         with _on(gpu):
             return _allocated(runtime.malloc, nbytes)
 
     def free(self, gpu: int, start: int) -> None:
         """Give memory back; waits for the GPU."""
+        self._meet()
         with _on(gpu):
             runtime.free(start)
 
@@ -141,10 +166,12 @@ class CupyDriver:
         Raises:
           MemoryError: the host has no room for it.
         """
+        self._meet()
         return _allocated(lambda n: runtime.hostAlloc(n, _PORTABLE_AND_MAPPED), nbytes)
 
     def free_host(self, start: int) -> None:
         """Give page-locked memory back; waits for all GPUs."""
+        self._meet()
         runtime.freeHost(start)
 
     def array(
@@ -180,6 +207,7 @@ class CupyDriver:
         Raises:
           ConfigurationError: that cannot be done here.
         """
+        self._meet()
         if self._green is None:
             self._green = GreenDriver(runtime.driverGetVersion(), runtime.runtimeGetVersion())
         with _on(gpu):
@@ -188,6 +216,7 @@ class CupyDriver:
 
     def stream(self, gpu: int, share: Share | None = None) -> CupyStream:
         """Make a stream, in the green context of a share or in the primary one."""
+        self._meet()
         with _on(gpu):
             if share is None or self._green is None:
                 stream = cupy.cuda.Stream(non_blocking=True)
@@ -199,30 +228,36 @@ class CupyDriver:
 
     def event(self, gpu: int) -> int:
         """Make an event; it is not destroyed before the process ends."""
+        self._meet()
         with _on(gpu):
             handle: int = runtime.eventCreateWithFlags(_NO_TIMING)
             return handle
 
     def record(self, event: int, stream: CupyStream) -> None:
         """Set an event after what a stream has been given."""
+        self._meet()
         runtime.eventRecord(event, stream.ptr)
 
     def wait(self, stream: CupyStream, event: int) -> None:
         """Let a stream wait until an event, as it is set now."""
+        self._meet()
         runtime.streamWaitEvent(stream.ptr, event)
 
     def record_legacy(self, event: int, gpu: int) -> None:
         """Set an event after what the legacy default stream of a GPU has been given."""
+        self._meet()
         with _on(gpu):
             runtime.eventRecord(event, runtime.streamLegacy)
 
     def let_wait(self, consumer: int, gpu: int, event: int) -> None:
         """Let somebody else's stream wait for an event."""
+        self._meet()
         with _on(gpu):
             runtime.streamWaitEvent(consumer, event)
 
     def is_done(self, event: int) -> bool:
         """Whether an event has come."""
+        self._meet()
         status = runtime.eventQuery(event)
         if status not in (0, _NOT_READY):
             raise runtime.CUDARuntimeError(status)
@@ -230,10 +265,12 @@ class CupyDriver:
 
     def synchronize(self, event: int) -> None:
         """Wait for an event."""
+        self._meet()
         runtime.eventSynchronize(event)
 
     def synchronize_gpu(self, gpu: int) -> None:
         """Wait for everything on a GPU, whoever gave it."""
+        self._meet()
         with _on(gpu):
             runtime.deviceSynchronize()
 
@@ -241,6 +278,7 @@ class CupyDriver:
         self, stream: CupyStream, reclaim: Callable[[], object]
     ) -> AbstractContextManager[None]:
         """Let what the thread launches go to a stream; its temporary memory is CuPy's own."""
+        self._meet()
 
         def allocate(nbytes: int) -> Any:
             try:
@@ -250,6 +288,29 @@ class CupyDriver:
                 return self._temporary.malloc(nbytes)
 
         return Scope(stream, allocate)
+
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        gpu: int,
+    ) -> None:
+        """Call a kernel with small arrays like those given, so that it is compiled.
+
+        CuPy compiles for types, numbers of dims and whether arrays are dense, seldom for sizes. A
+        kernel that takes no such arrays is compiled later, with the real ones.
+        """
+        if not all(isinstance(x, cupy.ndarray) or np.isscalar(x) for x in operands):
+            return
+        with self._rehearsing:
+            if gpu not in self._stages:
+                self._stages[gpu] = self.stream(gpu)
+            with Scope(self._stages[gpu], self._temporary.malloc), contextlib.suppress(Exception):
+                given = [_small(x) if isinstance(x, cupy.ndarray) else x for x in operands]
+                outs = [cupy.empty(_small_shape(shape), dtype) for shape, dtype in results]
+                kernel(*given, out=outs[0] if len(outs) == 1 else tuple(outs))
+            self._stages[gpu].plans = []
 
     def provide(self, stream: CupyStream, allocate: Callable[[int], tuple[int, Any]]) -> None:
         """Let temporary memory of what `run` gives a stream come from a function."""
@@ -263,21 +324,25 @@ class CupyDriver:
 
     def run(self, stream: CupyStream, work: Callable[[], None]) -> None:
         """Call a function that gives a stream work."""
+        self._meet()
         with Scope(stream, stream.malloc or self._temporary.malloc):
             work()
 
     def copy(self, target: int, source: int, nbytes: int, stream: CupyStream) -> None:
         """Copy bytes by a copy engine; memory of the host must be page-locked."""
+        self._meet()
         runtime.memcpyAsync(target, source, nbytes, runtime.memcpyDefault, stream.ptr)
 
     def copy_peer(
         self, target: int, gpu: int, source: int, peer: int, nbytes: int, stream: CupyStream
     ) -> None:
         """Copy bytes from the memory of another GPU by a copy engine."""
+        self._meet()
         runtime.memcpyPeerAsync(target, gpu, source, peer, nbytes, stream.ptr)
 
     def upload(self, target: int, data: HostArray, stream: CupyStream) -> None:
         """Copy a few bytes that may be overwritten at once: CUDA copies them aside first."""
+        self._meet()
         kind = runtime.memcpyHostToDevice
         runtime.memcpyAsync(target, address(data), data.nbytes, kind, stream.ptr)
 
@@ -313,6 +378,19 @@ class CupyDriver:
         """Whether the process can use no GPU any more after this error."""
         of_cuda = isinstance(error, (runtime.CUDARuntimeError, cuda_driver.CUDADriverError))
         return of_cuda and getattr(error, "status", None) in _FATAL
+
+
+def _small(x: LocalArray) -> LocalArray:
+    """Return zeros of the type of an array, with as many dims, as dense as that."""
+    shape = _small_shape(x.shape)
+    if x.flags.c_contiguous or x.flags.f_contiguous:
+        return cupy.zeros(shape, x.dtype, order="C" if x.flags.c_contiguous else "F")
+    return cupy.zeros((*shape, 2), x.dtype)[..., 0]
+
+
+def _small_shape(shape: Shape) -> Shape:
+    """Return a shape with the same dims of length 0 and 1, and no longer ones than 2."""
+    return tuple(min(size, 2) for size in shape)
 
 
 def _allocated(allocate: Callable[[int], int], nbytes: int) -> int:

@@ -62,6 +62,9 @@ class Driver(Protocol):
     def gpus(self) -> list[Gpu]:
         """List the GPUs."""
 
+    def use(self, gpus: Sequence[int]) -> None:
+        """Hear which GPUs are used, before anything is done on them; others are left alone."""
+
     def enable_peer(self, gpu: int, peer: int) -> bool:
         """Let a GPU use the memory of another one, and say whether it can."""
 
@@ -156,6 +159,15 @@ class Driver(Protocol):
 
         Where there is no more of that, `reclaim` is called once.
         """
+
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        gpu: int,
+    ) -> None:
+        """Call a kernel with small arrays like those given, so that it is compiled."""
 
     def provide(self, stream: StreamHandle, allocate: Callable[[int], tuple[int, Any]]) -> None:
         """Let temporary memory of what `run` gives a stream come from a function.

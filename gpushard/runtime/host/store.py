@@ -132,3 +132,12 @@ class NumpyStore:
 
     def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
         """Do nothing: NumPy has memory of its own."""
+
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        domain: int,
+    ) -> None:
+        """Do nothing: NumPy compiles nothing."""

@@ -180,6 +180,9 @@ class FakeDriver:
             for n in range(self._gpus)
         ]
 
+    def use(self, gpus: Any) -> None:
+        pass
+
     def enable_peer(self, gpu: int, peer: int) -> bool:
         return self._peers
 
@@ -366,6 +369,9 @@ class FakeDriver:
             yield
         finally:
             self._scopes -= 1
+
+    def rehearse(self, kernel: Any, operands: Any, results: Any, gpu: int) -> None:
+        pass
 
     def provide(self, stream: FakeStream, allocate: Callable[[int], tuple[int, Any]]) -> None:
         stream.allocate = allocate
