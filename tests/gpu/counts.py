@@ -1,18 +1,16 @@
 """What each row costs on a GPU: launches, copies, and waits of the host, within one item.
 
-The software GPU counts them; no other does. To write the table anew, with that first on the path of
-libraries:
+The software GPU counts them; no other does. To write the table anew:
 
-    python -m tests.gpu.counts >tests/gpu/counts.txt
+    python -m tests.softgpu -- -m tests.gpu.counts >tests/gpu/counts.txt
 """
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,62 @@ from gpushard.ops.row import Row
 from gpushard.testing.runtime import using
 from tests.gpu.device import Split, make_gpu_runtime
 from tests.ops.cases import FORMS, MADE, Case, cases
+from tests.softgpu import counters
+
+_SORTS = "sorts, and CuPy copies before that and gathers after it"
+_SOLVES = "steps of cuSOLVER and cuBLAS, and copies into their order"
+_FOURIER = "CuPy copies, scales and cuts around a transform of cuFFT"
+_QUANTILES = "sorts; then CuPy works out where quantiles are, step by step on small arrays"
+_SCANS = "CuPy has no such scan: log2(n) steps of two launches"
+
+REASONS = {
+    "einsum": "one product after another, and CuPy copies what cuBLAS does not take",
+    "matmul": "CuPy copies operands that cuBLAS does not take",
+    "random.multivariate_normal": "columns are added one by one: bits do not depend on cuts",
+    "random.multivariate_normal#2": "a Cholesky factorization, column by column",
+    "random.dirichlet": "divided by the sum of exponentials along a dim",
+    "random.permutation": "sorts by random bits, several times",
+    "random.permutation#2": "sorts by random bits, several times",
+    "random.choice#2": "cumulative sums, and a search in them",
+    "random.choice#3": _SORTS,
+    **dict.fromkeys(
+        ["cholesky", "inv", "det", "slogdet", "solve", "qr", "svd", "eigh", "eig", "eigvals"],
+        _SOLVES,
+    ),
+    **dict.fromkeys(["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"], _FOURIER),
+    "logsumexp": "the maximum, exponentials and their sum, with infinities apart",
+    "nanvar": "counts, sums, squares, their sum, and the quotient, which CuPy copies",
+    "nanstd": "counts, sums, squares, their sum, the quotient and its root, which CuPy copies",
+    **dict.fromkeys(
+        ["maximum.accumulate", "minimum.accumulate", "logical_and.accumulate",
+         "logical_or.accumulate"],
+        _SCANS,
+    ),
+    **dict.fromkeys(
+        ["median", "nanmedian", "quantile", "nanquantile", "quantile_with_weights",
+         "nanquantile_with_weights"],
+        _QUANTILES,
+    ),
+    "histogram": "bins of each dim, then weights of real and imaginary parts",
+    "interp": "CuPy searches, then works out the values",
+    "convolve": "CuPy's transforms, or a product with windows",
+    "correlate": "CuPy's transforms, or a product with windows",
+    "polydiv": "a step for each coefficient",
+    "poly": "a step for each root",
+    "repeat#2": "cumulative sums, and a search in them",
+    **dict.fromkeys(
+        ["sort", "argsort", "partition", "argpartition", "lexsort", "topk", "searchsorted", "isin",
+         "unique"],
+        _SORTS,
+    ),
+}  # fmt: skip
+"""Why rows launch more than `most` says."""
+
+
+def most(row: Row) -> int:
+    """How many launches a shard takes at most, unless there is a reason."""
+    return 2 if row.reduction is None else 4
+
 
 TABLE = Path(__file__).with_name("counts.txt")
 
@@ -52,39 +106,15 @@ class Counts:
         return self.launches, self.copies, self.waits
 
 
-@functools.cache
-def software_gpu() -> Callable[[], Counts] | None:
-    """What says how much this process has asked of a software GPU; None on a real one."""
-    try:
-        library = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    if hasattr(library, "softgpu_counter_names"):
-        library.softgpu_counter_names.restype = ctypes.c_char_p
-        names = library.softgpu_counter_names().decode().split()
-        return functools.partial(_counted, library, names)
-    return functools.partial(_stats, library) if hasattr(library, "softgpu_stats") else None
-
-
-def _counted(library: Any, names: Sequence[str]) -> Counts:
-    values = (ctypes.c_uint64 * len(names))()
-    library.softgpu_counters(values)
-    of = dict(zip(names, values, strict=True))
+def counted() -> Counts:
+    """What this process has asked of the software GPU so far."""
+    of = counters.read()
     copies = sum(n for name, n in of.items() if name.startswith("copies_"))
     return Counts(of["launches"], copies + of["memsets"] + of["library_calls"], of["host_waits"])
 
 
-def _stats(library: Any) -> Counts:
-    """The same of a prototype, which knows no more than that."""
-    operations, kernels = ctypes.c_long(), ctypes.c_long()
-    library.softgpu_stats(ctypes.byref(operations), ctypes.byref(kernels))
-    return Counts(kernels.value, operations.value - kernels.value, library.softgpu_syncs())
-
-
 def counting_driver() -> Any:
     """A driver with `inside`: what was counted within items."""
-    counted = software_gpu()
-    assert counted is not None, "only the software GPU counts"
     base: Any = importlib.import_module("gpushard.runtime.cuda.cupy_driver").CupyDriver
 
     class CountingDriver(base):
@@ -160,11 +190,13 @@ def read_table() -> dict[str, Counts]:
 
 def main() -> None:
     """Print the table."""
-    print(f"{'row':<32}{'launches':>10}{'copies':>10}{'waits':>10}")
+    print(f"{'row':<32}{'launches':>10}{'copies':>10}{'waits':>10}  why")
     for name, row in named_rows().items():
         found = measure(row)
         numbers = (found,) if isinstance(found, str) else found.as_tuple()
-        print(f"{name:<32}" + "".join(f"{number:>10}" for number in numbers), flush=True)
+        why = REASONS.get(name, "")
+        columns = "".join(f"{number:>10}" for number in numbers)
+        print(f"{name:<32}{columns}  {why}".rstrip(), flush=True)
 
 
 if __name__ == "__main__":

@@ -324,7 +324,7 @@ def _part_row(name: str, part: str) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         zero = avals[0].dtype.type(0)
-        own = own_kernels(xp) if avals[0].dtype.isbuiltin == 1 else None
+        own: Any = own_kernels(xp) if avals[0].dtype.isbuiltin == 1 else None
 
         def edge_of(site: Site) -> int:
             row, column = site.result[-2:]

@@ -7,9 +7,10 @@ from typing import Any
 import cupy
 
 from gpushard.runtime.cuda import fft as fft
-from gpushard.runtime.cuda import numbers
+from gpushard.runtime.cuda import numbers, own
 from gpushard.runtime.cuda.fft import with_plans_of_stream
 
+own_kernels = own
 convolve = with_plans_of_stream(cupy.convolve)
 correlate = with_plans_of_stream(cupy.correlate)
 frexp = numbers.frexp

@@ -228,7 +228,7 @@ def _locating(types: tuple[str, ...]) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _updating(operation: str, work: str, value: str, given: str, is_sorted: bool) -> Any:
+def _updating(operation: str, work: str, value: str, given: str, ndim: int, is_sorted: bool) -> Any:
     if is_sorted:
         replaces = "true" if operation == "Replace" else "false"
         call = f"update_sorted<{operation}, W, V>(x, value, step, &key - n, &order - n, n, count, "
@@ -238,7 +238,7 @@ def _updating(operation: str, work: str, value: str, given: str, is_sorted: bool
     lines = [
         f"typedef {work} W",
         f"typedef {value} V",
-        "const long long n = _ind.get()[_ind.ndim - 1]",
+        f"const long long n = _ind.get()[{ndim - 1}]",
         call,
     ]
     inputs = f"{given} value, int64 step, int64 count, int64 key"
@@ -290,7 +290,9 @@ def update(
         value = value[..., :1] if is_sorted else value
     if is_sorted:
         more.append(cupy.argsort(key, axis=-1, kind="stable"))
-    kernel = _updating(operation, _name(work), _name(kind), _type(value, "G"), is_sorted)
+    if operation in ("Add", "Subtract", "Multiply"):  # overflow of these is defined
+        work, kind = (np.dtype(f"u{t.itemsize}") if t.kind == "i" else t for t in (work, kind))
+    kernel = _updating(operation, _name(work), _name(kind), _type(value, "G"), x.ndim, is_sorted)
     kernel(value, step, count, *more, x)
 
 
@@ -425,7 +427,8 @@ def _tallying(weighted: bool) -> Any:
     return _elementwise(
         "N number, int64 length" + (", W weight" if weighted else ""),
         f"raw {kind} totals",
-        f"if (number >= N(0) && number < length) atomicAdd(&totals[number], {what})",
+        "const long long at = static_cast<long long>(number);"
+        f"if (at >= 0 && at < length) atomicAdd(&totals[at], {what})",
         "tally",
         "counting",
     )
@@ -617,7 +620,7 @@ def triangle(x: LocalArray, edge: int, part: str, out: LocalArray) -> None:
     kept = "<" if part == "left" else ">="
     kernel = _made(
         "T x, int64 edge",
-        "const ptrdiff_t* at = _ind.get() + (_ind.ndim - 2);"
+        f"const ptrdiff_t* at = _ind.get() + {x.ndim - 2};"
         f"made = at[1] {kept} at[0] + edge ? x : T(0)",
     )
     kernel(x, edge, out)
