@@ -241,6 +241,16 @@ class Runtime:
         """Allocate on a device, or beside it; inside `commit`."""
         return self._claims.make(place.domain.pool.take(nbytes, place.account, stream))
 
+    def claim_shared(
+        self,
+        pool: Pool,
+        charges: tuple[tuple[Account, int], ...],
+        nbytes: int,
+        stream: Stream | None,
+    ) -> Claim:
+        """Allocate memory that several places pay for; inside `commit`."""
+        return self._claims.make(pool.take_for(charges, nbytes, stream))
+
     def claim_slot(self, domain: Domain, nbytes: int, stream: Stream | None) -> Claim:
         """Allocate page-locked memory for copies between a domain and the host; inside `commit`.
 
@@ -343,7 +353,8 @@ class Runtime:
         for memory in writes:
             memory.used[stream] = tick
         self.backend.enqueue(item)
-        stream.seen.update(waits)
+        if waits:
+            stream.seen.update(waits)
         for memory in writes:
             memory.written = (stream, tick)
             if part:
@@ -432,12 +443,13 @@ def _waits(
     """Return the ticks that work on `stream` has to wait for, as it reads and overwrites memory."""
     waits: Clock = {}
     for memory in reads:
-        if memory.written is not None:
-            writer, last = memory.written
-            _wait(waits, stream, writer, until.get(memory, last))
+        written = memory.written
+        if written is not None and written[0] is not stream:
+            _wait(waits, stream, written[0], until.get(memory, written[1]))
     for memory in writes:
         for other, tick in memory.clock():
-            _wait(waits, stream, other, tick)
+            if other is not stream:
+                _wait(waits, stream, other, tick)
     return waits
 
 
