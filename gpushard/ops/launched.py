@@ -112,7 +112,7 @@ class Launched(Stage):
         raws = [memory.raw for memory in memories]
         values = calls.results(raws)
         work = calls.on(blocks, raws, numbers)
-        runtime.submit(stream, self.name, work, tuple(reads), memories)
+        runtime.submit(stream, self.name, work, tuple(reads), memories, scoped=False)
         if len(values) == len(homes):
             return [(values, claims)]
         n = len(homes)

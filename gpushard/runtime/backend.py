@@ -70,6 +70,7 @@ class Item:
         "part",
         "reads",
         "run",
+        "scoped",
         "stream",
         "tick",
         "until",
@@ -89,6 +90,7 @@ class Item:
         part: int = 0,
         until: Mapping[Memory, int] | None = None,
         effect: bool = False,
+        scoped: bool = True,
     ) -> None:
         self.name = name
         self.run = run
@@ -100,6 +102,7 @@ class Item:
         self.part = part
         self.until = _NOTHING if until is None else until
         self.effect = effect
+        self.scoped = scoped
 
     def execute(self) -> BaseException | None:
         """Run; an error, its own or of what it reads, becomes the error of all it writes.

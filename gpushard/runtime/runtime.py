@@ -319,6 +319,7 @@ class Runtime:
         part: int = 0,
         until: Mapping[Memory, int] = _ALL,
         effect: bool = False,
+        scoped: bool = True,
     ) -> int:
         """Give a stream work that runs after everything it depends on; inside `commit`.
 
@@ -338,6 +339,8 @@ class Runtime:
           until: for memory that is written in parts, in this `commit`, of which it needs only the
             first: the tick of the stream that writes it with which they are there.
           effect: whether the work has an effect outside, so that an exit must not drop it.
+          scoped: whether it calls functions of the backend's namespace, which are told where they
+            work; not if it calls the backend alone, which knows.
 
         Returns:
           Its tick in the stream.
@@ -345,7 +348,17 @@ class Runtime:
         waits = _waits(stream, reads, () if part else writes, until)
         ordered, tick = tuple(waits.items()), stream.issued + 1
         item = Item(
-            name, run, stream, tick, ordered, tuple(reads), tuple(writes), part, until, effect
+            name,
+            run,
+            stream,
+            tick,
+            ordered,
+            tuple(reads),
+            tuple(writes),
+            part,
+            until,
+            effect,
+            scoped,
         )
         stream.issued = tick
         for memory in reads:

@@ -21,7 +21,7 @@ from gpushard.config import Settings
 from gpushard.errors import DeviceLostError
 from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, T
 from gpushard.runtime.cuda.bounce import Bounce
-from gpushard.runtime.cuda.calls import Calls, Launch
+from gpushard.runtime.cuda.calls import Calls
 from gpushard.runtime.cuda.copier import Copier
 from gpushard.runtime.cuda.driver import Driver, Share, StreamHandle
 from gpushard.runtime.cuda.elementwise import MOST_CALLS, Signature
@@ -80,6 +80,8 @@ class CudaBackend:
         self._pinned = PinnedStore(driver)
         self._pageable = PageableStore()
         self._gpu_stores = [GpuStore(driver, gpu, settings.slab_bytes) for gpu in self._ordinals]
+        pinned: PinnedStore | GpuStore = self._pinned
+        self._stores = {store.slabs: store for store in (pinned, *self._gpu_stores)}
         self._events = EventPool(driver, self._ordinals)
         self._loans = Loans(driver, self._ordinals, self._events, self._launched)
         self._launches = Launches(driver, self._events, self._gpu_stores)
@@ -202,10 +204,7 @@ class CudaBackend:
         """Return the start of a raw buffer as a dense array."""
         if isinstance(raw, np.ndarray):
             return self._pageable.view(raw, shape, dtype)
-        if raw.owner is self._pinned.slabs:
-            return self._pinned.view(raw, shape, dtype)
-        store = next(store for store in self._gpu_stores if store.slabs is raw.owner)
-        return store.view(raw, shape, dtype)
+        return self._stores[raw.owner].view(raw, shape, dtype)
 
     def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
         """Return an array without elements."""
@@ -313,23 +312,19 @@ class CudaBackend:
             for other, tick in item.waits:
                 event: Any = other.event(tick)
                 driver.wait(queue.handle, event.handle)
-            if type(item.run) is Launch:
-                driver.run(queue.handle, functools.partial(self._launch, item), scoped=False)
-            else:
-                driver.run(queue.handle, functools.partial(self._execute, queue, item))
+            work = functools.partial(self._execute, queue, item)
+            driver.run(queue.handle, work, scoped=item.scoped)
         except Exception as error:
             item.fail(self._health.note(error))
         queue.launched = item.tick
 
     def _execute(self, queue: Queue, item: Item) -> None:
-        self._inside.queue = queue
+        inside = self._inside
+        inside.queue = queue
         try:
-            self._launch(item)
+            raised = item.execute()
         finally:
-            self._inside.queue = None
-
-    def _launch(self, item: Item) -> None:
-        raised = item.execute()
+            inside.queue = None
         if raised is None:
             return
         if (noted := self._health.note(raised)) is not raised:
@@ -377,13 +372,14 @@ class CudaBackend:
             return None
         wide = max(math.prod(shape) for _, shapes in batches for shape in shapes) >= 1 << 31
         signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide)
-        gpu = self._ordinals[self._queues[batches[0][0]].chip]
-        driver, kernel = self._driver, self._driver.elementwise(gpu, function, signature)
+        chip = self._queues[batches[0][0]].chip
+        driver, store = self._driver, self._gpu_stores[chip]
+        kernel = driver.elementwise(self._ordinals[chip], function, signature)
         if kernel is None:
             return None
         handles = [self._queues[stream].handle for stream, _ in batches]
         return [
-            Calls(driver, gpu, handle, kernel, signature, shapes, together=together)
+            Calls(driver, store, handle, kernel, signature, shapes, together=together)
             for handle, (_, shapes) in zip(handles, batches, strict=True)
         ]
 

@@ -13,6 +13,7 @@ from gpushard.runtime.cuda.batches import THREADS
 from gpushard.runtime.cuda.driver import Driver, StreamHandle
 from gpushard.runtime.cuda.elementwise import SCALAR_BYTES, Signature
 from gpushard.runtime.cuda.slabs import Block
+from gpushard.runtime.cuda.stores import GpuStore
 from gpushard.runtime.host.views import address
 from gpushard.typing import HostArray, LocalArray, Shape
 
@@ -25,8 +26,8 @@ class Calls:
 
     Args:
       driver: launches.
-      gpu: where.
-      stream: the stream for it.
+      store: has the memory of the results.
+      stream: where it launches.
       kernel: what the driver made for the signature.
       signature: of the kernel.
       shapes: of the blocks of each call.
@@ -36,10 +37,8 @@ class Calls:
     __slots__ = (
         "_addresses",
         "_argument",
-        "_array",
         "_at_scalars",
         "_bytes",
-        "_gpu",
         "_grid",
         "_kernel",
         "_launch",
@@ -48,6 +47,7 @@ class Calls:
         "_parameters",
         "_pointers",
         "_results",
+        "_store",
         "_stream",
         "nbytes",
     )
@@ -55,7 +55,7 @@ class Calls:
     def __init__(
         self,
         driver: Driver,
-        gpu: int,
+        store: GpuStore,
         stream: StreamHandle,
         kernel: Any,
         signature: Signature,
@@ -65,8 +65,7 @@ class Calls:
     ) -> None:
         self._launch = driver.launch_elementwise
         self._addresses = driver.addresses
-        self._array = driver.array
-        self._gpu = gpu
+        self._store = store
         self._stream = stream
         self._kernel = kernel
         counts = [math.prod(shape) for shape in shapes]
@@ -95,28 +94,10 @@ class Calls:
         Args:
           raws: the memory for all of them, or that of each.
         """
+        view = self._store.view
         if self._offsets is None:
-            return [
-                self._view(raw, (0,), (result,))[0]
-                for raw, result in zip(raws, self._results, strict=True)
-            ]
-        return list(self._view(raws[0], self._offsets, self._results))
-
-    def _view(
-        self, raw: Block, offsets: tuple[int, ...], results: tuple[tuple[Shape, Any], ...]
-    ) -> Sequence[LocalArray]:
-        """Return arrays in a block, which are kept with it: what comes next is often alike."""
-        kept = raw.kept
-        if kept is not None and kept[0] == results and kept[1] == offsets:
-            arrays: Sequence[LocalArray] = kept[2]
-            return arrays
-        make, gpu, start, end = self._array, self._gpu, raw.address, raw.nbytes
-        arrays = [
-            make(gpu, start + offset, end - offset, shape, dtype, None)
-            for offset, (shape, dtype) in zip(offsets, results, strict=True)
-        ]
-        raw.kept = results, offsets, arrays
-        return arrays
+            return [view(raw, *kind) for raw, kind in zip(raws, self._results, strict=True)]
+        return list(self._store.views(raws[0], self._offsets, self._results))
 
     def on(
         self, blocks: Sequence[LocalArray], raws: Sequence[Block], numbers: Sequence[np.generic]
@@ -148,7 +129,7 @@ class Calls:
 
 
 class Launch:
-    """Work of an item that needs nothing of CuPy's."""
+    """The work of an item."""
 
     __slots__ = ("_calls", "_numbers", "_places")
 

@@ -327,8 +327,11 @@ class CupyDriver:
     def _launch(
         self, name: str, batch: Batch, arguments: tuple[Any, ...], stream: CupyStream
     ) -> None:
-        function = self._functions[stream.gpu, name]
-        function((batch.blocks,), (THREADS,), arguments, stream=stream)
+        kernel = self._functions[stream.gpu, name].ptr
+        values = [np.asarray(argument) for argument in arguments]
+        places = np.array([value.ctypes.data for value in values], np.uint64)
+        ptr, parameters = stream.ptr, address(places)
+        cuda_driver.launchKernel(kernel, batch.blocks, 1, 1, THREADS, 1, 1, 0, ptr, parameters, 0)
 
     def elementwise(self, gpu: int, function: Any, signature: Signature) -> int | None:
         """Return the kernel of what CuPy's function says of the types, if it is a plain statement.
