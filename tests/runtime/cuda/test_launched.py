@@ -197,3 +197,17 @@ def test_shards_of_unequal_sizes() -> None:
         driver.calls.clear()
         assert launches(driver, y := gs.numpy.sqrt(x)) == 1
         assert np.array_equal(np.asarray(y), np.sqrt(value))
+
+
+def test_several_results_in_one_memory_keep_it_until_the_last_is_gone() -> None:
+    with cuda(partitions=2, checked=True) as (runtime, _):
+        x = split()
+        before = runtime.devices[0].memory_stats()["bytes_in_use"]
+        quotient, rest = divmod(x, 4)
+        others = [x + n for n in range(3)]
+        assert np.array_equal(np.asarray(quotient), VALUE // 4)
+        del quotient
+        others += [x - n for n in range(3)]
+        assert np.array_equal(np.asarray(rest), VALUE % 4)
+        del rest, others
+        assert runtime.devices[0].memory_stats()["bytes_in_use"] == before
