@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.ops.row import Kernel
@@ -21,7 +22,7 @@ from gpushard.runtime.stream import Stream
 from gpushard.typing import LocalArray
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Group:
     """Calls that one launch can make."""
 

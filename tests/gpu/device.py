@@ -92,13 +92,15 @@ def late_driver() -> type:
             """Let the current stream do nothing for a while."""
             self._spin((1,), (1,), (np.int64(us * CYCLES_PER_US),))
 
-        def run(self, stream: Any, work: Callable[[], None], *, scoped: bool = True) -> None:
+        def run(self, stream: Any, work: Callable[[], None]) -> None:
             def late() -> None:
                 if self._random.random() < self._share:
                     self.delay(self._random.uniform(0, self._most_us))
                 work()
 
             super().run(stream, late)
+
+        give = run
 
     return LateDriver
 

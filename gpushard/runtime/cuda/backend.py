@@ -312,8 +312,8 @@ class CudaBackend:
             for other, tick in item.waits:
                 event: Any = other.event(tick)
                 driver.wait(queue.handle, event.handle)
-            work = functools.partial(self._execute, queue, item)
-            driver.run(queue.handle, work, scoped=item.scoped)
+            give = driver.run if item.scoped else driver.give
+            give(queue.handle, functools.partial(self._execute, queue, item))
         except Exception as error:
             item.fail(self._health.note(error))
         queue.launched = item.tick

@@ -277,12 +277,13 @@ class CupyDriver:
 
         stream.malloc = malloc
 
-    def run(self, stream: CupyStream, work: Callable[[], None], *, scoped: bool = True) -> None:
+    def run(self, stream: CupyStream, work: Callable[[], None]) -> None:
         """Call a function that gives a stream work."""
-        if scoped:
-            with Scope(stream, stream.malloc or self._temporary.malloc):
-                work()
-            return
+        with Scope(stream, stream.malloc or self._temporary.malloc):
+            work()
+
+    def give(self, stream: CupyStream, work: Callable[[], None]) -> None:
+        """Call a function that gives a stream work by calls of this driver alone."""
         gpu = stream.gpu
         if runtime.getDevice() == gpu and gpu in self._thread.gpus:
             work()

@@ -168,14 +168,11 @@ class Driver(Protocol):
         used.
         """
 
-    def run(self, stream: StreamHandle, work: Callable[[], None], *, scoped: bool = True) -> None:
-        """Call a function that gives a stream work.
+    def run(self, stream: StreamHandle, work: Callable[[], None]) -> None:
+        """Call a function that gives a stream work, within its `scope`."""
 
-        Args:
-          stream: the stream.
-          work: the function.
-          scoped: whether it needs the stream's `scope`; not if it calls this driver only.
-        """
+    def give(self, stream: StreamHandle, work: Callable[[], None]) -> None:
+        """Call a function that gives a stream work by calls of this driver alone."""
 
     def copy(self, target: int, source: int, nbytes: int, stream: StreamHandle) -> None:
         """Copy bytes by a copy engine; memory of the host must be page-locked."""

@@ -9,10 +9,11 @@ addresses change. What a kernel computes is CuPy's own statement in C++, so resu
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
+
+from gpushard.frozen import dataclass
 
 MOST_CALLS = 64
 """So many blocks a launch works on at most: its argument must stay below 4 KiB."""
@@ -58,7 +59,7 @@ extern "C" __global__ void elementwise(const __grid_constant__ Batch batch) {
 """
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Signature:
     """What a kernel takes and gives."""
 
@@ -99,7 +100,7 @@ class Signature:
         return self.at_scalars + SCALAR_BYTES * max(1, len(self.scalars))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Statement:
     """What is done with each element: `out0 = in0 + in1`."""
 

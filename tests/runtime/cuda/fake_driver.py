@@ -385,9 +385,11 @@ class FakeDriver:
     def provide(self, stream: FakeStream, allocate: Callable[[int], tuple[int, Any]]) -> None:
         stream.allocate = allocate
 
-    def run(self, stream: FakeStream, work: Callable[[], None], *, scoped: bool = True) -> None:
+    def run(self, stream: FakeStream, work: Callable[[], None]) -> None:
         with self._mutex:
             self._give(stream, work)
+
+    give = run
 
     def _give(self, stream: FakeStream, work: Callable[[], None]) -> None:
         if self._running:  # a part of what the stream runs now
