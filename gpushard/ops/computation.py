@@ -15,6 +15,7 @@ from gpushard.movement.move import move
 from gpushard.ops.aval import Aval
 from gpushard.ops.gather_guard import check_gather, watched
 from gpushard.ops.jobs import jobs_of
+from gpushard.ops.launched import launched
 from gpushard.ops.layout import Layout, in_sharding, lay_out, places_of, refines, splits_as
 from gpushard.ops.merge import Merge
 from gpushard.ops.operand import (
@@ -108,9 +109,13 @@ class Computation:
             jobs, of_device = jobs_of(row, read, tilings)
             kernel = row.kernel(runtime.backend.namespace, _inside(row, operands), params)
             dtypes = [aval.dtype for aval in found]
-            self._work = Stage(
-                runtime, row.name, kernel, jobs, of_device, tilings, dtypes, threaded=row.threaded
-            )
+            calls = runtime, row.name, kernel, jobs, of_device, tilings, dtypes
+            taken_in = iter(layout.tilings)
+            blocks = [
+                (aval.dtype, None if isinstance(x, Scalar) else next(taken_in))
+                for x, aval in zip(operands, _inside(row, operands), strict=True)
+            ]
+            self._work = launched(*calls, blocks) or Stage(*calls, threaded=row.threaded)
 
     def _merge(
         self, row: Row, rule: Rule, avals: Sequence[Aval], params: Params, layout: Layout

@@ -29,9 +29,9 @@ _quiet = contextvars.Context()
 _quiet.run(np.seterr, all="ignore")
 
 
-def quietly(function: Callable[..., T], *given: Any) -> T:
+def quietly(function: Callable[..., T], *given: Any, **named: Any) -> T:
     """Call a function that warns of nothing: devices do not warn of overflow and the like."""
-    return _quiet.copy().run(function, *given)
+    return _quiet.copy().run(function, *given, **named)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -266,7 +266,7 @@ class Stage:
         outs = targets[0] if len(made) == 1 else list(zip(*targets, strict=True))
         quiet, kernel, make = self._run, self.kernel, functools.partial
         calls: list[Callable[[], None]] = [
-            make(quiet, make(kernel, *job.site, *arguments(job), out=out))
+            make(quiet, kernel, *job.site, *arguments(job), out=out)
             for job, out in zip(self.jobs, outs, strict=True)
         ]
         if here and not any(claim.memory.busy() for part in made for claim in part.claims):
@@ -281,9 +281,9 @@ class Stage:
             )
         return made, []
 
-    def _run_among(self, function: Callable[..., T], *given: Any) -> T:
+    def _run_among(self, function: Callable[..., T], *given: Any, **named: Any) -> T:
         """Call kernels that have threads, as some of several calls."""
-        run = functools.partial(quietly, function, *given)
+        run = functools.partial(quietly, function, *given, **named)
         return self.runtime.backend.call_among(len(self.jobs), run)
 
     def _allocate(self, n: int, dtype: np.dtype[Any], here: bool) -> Parts:

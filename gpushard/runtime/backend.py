@@ -55,6 +55,9 @@ class DeviceInfo:
     """How many multiprocessors of the chip its work runs on; None where that is not known."""
 
 
+_NOTHING: Mapping[Memory, int] = {}
+
+
 class Item:
     """Work for a stream: what to run, after what, and whose content it decides.
 
@@ -67,6 +70,7 @@ class Item:
         "part",
         "reads",
         "run",
+        "scoped",
         "stream",
         "tick",
         "until",
@@ -86,6 +90,7 @@ class Item:
         part: int = 0,
         until: Mapping[Memory, int] | None = None,
         effect: bool = False,
+        scoped: bool = True,
     ) -> None:
         self.name = name
         self.run = run
@@ -95,8 +100,9 @@ class Item:
         self.reads = reads
         self.writes = writes
         self.part = part
-        self.until = until or {}
+        self.until = _NOTHING if until is None else until
         self.effect = effect
+        self.scoped = scoped
 
     def execute(self) -> BaseException | None:
         """Run; an error, its own or of what it reads, becomes the error of all it writes.
@@ -104,7 +110,11 @@ class Item:
         Returns:
           What it raised, for a caller that lends its own thread and has to go on with an interrupt.
         """
-        error = next((memory.error for memory in self.reads if memory.error is not None), None)
+        error = None
+        for memory in self.reads:
+            if memory.error is not None:
+                error = memory.error
+                break
         if error is None:
             handled = sys.exception()
             try:
@@ -153,6 +163,31 @@ class WorkFailure(Exception):
         super().__init__(name, cause)
         self.name = name
         self.cause = cause
+
+
+class Calls(Protocol):
+    """Calls of an elementwise function that a backend makes at once."""
+
+    nbytes: int
+    """Bytes of the memory for all results, where they share one."""
+
+    def results(self, raws: Sequence[Any]) -> list[LocalArray]:
+        """Return the results of all calls, those of the first result first.
+
+        Args:
+          raws: the memory for all of them, or that of each.
+        """
+
+    def on(
+        self, blocks: Sequence[LocalArray], raws: Sequence[Any], numbers: Sequence[np.generic]
+    ) -> Callable[[], None]:
+        """Return the work of an item that makes the calls.
+
+        Args:
+          blocks: operands, all of the first one first, in the order of the calls.
+          raws: as for `results`.
+          numbers: the operands that are none, the same for each call.
+        """
 
 
 class Backend(Store, Protocol):
@@ -292,6 +327,30 @@ class Backend(Store, Protocol):
           phase: which boxes; with other operands of the same shapes and type it may come again.
           operands: dense arrays in row-major order.
           domain: the memory domain that is written.
+        """
+
+    def calls(
+        self,
+        function: Any,
+        operands: Sequence[np.dtype[Any]],
+        scalars: Sequence[int],
+        results: Sequence[np.dtype[Any]],
+        batches: Sequence[tuple[Stream, Sequence[Shape]]],
+        *,
+        together: bool,
+    ) -> Sequence[Calls] | None:
+        """Return what makes calls of an elementwise function on dense blocks, many at once.
+
+        Args:
+          function: one of the namespace.
+          operands: types of the operands.
+          scalars: which of them are numbers, not blocks.
+          results: types of the results.
+          batches: for each the stream, all of one chip, and the shapes of the calls' blocks.
+          together: whether the results of a batch share one memory.
+
+        Returns:
+          What makes each batch; None where functions are called block by block.
         """
 
     def call_among(self, calls: int, function: Callable[[], T]) -> T:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import RaceError
-from gpushard.runtime.backend import Backend, DeviceInfo, Item, T
+from gpushard.runtime.backend import Backend, Calls, DeviceInfo, Item, T
 from gpushard.runtime.checked_event import CheckedEvent
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
@@ -90,6 +90,10 @@ class Checker:
     def reaches(self, domain: int, source: int) -> bool:
         """Whether work on the streams of `domain` can read memory of `source`."""
         return self.backend.reaches(domain, source)
+
+    def calls(self, *of: Any, together: bool) -> Sequence[Calls] | None:
+        """Return what makes calls of an elementwise function, many at once."""
+        return self.backend.calls(*of, together=together)
 
     def call_among(self, calls: int, function: Callable[[], T]) -> T:
         """Call a function, as one of several."""

@@ -242,6 +242,16 @@ class Runtime:
         """Allocate on a device, or beside it; inside `commit`."""
         return self._claims.make(place.domain.pool.take(nbytes, place.account, stream))
 
+    def claim_shared(
+        self,
+        pool: Pool,
+        charges: tuple[tuple[Account, int], ...],
+        nbytes: int,
+        stream: Stream | None,
+    ) -> Claim:
+        """Allocate memory that several places pay for; inside `commit`."""
+        return self._claims.make(pool.take_for(charges, nbytes, stream))
+
     def claim_slot(self, domain: Domain, nbytes: int, stream: Stream | None) -> Claim:
         """Allocate page-locked memory for copies between a domain and the host; inside `commit`.
 
@@ -310,6 +320,7 @@ class Runtime:
         part: int = 0,
         until: Mapping[Memory, int] = _ALL,
         effect: bool = False,
+        scoped: bool = True,
     ) -> int:
         """Give a stream work that runs after everything it depends on; inside `commit`.
 
@@ -329,6 +340,8 @@ class Runtime:
           until: for memory that is written in parts, in this `commit`, of which it needs only the
             first: the tick of the stream that writes it with which they are there.
           effect: whether the work has an effect outside, so that an exit must not drop it.
+          scoped: whether it calls functions of the backend's namespace, which are told where they
+            work; not if it calls the backend alone, which knows.
 
         Returns:
           Its tick in the stream.
@@ -336,7 +349,17 @@ class Runtime:
         waits = _waits(stream, reads, () if part else writes, until)
         ordered, tick = tuple(waits.items()), stream.issued + 1
         item = Item(
-            name, run, stream, tick, ordered, tuple(reads), tuple(writes), part, until, effect
+            name,
+            run,
+            stream,
+            tick,
+            ordered,
+            tuple(reads),
+            tuple(writes),
+            part,
+            until,
+            effect,
+            scoped,
         )
         stream.issued = tick
         for memory in reads:
@@ -344,7 +367,8 @@ class Runtime:
         for memory in writes:
             memory.used[stream] = tick
         self.backend.enqueue(item)
-        stream.seen.update(waits)
+        if waits:
+            stream.seen.update(waits)
         for memory in writes:
             memory.written = (stream, tick)
             if part:
@@ -433,12 +457,13 @@ def _waits(
     """Return the ticks that work on `stream` has to wait for, as it reads and overwrites memory."""
     waits: Clock = {}
     for memory in reads:
-        if memory.written is not None:
-            writer, last = memory.written
-            _wait(waits, stream, writer, until.get(memory, last))
+        written = memory.written
+        if written is not None and written[0] is not stream:
+            _wait(waits, stream, written[0], until.get(memory, written[1]))
     for memory in writes:
         for other, tick in memory.clock():
-            _wait(waits, stream, other, tick)
+            if other is not stream:
+                _wait(waits, stream, other, tick)
     return waits
 
 

@@ -100,6 +100,8 @@ def late_driver() -> type:
 
             super().run(stream, late)
 
+        give = run
+
     return LateDriver
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,8 +21,10 @@ from gpushard.config import Settings
 from gpushard.errors import DeviceLostError
 from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, T
 from gpushard.runtime.cuda.bounce import Bounce
+from gpushard.runtime.cuda.calls import Calls
 from gpushard.runtime.cuda.copier import Copier
 from gpushard.runtime.cuda.driver import Driver, Share, StreamHandle
+from gpushard.runtime.cuda.elementwise import MOST_CALLS, Signature
 from gpushard.runtime.cuda.events import CudaEvent, EventPool, LostEvent
 from gpushard.runtime.cuda.health import Health
 from gpushard.runtime.cuda.launches import Launches
@@ -77,6 +80,8 @@ class CudaBackend:
         self._pinned = PinnedStore(driver)
         self._pageable = PageableStore()
         self._gpu_stores = [GpuStore(driver, gpu, settings.slab_bytes) for gpu in self._ordinals]
+        pinned: PinnedStore | GpuStore = self._pinned
+        self._stores = {store.slabs: store for store in (pinned, *self._gpu_stores)}
         self._events = EventPool(driver, self._ordinals)
         self._loans = Loans(driver, self._ordinals, self._events, self._launched)
         self._launches = Launches(driver, self._events, self._gpu_stores)
@@ -200,10 +205,7 @@ class CudaBackend:
         """Return the start of a raw buffer as a dense array."""
         if isinstance(raw, np.ndarray):
             return self._pageable.view(raw, shape, dtype)
-        if raw.owner is self._pinned.slabs:
-            return self._pinned.view(raw, shape, dtype)
-        store = next(store for store in self._gpu_stores if store.slabs is raw.owner)
-        return store.view(raw, shape, dtype)
+        return self._stores[raw.owner].view(raw, shape, dtype)
 
     def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
         """Return an array without elements."""
@@ -302,33 +304,40 @@ class CudaBackend:
         Raises:
           KeyboardInterrupt: the thread was interrupted while it launched; the item has failed.
         """
-        queue = self._queues[item.stream]
+        stream, driver = item.stream, self._driver
+        queue = self._queues[stream]
         try:
             self._health.check()
-            self._record_head(item.stream, queue)
-            for stream, tick in item.waits:
-                event: Any = stream.event(tick)
-                self._driver.wait(queue.handle, event.handle)
-            self._driver.run(queue.handle, functools.partial(self._execute, queue, item))
+            if time.monotonic_ns() - queue.recorded_at > _HEAD_NS:
+                self._record_head(stream, queue)
+            for other, tick in item.waits:
+                event: Any = other.event(tick)
+                driver.wait(queue.handle, event.handle)
+            give = driver.run if item.scoped else driver.give
+            give(queue.handle, functools.partial(self._execute, queue, item))
         except Exception as error:
             item.fail(self._health.note(error))
         queue.launched = item.tick
 
     def _execute(self, queue: Queue, item: Item) -> None:
-        self._inside.queue = queue
+        inside = self._inside
+        inside.queue = queue
         try:
             raised = item.execute()
         finally:
-            self._inside.queue = None
-        if raised is not None and (noted := self._health.note(raised)) is not raised:
+            inside.queue = None
+        if raised is None:
+            return
+        if (noted := self._health.note(raised)) is not raised:
             item.fail(noted)
         if isinstance(raised, KeyboardInterrupt):
             raise raised
 
     def _record_head(self, stream: Stream, queue: Queue) -> None:
-        now = time.monotonic_ns()
-        if queue.launched > stream.done and now - queue.recorded_at > _HEAD_NS:
+        if queue.launched > stream.done:
             stream.event(queue.launched)
+        else:
+            queue.recorded_at = time.monotonic_ns()
 
     def record(self, stream: Stream, tick: int) -> Event:
         """Make an event behind all that the stream was given."""
@@ -347,6 +356,33 @@ class CudaBackend:
         queue.recorded_at = time.monotonic_ns()
         pool = self._events.free[queue.chip]
         return CudaEvent(self._driver, handle, launched, pool, self._health.note)
+
+    def calls(
+        self,
+        function: Any,
+        operands: Sequence[np.dtype[Any]],
+        scalars: Sequence[int],
+        results: Sequence[np.dtype[Any]],
+        batches: Sequence[tuple[Stream, Sequence[Shape]]],
+        *,
+        together: bool,
+    ) -> list[Calls] | None:
+        """Return what makes calls of an elementwise function on dense blocks in one launch each."""
+        most = max(len(shapes) for _, shapes in batches)
+        if most > MOST_CALLS:
+            return None
+        wide = max(math.prod(shape) for _, shapes in batches for shape in shapes) >= 1 << 31
+        signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide)
+        chip = self._queues[batches[0][0]].chip
+        driver, store = self._driver, self._gpu_stores[chip]
+        kernel = driver.elementwise(self._ordinals[chip], function, signature)
+        if kernel is None:
+            return None
+        handles = [self._queues[stream].handle for stream, _ in batches]
+        return [
+            Calls(driver, store, handle, kernel, signature, shapes, together=together)
+            for handle, (_, shapes) in zip(handles, batches, strict=True)
+        ]
 
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
         """Copy the boxes of a phase: in one launch, and a call per box for copy engines."""

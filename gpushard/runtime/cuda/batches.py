@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
@@ -73,11 +74,15 @@ class Batch:
         return int(self.first[-1])
 
     def inline(self) -> npt.NDArray[np.void]:
-        """Return the entries as one struct of type `argument`.
+        """Return the entries as one struct of type `argument`, always the same one.
 
         Raises:
           ValueError: there are more than it holds.
         """
+        return self._inline
+
+    @functools.cached_property
+    def _inline(self) -> npt.NDArray[np.void]:
         batch = np.zeros((), self.argument)
         assert self.argument.names is not None
         batch[self.argument.names[0]][: len(self.table)] = self.table

@@ -23,6 +23,7 @@ from gpushard.runtime.cuda import namespace
 from gpushard.runtime.cuda.batches import THREADS, Batch
 from gpushard.runtime.cuda.cupy_scope import CupyStream, Scope
 from gpushard.runtime.cuda.driver import Gpu, Share, Table
+from gpushard.runtime.cuda.elementwise import Signature, Statement, can_be, source
 from gpushard.runtime.cuda.fills import Fills
 from gpushard.runtime.cuda.green_driver import GreenDriver
 from gpushard.runtime.cuda.pieces import Pieces
@@ -61,6 +62,13 @@ def _on(gpu: int) -> Iterator[None]:
         runtime.setDevice(before)
 
 
+class _Thread(threading.local):
+    """What is known of a thread."""
+
+    gpus: frozenset[int] = frozenset()
+    """The GPUs whose context it has taken up."""
+
+
 class _Address:
     """A stream by its address, as CuPy takes over those that others made and destroy."""
 
@@ -83,6 +91,9 @@ class CupyDriver:
         self._stages: dict[int, CupyStream] = {}  # where kernels are rehearsed
         self._rehearsing = threading.RLock()  # a finalizer may come here on the same thread
         self._functions: dict[tuple[int, str], Any] = {}
+        self._elementwise: dict[tuple[Any, ...], int] = {}
+        self._modules: list[Any] = []  # which their kernels need
+        self._thread = _Thread()
         self._green: GreenDriver | None = None
         self._streams: weakref.WeakSet[CupyStream] = weakref.WeakSet()
         # By default cuBLAS may choose another algorithm where several streams use a handle, and
@@ -196,6 +207,10 @@ class CupyDriver:
         """Return the address of the first element of a CuPy array."""
         start: int = array.data.ptr
         return start
+
+    def addresses(self, arrays: Sequence[LocalArray]) -> list[int]:
+        """Return the addresses of the first elements of CuPy arrays."""
+        return [array.data.ptr for array in arrays]
 
     def gpu_of(self, array: LocalArray) -> int | None:
         """Return the GPU that an array lies on, None for one of the host."""
@@ -328,6 +343,18 @@ class CupyDriver:
         with Scope(stream, stream.malloc or self._temporary.malloc):
             work()
 
+    def give(self, stream: CupyStream, work: Callable[[], None]) -> None:
+        """Call a function that gives a stream work by calls of this driver alone."""
+        gpu = stream.gpu
+        if runtime.getDevice() == gpu and gpu in self._thread.gpus:
+            work()
+            return
+        with _on(gpu):
+            if gpu not in self._thread.gpus:
+                runtime.memGetInfo()  # as CuPy has it, a thread's first call takes up the context
+                self._thread.gpus |= {gpu}
+            work()
+
     def copy(self, target: int, source: int, nbytes: int, stream: CupyStream) -> None:
         """Copy bytes by a copy engine; memory of the host must be page-locked."""
         self._meet()
@@ -365,8 +392,46 @@ class CupyDriver:
     def _launch(
         self, name: str, batch: Batch, arguments: tuple[Any, ...], stream: CupyStream
     ) -> None:
-        function = self._functions[stream.gpu, name]
-        function((batch.blocks,), (THREADS,), arguments, stream=stream)
+        kernel = self._functions[stream.gpu, name].ptr
+        values = [np.asarray(argument) for argument in arguments]
+        places = np.array([value.ctypes.data for value in values], np.uint64)
+        ptr, parameters = stream.ptr, address(places)
+        cuda_driver.launchKernel(kernel, batch.blocks, 1, 1, THREADS, 1, 1, 0, ptr, parameters, 0)
+
+    def elementwise(self, gpu: int, function: Any, signature: Signature) -> int | None:
+        """Return the kernel of what CuPy's function says of the types, if it is a plain statement.
+
+        CuPy does not document how to ask for that. Where it has none, its function does the work.
+        """
+        key = gpu, function, signature
+        try:
+            if key in self._elementwise:
+                return self._elementwise[key]
+            types = signature.operands
+            found = function._ops._guess_routine_from_in_types(types)
+            preamble = f"{function._preamble}"
+            if found is None or found.error_func is not None or function._loop_prep:
+                return None
+            text = found.routine
+            statement = Statement(text, preamble, tuple(found.in_types), tuple(found.out_types))
+        except (AttributeError, TypeError):
+            return None
+        if not isinstance(text, str) or "_ind" in text or not can_be(statement, signature):
+            return None
+        with _on(gpu):
+            module = cupy.RawModule(code=source(statement, signature), options=("-std=c++17",))
+            kernel: int = module.get_function("elementwise").kernel.ptr
+        self._modules.append(module)
+        self._elementwise[key] = kernel
+        return kernel
+
+    def launch_elementwise(
+        self, kernel: int, grid: tuple[int, int], parameters: int, stream: CupyStream
+    ) -> None:
+        """Launch a kernel."""
+        blocks, calls = grid
+        ptr = stream.ptr
+        cuda_driver.launchKernel(kernel, blocks, calls, 1, THREADS, 1, 1, 0, ptr, parameters, 0)
 
     def empty_cache(self) -> None:
         """Give back what is kept for temporary memory and nothing uses, and plans."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.batches import Batch
+from gpushard.runtime.cuda.elementwise import Signature
 from gpushard.runtime.cuda.fills import Fills
 from gpushard.runtime.cuda.pieces import Pieces
 from gpushard.typing import HostArray, LocalArray, Shape
@@ -109,6 +110,9 @@ class Driver(Protocol):
     def address(self, array: LocalArray) -> int:
         """Return the address of the first element of an array that is no NumPy array."""
 
+    def addresses(self, arrays: Sequence[LocalArray]) -> list[int]:
+        """Return the addresses of the first elements of several of them."""
+
     def gpu_of(self, array: LocalArray) -> int | None:
         """Return the GPU that an array lies on, None for one of the host."""
 
@@ -179,6 +183,9 @@ class Driver(Protocol):
     def run(self, stream: StreamHandle, work: Callable[[], None]) -> None:
         """Call a function that gives a stream work, within its `scope`."""
 
+    def give(self, stream: StreamHandle, work: Callable[[], None]) -> None:
+        """Call a function that gives a stream work by calls of this driver alone."""
+
     def copy(self, target: int, source: int, nbytes: int, stream: StreamHandle) -> None:
         """Copy bytes by a copy engine; memory of the host must be page-locked."""
 
@@ -205,6 +212,30 @@ class Driver(Protocol):
           table: where the table lies.
           batch: what it holds.
           bases: the addresses of the operands, of type `pieces.BASES`.
+          stream: where it runs.
+        """
+
+    def elementwise(self, gpu: int, function: Any, signature: Signature) -> Any:
+        """Return the kernel that does what an elementwise function does, compiled and loaded.
+
+        Args:
+          gpu: where it runs.
+          function: one of the namespace.
+          signature: what the kernel takes.
+
+        Returns:
+          The kernel for `launch_elementwise`; None where there is none.
+        """
+
+    def launch_elementwise(
+        self, kernel: Any, grid: tuple[int, int], parameters: int, stream: StreamHandle
+    ) -> None:
+        """Launch a kernel of `elementwise`.
+
+        Args:
+          kernel: the kernel.
+          grid: blocks for each call, and calls.
+          parameters: address of the address of its argument.
           stream: where it runs.
         """
 

@@ -101,7 +101,11 @@ class Launches:
             return template
         addresses = [address_of(self._driver, operands[n]) for n in template.operands]
         bases = np.array(addresses, np.uint64)
-        if len(template.pieces.table) <= INLINE_PIECES or len(bases) > MOST_OPERANDS:
+        if len(template.pieces.table) <= INLINE_PIECES:
+            with self._lock:
+                self._driver.launch_pieces(template.aimed(bases), stream)
+            return template
+        if len(bases) > MOST_OPERANDS:
             self._launch(template.located(bases), stream)
             return template
         argument = np.zeros((), BASES)

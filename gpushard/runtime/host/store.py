@@ -55,6 +55,9 @@ class NumpyStore:
         """Whether `domain` can read `source`: always."""
         return True
 
+    def calls(self, *of: Any, together: bool) -> None:
+        """Leave it to NumPy's functions, block by block."""
+
     def call_among(self, calls: int, function: Callable[[], T]) -> T:
         """Call a function."""
         return function()
