@@ -108,8 +108,10 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
         return tuple(Aval(shape, t, weak and t.kind in "iufc") for t in found)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        function = ufunc if xp is np else _elsewhere(xp, ufunc)
         types, results = _loop(ufunc, promoting(avals))
+        function = (
+            ufunc if xp is np else _elsewhere(xp, ufunc, [aval.dtype for aval in avals], types)
+        )
         if any(is_custom(aval.dtype) for aval in avals):
             return _giving(_in_types(function, types), results)
         if xp is not np and not _is_numpys(ufunc):  # the loops of these differ from SciPy's
@@ -128,11 +130,17 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
     )
 
 
-def _elsewhere(xp: Any, ufunc: np.ufunc) -> Any:
-    """Return CuPy's function of the same name.
+def _elsewhere(xp: Any, ufunc: np.ufunc, given: Sequence[Dtype], types: Sequence[Dtype]) -> Any:
+    """Return CuPy's function of the same name, for operands of these types.
+
+    Args:
+      xp: CuPy.
+      ufunc: NumPy's function.
+      given: the types of the operands.
+      types: those that NumPy works in.
 
     Raises:
-      ArgumentTypeError: it has none.
+      ArgumentTypeError: it has none, or none for these.
     """
     functions = xp if _is_numpys(ufunc) else special_functions(xp)
     function = getattr(functions, ufunc.__name__, None)
@@ -142,7 +150,37 @@ def _elsewhere(xp: Any, ufunc: np.ufunc) -> Any:
             "compute it from others, or on the host",
             argument="x",
         )
-    return function
+    if _takes(function, given):
+        return function
+    if _takes(function, types):
+        return _in_types(function, types)
+    if ufunc in _LOGICAL:  # all that counts is what is not 0
+        return _in_types(function, [np.dtype(bool)] * len(types))
+    raise ArgumentTypeError(
+        f"{ufunc.__name__} of {', '.join(map(str, given))} is not available on GPUs: CuPy's takes "
+        f"{', '.join(function.types)}; convert operands with astype, or compute it on the host",
+        argument="x",
+    )
+
+
+_LOGICAL = frozenset({np.logical_and, np.logical_or, np.logical_xor, np.logical_not})
+
+
+def _takes(function: Any, types: Sequence[Dtype]) -> bool:
+    """Whether a function of CuPy's has a loop for operands of these types.
+
+    Types that NumPy does not know are CuPy's own matter, and so are functions that are no ufuncs.
+    """
+    loops = getattr(function, "types", None)
+    if loops is None or any(is_custom(t) for t in types):
+        return True
+    taken = (loop.partition("->")[0] for loop in loops)
+    return any(all(map(_casts, types, letters)) for letters in taken)
+
+
+def _casts(dtype: Dtype, letter: str) -> bool:
+    """Whether numbers can be taken as those of a letter's type; "E" is CuPy's for bfloat16."""
+    return letter in np.typecodes["All"] and np.can_cast(dtype, letter)
 
 
 def _is_numpys(ufunc: np.ufunc) -> bool:
@@ -321,7 +359,7 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
         given = iter(bounds)
         least = next(given) if low else None
         most = next(given) if high else None
-        if is_custom(dtype):  # NumPy's has no loop of such a type
+        if is_custom(dtype) or (xp is not np and dtype.kind == "c"):  # clip has no loop of these
             found = x.astype(dtype, copy=False)
             found = found if least is None else xp.maximum(found, least.astype(dtype))
             found = found if most is None else xp.minimum(found, most.astype(dtype))
