@@ -3,7 +3,7 @@
     python -m tests.softgpu.build
 
 takes everything from the package index, needs g++, and keeps what it made in a cache folder:
-`$GPUSHARD_SOFTGPU_CACHE`, or `gpushard-softgpu` in `$XDG_CACHE_HOME` or `~/.cache`. There are three
+`$SOFTGPU_CACHE`, or `gpushard-softgpu` in `$XDG_CACHE_HOME` or `~/.cache`. There are three
 parts, each under a name that tells what it was made from, so that what changed is made anew:
 
 - `env-*`: a virtual environment with the released CuPy, of which two modules are compiled anew from
@@ -33,6 +33,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = Path(__file__).parent / "src"
+
+CACHE = "SOFTGPU_CACHE"
+"""The variable that names the folder to keep everything in."""
 
 CUPY = "14.2.0"
 REQUIREMENTS = (
@@ -138,7 +141,7 @@ class SoftGpu:
 
 def cache() -> Path:
     """Return the folder that everything is kept in."""
-    own = os.environ.get("GPUSHARD_SOFTGPU_CACHE")
+    own = os.environ.get(CACHE)
     if own:
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

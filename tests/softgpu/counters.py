@@ -12,6 +12,7 @@ import functools
 import os
 from collections import Counter
 
+from tests.softgpu.build import CACHE
 from tests.softgpu.run import ACTIVE
 
 _LIBRARY = "libcuda.so.1"
@@ -55,7 +56,7 @@ def describe() -> str:
     found = {
         name.removeprefix("SOFTGPU_").lower(): value
         for name, value in sorted(os.environ.items())
-        if name.startswith("SOFTGPU_") and name != ACTIVE
+        if name.startswith("SOFTGPU_") and name not in (ACTIVE, CACHE)
     }
     found["guard"] = "by protection keys" if is_guarded() else "none"
     return ", ".join(f"{name} {value}" for name, value in found.items())

@@ -27,6 +27,23 @@ inline double erfinv(double x) {
   return y;
 }
 
+// The modified Bessel function of the first kind, by its series or, far out, its asymptotic one.
+// M. Abramowitz and I. A. Stegun, "Handbook of Mathematical Functions" (1964), 9.6.10 and 9.7.1.
+inline double bessel_i(int order, double x) {
+  if (x != x || std::isinf(x)) return x * x;
+  double term = order ? x / 2 : 1, sum = term;
+  if (x < 40) {
+    for (int k = 1; k < 200; ++k) sum += term *= x * x / 4 / k / (k + order);
+    return sum;
+  }
+  term = sum = 1;
+  for (int k = 1; k < 30; ++k) {
+    const double odd = 2 * k - 1;
+    sum += term *= -(4 * order * order - odd * odd) / (8 * k * x);
+  }
+  return exp(x / 2) * (sum / sqrt(2 * M_PI * x)) * exp(x / 2);
+}
+
 }  // namespace softgpu_device
 
 inline float __int_as_float(int x) { return softgpu_device::bits<float>(x); }
@@ -81,8 +98,8 @@ SOFTGPU_FUNCTION(erfcx, exp(x* x) * erfc(x))
 SOFTGPU_FUNCTION(erfinv, softgpu_device::erfinv(x))
 SOFTGPU_FUNCTION(erfcinv, softgpu_device::erfinv(1 - x))
 SOFTGPU_FUNCTION(normcdfinv, M_SQRT2* softgpu_device::erfinv(2 * x - 1))
-SOFTGPU_FUNCTION(cyl_bessel_i0, std::cyl_bessel_i(0, fabs(x)))
-SOFTGPU_FUNCTION(cyl_bessel_i1, copysign(std::cyl_bessel_i(1, fabs(x)), x))
+SOFTGPU_FUNCTION(cyl_bessel_i0, softgpu_device::bessel_i(0, fabs(x)))
+SOFTGPU_FUNCTION(cyl_bessel_i1, copysign(softgpu_device::bessel_i(1, fabs(x)), x))
 #undef SOFTGPU_FUNCTION
 
 inline float j0(float x) { return float(::j0(double(x))); }
@@ -101,9 +118,20 @@ inline double max(float a, double b) { return fmax(a, b); }
 inline double min(double a, float b) { return fmin(a, b); }
 inline double max(double a, float b) { return fmax(a, b); }
 
-inline int __float2int_rn(float x) { return int(rintf(x)); }
-inline int __float2int_rz(float x) { return int(x); }
-inline float __int2float_rn(int x) { return float(x); }
+// Conversions to integers, rounded to nearest, to zero, up and down, and from them, to nearest.
+#define SOFTGPU_CONVERSIONS(F, from, T, to)                                 \
+  inline T __##from##2##to##_rn(F x) { return static_cast<T>(rint(x)); }   \
+  inline T __##from##2##to##_rz(F x) { return static_cast<T>(trunc(x)); }  \
+  inline T __##from##2##to##_ru(F x) { return static_cast<T>(ceil(x)); }   \
+  inline T __##from##2##to##_rd(F x) { return static_cast<T>(floor(x)); }  \
+  inline F __##to##2##from##_rn(T x) { return static_cast<F>(x); }
+SOFTGPU_CONVERSIONS(float, float, int, int)
+SOFTGPU_CONVERSIONS(float, float, unsigned, uint)
+SOFTGPU_CONVERSIONS(float, float, long long, ll)
+SOFTGPU_CONVERSIONS(float, float, unsigned long long, ull)
+SOFTGPU_CONVERSIONS(double, double, int, int)
+SOFTGPU_CONVERSIONS(double, double, unsigned, uint)
+SOFTGPU_CONVERSIONS(double, double, long long, ll)
+SOFTGPU_CONVERSIONS(double, double, unsigned long long, ull)
+#undef SOFTGPU_CONVERSIONS
 inline float __double2float_rn(double x) { return float(x); }
-inline long long __double2ll_rz(double x) { return (long long)x; }
-inline long long __double2ll_rn(double x) { return llrint(x); }
