@@ -312,8 +312,9 @@ class FakeDriver:
             return self._streams[-1]
 
     def event(self, gpu: int) -> FakeEvent:
-        self._call("event")
-        return FakeEvent(gpu)
+        with self._mutex:
+            self._call("event")
+            return FakeEvent(gpu)
 
     def record(self, event: FakeEvent, stream: FakeStream) -> None:
         with self._mutex:
