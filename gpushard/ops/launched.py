@@ -16,7 +16,7 @@ from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.ops.row import Kernel
 from gpushard.ops.stage import Job, Parts, Stage
 from gpushard.runtime.backend import Calls
-from gpushard.runtime.memory import Account, Claim, Pool
+from gpushard.runtime.memory import Account, Claim, Memory, Pool
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.typing import LocalArray
@@ -79,28 +79,33 @@ class Launched(Stage):
     def _launch_all(self, operands: Sequence[ShardedBuffer], numbers: Sequence[Any]) -> list[Parts]:
         """Allocate every result and give the launches to the devices."""
         group = self._single
-        if group is not None and (not group.alone or _wait_alike(group, operands)):
-            return [Parts(*part, False) for part in self._launch(group, operands, numbers)]
+        if group is not None:
+            reads = _reads(group, operands)
+            if not group.alone or _wait_alike(group.stream, reads):
+                made = self._launch(group, operands, reads, numbers)
+                return [Parts(values, claims, False) for values, claims in made]
         nothing: Any = None
         count = len(self.jobs)
-        made = [Parts([nothing] * count, [nothing] * count, False) for _ in self.dtypes]
+        parts = [Parts([nothing] * count, [nothing] * count, False) for _ in self.dtypes]
         for group in self._groups:
-            one = not group.alone or _wait_alike(group, operands)
+            one = not group.alone or _wait_alike(group.stream, _reads(group, operands))
             for part in (group,) if one else group.alone:
-                for result, (values, claims) in zip(
-                    made, self._launch(part, operands, numbers), strict=True
-                ):
+                made = self._launch(part, operands, _reads(part, operands), numbers)
+                for result, (values, claims) in zip(parts, made, strict=True):
                     for number, value, claim in zip(part.jobs, values, claims, strict=True):
                         result.values[number], result.claims[number] = value, claim
-        return made
+        return parts
 
     def _launch(
-        self, group: Group, operands: Sequence[ShardedBuffer], numbers: Sequence[Any]
+        self,
+        group: Group,
+        operands: Sequence[ShardedBuffer],
+        reads: dict[Memory, None],
+        numbers: Sequence[Any],
     ) -> list[tuple[list[LocalArray], list[Claim]]]:
         """Allocate the results of a group and launch; return the values and claims of each."""
         runtime, stream, calls, homes = self.runtime, group.stream, group.calls, group.homes
         blocks = [operand.values[home] for operand in operands for home in homes]
-        reads = {operand.claims[home].memory: None for operand in operands for home in homes}
         charges = group.charges
         if group.shared:
             claim = runtime.claim_shared(group.pool, charges, calls.nbytes, stream)
@@ -121,20 +126,24 @@ class Launched(Stage):
         return [(values[at : at + n], claims[at : at + n]) for at in starts]
 
 
-def _wait_alike(group: Group, operands: Sequence[ShardedBuffer]) -> bool:
-    """Whether all that the calls would wait for is work of one other stream, if there is any."""
-    lead, first = group.stream, None
-    for operand in operands:
-        for home in group.homes:
-            written = operand.claims[home].memory.written
-            if written is None or written[0] is lead or written[0] is first:
-                continue
-            stream, tick = written
-            if tick <= stream.done or tick <= lead.seen.get(stream, 0):
-                continue
-            if first is not None:
-                return False
-            first = stream
+def _reads(group: Group, operands: Sequence[ShardedBuffer]) -> dict[Memory, None]:
+    """Return the distinct memories that the calls of a group read."""
+    return {operand.claims[home].memory: None for operand in operands for home in group.homes}
+
+
+def _wait_alike(lead: Stream, reads: dict[Memory, None]) -> bool:
+    """Whether all that a launch would wait for is work of one other stream, if there is any."""
+    first = None
+    for memory in reads:
+        written = memory.written
+        if written is None or written[0] is lead or written[0] is first:
+            continue
+        stream, tick = written
+        if tick <= stream.done or tick <= lead.seen.get(stream, 0):
+            continue
+        if first is not None:
+            return False
+        first = stream
     return True
 
 

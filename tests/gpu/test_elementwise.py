@@ -13,7 +13,7 @@ from gpushard.ops.launched import Launched
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
 
 UFUNCS = [u for name, u in vars(np).items() if isinstance(u, np.ufunc) and u.__name__ == name]
-FEW = (np.add, np.divide, np.power, np.floor_divide, np.divmod, np.less, np.sin, np.exp, np.ldexp)
+FEW = (np.add, np.divide, np.power, np.floor_divide, np.divmod, np.less, np.sin, np.exp)
 TYPES = [np.dtype(t) for t in "?bhilBHILefdFD"]
 
 
@@ -23,7 +23,10 @@ def operand(dtype: np.dtype[Any], seed: int) -> Any:
     values = source.normal(0, 3, (10, 6))
     if dtype.kind in "fc":
         values.flat[:5] = [np.nan, np.inf, -np.inf, -0.0, 1e-5]
-    made = values + 1j * values[::-1] if dtype.kind == "c" else values
+    made = values
+    if dtype.kind == "c":
+        made = np.empty(values.shape, np.complex128)
+        made.real, made.imag = values, values[::-1]
     if dtype.kind == "u":
         made = abs(made)
     with np.errstate(all="ignore"):
@@ -40,9 +43,10 @@ def test_no_function_is_left_to_cupy_unseen() -> None:
 )
 def test_results_are_cupys(ufunc: np.ufunc) -> None:
     cupy: Any = importlib.import_module("cupy")
-    function = getattr(cupy, ufunc.__name__, None)
+    namespace = importlib.import_module("gpushard.runtime.cuda.namespace")
+    function = getattr(namespace, ufunc.__name__, None)
     if not isinstance(function, cupy.ufunc):
-        pytest.skip("CuPy has no such ufunc")
+        pytest.skip("it is no ufunc of CuPy")
     with gpu_runtime(split=Split(2, False), poisoned=False) as runtime:
         sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
         types = TYPES if ufunc in FEW else [np.dtype(t) for t in "?ifF"]
