@@ -626,16 +626,16 @@ def triangle(x: LocalArray, edge: int, part: str, out: LocalArray) -> None:
     kernel(x, edge, out)
 
 
-_choosing = functools.cache(
-    lambda: _elementwise(
-        "C which, X x, Y y", "T made", "made = which ? T(x) : T(y)", "where", "counting"
-    )
-)
+@functools.lru_cache(maxsize=64)
+def _choosing(types: tuple[str, ...]) -> Any:
+    pairs = zip(types, ("which", "x", "y"), strict=True)
+    inputs = ", ".join(f"{type_of} {name}" for type_of, name in pairs)
+    return _elementwise(inputs, "T made", "made = which ? T(x) : T(y)", "where", "counting")
 
 
-def where(which: LocalArray, x: LocalArray, y: LocalArray, out: LocalArray) -> LocalArray:
-    """Do what `where` does, and write what is chosen."""
-    _choosing()(which, x, y, out)
+def where(which: Any, x: Any, y: Any, out: LocalArray) -> LocalArray:
+    """Do what `where` does for arrays and numbers, and write what is chosen."""
+    _choosing(_types((which, x, y)))(which, x, y, out)
     return out
 
 
