@@ -154,7 +154,8 @@ def _take_own(
     ]
     after = (1,) * indexed.after
     places = [integers(at) for at in positions]
-    own.take(view, [at.reshape(at.shape + after) for at in places], dims, out, **what)
+    places = [at.reshape(at.shape + after) if at.ndim else at for at in places]
+    own.take(view, places, dims, out, **what)
 
 
 def _fill(params: Params, dtype: Dtype) -> Any:

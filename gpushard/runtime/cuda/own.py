@@ -264,6 +264,7 @@ def update(
     value: Any,
     positions: Sequence[LocalArray],
     dims: Sequence[Along],
+    grid: Shape,
     shape: Shape,
 ) -> None:
     """Replace elements of a block, or combine them with values, one after the other.
@@ -275,12 +276,13 @@ def update(
       x: the block, seen as having the shape of values that broadcast: of the indexed dims only the
         first element. The last dim is that of updates which may be of the same element.
       value: of each update; of the same shape.
-      positions: one array for each indexed dim, all of one shape.
+      positions: numbers, or arrays of one shape, one for each indexed dim.
       dims: these.
-      shape: what that is reshaped to, so that it broadcasts with the block.
+      grid: that shape.
+      shape: what it is reshaped to, so that it broadcasts with the block.
     """
     count = x.shape[-1]
-    key = cupy.empty(positions[0].shape, np.int64)
+    key = cupy.empty(grid, np.int64)
     given = [(at, *dataclasses.astuple(dim)) for at, dim in zip(positions, dims, strict=True)]
     _locating(_types(positions))(*itertools.chain(*given), key)
     key = key.reshape(shape)
