@@ -74,7 +74,7 @@ FORMS: dict[Row, list[Form]] = {
     elementwise.ASTYPE: [Form(("ij",), (np.dtype("i4"),))],
     elementwise.COPY: [Form(("ij",))],
     elementwise.VIEW: [Form(("ij",), (np.dtype(to),)) for to in ("u8", "f4")],
-    elementwise.WHERE: [Form(("ij", "j", "i1"), (), "?dd"), Form(("ij", "i1"), (), "?d", (2.5,))],
+    elementwise.WHERE: [Form(("ij", "j", "i1"), (), "?dd")],
     elementwise.CLIP: [
         Form(("ij", "j"), (True, False)),
         Form(("ij",), (True, True), "d", (-1.5, 2.0)),
