@@ -4,21 +4,25 @@ Modules of the package that need a library which is not installed have no doctes
 """
 
 import os
+import re
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from tests import share
 from tests.softgpu import options as softgpu
 
-_NEED = {
-    "gpushard/interop/torch.py": "torch",
-    "gpushard/runtime/cuda/cupy_driver.py": "cupy",
-    "gpushard/runtime/cuda/own.py": "cupy",
-    "gpushard/runtime/cuda/special.py": "cupyx",
-}
+_NEED = {"torch": ["gpushard/interop/torch.py"]}
+_NEED["cupy"] = [
+    str(module.relative_to(Path(__file__).parent))
+    for module in Path(__file__).parent.glob("gpushard/runtime/cuda/*.py")
+    if re.search(r"^(import|from) cupy", module.read_text(encoding="utf-8"), re.MULTILINE)
+]
 
-collect_ignore = [module for module, library in _NEED.items() if not find_spec(library)]
+collect_ignore = [
+    m for library, modules in _NEED.items() if not find_spec(library) for m in modules
+]
 
 PROCESSES = 8
 """How many processes share the whole suite at most."""

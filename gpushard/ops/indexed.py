@@ -219,6 +219,11 @@ def located(
     return xp.where(inside, at, 0), inside
 
 
+def integers(positions: LocalArray) -> LocalArray:
+    """Return positions as integers, where the type of an index array is none of them."""
+    return positions if positions.dtype.kind in "biu" else positions.astype(np.int64)
+
+
 def in_order(positions: LocalArray, wide: Shape, size: int, *, known: bool) -> LocalArray:
     """Return positions from the front, one for each element of a part: NumPy only.
 

@@ -103,3 +103,18 @@ def test_updates_are_the_hosts_to_the_bit(name: str, dtype: str) -> None:
         given = [cupy.asarray(array) for array in (x, values, at)]
         scatter.SCATTER.kernel(cupy, avals, (indexed, ufunc))(site, *given, out=found)
         np.testing.assert_allclose(found.get(), want, rtol=1e-6 if name == "power" else 0)
+
+
+def test_numbers_and_arrays_without_dims_are_operands_too() -> None:
+    data = np.arange(12.0).reshape(3, 4) - 5
+    at = np.array(2)
+    with using(make_gpu_runtime(make_driver("cupy"), SPLITS[0])):
+        x, row = gs.device_put(data), gs.device_put(at)
+        np.testing.assert_array_equal(gs.numpy.where(x > 0, x, 2.5), np.where(data > 0, data, 2.5))
+        np.testing.assert_array_equal(gs.numpy.take(x, row, axis=1), data[:, 2])
+        np.testing.assert_array_equal(x[row, gs.device_put(np.array(-1))], data[2, -1])
+        want = data.copy()
+        want[2] = 7.5
+        np.testing.assert_array_equal(x.at[row].set(7.5), want)
+        want[2, 1] += 1
+        np.testing.assert_array_equal(x.at[row].set(7.5).at[row, 1].add(1), want)

@@ -120,7 +120,7 @@ def _bincount(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> A
             counts = (x >= 0) & (x < length)
         return _totals(xp, x.astype(_COUNT, copy=False), counts, weights, length, dtype)
 
-    return count if own is None else count_here
+    return count if own is None or avals[0].dtype.kind not in "biu" else count_here
 
 
 BINCOUNT = _counting("bincount", lambda avals, params: (params[0],), _bincount_rule, _bincount)

@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.indexed import Indexed, gather_rule, in_order, located, part_shape, spread
+from gpushard.ops.indexed import (
+    Indexed,
+    gather_rule,
+    in_order,
+    integers,
+    located,
+    part_shape,
+    spread,
+)
 from gpushard.ops.owners import Owners
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
@@ -145,7 +153,9 @@ def _take_own(
         for axis, size, start, step in zip(indexed.axes, sizes, starts, steps, strict=True)
     ]
     after = (1,) * indexed.after
-    own.take(view, [at.reshape(at.shape + after) for at in positions], dims, out, **what)
+    places = [integers(at) for at in positions]
+    places = [at.reshape(at.shape + after) if at.ndim else at for at in places]
+    own.take(view, places, dims, out, **what)
 
 
 def _fill(params: Params, dtype: Dtype) -> Any:

@@ -27,6 +27,11 @@ def _real(dtype: Dtype) -> Dtype:
     return np.empty(0, dtype).real.dtype
 
 
+def _own_kernels(xp: Any, dtype: Dtype) -> Any:
+    """Return the kernels of a backend, which are for floats."""
+    return own_kernels(xp) if dtype.kind in "fc" else None
+
+
 def _rule(avals: Sequence[Aval], params: Params) -> Rule:
     axes, keepdims, _ = params
     shape = avals[0].shape
@@ -79,7 +84,7 @@ def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, closing:
 def _sums(xp: Any, params: Params, types: tuple[Dtype, ...], *, alone: bool) -> Any:
     """Return what counts and sums a block."""
     axes, keepdims, _ = params
-    own = own_kernels(xp)
+    own = _own_kernels(xp, types[1])
 
     def sums_here(x: Any) -> State:
         shape = reduced_shape(x.shape, axes, keepdims=keepdims)
@@ -103,7 +108,7 @@ def _valid(
 
 def _mean(xp: Any, state: State, dtype: Any) -> Any:
     count, total = state
-    own = own_kernels(xp)
+    own = _own_kernels(xp, total.dtype)
     if own is not None:
         return own.quotient(total, count)
     return xp.where(count > 0, total / xp.maximum(count, 1).astype(_real(total.dtype)), xp.nan)
@@ -133,7 +138,7 @@ def _moments(xp: Any, params: Params, types: tuple[Dtype, ...], *, alone: bool) 
     Where it is alone, and so not merged with others, the mean may be anything.
     """
     axes, keepdims, _ = params
-    own = own_kernels(xp)
+    own = _own_kernels(xp, types[1])
 
     def moments_here(x: Any) -> State:
         shape = reduced_shape(x.shape, axes, keepdims=True)
@@ -167,7 +172,7 @@ def _chan(xp: Any, a: State, b: State) -> State:
 
 def _variance(xp: Any, state: State, correction: Any) -> Any:
     count, _, spread = state
-    own = own_kernels(xp)
+    own = _own_kernels(xp, spread.dtype)
     if own is not None:
         return own.quotient(spread, count, correction)
     many = (count - correction).astype(spread.dtype)

@@ -110,7 +110,7 @@ def _furthest_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     axes, keepdims = params
     most = np.iinfo(_INDEX).max
     own = own_kernels(xp)
-    if own is not None:
+    if own is not None and avals[0].dtype.kind in "biu":
         return lambda x, out: own.reduce("furthest", x, axes, out)
 
     def furthest(x: LocalArray) -> LocalArray:

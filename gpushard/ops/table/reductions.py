@@ -108,14 +108,10 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
                 return function(x, axes, dtype, out, keepdims)
 
             return kernel
-        own = own_kernels(xp)
-        if own is not None and title in ("nanmin", "nanmax"):
-            # CuPy's wait for the GPU, to warn of NaNs.
-            if dtype.kind in "fc":
-                return lambda x, out: own.reduce(title, x, axes, out)
-            function = getattr(xp, title.removeprefix("nan"))
-        else:
-            function = getattr(xp, title)
+        own, skips = own_kernels(xp), title.startswith("nan") and dtype.kind in "fc"
+        if own is not None and skips:  # CuPy's wait for the GPU, to warn of NaNs
+            return lambda x, out: own.reduce(title, x, axes, out)
+        function = getattr(xp, title if skips else title.removeprefix("nan"))
         extra = {"dtype": dtype} if title in ("sum", "prod") else {}
         return lambda x, out=None: function(x, axes, out=out, keepdims=keepdims, **extra)
 

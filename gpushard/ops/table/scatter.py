@@ -18,6 +18,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.indexed import (
     Indexed,
+    integers,
     located,
     located_flat,
     part_shape,
@@ -202,11 +203,13 @@ def _update_own(
         values = xp.broadcast_to(values, view.shape).transpose(order).reshape(shape)
     places, dims = [], []
     for axis, at, size, step in zip(indexed.axes, positions, sizes, steps, strict=True):
-        at = xp.broadcast_to(at, wide).transpose([dim - lead for dim in (*pairs, *free)])
-        places.append(at)
+        turn = [dim - lead for dim in (*pairs, *free)]
+        at = integers(at)
+        places.append(xp.broadcast_to(at, wide).transpose(turn) if at.ndim else at)
         dims.append(own.Along(size, site.operands[0][axis], x.shape[axis], step))
     rows = (*(view.shape[dim] for dim in pairs), *(1,) * indexed.after, count)
-    own.update(operation, *types, cells, values, places, dims, rows)
+    grid = tuple(view.shape[dim] for dim in (*pairs, *free))
+    own.update(operation, *types, cells, values, places, dims, grid, rows)
     return out
 
 

@@ -264,6 +264,7 @@ def update(
     value: Any,
     positions: Sequence[LocalArray],
     dims: Sequence[Along],
+    grid: Shape,
     shape: Shape,
 ) -> None:
     """Replace elements of a block, or combine them with values, one after the other.
@@ -275,12 +276,13 @@ def update(
       x: the block, seen as having the shape of values that broadcast: of the indexed dims only the
         first element. The last dim is that of updates which may be of the same element.
       value: of each update; of the same shape.
-      positions: one array for each indexed dim, all of one shape.
+      positions: numbers, or arrays of one shape, one for each indexed dim.
       dims: these.
-      shape: what that is reshaped to, so that it broadcasts with the block.
+      grid: that shape.
+      shape: what it is reshaped to, so that it broadcasts with the block.
     """
     count = x.shape[-1]
-    key = cupy.empty(positions[0].shape, np.int64)
+    key = cupy.empty(grid, np.int64)
     given = [(at, *dataclasses.astuple(dim)) for at, dim in zip(positions, dims, strict=True)]
     _locating(_types(positions))(*itertools.chain(*given), key)
     key = key.reshape(shape)
@@ -626,16 +628,16 @@ def triangle(x: LocalArray, edge: int, part: str, out: LocalArray) -> None:
     kernel(x, edge, out)
 
 
-_choosing = functools.cache(
-    lambda: _elementwise(
-        "C which, X x, Y y", "T made", "made = which ? T(x) : T(y)", "where", "counting"
-    )
-)
+@functools.lru_cache(maxsize=64)
+def _choosing(types: tuple[str, ...]) -> Any:
+    pairs = zip(types, ("which", "x", "y"), strict=True)
+    inputs = ", ".join(f"{type_of} {name}" for type_of, name in pairs)
+    return _elementwise(inputs, "T made", "made = which ? T(x) : T(y)", "where", "counting")
 
 
-def where(which: LocalArray, x: LocalArray, y: LocalArray, out: LocalArray) -> LocalArray:
-    """Do what `where` does, and write what is chosen."""
-    _choosing()(which, x, y, out)
+def where(which: Any, x: Any, y: Any, out: LocalArray) -> LocalArray:
+    """Do what `where` does for arrays and numbers, and write what is chosen."""
+    _choosing(_types((which, x, y)))(which, x, y, out)
     return out
 
 
