@@ -699,7 +699,8 @@ def test_parts_are_combined_as_numpys_ufuncs_do(name: str) -> None:
         made = getattr(x.at[1:, ::2], name)(value)
         expected = old.copy()
         expected[1:, ::2] = ufunc(old[1:, ::2], value)
-        np.testing.assert_array_equal(np.asarray(made), expected)
+        close = 4e-16 if name == "power" else 0  # whose last bit is not the same on GPUs
+        np.testing.assert_allclose(np.asarray(made), expected, rtol=close)
         np.testing.assert_array_equal(np.asarray(x), old)
         assert made.dtype == old.dtype and made.sharding == sharding
     made = x.at[0].apply(lambda part: -part)

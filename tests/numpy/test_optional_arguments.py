@@ -119,6 +119,7 @@ VALUES: dict[str, list[Any]] = {
 
 APART = {
     "__array_namespace_info__": "describes the library",
+    "argpartition": "each part has any order, and CuPy's another one",
     "argsort": "of equal elements NumPy's has any order",
     "empty": "elements have any value",
     "empty_like": "elements have any value",

@@ -63,5 +63,6 @@ def test_squares_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
         for exponent in (2, 2.0, True, np.int8(2), 3):
             found, wanted = x**exponent, data**exponent
             assert found.dtype == wanted.dtype
-            np.testing.assert_array_equal(found, wanted)
+            close = 16 * np.finfo(dtype).eps if dtype in "FD" else 0  # CuPy takes logarithms
+            np.testing.assert_allclose(found, wanted, rtol=close)
     assert bound.count("square") == 8 + 5

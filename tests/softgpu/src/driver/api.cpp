@@ -4,13 +4,11 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <mutex>
 
 #include "counters.h"
 #include "devices.h"
 #include "faults.h"
-#include "guard.h"
 
 namespace softgpu {
 namespace {

@@ -2,15 +2,12 @@
 
 #include <setjmp.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 #include "fibers.h"
-#include "memory.h"
 
 namespace softgpu {
 namespace {

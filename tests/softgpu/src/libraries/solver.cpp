@@ -2,7 +2,6 @@
 //
 // Each writes its "info" to device memory, where CuPy may look at it. Room for work is asked for
 // and not used, as LAPACK's comes from the host.
-#include <memory>
 
 #include "lapack.h"
 #include "library.h"
