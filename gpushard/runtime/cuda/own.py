@@ -626,16 +626,17 @@ def triangle(x: LocalArray, edge: int, part: str, out: LocalArray) -> None:
     kernel(x, edge, out)
 
 
-_choosing = functools.cache(
-    lambda: _elementwise(
-        "C which, X x, Y y", "T made", "made = which ? T(x) : T(y)", "where", "counting"
-    )
-)
+@functools.cache
+def _choosing(first: str, second: str) -> Any:
+    """Return the kernel of `where` for alternatives of these types; T is that of the result."""
+    takes = f"C which, {first} x, {second} y"
+    return _elementwise(takes, "T made", "made = which ? T(x) : T(y)", "where", "counting")
 
 
 def where(which: LocalArray, x: LocalArray, y: LocalArray, out: LocalArray) -> LocalArray:
     """Do what `where` does, and write what is chosen."""
-    _choosing()(which, x, y, out)
+    arrays = [isinstance(value, cupy.ndarray) for value in (x, y)]  # numbers say no type to CuPy
+    _choosing("X" if arrays[0] else "T", "Y" if arrays[1] else "T")(which, x, y, out)
     return out
 
 
