@@ -11,6 +11,7 @@ import importlib
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -18,19 +19,19 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.errors import DeviceLostError
+from gpushard.errors import DeviceLostError, OutOfMemoryError
 from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, T
 from gpushard.runtime.cuda.bounce import Bounce
 from gpushard.runtime.cuda.calls import Calls
 from gpushard.runtime.cuda.copier import Copier
-from gpushard.runtime.cuda.driver import Driver, Share, StreamHandle
+from gpushard.runtime.cuda.driver import Driver, Share
 from gpushard.runtime.cuda.elementwise import MOST_CALLS, Signature
 from gpushard.runtime.cuda.events import CudaEvent, EventPool, LostEvent
 from gpushard.runtime.cuda.health import Health
 from gpushard.runtime.cuda.launches import Launches
 from gpushard.runtime.cuda.loans import Loans
 from gpushard.runtime.cuda.prefetch import Prefetcher
-from gpushard.runtime.cuda.queue import Queue
+from gpushard.runtime.cuda.queue import Lease, Queue
 from gpushard.runtime.cuda.selection import select
 from gpushard.runtime.cuda.slabs import Slabs
 from gpushard.runtime.cuda.stores import GpuStore, PageableStore, PinnedStore, address_of, reach_of
@@ -43,6 +44,9 @@ from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
 
 _DLPACK_CUDA = 2
+
+_MOST_SPARE = 1 << 20
+"""Larger memory goes back to its pool at once, to serve what is of other sizes."""
 
 _HEAD_NS = 250_000
 """Nanoseconds after which a stream that goes on gets an event, so that who asks for an old result
@@ -280,23 +284,49 @@ class CudaBackend:
         if device is not None and self._shares[chip]:
             share = self._shares[chip][self._topology.devices[device].partition]
         handle = self._driver.stream(self._ordinals[chip], share)
-        self._queues[stream] = Queue(chip, domain, handle)
-        self._driver.provide(handle, functools.partial(self._temporary, stream, handle))
+        queue = self._queues[stream] = Queue(chip, domain, handle)
+        self._driver.provide(handle, functools.partial(self._temporary, stream, queue))
 
     def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
         """Let CuPy's temporary memory come from our pools."""
         self._claim, self._reclaim = claim, reclaim
 
-    def _temporary(self, stream: Stream, handle: StreamHandle, nbytes: int) -> tuple[int, Claim]:
-        """Return the address of memory for the item of a stream that is launched, and its claim."""
-        claim = self._claim(stream, nbytes)
+    def _temporary(self, stream: Stream, queue: Queue, nbytes: int) -> tuple[int, Claim | Lease]:
+        """Return the address of memory for the item of a stream that is launched, and its owner.
+
+        A function of CuPy takes and drops dozens of small blocks, most of few sizes; these come
+        from the pool once for each item.
+        """
+        if nbytes > _MOST_SPARE:
+            claim = self._claimed(stream, queue, nbytes)
+            return claim.memory.raw.address, claim
+        spare = queue.spare.get(nbytes)
+        if spare is None:
+            spare = queue.spare[nbytes] = deque()
+        claim = spare.pop() if spare else self._claimed(stream, queue, nbytes)
+        return claim.memory.raw.address, Lease(claim, spare)
+
+    def _claimed(self, stream: Stream, queue: Queue, nbytes: int) -> Claim:
+        try:
+            claim = self._claim(stream, nbytes)
+        except OutOfMemoryError:
+            if not any(queue.spare.values()):
+                raise
+            self._drop_spare(queue)
+            claim = self._claim(stream, nbytes)
         memory = claim.memory
         for other, tick in memory.clock():
             if not stream.covers(other, tick):
                 event: Any = other.event(tick)
-                self._driver.wait(handle, event.handle)
+                self._driver.wait(queue.handle, event.handle)
                 stream.seen[other] = tick
-        return memory.raw.address, claim
+        return claim
+
+    def _drop_spare(self, queue: Queue) -> None:
+        """Give memory that the item needs no more back to its pool; the rest follows by itself."""
+        for spare in queue.spare.values():
+            spare.clear()
+        queue.spare = {}
 
     def enqueue(self, item: Item) -> None:
         """Launch an item; never waits.
@@ -326,6 +356,8 @@ class CudaBackend:
             raised = item.execute()
         finally:
             inside.queue = None
+            if queue.spare:
+                self._drop_spare(queue)
         if raised is None:
             return
         if (noted := self._health.note(raised)) is not raised:

@@ -134,7 +134,7 @@ def test_memory_that_outlives_its_item_is_given_back_after_all_that_may_use_it()
         for _ in range(3):
             x = x + 1
         issued = one.stream.issued
-        memory = kept[0][1].memory
+        memory = kept[0][1].claim.memory
         kept.clear()
         runtime.run_locked(lambda: None)
         assert memory.written == (one.stream, issued)
