@@ -9,6 +9,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.ops.owners import Owners
 from gpushard.ops.table import gather
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.gate import gated
@@ -153,3 +154,21 @@ def test_elements_by_number_are_taken_where_they_lie(mode: str) -> None:
         assert runtime.backend.traffic.get((0, 0)) == before
         with pytest.raises(IndexError, match="2400"):
             gs.numpy.take(x, np.array([0, 2400]))
+
+
+@pytest.mark.parametrize(
+    "starts", [(0,), (0, 3, 6), (0, 3, 7), (0, 1), (0, 4), (0, 3, 6, 9), (0, 2, 5), (0, 3, 3)]
+)
+def test_which_block_has_a_position(starts: tuple[int, ...]) -> None:
+    for size in range(starts[-1] + 1, starts[-1] + 6):
+        at = np.random.default_rng(0).permutation(size)
+        number, within = Owners((starts,), ()).find(0, at, size)
+        wanted = [max(n for n, start in enumerate(starts) if start <= place) for place in at]
+        assert number.tolist() == wanted
+        assert (np.array(starts)[number] + within).tolist() == at.tolist()
+
+
+def test_steps_of_blocks() -> None:
+    found = Owners(((0,), (0, 3, 6), (0, 3, 7), (0, 5), (0, 3, 6, 8)), ())
+    assert found.steps == (0, 3, 0, 5, 0) and found.counts == (1, 3, 3, 2, 4)
+    assert found.numbers.tolist() == [*range(72)] and found.numbers.dtype == np.uint8
