@@ -228,8 +228,8 @@ def test_where_there_are_too_many_assignments_axes_stay_where_operands_have_them
         for name, names in axes.items()
     }
     as_they_are = [
-        (("p",) * (i == 0), tuple(a for a, at in (("q", j), ("r", k)) if at == 0), ("q",) * (j == 1))
-        for i, j, k in itertools.product((0, 1), (0, 1, 2), (0, 1))
+        (p, tuple(a for a, at in (("q", q), ("r", r)) if at == 0), ("q",) * (q == 1))
+        for p, q, r in itertools.product((("p",), ()), (0, 1, 2), (0, 1))
     ]
     for most, found in ((len(wanted["every"]), "every"), (len(wanted["used"]), "used")):
         monkeypatch.setattr(choose, "MOST", most)

@@ -66,7 +66,8 @@ def test_elements_alone_and_together(name: str, keys: Any, xp: Any) -> None:
 def test_positions_of_stacked_and_widened_streams() -> None:
     """They are those of the elements of the arrays in question."""
     key = KEYS[:1]
-    plain = Stream(np, (key[:, 0], key[:, 1]), np.zeros(1, np.uint32), np.arange(64, dtype="u4"), 64)
+    low = np.arange(64, dtype=np.uint32)
+    plain = Stream(np, (key[:, 0], key[:, 1]), np.zeros(1, np.uint32), low, 64)
     bits = np.asarray(random.bits(random.wrap_key_data(key[0]), (192,), "uint64"))
     unsigned = np.dtype(np.uint64)
     for n in range(3):
