@@ -234,14 +234,25 @@ def _walk(node: ast.AST, scope: str) -> Iterator[tuple[str, ast.AST, ast.AST]]:
         for child in value if isinstance(value, list) else [value]:
             if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr):
                 continue
-            typing = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
-            if field in TYPES or typing:
+            if field in TYPES or _is_for_checkers(child):
                 continue
             inner = scope
             if isinstance(child, ast.FunctionDef | ast.ClassDef):
                 inner = f"{scope}.{child.name}".lstrip(".")
             yield inner, child, node
             yield from _walk(child, inner)
+
+
+def _is_for_checkers(node: ast.AST) -> bool:
+    """Whether only type checkers read it: a protocol whose methods have documentation alone."""
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test) == "TYPE_CHECKING"
+    methods = [child for child in ast.walk(node) if isinstance(child, ast.FunctionDef)]
+    return (
+        isinstance(node, ast.ClassDef)
+        and "Protocol" in map(ast.unparse, node.bases)
+        and all(len(method.body) == 1 for method in methods)
+    )
 
 
 def _changes(node: ast.AST, parent: ast.AST) -> Iterator[tuple[str, ast.AST]]:
