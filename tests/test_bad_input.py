@@ -904,6 +904,13 @@ ARRAYS: dict[str, Case] = {
         ("index", "only one '...'"),
         {"argument": "index"},
     ),
+    "two ellipses beside positions": Case(
+        lambda w: w.x[..., np.array([0, 1]), ...],
+        ArrayIndexError,
+        IndexError,
+        ("index", "only one '...'"),
+        {"argument": "index"},
+    ),
     "float index": Case(
         lambda w: w.x[1.0],
         ArrayIndexError,
@@ -2106,6 +2113,15 @@ INTEROP: dict[str, Case] = {
         ValueError,
         ("arrays[1] is on [CpuDevice(id=3)]", "arrays[0] on [CpuDevice(id=0)", "reshard"),
         {"argument": "arrays"},
+    ),
+    "mapping over arrays in host memory": Case(
+        lambda w: mapping(
+            raising, gs.device_put(w.x, w.x.sharding.with_memory_kind("pinned_host"))
+        )(w),
+        ShardingError,
+        ValueError,
+        ("arrays[0] is in memory_kind='pinned_host'", "with_memory_kind"),
+        {"argument": "arrays", "kind": "pinned_host"},
     ),
     "mapping to other devices": Case(
         lambda w: mapping(raising, sharding=w.devices[0])(w),
