@@ -44,7 +44,7 @@ def _nonzero(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         if not size:
             found = tuple(xp.full(length, fill, _INDEX) for fill in fills)
             return found if len(found) > 1 else found[0]
-        at = _true_ones(xp, mask.reshape(-1), start, length)
+        at = _true_ones(xp, mask.ravel(), start, length)
         there = at < size
         places = xp.unravel_index(xp.minimum(at, size - 1), shape)
         found = tuple(

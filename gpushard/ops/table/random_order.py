@@ -50,7 +50,7 @@ def _orders(
     orders = [xp.empty(shape, _PAIR) for _ in keys]
 
     def sort(key: Any, order: Any) -> None:
-        flat = order.reshape(-1)
+        flat = order.ravel()
 
         def fill(first: int, stop: int, stream: Stream) -> None:
             bits = stream.bits(_WORD).astype(_PAIR)
@@ -201,7 +201,7 @@ def _weighted_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     def choose(site: Site, key: Any, weights: Any) -> Any:
         sums = xp.cumsum(weights.astype(work, copy=False))
         made = xp.empty(site.shape, np.int64)
-        flat = made.reshape(-1)
+        flat = made.ravel()
 
         def fill(first: int, stop: int, stream: Stream) -> None:
             at = sums[-1] * (1 - stream.uniform(work))

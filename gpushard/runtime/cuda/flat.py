@@ -166,7 +166,7 @@ def make_flat_jobs(copies: Iterable[FlatCopy]) -> FlatJobs:
         jobs.append(((*place, *dims, *kind), blocks))
         firsts = np.arange(blocks) * UNITS_PER_BLOCK
         block_rows.append(np.searchsorted(numbers[0], firsts, side="right") - 1)
-        rows.append(numbers.reshape(-1))
+        rows.append(numbers.ravel())
         used += numbers.size
     table, first = make_table(jobs, FLAT_JOB)
     return FlatJobs(table, first, np.concatenate(rows), np.concatenate(block_rows).astype("u4"))
