@@ -38,7 +38,7 @@ def _coefficients(name: str, p: Any, argument: str) -> Any:
             argument=argument,
             shape=found.shape,
         )
-    return found.reshape(-1)
+    return found.ravel()
 
 
 def _alike(name: str, a1: Any, a2: Any) -> list[Any]:
