@@ -72,7 +72,7 @@ def each_block(
             numbers, bases = _rows(rows, start, local, whole, batch, outer)
             columns = xp.arange(offset + column, offset + column + n)
             high, low = _words(xp, bases, columns, math.prod(whole[batch:]))
-            key = words[:1, 0], words[:1, 1]
+            key = words[0, :1], words[0, 1:]
             if batch:
                 first_words, second_words = words[numbers].T
                 key = (
