@@ -451,6 +451,20 @@ SHARDINGS: dict[str, Case] = {
         ("layout=AUTO", "concrete order", "Layout((0, 1))"),
         {"argument": "layout"},
     ),
+    "layout that leaves out a dim": Case(
+        lambda w: gs.Layout((0, 2)),
+        ArgumentError,
+        ValueError,
+        ("major_to_minor=(0, 2)", "each dim from 0 once"),
+        {"argument": "major_to_minor", "value": (0, 2)},
+    ),
+    "ufunc with an order": Case(
+        lambda w: np.add(w.x, 1, order="F"),
+        ArgumentTypeError,
+        TypeError,
+        ("add: order= is not supported", "leave it out"),
+        {"argument": "order"},
+    ),
     "layout that is not row-major": Case(
         lambda w: gs.device_put(w.value, gs.Format(gs.Layout((1, 0)), w.named("x"))),
         ArgumentError,
