@@ -175,7 +175,7 @@ def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> A
     found = _coefficients("polyint", p, "p")
     times = _order("polyint", m)
     constants = _coefficients("polyint", 0.0 if k is None else k, "k")
-    if constants.shape[0] not in (1, times) and constants.shape[0] < times:
+    if constants.shape[0] != 1 and constants.shape[0] < times:
         raise ArgumentError(
             f"polyint: k has {constants.shape[0]} constants for m={times}; give one, or {times}",
             argument="k",
