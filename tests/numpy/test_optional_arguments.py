@@ -244,6 +244,8 @@ def other_operands() -> dict[str, np.ndarray]:
         "narrow cube": np.stack([matrix[:4, :4]] * 3).astype(np.float32),
         "one": matrix[:1, :1],
         "nothing": matrix[0, :0],
+        "pair": np.array([2.5, -1]),
+        "two": matrix[:2, 1:3],
         "scalar": np.array(2.5),
     }
 
@@ -277,8 +279,8 @@ def calls_on(kind: str) -> dict[str, tuple[Callable[..., Any], Call, set[str]]]:
     return calls
 
 
-OTHERS = ["ties", "holes", "narrow cube", "empty", "booleans"]
-REST = ["complex", "uneven", "one", "nothing", "scalar"]
+OTHERS = ["ties", "holes", "narrow cube", "empty", "booleans", "pair"]
+REST = ["complex", "uneven", "one", "nothing", "scalar", "two"]
 
 
 @pytest.mark.parametrize("kind", some(OTHERS, [*OTHERS, *REST]))

@@ -10,7 +10,7 @@ import gpushard as gs
 from gpushard import random
 from gpushard.ops.bind import bind
 from gpushard.ops.random.blocks import even, evenly
-from gpushard.ops.random.rejection import binomial, log_gamma, poisson
+from gpushard.ops.random.rejection import _inverted, binomial, log_gamma, poisson
 from gpushard.ops.random.stream import Stream
 from gpushard.ops.table import random as rows
 
@@ -96,3 +96,21 @@ def test_even_lengths(count: int) -> None:
     asked: list[int] = []
     made = evenly(np, lambda part: asked.append(part.size) or -part, x.reshape(-1, 1))
     assert made.tolist() == [[-n] for n in x] and asked == [len(found)]
+
+
+def test_the_host_stops_where_nothing_is_left_to_count() -> None:
+    """A GPU does not ask: that would stop the stream."""
+    steps: list[int] = []
+
+    def ratio(k: int) -> float:
+        steps.append(k)
+        return 0.5 / k
+
+    found = []
+    for xp, few in ((np, True), (Elsewhere(), False)):
+        steps.clear()
+        found.append(
+            _inverted(stream(xp, np.arange(8), KEYS[:1]), np.full(64, np.exp(-0.5)), ratio)
+        )
+        assert (len(steps) < 20) == few
+    np.testing.assert_array_equal(*found)
