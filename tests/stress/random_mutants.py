@@ -121,11 +121,14 @@ class Suite:
         """List the tests that run some of the lines, the shortest of each file first.
 
         Lines that run when the package is imported, and no others, belong to all of the file,
-        and to those who look at what was made.
+        or if that has no others to the files that import it, and to those who look at what was
+        made.
         """
         tests = self._tests(file)
         found = set().union(*(tests.get(line, set()) for line in lines))
-        found = found or set().union(self._looking(), *tests.values())
+        if not found:
+            several = [tests] if tests else map(self._tests, _importers(file))
+            found = set().union(self._looking(), *(each for of in several for each in of.values()))
         files: dict[str, list[str]] = defaultdict(list)
         for test in sorted(found, key=lambda test: self.seconds.get(_name(test), TYPICAL)):
             files[test.partition("::")[0]].append(test)
@@ -161,6 +164,17 @@ class Suite:
         return [test for test, end in zip(tests, ends, strict=True) if end <= budget] or [
             *tests[:1]
         ]
+
+
+def _importers(file: str) -> list[str]:
+    """List the files that import one."""
+    folder, _, name = f"gpushard/{file}".removesuffix(".py").rpartition("/")
+    ways = f"from {folder.replace('/', '.')} import {name}\n", f".{name} import "
+    return [
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if any(way in path.read_text(encoding="utf-8") for way in ways)
+    ]
 
 
 def _key(module: str, name: str) -> str:

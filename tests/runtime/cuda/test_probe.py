@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.cuda.libraries import Libraries
+from gpushard.runtime.cuda.libraries import Libraries, one_line
 from gpushard.runtime.cuda.probe import CUPY_PACKAGES, Availability, probe, version_text
 from tests.runtime.cuda.fakes import STATUSES, CUDARuntimeError, cupy, libraries
 
@@ -167,3 +167,12 @@ def test_the_real_cupy_raises_what_the_fake_does(
     assert (error.status, str(error)) == (fake.status, str(fake))
     for name in vars(cupy().cuda.runtime):
         assert callable(getattr(real.cuda.runtime, name))
+
+
+@pytest.mark.parametrize("length", [299, 300, 301, 400])
+def test_long_messages_are_cut(length: int) -> None:
+    text = f"{'x' * length}"[len("ValueError: ") :]
+    found = one_line(ValueError(text))
+    whole = f"ValueError: {text}"
+    assert found == (whole if length <= 300 else f"{whole[:297]}...") and len(found) <= 300
+    assert one_line(ValueError()) == "ValueError"
