@@ -120,26 +120,29 @@ class Suite:
     def covering(self, file: str, lines: range) -> list[str]:
         """List the tests that run some of the lines, the shortest of each file first.
 
-        Lines that run when the package is imported, and no others, belong to all of the file,
-        or if that has no others to the files that import it, and to those who look at what was
-        made.
+        Lines that run when the package is imported, or where coverage does not see them, belong to
+        the tests of the file's own name, which come first, then to those who look at what was made
+        and to all of the file, or if that has none to the files that import it.
         """
         tests = self._tests(file)
         found = set().union(*(tests.get(line, set()) for line in lines))
+        own: list[str] = []
         if not found:
+            *folders, name = file.removesuffix(".py").split("/")
+            own = self._named(".".join(("tests", *folders, f"test_{name}::")))
             several = [tests] if tests else map(self._tests, _importers(file))
-            found = set().union(self._looking(), *(each for of in several for each in of.values()))
+            found = set().union(*(each for of in several for each in of.values()))
+            found = found.union(self._named(*LOOKING)).difference(own)
         files: dict[str, list[str]] = defaultdict(list)
         for test in sorted(found, key=lambda test: self.seconds.get(_name(test), TYPICAL)):
             files[test.partition("::")[0]].append(test)
         rounds = itertools.zip_longest(*files.values())
-        return [test for turn in rounds for test in turn if test is not None]
+        return [*own, *(test for turn in rounds for test in turn if test is not None)]
 
-    def _looking(self) -> Iterator[str]:
-        for key in self.seconds:
-            module, _, test = key.partition("::")
-            if key.startswith(LOOKING):
-                yield f"{module.replace('.', '/')}.py::{test}"
+    def _named(self, *starts: str) -> list[str]:
+        """List the tests whose names begin so."""
+        found = [key.partition("::") for key in self.seconds if key.startswith(starts)]
+        return [f"{module.replace('.', '/')}.py::{test}" for module, _, test in found]
 
     def _tests(self, file: str) -> dict[int, set[str]]:
         if file not in self._lines:
