@@ -9,10 +9,12 @@ from importlib.util import find_spec
 import pytest
 
 from tests import share
+from tests.softgpu import options as softgpu
 
 _NEED = {
     "gpushard/interop/torch.py": "torch",
     "gpushard/runtime/cuda/cupy_driver.py": "cupy",
+    "gpushard/runtime/cuda/own.py": "cupy",
     "gpushard/runtime/cuda/special.py": "cupyx",
 }
 
@@ -34,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run every example, seed and case of each test, not the share that finds most",
     )
+    softgpu.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,8 +48,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Run the whole suite in a process for each core, unless `-n` says how many, or `-s`, `--pdb`.
 
-    That takes pytest-xdist, whose own hook comes next and reads what is set here.
+    That takes pytest-xdist, whose own hook comes next and reads what is set here. With `--softgpu`
+    pytest begins anew on the software GPU.
     """
+    softgpu.begin_anew(config)
     option = config.option
     alone = option.usepdb or option.capture == "no" or hasattr(config, "workerinput")
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.ops.search import search
+from gpushard.ops.select import select
+
 ROWS = (4, 2)
 """The mesh; its axes are x and y."""
 
@@ -61,7 +64,59 @@ class Library:
     """The rows of a matrix."""
 
 
-Run = Callable[[Library], Any]
+@dataclasses.dataclass(frozen=True)
+class Block(Library):
+    """What one device has, as NumPy arrays, and what floors write to: memory that is in use."""
+
+    made: Any
+    """Like `x`."""
+    line: Any
+    """Float32, as many as `x` has, in one dim."""
+    counts: Any
+    """Int32, the same."""
+    found: Any
+    """NumPy's integers for positions, the same."""
+    numbers: Any
+    """Float64, a few of which stay in cache."""
+    rows: Any
+    """All columns of the rows of `x`, of some values."""
+    columns: Any
+    """All rows of the columns of `x`, of some values."""
+    all: list[Block]
+    """What all devices have, in order."""
+
+    @classmethod
+    def of(cls, numpy: Library, arrays: dict[str, Any], all: list[Block]) -> Block:
+        """Return the block of one device and add it to the others.
+
+        Args:
+          numpy: the library of NumPy.
+          arrays: operands by the names in `Library`.
+          all: those before.
+        """
+        own = {f.name: getattr(numpy, f.name) for f in dataclasses.fields(numpy)} | arrays
+        x = arrays["x"]
+        height, width = (numpy.n // size for size in x.shape)
+        made = cls(
+            **own,
+            made=x.copy(),
+            line=x.ravel().copy(),
+            counts=x.ravel().astype(np.int32),
+            found=x.ravel().astype(np.intp),
+            numbers=np.arange(float(_PIECE)),
+            rows=np.tile(x, (1, width)),
+            columns=np.tile(arrays["y"], (height, 1)),
+            all=all,
+        )
+        all.append(made)
+        return made
+
+
+Run = Callable[[Any], Any]
+"""Takes a `Library`, or for a floor a `Block`."""
+
+_PIECE = 1 << 15
+_ROW = 1 << 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +132,9 @@ class Kind:
     """Whether NumPy's result is a view, which takes no time."""
     blocks: bool | Run = False
     """Whether NumPy on all blocks does the work, but for what merges their results; or what it has
-    to do there instead, where it is not the same call."""
+    to do there instead, given a `Block`, where it is not the same call or not the fastest one."""
+    alone: bool = False
+    """Whether one thread does that sooner than several."""
     same: Callable[[Any], Any] | None = lambda value: value
     """What of a result is the same in every library; None if only shapes are."""
 
@@ -139,14 +196,52 @@ def _set_own_rows(y: Any, library: Library) -> None:
     y[_own_rows(library)] = 1
 
 
-def _own_product(library: Library) -> Any:
-    """Multiply whole rows by whole columns, as many of both as a block has."""
-    rows, columns = (library.n // size for size in library.x.shape)
-    return np.tile(library.x, (1, columns)) @ np.tile(library.y, (rows, 1))
+def _into(function: Callable[..., Any], *names: str) -> Run:
+    """Return a ufunc of operands that writes into memory which is in use."""
+    return lambda o: function(*(getattr(o, name) for name in names), out=o.made)
 
 
-def _filled(library: Library) -> Any:
-    return np.full(library.x.shape, 0, np.float32)
+def _filled(block: Block) -> Any:
+    block.made.fill(0)
+    return block.made
+
+
+def _counted(block: Block) -> Any:
+    """Count in one call: a row of numbers, to which each row adds its first."""
+    width = min(_ROW, block.counts.size)
+    begins = np.arange(0, block.counts.size, width, dtype=np.int32)
+    first = np.arange(width, dtype=np.int32)
+    return np.add(begins[:, None], first, out=block.counts.reshape(-1, width))
+
+
+def _spaced(block: Block) -> Any:
+    """Multiply positions by a step in double precision, in pieces that stay in cache, and round."""
+    size = min(_PIECE, block.line.size)
+    at = np.empty(size)
+    for low in range(0, block.line.size, size):
+        np.add(block.numbers[:size], float(low), out=at)
+        np.multiply(at, 1e-6, out=at)
+        block.line[low : low + size] = at
+    return block.line
+
+
+def _on_one(function: Callable[[Any], Any], name: str) -> Run:
+    """Return a function of a matrix that one device has all of, and copies to it and back."""
+
+    def run(block: Block) -> Any:
+        if block is not block.all[0]:
+            return None
+        height, width = getattr(block, name).shape
+        parts = iter(block.all)
+        rows = [[getattr(next(parts), name) for _ in range(ROWS[1])] for _ in range(ROWS[0])]
+        made = function(np.block(rows))
+        return [
+            made[i : i + height, j : j + width].copy()
+            for i in range(0, len(made), height)
+            for j in range(0, len(made), width)
+        ]
+
+    return run
 
 
 def _in_rows(function: Callable[[Any], Any]) -> Run:
@@ -162,35 +257,39 @@ KINDS = [
     Kind(
         "arange(n * n)",
         lambda o: o.np.arange(o.n * o.n, dtype=np.int32),
-        blocks=lambda o: np.arange(o.x.size, dtype=np.int32),
+        blocks=_counted,
     ),
     Kind(
         "linspace, n * n",
         lambda o: o.np.linspace(0.0, 1.0, o.n * o.n, dtype=np.float32),
-        blocks=lambda o: np.linspace(0.0, 1.0, o.x.size, dtype=np.float32),
+        blocks=_spaced,
     ),
-    Kind("tril", lambda o: o.np.tril(o.x), blocks=True),
+    Kind("tril", lambda o: o.np.tril(o.x), blocks=_into(np.positive, "x")),
     # one operand
-    Kind("-x", lambda o: -o.x, blocks=True),
-    Kind("abs", lambda o: o.np.abs(o.x), blocks=True),
-    Kind("sqrt", lambda o: o.np.sqrt(o.y), blocks=True),
-    Kind("exp", lambda o: o.np.exp(o.y), blocks=True),
-    Kind("sin", lambda o: o.np.sin(o.y), blocks=True),
+    Kind("-x", lambda o: -o.x, blocks=_into(np.negative, "x")),
+    Kind("abs", lambda o: o.np.abs(o.x), blocks=_into(np.abs, "x")),
+    Kind("sqrt", lambda o: o.np.sqrt(o.y), blocks=_into(np.sqrt, "y")),
+    Kind("exp", lambda o: o.np.exp(o.y), blocks=_into(np.exp, "y")),
+    Kind("sin", lambda o: o.np.sin(o.y), blocks=_into(np.sin, "y")),
     Kind("isnan", lambda o: o.np.isnan(o.x), blocks=True),
     Kind("astype(int32)", lambda o: o.x.astype(np.int32), blocks=True),
     Kind("clip", lambda o: o.np.clip(o.x, -1, 1), blocks=True),
     # two and three
-    Kind("x + y", lambda o: o.x + o.y, blocks=True),
-    Kind("x * 2", lambda o: o.x * 2, blocks=True),
-    Kind("x / y", lambda o: o.x / o.y, blocks=True),
+    Kind("x + y", lambda o: o.x + o.y, blocks=_into(np.add, "x", "y")),
+    Kind("x * 2", lambda o: o.x * 2, blocks=lambda o: np.multiply(o.x, 2, out=o.made)),
+    Kind("x / y", lambda o: o.x / o.y, blocks=_into(np.divide, "x", "y")),
     Kind("y ** 2", lambda o: o.y**2, blocks=True),
-    Kind("maximum", lambda o: o.np.maximum(o.x, o.y), blocks=True),
+    Kind("maximum", lambda o: o.np.maximum(o.x, o.y), blocks=_into(np.maximum, "x", "y")),
     Kind("x - v, rows", lambda o: o.x - o.v),
     Kind("x < y", lambda o: o.x < o.y, blocks=True),
     Kind("i == 7", lambda o: o.i == 7, blocks=True),
     Kind("i % 7", lambda o: o.i % 7, blocks=True),
     Kind("i & 12", lambda o: o.i & 12, blocks=True),
-    Kind("where", lambda o: o.np.where(o.m, o.x, o.y), blocks=True),
+    Kind(
+        "where",
+        lambda o: o.np.where(o.m, o.x, o.y),
+        blocks=lambda o: select(o.m, o.x, o.y, o.made),
+    ),
     # reductions
     Kind("sum", lambda o: o.y.sum(), blocks=True),
     Kind("sum(axis=0)", lambda o: o.y.sum(axis=0), blocks=True),
@@ -224,7 +323,11 @@ KINDS = [
     Kind("median", lambda o: o.np.median(o.x)),
     Kind("median(axis=1)", lambda o: o.np.median(o.x, axis=1)),
     Kind("percentile", lambda o: o.np.percentile(o.x, 30)),
-    Kind("searchsorted", lambda o: o.np.searchsorted(o.edges, o.f), blocks=True),
+    Kind(
+        "searchsorted",
+        lambda o: o.np.searchsorted(o.edges, o.f),
+        blocks=lambda o: search(np, o.edges, o.f, "left", o.found),
+    ),
     Kind("nonzero", lambda o: o.np.nonzero(o.m), blocks=True),
     # sets and counts
     Kind("unique", lambda o: o.np.unique(o.i)),
@@ -233,7 +336,7 @@ KINDS = [
     Kind("histogram, range=", lambda o: o.np.histogram(o.f, 20, range=(0.0, 2.0)), blocks=True),
     Kind("bincount", lambda o: o.np.bincount(o.j), blocks=True),
     # linear algebra
-    Kind("x @ y", lambda o: o.x @ o.y, blocks=_own_product),
+    Kind("x @ y", lambda o: o.x @ o.y, blocks=_into(np.matmul, "rows", "columns")),
     Kind("x @ v", lambda o: o.x @ o.v, blocks=lambda o: o.x @ o.x[0]),
     Kind("vdot", lambda o: o.np.vdot(o.y, o.y), blocks=True),
     Kind("norm", lambda o: o.np.linalg.norm(o.y), blocks=True),
@@ -244,7 +347,12 @@ KINDS = [
     Kind("qr, n x n/8", lambda o: o.np.linalg.qr(o.tall), same=lambda x: abs(x[1])),
     Kind("svd, n x n/8", lambda o: o.np.linalg.svd(o.tall, False), same=lambda x: x[1]),
     Kind("solve, n/2", lambda o: o.np.linalg.solve(o.spd, o.spd[:, :3])),
-    Kind("cholesky, n/2", lambda o: o.np.linalg.cholesky(o.spd)),
+    Kind(
+        "cholesky, n/2",
+        lambda o: o.np.linalg.cholesky(o.spd),
+        blocks=_on_one(np.linalg.cholesky, "spd"),
+        alone=True,
+    ),
     Kind("inv, n/2", lambda o: o.np.linalg.inv(o.spd)),
     Kind("eigvalsh, n/2", lambda o: o.np.linalg.eigvalsh(o.spd)),
     Kind("fft", lambda o: o.np.fft.fft(o.y)),
@@ -270,7 +378,7 @@ KINDS = [
     Kind("broadcast_to", lambda o: o.np.broadcast_to(o.v, (o.n, o.n)), view=True),
     Kind("x[2:-2, 1:]", lambda o: o.x[2:-2, 1:], view=True),
     Kind("x[3]", lambda o: o.x[3], view=True),
-    Kind("x[3, 4]", lambda o: o.x[3, 4]),
+    Kind("x[3, 4]", lambda o: o.x[3, 4], blocks=True, alone=True),
     Kind("list(x)", lambda o: list(o.x), view=True),
     # indexing
     Kind("x[rows]", lambda o: o.x[o.r], blocks=lambda o: o.x[_own_rows(o)]),
@@ -283,7 +391,7 @@ KINDS = [
         blocks=_copied(_set_own_rows),
     ),
     Kind("x.at[rows].add(1)", lambda o: o.y.at[o.r].add(1), numpy=_copied(_add_rows)),
-    Kind("z[2:5] = 1", _assigned, jax=lambda o: o.z.at[2:5].set(1)),
+    Kind("z[2:5] = 1", _assigned, jax=lambda o: o.z.at[2:5].set(1), blocks=True, alone=True),
     # random numbers
     Kind(
         "random.bits",

@@ -13,7 +13,11 @@ from typing import Any
 from bench.case import FLOOR, OURS, Case, Config, Result, Sampler, Side, Timing
 
 SETTLE = 0.002
-"""Seconds between two sides: pool threads of the one before stop spinning."""
+"""Seconds between two sides, at least."""
+
+PAUSE = 0.1
+"""Seconds between two sides, at most: pool threads of the one before spin for as long as they have
+no work, those of linear algebra for 30 ms."""
 
 PATIENCE = 5.0
 """Seconds for all samples of a side; what has had them takes no further turn."""
@@ -64,7 +68,7 @@ def measure(case: Case, config: Config) -> Result:
             for column in columns[turn % len(columns) :] + columns[: turn % len(columns)]:
                 if sum(samples[column]) > PATIENCE:
                     continue
-                time.sleep(SETTLE)
+                _settle()
                 took = list(_burst(samplers[column], config.pick(case.burst, 1)))
                 if turn >= 0 or sum(took) > PATIENCE:
                     samples[column] += took
@@ -73,6 +77,16 @@ def measure(case: Case, config: Config) -> Result:
     )
     timings = {column: summary(took) for column, took in samples.items()}
     return Result(bare, timings, checked=True)
+
+
+def _settle() -> None:
+    """Wait until threads of the side before have stopped spinning."""
+    end = time.perf_counter() + PAUSE
+    while time.perf_counter() < end:
+        before = time.process_time()
+        time.sleep(SETTLE)
+        if time.process_time() - before < SETTLE / 4:
+            return
 
 
 def _burst(sample: Sampler, count: int) -> Iterator[float]:

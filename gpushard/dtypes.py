@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpushard.errors import ArgumentError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 
 Dtype: TypeAlias = "np.dtype[Any]"
 
@@ -30,6 +30,11 @@ NAMES = (
     "float8_e8m0fnu",
 )
 """Types of `ml_dtypes` that namespaces have where the package is installed."""
+
+
+class prng_key(np.generic):
+    """The abstract type of random keys, for `issubdtype`; as `jax.dtypes.prng_key`."""
+
 
 _SINGLE = np.dtype(np.float32)
 _EXAMPLES: tuple[tuple[str, Any], ...] = (
@@ -109,12 +114,22 @@ def result_type(*operands: Any) -> Dtype:
       *operands: types, Python's types and numbers, and arrays.
 
     Raises:
-      TypeError: they have no common type.
+      ArgumentTypeError: they have no common type.
 
     >>> result_type(np.dtype("float32"), 1.0)
     dtype('float32')
     """
-    types = [_type(x) for x in operands]
+    try:
+        return _common_type([_type(x) for x in operands])
+    except TypeError:
+        names = ", ".join(str(getattr(x, "dtype", x)) for x in operands)
+        raise ArgumentTypeError(
+            f"operands of types {names} have no common type; convert one with astype",
+            argument="operands",
+        ) from None
+
+
+def _common_type(types: list[Any]) -> Dtype:
     floats = [t for t in types if isinstance(t, np.dtype) and kind_of(t) in "fc"]
     if not any(map(is_custom, floats)):
         return np.result_type(*(t if isinstance(t, np.dtype) else t() for t in types))
@@ -132,7 +147,7 @@ def _type(x: Any) -> Any:
         return x if x in _NUMBERS else np.dtype(x)
     if isinstance(x, np.dtype) or type(x) in _NUMBERS:
         return x if isinstance(x, np.dtype) else type(x)
-    return x.dtype if hasattr(x, "dtype") else np.dtype(x)
+    return np.dtype(x.dtype if hasattr(x, "dtype") else x)
 
 
 _CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")

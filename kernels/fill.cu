@@ -5,23 +5,22 @@
 // so that a unit larger than an element needs no other kernel. Blocks are dealt out by bytes.
 //
 // Neighbouring threads fill neighbouring units of the last dim, eight units each. Nothing is read
-// but the entry. Where the last dim is long and the unit is 16 bytes, stores are fully coalesced:
-// expected near the write bandwidth of a memset. Runs of n bytes shorter than a 32-byte sector are
-// expected to reach n/32 of it, and units of 1 and 2 bytes to be bound by the instructions that
-// find the address of each.
+// but the entry. Where the last dim is long stores are fully coalesced; runs of n bytes shorter than
+// a 32-byte sector can reach n/32 of that. README.md has the instructions that a unit takes.
 
 #include "blocks.cuh"
 
 struct Fill {
   unsigned long long target;      // address of the first unit
   unsigned long long pattern[2];  // the value, repeated to 16 bytes
-  long long stride[4];            // bytes per step of each dim; the last dim varies fastest
+  int stride[4];                  // bytes per step of each dim; the last dim varies fastest
   unsigned extent[4];             // steps of each dim
   unsigned magic[3], shift[3];    // division by extent[1], extent[2] and extent[3]
   unsigned unit;                  // bytes: 1, 2, 4, 8 or 16
+  unsigned form;                  // 1, 2 or 4: the last so many dims may be longer than 1
 };
 
-constexpr unsigned kInlineFills = 36;
+constexpr unsigned kInlineFills = 44;
 
 struct FillBatch {
   Fill fills[kInlineFills];
@@ -29,25 +28,27 @@ struct FillBatch {
   unsigned count;
 };
 
-template <typename Unit>
-__device__ inline void fill_units(const Fill& fill, Unit value, unsigned block) {
-  const unsigned total = fill.extent[0] * fill.extent[1] * fill.extent[2] * fill.extent[3];
-  const unsigned base = block * (kThreads * kUnitsPerThread) + threadIdx.x;
+template <int kDims, typename Unit>
+__device__ inline void fill_rows(const Fill& fill, Unit value, unsigned block) {
+  const unsigned total = units_of<kDims>(fill);
+  const unsigned first = block * (kThreads * kUnitsPerThread) + threadIdx.x;
 #pragma unroll
   for (unsigned k = 0; k < kUnitsPerThread; ++k) {
-    const unsigned n = base + k * kThreads;
-    if (n < total) {
-      unsigned left = n;
-      long long target = 0;
-#pragma unroll
-      for (int dim = 3; dim > 0; --dim) {
-        const unsigned above = divided(left, fill.magic[dim - 1], fill.shift[dim - 1]);
-        target += (left - above * fill.extent[dim]) * fill.stride[dim];
-        left = above;
-      }
-      target += left * fill.stride[0];
-      *reinterpret_cast<Unit*>(fill.target + target) = value;
-    }
+    const unsigned n = first + k * kThreads;
+    unsigned long long target = fill.target;
+    for_each_dim<kDims>(fill, n, [&](int dim, unsigned position) {
+      target += steps(position, fill.stride[dim]);
+    });
+    if (n < total) *at<Unit>(target) = value;
+  }
+}
+
+template <typename Unit>
+__device__ inline void fill_units(const Fill& fill, Unit value, unsigned block) {
+  switch (fill.form) {
+    case 1: fill_rows<1>(fill, value, block); break;
+    case 2: fill_rows<2>(fill, value, block); break;
+    default: fill_rows<4>(fill, value, block); break;
   }
 }
 
@@ -65,12 +66,14 @@ __device__ inline void fill_block(const Fill& fill, unsigned block) {
 // Few boxes: they travel as the launch's argument.
 extern "C" __global__ void __launch_bounds__(256) fill_boxes_inline(const FillBatch batch) {
   const unsigned f = entry_of(batch.first, batch.count, blockIdx.x);
-  fill_block(batch.fills[f], blockIdx.x - batch.first[f]);
+  const Fill fill = batch.fills[f];
+  fill_block(fill, blockIdx.x - batch.first[f]);
 }
 
 // Many: they lie in a table on the device.
 extern "C" __global__ void __launch_bounds__(256)
     fill_boxes_table(const Fill* fills, const unsigned* first, unsigned count) {
   const unsigned f = entry_of(first, count, blockIdx.x);
-  fill_block(fills[f], blockIdx.x - first[f]);
+  const Fill fill = fills[f];
+  fill_block(fill, blockIdx.x - first[f]);
 }

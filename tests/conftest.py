@@ -15,6 +15,7 @@ import pytest
 
 from gpushard.geometry import sharding
 from tests.ops.whole_dims import MOVED
+from tests.softgpu import options as softgpu
 
 # Tests that do not choose a backend count on the host's eight devices, on machines with GPUs too.
 os.environ.setdefault("GPUSHARD_BACKEND", "host")
@@ -35,6 +36,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "oracle" in getattr(item, "fixturenames", ()):
             item.add_marker("oracle")
+    softgpu.mark_excluded(items)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say how the software GPU works, if tests run on it."""
+    return softgpu.header(config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -50,7 +50,9 @@ from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.cuda.green_driver import GreenDriver
 from gpushard.runtime.cuda.libraries import Libraries
 from gpushard.runtime.cuda.probe import probe
+from gpushard.runtime.runtime import Runtime
 from gpushard.testing import gated, runtime
+from gpushard.testing.runtime import using
 from tests.runtime.cuda import fakes
 from tests.runtime.cuda.fake_bindings import Bindings, CUresult
 from tests.runtime.cuda.fake_driver import FakeDriver
@@ -569,8 +571,8 @@ PLACEMENTS: dict[str, Case] = {
         lambda w: w.x.to_device(3),
         ArgumentTypeError,
         TypeError,
-        ("names 3", "gpushard.devices()"),
-        {"device": 3},
+        ("device=3", "gpushard.devices()"),
+        {"argument": "device", "value": 3},
     ),
     "reshard of NumPy data": Case(
         lambda w: gs.reshard([w.x, w.value], gs.P(), donate=True),
@@ -1520,6 +1522,100 @@ def green_with(
     return lambda w: GreenDriver(driver, cuda, fakes.libraries(**modules)).divide(0, parts)
 
 
+def on_gpu(
+    work: Callable[[gs.Array], Any], dtype: Any = "f4", *, split: bool = False, **settings: Any
+) -> Callable[[World], Any]:
+    """Return a call that does something with an array of six elements on two parts of a GPU."""
+
+    def call(w: World) -> Any:
+        chosen = Settings(backend="cuda", partitions=2, **settings)
+        with using(Runtime(chosen, CudaBackend(chosen, FakeDriver(1)))):
+            place: Any = gs.devices()[1]
+            if split:
+                place = gs.NamedSharding(gs.make_mesh((2,), ("x",)), gs.P("x"))
+            return work(gs.device_put(np.arange(6).astype(dtype), place))
+
+    return call
+
+
+def stored(work: Callable[[gs.Array], Any], name: str, dtype: Any = "g") -> Case:
+    """Return the case of a function of numbers that GPUs only store."""
+    own = np.dtype(dtype)
+    words = (f"{name} is not available for {own} on gpu", "on the host", "numpy.asarray(x)")
+    facts = {"argument": "x", "dtype": own}
+    return Case(on_gpu(work, dtype), ArgumentTypeError, TypeError, words, facts)
+
+
+GPUS: dict[str, Case] = {
+    "longdouble added up on a GPU": stored(lambda x: x.sum(), "sum"),
+    "longdouble converted on a GPU": stored(lambda x: x.astype("f8"), "astype"),
+    "longdouble sorted on a GPU": stored(gs.numpy.sort, "sort"),
+    "longdouble complex numbers on a GPU": stored(lambda x: x * 2, "multiply", "G"),
+    "conversion to longdouble on a GPU": Case(
+        on_gpu(lambda x: x.astype(np.longdouble)),
+        ArgumentTypeError,
+        TypeError,
+        ("astype is not available for", "on gpu devices", "numpy.asarray(x)"),
+        {"argument": "x", "dtype": np.dtype(np.longdouble)},
+    ),
+    "longdouble zeros on a GPU": Case(
+        on_gpu(lambda x: gs.numpy.zeros(3, np.longdouble, device=x.device)),
+        ArgumentTypeError,
+        TypeError,
+        ("is not available for", "on gpu devices", "numpy.asarray(x)"),
+        {"argument": "x", "dtype": np.dtype(np.longdouble)},
+    ),
+    "export to a stream that is none": Case(
+        on_gpu(lambda x: x.__dlpack__(stream=0)),
+        ArgumentError,
+        ValueError,
+        ("stream=0", "None, -1, 1, 2 or the address of a CUDA stream"),
+        {"argument": "stream", "stream": 0},
+    ),
+    "export of a copy to a stream by name": Case(
+        on_gpu(lambda x: x.__dlpack__(stream="main", copy=True)),
+        ArgumentError,
+        ValueError,
+        ("stream='main'", "address of a CUDA stream"),
+        {"argument": "stream"},
+    ),
+    "export of a copy that is half one": Case(
+        on_gpu(lambda x: x.__dlpack__(copy=0.5)),
+        ArgumentTypeError,
+        TypeError,
+        ("copy=0.5", "True, False or None"),
+        {"argument": "copy"},
+    ),
+    "export to another GPU": Case(
+        on_gpu(lambda x: x.__dlpack__(dl_device=(2, 1), copy=True)),
+        ExportError,
+        BufferError,
+        ("dl_device=(2, 1) (CUDA)", "the array is on (2, 0) (CUDA)", "x.to_device"),
+        {"argument": "dl_device", "dl_device": (2, 1), "device": (2, 0)},
+    ),
+    "export of a GPU's memory to the CPU without a copy": Case(
+        on_gpu(lambda x: x.__dlpack__(dl_device=(1, 0), copy=False)),
+        ExportError,
+        BufferError,
+        ("dl_device=(1, 0) (CPU) with copy=False", "ask for the CPU with copy=None"),
+        {"argument": "dl_device"},
+    ),
+    "array interface of several shards": Case(
+        on_gpu(lambda x: x.__cuda_array_interface__, split=True),
+        ProtocolError,
+        AttributeError,
+        ("2 shards", "addressable_data(i)"),
+        {"shards": 2},
+    ),
+    "copy of several shards for others": Case(
+        on_gpu(lambda x: x.__dlpack__(copy=True), split=True),
+        ExportError,
+        BufferError,
+        ("2 shards", "addressable_data(i)"),
+        {"shards": 2, "argument": "self"},
+    ),
+}
+
 SETTINGS: dict[str, Case] = {
     "negative quota": setting(
         lambda w: Settings(memory_limit=-1),
@@ -1598,6 +1694,19 @@ SETTINGS: dict[str, Case] = {
         cuda_on(fakes.libraries(cupy=fakes.cupy(fakes.CUDARuntimeError(3)))),
         "forked child",
         '"spawn"',
+        argument="backend",
+    ),
+    "CUDA without NVRTC": setting(
+        cuda_on(fakes.libraries(cupy=fakes.cupy(compiler=RuntimeError("no libnvrtc.so.13")))),
+        "kernels cannot be compiled (RuntimeError: no libnvrtc.so.13)",
+        "pip install 'cupy-cuda13x[ctk]'",
+        argument="backend",
+    ),
+    "CUDA without its headers": setting(
+        cuda_on(fakes.libraries(cupy=fakes.cupy(headers=RuntimeError("no CUDA headers")))),
+        "kernels cannot be compiled (RuntimeError: no CUDA headers)",
+        "pip install 'cupy-cuda13x[ctk]'",
+        "CUDA_PATH",
         argument="backend",
     ),
     "a GPU that is not there": setting(
@@ -3459,6 +3568,7 @@ TABLE: dict[str, Case] = {
         "guard": GUARDS,
         "file": FILES,
         "setting": SETTINGS,
+        "gpu": GPUS,
         "interop": INTEROP,
         "operation": OPERATIONS,
         "random": RANDOM,

@@ -1,12 +1,16 @@
 """What `import gpushard` loads, starts and reads, each in a fresh interpreter."""
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+import gpushard
 
 FORBIDDEN = [
     "cupy",
@@ -63,8 +67,10 @@ def test_extensions_are_imported_when_they_are_asked_for() -> None:
 
 UNUSED = [
     "gpushard.interop",
+    "gpushard.ops.random",
     "gpushard.placement.npy",
     "gpushard.placement.prefetch",
+    "gpushard.runtime.checker",
     "gpushard.sharding",
     "gpushard.tree_util",
     "logging",
@@ -81,12 +87,32 @@ def test_what_few_programs_use_is_imported_when_they_do() -> None:
         "for name in names:\n    sys.modules.pop(name, None)\n"
         "import gpushard as gs\n"
         "before = [n for n in names if n in sys.modules]\n"
-        "gs.save, gs.map_shards, gs.prefetch, gs.sharding, gs.tree_util, gs.from_dlpack\n"
+        "gs.configure(check=True)\n"
+        "gs.save, gs.map_shards, gs.prefetch, gs.from_dlpack\n"
+        "gs.random, gs.sharding, gs.tree_util\n"
         "assert numpy.from_dlpack(gs.device_put(1.0, gs.devices()[0])) == 1\n"
         "print(json.dumps([before, [n for n in names if n in sys.modules]]))"
     )
     assert before == []
-    assert set(UNUSED) - {"logging", "string"} <= set(after)
+    assert {name for name in UNUSED if name.startswith("gpushard")} <= set(after)
+
+
+def test_importing_compiles_little() -> None:
+    # A frozen dataclass of the standard library has up to seven functions compiled for it.
+    classes, compiled = run(
+        "import builtins, dataclasses, json, numpy\n"
+        "classes, execute, compiled = [], builtins.exec, []\n"
+        "def counted(source, *args):\n"
+        "    if isinstance(source, str):\n"
+        "        compiled.append(source)\n"
+        "    return execute(source, *args)\n"
+        "builtins.exec = counted\n"
+        "import gpushard, sys, gc\n"
+        "classes = [c for c in gc.get_objects() if isinstance(c, type)\n"
+        "           and c.__module__.startswith('gpushard') and dataclasses.is_dataclass(c)]\n"
+        "print(json.dumps([len(classes), len(compiled)]))"
+    )
+    assert classes > 40 and compiled < 2 * classes, (classes, compiled)
 
 
 def test_the_command_line_imports_no_more() -> None:
@@ -115,6 +141,26 @@ def test_importing_reads_no_setting() -> None:
         GPUSHARD_HOST_DEVICES="many",
     )
     assert "GPUSHARD_HOST_DEVICES='many'" in message
+
+
+def imported(module: Path) -> set[str]:
+    """Return the modules that one imports, for types alone, too."""
+    nodes = ast.walk(ast.parse(module.read_text()))
+    return {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+def test_no_two_modules_of_arrays_import_each_other() -> None:
+    # But what names `Array` for types alone.
+    package = Path(gpushard.__file__).parent / "array"
+    imports = {f"gpushard.array.{path.stem}": imported(path) for path in package.glob("*.py")}
+    del imports["gpushard.array.array"]
+    pairs = {
+        (one, other)
+        for one, others in imports.items()
+        for other in others
+        if one in imports.get(other, ())
+    }
+    assert pairs == set()
 
 
 @pytest.mark.parametrize("work", ["pass", "gs.device_put(1.0)", "gs.devices()"])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpushard as gs
 from gpushard.errors import GpushardError
 from tests.right_calls import Call, attempt, functions, right
 
@@ -36,7 +37,7 @@ WRONG: dict[str, list[Any]] = {
     "decimals": ["x", 0.5],
     "deg": [-1, 0.5],
     "destination": [9],
-    "device": [3, "x"],
+    "device": [3, "x", float, [None]],
     "dimensions": [-1, 0.5],
     "dtype": ["nonsense", object, "M8[s]"],
     "edge_order": [7],
@@ -58,7 +59,7 @@ WRONG: dict[str, list[Any]] = {
     "offset": ["x", 0.5],
     "order": ["F", "X", 3],
     "out": [np.zeros(1)],
-    "out_sharding": [3, "x"],
+    "out_sharding": [3, "x", float, [None]],
     "precision": ["x"],
     "preferred_element_type": ["nonsense", object],
     "range": [(3, 1), 3],
@@ -110,10 +111,8 @@ NOT_CALLED = {"Array.unsafe_buffer_pointer", "numpy.load", "numpy.save", "numpy.
 SAME = {
     "axis": ("axisa",),
     "ddof": ("correction",),
-    "device": ("out_sharding", "sharding"),
     "dtype": ("impl", "type"),
     "n": ("N",),
-    "out_sharding": ("device",),
 }
 """Another name under which an error may speak of an argument."""
 
@@ -171,3 +170,11 @@ def test_every_argument_is_one_of_some_function() -> None:
     for argument, names in OTHERWISE.items():
         every = {n.rpartition(".")[2] for n, (_, _, taken) in right().items() if argument in taken}
         assert names.keys() <= every, argument
+
+
+@pytest.mark.parametrize("argument", ["device", "out_sharding"])
+def test_a_spec_that_fits_no_mesh_is_called_as_it_was_given(argument: str) -> None:
+    for name, function, (args, named) in cases(argument):
+        error = attempt(function, list(args), {**named, argument: gs.P("nope")})
+        assert isinstance(error, GpushardError), name
+        assert error.argument in (argument, "spec"), (name, error)

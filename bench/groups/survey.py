@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import os
@@ -14,8 +13,9 @@ import numpy as np
 
 import gpushard as gs
 from bench.case import JAX, OURS, Case, Config, Goal, Result, Sampler, Side, Target
-from bench.kinds import KINDS, ROWS, Kind, Library, Run, host_operands
+from bench.kinds import KINDS, ROWS, Block, Kind, Library, Run, host_operands
 from bench.measure import timed
+from gpushard.runtime.host.linear_algebra import numpy_library
 from gpushard.testing import runtime
 
 AXES = ("x", "y")
@@ -59,32 +59,43 @@ def goals(results: list[Result]) -> list[Goal]:
 
 
 class _Blocks:
-    """NumPy on the blocks of all devices, on all cores: what merges results is left out."""
+    """NumPy on the blocks of all devices: what merges results is left out."""
 
     def __init__(self, ours: Library, numpy: Library, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
-        self._shares: list[list[Library]] = [[] for _ in range(CORES)]
+        self._all: list[Block] = []
         arrays = {name: getattr(ours, name) for name in host_operands(8)}
         for number in range(math.prod(ROWS)):
-            blocks: dict[str, Any] = {
-                k: np.array(x.addressable_data(number)) for k, x in arrays.items()
-            }
-            self._shares[number % CORES].append(dataclasses.replace(numpy, **blocks))
+            own = {k: np.array(x.addressable_data(number)) for k, x in arrays.items()}
+            Block.of(numpy, own, self._all)
+        self._small = numpy.n < 1024
 
-    def run(self, run: Run) -> None:
-        """Work on all blocks."""
+    def run(self, kind: Kind) -> None:
+        """Work on all blocks: on all cores, unless one is faster."""
+        run = kind.blocks if callable(kind.blocks) else kind.run
 
-        def work(share: list[Library]) -> None:
-            for library in share:
-                run(library)
+        def work(share: list[Block]) -> None:
+            for block in share:
+                run(block)
 
-        list(self._threads.map(work, self._shares))
+        if kind.alone or self._small:
+            work(self._all)
+            return
+        library = numpy_library()
+        number = 0 if library is None else library.get()
+        if library is not None:
+            library.set(1)  # for each of the calls that run at once
+        others = [self._threads.submit(work, self._all[n::CORES]) for n in range(1, CORES)]
+        work(self._all[::CORES])
+        for other in others:
+            other.result()
+        if library is not None:
+            library.set(number)
 
 
 def _case(kind: Kind, ours: Library, jax: Library | None, numpy: Library, blocks: _Blocks) -> Case:
     size = f"{numpy.n}x{numpy.n}"
     small = numpy.n < 1024
-    work = kind.blocks if callable(kind.blocks) else kind.run if kind.blocks else None
     target = Target(times=1, column=JAX) if kind.view or small else Target(times=2, column=NUMPY)
     return Case(
         name=kind.name,
@@ -92,7 +103,7 @@ def _case(kind: Kind, ours: Library, jax: Library | None, numpy: Library, blocks
         sides=[
             Side(OURS, _until_ready(kind.run, ours)),
             Side(JAX, _until_ready(kind.jax or kind.run, jax) if jax is not None else None),
-            Side(BLOCKS, timed(lambda _: blocks.run(work)) if work is not None else None),
+            Side(BLOCKS, timed(lambda _: blocks.run(kind)) if kind.blocks else None),
             Side(NUMPY, timed(lambda _: (kind.numpy or kind.run)(numpy))),
         ],
         check=lambda: _check(kind, ours, jax, numpy),

@@ -10,9 +10,9 @@ import numpy as np
 
 from gpushard.array.assignment import Assignable
 from gpushard.array.aval import ShapeDtypeStruct
-from gpushard.array.checks import place_tiling
+from gpushard.array.checks import place_tiling, sharding_at
 from gpushard.array.conversions import Conversions
-from gpushard.array.data import Data, Detached, Turned, data_of, is_gone
+from gpushard.array.data import Data, Detached, KnownShards, Turned, data_of, is_gone
 from gpushard.array.elements import Elements
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
@@ -22,14 +22,14 @@ from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.reading import read_part
 from gpushard.array.selection import is_only_array
-from gpushard.array.shard import KnownShards, Shards
+from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.array.views import Origin, View, view
 from gpushard.errors import ArgumentError
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.geometry.sharding import GridSharding, Sharding, SingleDeviceSharding
+from gpushard.geometry.sharding import GridSharding, Sharding
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.execute import plan_for
 from gpushard.movement.host_copies import HostRead, StagedRead, read_host, start_read
@@ -249,7 +249,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
                 argument="stream",
                 stream=stream,
             )
-        sharding = device if isinstance(device, Sharding) else SingleDeviceSharding(device)
+        sharding = sharding_at(device)
         return self._moved(sharding, "x.to_device(device)")
 
     def plan(self, sharding: Sharding) -> Plan:

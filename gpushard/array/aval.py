@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from gpushard.array.checks import as_dtype, as_shape
+from gpushard.dtypes import prng_key
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.typing import Shape
@@ -15,6 +16,7 @@ from gpushard.typing import Shape
 class KeyDType:
     """The type of random keys; it prints as `key<fry>`."""
 
+    type = prng_key
     name = "key<fry>"
     kind = "V"  # as NumPy says that elements are no numbers
     isbuiltin = 1  # likewise: nobody has registered it

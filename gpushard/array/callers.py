@@ -11,15 +11,19 @@ from types import CodeType, FrameType
 def caller() -> FrameType:
     """Return the innermost frame of code that is not of this package."""
     frame = sys._getframe(1)
-    while frame.f_globals.get("__name__", "")[:9] == "gpushard." and frame.f_back is not None:
+    while _module(frame)[:9] == "gpushard." and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
 
 def package_of(frame: FrameType) -> str:
     """Return the name of the top-level package that a frame's code is in."""
-    name: str = frame.f_globals.get("__name__", "")
-    return name.partition(".")[0]
+    return _module(frame).partition(".")[0]
+
+
+def _module(frame: FrameType) -> str:
+    name = frame.f_globals.get("__name__")
+    return name if isinstance(name, str) else ""  # code that is executed may call it as it likes
 
 
 def is_in_place(frame: FrameType) -> bool:

@@ -10,9 +10,10 @@ import numpy as np
 
 from gpushard.dtypes import NAMES, element, is_installed, kind_of, named
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
-from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
+from gpushard.runtime.device import Device
 from gpushard.typing import Shape
 
 
@@ -54,7 +55,8 @@ def as_dtype(dtype: Any, argument: str = "dtype") -> np.dtype[Any]:
     try:
         known = isinstance(dtype, str) and dtype in NAMES and is_installed()
         found: np.dtype[Any] = np.dtype(named(dtype) if known else dtype)
-    except TypeError:
+    except (TypeError, ValueError):
+        dtype = getattr(dtype, "dtype", dtype)
         raise ArgumentTypeError(
             f"{argument}={dtype!r} is no dtype; use one of NumPy's, such as 'float32'",
             argument=argument,
@@ -81,6 +83,23 @@ def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
             dtype=dtype,
         )
     return dtype.newbyteorder("=") if not dtype.isnative else dtype
+
+
+def sharding_at(device: Any) -> Sharding:
+    """Return the sharding that a device, or a sharding, stands for.
+
+    Raises:
+      ArgumentTypeError: it is neither.
+    """
+    if isinstance(device, Sharding):
+        return device
+    if not isinstance(device, Device):
+        raise ArgumentTypeError(
+            f"device={device!r} must be one of gpushard.devices(), or a Sharding",
+            argument="device",
+            value=device,
+        )
+    return SingleDeviceSharding(device)
 
 
 def place_tiling(sharding: Sharding, shape: Shape) -> Tiling:

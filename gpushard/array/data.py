@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from gpushard.errors import DeletedArrayError
-from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host_copies import HostRead, StagedRead
 from gpushard.movement.ownership import Holder
 from gpushard.runtime.runtime import Runtime
@@ -23,7 +23,6 @@ from gpushard.typing import HostArray
 
 if TYPE_CHECKING:
     from gpushard.array.array import Array
-    from gpushard.array.shard import KnownShards
 
 
 class Data(Holder):
@@ -111,6 +110,57 @@ class ShardData:
         for array in list(self.arrays.values()):
             if array._data is self.data:
                 array.delete()
+
+
+class KnownShards(Holder):
+    """The shards of a value, for those who have asked for them: they become arrays when these do.
+
+    Args:
+      buffer: the data of the array.
+      kind: in which memory of the devices they lie.
+      make: returns a new handle on data in a sharding.
+    """
+
+    __slots__ = ("_dtype", "_kind", "_make", "_runtime", "arrays", "tiling")
+
+    def __init__(
+        self, buffer: ShardedBuffer, kind: str, make: Callable[[Data, Sharding], Array]
+    ) -> None:
+        self.buffer: ShardedBuffer | None = buffer  # type: ignore[assignment]
+        self.tiling = buffer.tiling
+        """Which device holds what."""
+        self.arrays: dict[int, ShardData] = {}
+        """The shards that were asked for as arrays, by position."""
+        self._dtype, self._runtime = buffer.dtype, buffer.runtime
+        self._kind, self._make = kind, make
+
+    def array(self, position: int) -> Array:
+        """Return a new handle on the shard of one device; a deleted one where the array was."""
+        shard = self.arrays.get(position)
+        if shard is None:
+            buffer = self.buffer  # read once: another thread may delete the array
+            device = devices_of(self.tiling)[position].device
+            sharding = SingleDeviceSharding(device, memory_kind=self._kind)
+            part = ShardedBuffer(
+                sharding.tiling(self.tiling.shard_shapes[position]), self._dtype, [], []
+            )
+            if buffer is None:
+                array = self._make(Data(part, self._runtime), sharding)
+                array.delete()
+                return array
+            part.values.append(buffer.values[position])
+            part.claims.append(buffer.claims[position])
+            made = ShardData(Data(part, self._runtime), sharding)
+            shard = self.arrays.setdefault(position, made)  # another thread may be here too
+        array = self._make(shard.data, shard.sharding)
+        shard.arrays[id(array)] = array
+        return array
+
+    def delete(self) -> None:
+        """Delete all arrays of shards that still have this value, now and later."""
+        self.buffer = None
+        while self.arrays:
+            self.arrays.popitem()[1].delete()
 
 
 _process = object()

@@ -15,7 +15,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.aval import Aval
-from gpushard.ops.dispatch import Program, program_for
+from gpushard.ops.dispatch import Program, check_out, program_for
 from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
 from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
@@ -32,6 +32,8 @@ class Eager:
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
     ) -> Any:
         """Run an operation and return its result, or a tuple of several."""
+        if out_sharding is not None:
+            check_out(row, out_sharding)
         given = args, params
         if row.turned is not None:
             args, params = _as_they_lie(row, args, params)

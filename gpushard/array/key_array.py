@@ -11,23 +11,22 @@ import numpy as np
 
 from gpushard.array.array import Array
 from gpushard.array.aval import KeyDType, ShapeDtypeStruct
-from gpushard.array.checks import place_tiling
+from gpushard.array.checks import place_tiling, sharding_at
+from gpushard.array.operators import Operators
 from gpushard.array.shard import Shard
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.execute import plan_for
 from gpushard.movement.plan import Plan
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import NotBasicError, parse_index
 from gpushard.ops.row import Params, Row
-from gpushard.ops.table import random_order
-from gpushard.ops.table.elementwise import WHERE, ufunc_row
-from gpushard.ops.table.gather import GATHER
-from gpushard.ops.table.random_keys import PACK, UNPACK
+from gpushard.ops.table.elementwise import ufunc_row
+from gpushard.ops.table.packed_keys import PACK, UNPACK
 from gpushard.runtime.device import Device
 from gpushard.typing import Shape
 
@@ -71,13 +70,6 @@ _SHARED = frozenset(
 
 
 _COMPARES = frozenset(map(ufunc_row, (np.equal, np.not_equal)))
-_NUMBERS: dict[Row, frozenset[int]] = {
-    GATHER: frozenset(range(1, 64)),
-    WHERE: frozenset([0]),
-    random_order.SHUFFLE: frozenset([0]),
-    random_order.TAKE: frozenset([1]),
-}
-"""Operations that keys take part in beside numbers: which operands are not keys."""
 
 
 class _OfKeys:
@@ -93,9 +85,9 @@ class _OfKeys:
         Raises:
           ArgumentTypeError: it is one with numbers, or mixes them with keys.
         """
-        if row.moves is None and row not in _COMPARES and row not in _NUMBERS:
+        if row.moves is None and row not in _COMPARES and row.beside_keys is None:
             refuse(row.name)
-        numbers = _NUMBERS.get(row, frozenset())
+        numbers = row.beside_keys or frozenset()
         if any(isinstance(x, KeyArray) == (n in numbers) for n, x in enumerate(args)):
             refuse(f"{row.name} of keys and numbers")
         packed = [x if n in numbers else x._packed() for n, x in enumerate(args)]
@@ -103,7 +95,7 @@ class _OfKeys:
         return made if row in _COMPARES else unpacked(made)
 
 
-class KeyArray:
+class KeyArray(Operators):
     """An array of keys.
 
     It has what an `Array` has, and is placed like one: a spec names the dims of the keys. What
@@ -121,7 +113,7 @@ class KeyArray:
     """
 
     __slots__ = ("__weakref__", "_data")
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
     __array_ufunc__ = None
     interpreter = _OfKeys()
 
@@ -145,7 +137,7 @@ class KeyArray:
         return math.prod(self.shape)
 
     @property
-    def dtype(self) -> KeyDType:
+    def dtype(self) -> KeyDType:  # type: ignore[override]
         """The type of keys."""
         return KeyDType()
 
@@ -206,7 +198,7 @@ class KeyArray:
           device: a device, or a sharding.
           stream: must be None.
         """
-        sharding = device if isinstance(device, Sharding) else SingleDeviceSharding(device)
+        sharding = sharding_at(device)
         place_tiling(sharding, self.shape)
         return KeyArray(self._data.to_device(sharding, stream=stream))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from gpushard.array.assignment import renew
-from gpushard.array.checks import count
+from gpushard.array.checks import check_dtype, count
 from gpushard.array.positions import count_true, true_positions
 from gpushard.array.reading import fill_bytes, read_part
 from gpushard.array.selection import as_int64, check_positions, clipped, is_on_devices
@@ -281,7 +281,7 @@ def compress(x: Array, condition: Any, axis: Any = None, out: Sharding | None = 
       ArgumentError: the condition has other than one dim.
       ArrayIndexError: it is true beyond the end of the dim.
     """
-    mask: Any = condition if is_on_devices(condition) else np.asarray(condition)
+    mask = _as_mask(condition, "condition")
     if mask.ndim != 1:
         raise ArgumentError(
             f"compress: condition has shape {mask.shape}; it must have one dim",
@@ -298,13 +298,24 @@ def compress(x: Array, condition: Any, axis: Any = None, out: Sharding | None = 
     return read_part(x, (*lead, at), out_sharding=out)
 
 
+def _as_mask(mask: Any, argument: str) -> Any:
+    """Return what can be compared with 0.
+
+    Raises:
+      ArgumentTypeError: these are no numbers.
+    """
+    found: Any = mask if is_on_devices(mask) else np.asarray(mask)
+    check_dtype(found.dtype, argument)
+    return found
+
+
 def place(x: Array, mask: Any, values: Any) -> None:
     """Do the work of `gpushard.numpy.place`.
 
     Raises:
       ArgumentError: the mask has another number of elements, or there are no values.
     """
-    found: Any = mask if is_on_devices(mask) else np.asarray(mask)
+    found = _as_mask(mask, "mask")
     if found.size != x.size:
         raise ArgumentError(
             f"place: mask of shape {found.shape} and array of shape {x.shape} have different "
@@ -324,7 +335,7 @@ def place(x: Array, mask: Any, values: Any) -> None:
 
 def masked(x: Array, mask: Any, values: Any) -> None:
     """Do the work of `gpushard.numpy.putmask`."""
-    found: Any = mask if is_on_devices(mask) else np.asarray(mask)
+    found = _as_mask(mask, "mask")
     if found.shape != x.shape:
         raise ArgumentError(
             f"putmask: mask has shape {found.shape} and the array {x.shape}; make them equal",

@@ -97,7 +97,7 @@ class Protocols:
         """Return the data of an array on one device as a DLPack capsule, without a copy.
 
         The memory lives until the consumer drops it. It must not be written: arrays are values.
-        Consumers that know DLPack 1.0 are told so; to others it cannot be told.
+        Consumers on the CPU that know DLPack 1.0 are told so; to others it cannot be told.
 
         Args:
           stream: the consumer's stream on a GPU, as the standard numbers them; None on the CPU.
@@ -128,6 +128,9 @@ class Protocols:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Address, shape and type for CUDA libraries; only arrays on one GPU have it.
+
+        The memory must not be written: arrays are values. It is not marked so, as PyTorch takes
+        none that is.
 
         Raises:
           ProtocolError: the array is on the CPU, or has several shards.

@@ -8,7 +8,6 @@ selects. A mask becomes an array of positions for each of its dims.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,6 +16,7 @@ import numpy as np
 from gpushard.array.positions import check_inside, check_on_host, true_positions
 from gpushard.array.shard import Shards
 from gpushard.errors import ArgumentError, ArrayIndexError
+from gpushard.frozen import dataclass
 from gpushard.ops.bind import bind
 from gpushard.ops.indexed import Indexed, part_shape
 from gpushard.ops.indexing import (
@@ -41,7 +41,7 @@ Positions: TypeAlias = Any
 _LARGEST = np.iinfo(np.int64).max
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Selection:
     """What an index with arrays in it selects."""
 

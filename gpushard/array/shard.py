@@ -7,12 +7,10 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gpushard.array.data import Data, ShardData
+from gpushard.array.data import KnownShards
 from gpushard.errors import ArrayIndexError
 from gpushard.geometry.memory_kind import device_of
-from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
-from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.ownership import Holder
+from gpushard.movement.buffer import ShardedBuffer
 from gpushard.typing import Device, Index
 
 if TYPE_CHECKING:
@@ -79,67 +77,6 @@ class Shard:
         return Shard, (self.device, self.index, self.replica_id, self.data)
 
 
-class KnownShards(Holder):
-    """The shards of a value, for those who have asked for them: they become arrays when these do.
-
-    Args:
-      buffer: the data of the array.
-      kind: in which memory of the devices they lie.
-      make: returns a new handle on data in a sharding.
-    """
-
-    __slots__ = ("_dtype", "_kind", "_make", "_runtime", "arrays", "tiling")
-
-    def __init__(
-        self, buffer: ShardedBuffer, kind: str, make: Callable[[Data, Sharding], Array]
-    ) -> None:
-        self.buffer: ShardedBuffer | None = buffer  # type: ignore[assignment]
-        self.tiling = buffer.tiling
-        """Which device holds what."""
-        self.arrays: dict[int, ShardData] = {}
-        """The shards that were asked for as arrays, by position."""
-        self._dtype, self._runtime = buffer.dtype, buffer.runtime
-        self._kind, self._make = kind, make
-
-    def shard(self, position: int, *, reachable: bool = True) -> Shard:
-        """Return the shard of one device."""
-        tiling = self.tiling
-        return Shard(
-            device_of(tiling.devices[position]),
-            tiling.indices[position],
-            tiling.assignment.replicas[position],
-            functools.partial(self.array, position) if reachable else None,
-        )
-
-    def array(self, position: int) -> Array:
-        """Return a new handle on the shard of one device; a deleted one where the array was."""
-        shard = self.arrays.get(position)
-        if shard is None:
-            buffer = self.buffer  # read once: another thread may delete the array
-            device = devices_of(self.tiling)[position].device
-            sharding = SingleDeviceSharding(device, memory_kind=self._kind)
-            part = ShardedBuffer(
-                sharding.tiling(self.tiling.shard_shapes[position]), self._dtype, [], []
-            )
-            if buffer is None:
-                array = self._make(Data(part, self._runtime), sharding)
-                array.delete()
-                return array
-            part.values.append(buffer.values[position])
-            part.claims.append(buffer.claims[position])
-            made = ShardData(Data(part, self._runtime), sharding)
-            shard = self.arrays.setdefault(position, made)  # another thread may be here too
-        array = self._make(shard.data, shard.sharding)
-        shard.arrays[id(array)] = array
-        return array
-
-    def delete(self) -> None:
-        """Delete all arrays of shards that still have this value, now and later."""
-        self.buffer = None
-        while self.arrays:
-            self.arrays.popitem()[1].delete()
-
-
 class Shards(abc.ABC):
     """What gives access to the shards of an array."""
 
@@ -157,7 +94,7 @@ class Shards(abc.ABC):
     def addressable_shards(self) -> list[Shard]:
         """The shards that this process can reach, in device order."""
         known = self._known_shards()
-        return [known.shard(position) for position in known.tiling.addressable]
+        return [_shard(known, position) for position in known.tiling.addressable]
 
     @property
     def global_shards(self) -> list[Shard]:
@@ -165,7 +102,7 @@ class Shards(abc.ABC):
         known = self._known_shards()
         reachable = set(known.tiling.addressable)
         return [
-            known.shard(position, reachable=position in reachable)
+            _shard(known, position, reachable=position in reachable)
             for position in range(len(known.tiling.devices))
         ]
 
@@ -191,3 +128,14 @@ class Shards(abc.ABC):
                 shards=len(addressable),
             )
         return known.array(addressable[index])
+
+
+def _shard(known: KnownShards, position: int, *, reachable: bool = True) -> Shard:
+    """Return the shard of one device."""
+    tiling = known.tiling
+    return Shard(
+        device_of(tiling.devices[position]),
+        tiling.indices[position],
+        tiling.assignment.replicas[position],
+        functools.partial(known.array, position) if reachable else None,
+    )

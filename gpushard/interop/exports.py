@@ -51,7 +51,7 @@ def capsule(
     own = _device_of(buffer)
     wanted = own if wanted is None else wanted
     if wanted == own and own[0] != dlpack.CPU:
-        return _device_capsule(buffer, _consumer(stream), max_version, copy)
+        return _device_capsule(x, _consumer(stream), max_version, copy=bool(copy))
     if own[0] == dlpack.CPU and stream is not None:
         raise ArgumentError(
             f"stream={stream!r} must be None: the array is on the CPU, where there are no streams",
@@ -75,29 +75,27 @@ def capsule(
     return dlpack.export(view, versioned=versioned, copy=bool(copy))
 
 
-def _device_capsule(
-    buffer: ShardedBuffer, consumer: int, max_version: Any, copy: bool | None
-) -> Any:
+def _device_capsule(x: Array, consumer: int, max_version: Any, *, copy: bool) -> Any:
     """Return the capsule that the backend's library makes of memory on a GPU.
 
-    A consumer's stream waits for just the content. A copy runs in the stream that wrote it, and the
-    library makes the consumer wait for that.
+    A consumer's stream waits for just the content. A copy is an array of ours that only the
+    consumer knows, for CuPy makes none and its memory is to be counted and given back like any
+    other; who names no stream to wait with finds it written.
     """
-    backend, value, claim = buffer.runtime.backend, buffer.values[0], buffer.claims[0]
-    local = backend.lend(value, claim, consumer=consumer)
-    if not copy:
-        _follow(buffer, consumer)
-        return local.__dlpack__(stream=-1, max_version=max_version, copy=copy)
-    with _after(buffer):
-        copied = local.__dlpack__(stream=consumer, max_version=max_version, copy=True)
-    _check_content(buffer)
-    return copied
+    _check_content(x._live())
+    lent = x.copy() if copy else x
+    buffer = lent._live()
+    local = buffer.runtime.backend.lend(buffer.values[0], buffer.claims[0], consumer=consumer)
+    _follow(buffer, None if copy and consumer == -1 else consumer)
+    return local.__dlpack__(stream=-1, max_version=max_version)
 
 
 def cuda_array_interface(x: Array) -> dict[str, Any]:
     """Do the work of `Array.__cuda_array_interface__`.
 
-    It holds an array of the backend's library as long as the buffer, since consumers keep `x`.
+    It holds an array of the backend's library as long as the buffer, since consumers keep `x`. Its
+    data is not marked as read-only, which PyTorch refuses ("the read only flag is not supported"),
+    though arrays are values: JAX does the same.
     """
     platform = devices_of(x.sharding.tiling(x.shape))[0].platform
     if platform != "gpu":
@@ -116,7 +114,7 @@ def cuda_array_interface(x: Array) -> dict[str, Any]:
     with _after(buffer):  # the interface names the stream on which it is read
         interface = dict(buffer.lent.__cuda_array_interface__)
     _check_content(buffer)
-    return {**interface, "data": (backend.address(value), True)}
+    return {**interface, "data": (backend.address(value), False)}
 
 
 def _only_shard(x: Array, what: str) -> ShardedBuffer:

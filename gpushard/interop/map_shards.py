@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from gpushard.array.array import Array
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.checks import as_dtype, place_tiling
 from gpushard.errors import ArgumentError, ArgumentTypeError, ExecutionError, ShardingError
+from gpushard.frozen import dataclass
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of, failure
@@ -76,7 +76,7 @@ def map_shards(f: Callable[..., Any], *arrays: Array, out: Any, sharding: Any = 
     return tree.unflatten(structure, results)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Declared:
     """An output that is to be made."""
 

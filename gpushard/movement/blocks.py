@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import weakref
 from typing import Any
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.box import whole
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.movement.dim_map import identity
@@ -18,7 +18,7 @@ from gpushard.movement.plan import make_plan
 from gpushard.typing import HostArray, Index, Shape
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Blocks:
     """The distinct (memory domain, block) pairs of a tiling, for copies from and to the host."""
 
@@ -95,7 +95,7 @@ def _make_blocks(tiling: Tiling) -> Blocks:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Reader:
     """Stands for the host where copies to it are planned."""
 

@@ -6,10 +6,10 @@ reads it there. Two slots per pair of domains take turns, so that both work at o
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 
+from gpushard.frozen import dataclass
 from gpushard.movement.staging import boxes_in, chunk_bytes
 from gpushard.movement.steps import Step
 from gpushard.runtime.chunks import Move, chunks
@@ -40,7 +40,7 @@ def _claim_slot(runtime: Runtime, of: int) -> Claim:
     return runtime.claim_between(domain, chunk_bytes(runtime), domain.fetch)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Bridge:
     """How one step reads what its domain cannot reach."""
 

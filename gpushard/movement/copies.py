@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.movement.cuts import cut_dim, cut_rows
 from gpushard.movement.free_boxes import merged, received_before, to_positions
 from gpushard.movement.holdings import cells_of, within
@@ -16,7 +15,7 @@ from gpushard.typing import IntArray
 _ROWS_WORTH_CUTTING = 16
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Copies:
     """Box copies, sorted by the domain that receives them."""
 

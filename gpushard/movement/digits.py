@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.typing import IntArray, Shape
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class DigitBoxes:
     """Boxes of digits, sorted by the interval that they are of."""
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.typing import IntArray, Shape
 
 _ONE_BLOCK = np.array([0, 1], np.int64)
 _DENSE_TABLE = 1 << 18
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DimMap:
     """Element t of a destination dim is element `start + step * t` of a source dim."""
 
@@ -33,7 +33,7 @@ class DimMap:
     """Length of the destination dim."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Piece:
     """How a whole destination comes from one source: the product of one map per dim.
 
@@ -85,7 +85,7 @@ def permutation(shape: Shape, axes: tuple[int, ...]) -> Piece:
     return Piece(tuple(DimMap(dim, i, 0, 1, shape[dim]) for i, dim in enumerate(axes)))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Runs:
     """One dim map cut where a source block or a destination block ends; in destination order."""
 

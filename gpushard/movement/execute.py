@@ -251,6 +251,7 @@ def _submit_steps(
             [memories[to] for to in step.writes],
             part=step.part * PARTS_PER_STEP,
             until=until,
+            scoped=False,
         )
         ticks.append(tick)
 

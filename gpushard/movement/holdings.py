@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import weakref
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.columns import distinct_columns
 from gpushard.geometry.tiling import Assignment
 from gpushard.typing import IntArray, Shape
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Holdings:
     """The distinct (memory domain, block) pairs of an assignment, sorted.
 
@@ -81,7 +81,7 @@ class Holdings:
         return start, self.domain.searchsorted(domains, side="right") - start
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FreeHoldings(Holdings):
     """Holdings of boxes that form no grid: look-ups by cell go through a table of all cells."""
 

@@ -7,11 +7,11 @@ first one there as it would in the new block.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.columns import distinct_columns
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.reuse import ALIGNMENT
@@ -19,7 +19,7 @@ from gpushard.movement.strided_copies import StridedCopies
 from gpushard.typing import IntArray
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Kept:
     """For every wanted pair where it lies, if it is not written."""
 

@@ -6,17 +6,16 @@ listed here.
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.dim_map import Piece, Runs, cut_runs
 from gpushard.movement.holdings import Holdings, holdings
 from gpushard.typing import IntArray
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Overlap:
     """Wanted and held pairs of (domain, block), and the runs that connect them."""
 

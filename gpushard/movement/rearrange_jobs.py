@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from gpushard.cache import BoundedCache
 from gpushard.errors import ShardingError
+from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.nearby import nearby_tiling
@@ -16,7 +16,7 @@ from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Job:
     """A plan and what a runtime has to say to it."""
 

@@ -6,13 +6,13 @@ receives every element that it lacks once, however often these blocks have it.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 from collections.abc import Sequence
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.columns import distinct_columns
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.holdings import Holdings, holdings
@@ -35,7 +35,7 @@ Slot = tuple[int, int, int, Shape]
 """(what, operand or number of the new block, first element of a part, shape)."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RearrangePlan:
     """How sources are put together. Make one with `make_rearrange`."""
 
@@ -156,7 +156,7 @@ def make_rearrange(
     )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _New:
     """The blocks that are made."""
 

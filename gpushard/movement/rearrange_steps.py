@@ -5,11 +5,11 @@ Operands are numbered in one row: the shards of all sources, then the blocks tha
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.rearrangement import Bounds
 from gpushard.movement.space_boxes import strides_of
@@ -22,7 +22,7 @@ Fill = tuple[int, View]
 """(operand, the part of it that gets the constant)."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Task:
     """All that is written in one memory domain: one item of its copy stream."""
 

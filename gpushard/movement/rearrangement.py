@@ -8,10 +8,10 @@ has a digit for the repetition, which no source knows; a diagonal is one digit i
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 
+from gpushard.frozen import dataclass
 from gpushard.movement.dim_map import Piece
 from gpushard.typing import Shape
 
@@ -19,7 +19,7 @@ Bounds = tuple[tuple[int, int], ...]
 """(start, stop) of a box in each dim."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Side:
     """The coordinates of an array as digits, and the digits as axes of a space.
 
@@ -62,7 +62,7 @@ def plain(shape: Shape) -> Side:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Part:
     """A box of the result that comes from one source."""
 
@@ -79,7 +79,7 @@ class Part:
     """Which point of the source's space is the first one of the result's, in each axis."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Rearrangement:
     """Where the elements of a result come from.
 

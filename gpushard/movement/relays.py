@@ -15,11 +15,10 @@ neighbourhoods, and a pipelined chain between them.
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import numpy.typing as npt
 
+from gpushard.frozen import dataclass
 from gpushard.movement.cuts import cut_dim, cut_rows
 from gpushard.movement.holdings import within
 from gpushard.movement.overlap import Overlap
@@ -34,7 +33,7 @@ _ENOUGH_ROWS = 256
 FloatArray = npt.NDArray[np.float64]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Wants:
     """Who lacks which source block, one entry ("copy") per wanted pair and block."""
 
@@ -54,7 +53,7 @@ class Wants:
     """The copies that read a block which their domain lacks."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Relays:
     """Box copies, in waves, in place of some that would all be read from holders."""
 
@@ -89,7 +88,7 @@ class Relays:
         return np.asarray(np.minimum(last[domain[pair]] + 1, self.wave.max()))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Box:
     """A box that several domains want and lack."""
 

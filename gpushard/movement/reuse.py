@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.movement.dim_map import Piece
 from gpushard.movement.overlap import Overlap
 from gpushard.typing import IntArray
@@ -62,7 +62,7 @@ def find_reuse(
     return kind, reused
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Places:
     """Where in held blocks wanted pairs may be found whole."""
 

@@ -7,10 +7,10 @@ anew, from the old one unless the part covers it, and the others are shared with
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
+from gpushard.frozen import dataclass
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.movement.execute import Targets, allocate
 from gpushard.movement.touched import EMPTY, KEPT, Touched
@@ -21,7 +21,7 @@ from gpushard.runtime.stream import Stream
 from gpushard.typing import LocalArray
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Write:
     """How one memory domain gets the new values into the blocks that it holds."""
 
@@ -35,7 +35,7 @@ class Write:
     """The right to where the new values lie, until the work is submitted."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Overlay:
     """New values for a part of an array, which lie where they can be written from."""
 
@@ -88,7 +88,7 @@ def is_idle(base: ShardedBuffer, touched: Touched) -> bool:
     return True
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class _Rewrite:
     """A part that is about to be written."""
 

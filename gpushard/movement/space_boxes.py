@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.movement.digits import cut_intervals
 from gpushard.movement.holdings import cells_of
 from gpushard.movement.rearrangement import Side
 from gpushard.typing import IntArray
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class SpaceBoxes:
     """Boxes of a space, sorted by block; all places are counted in elements."""
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_of_boxes
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.copies import Copies, expand
@@ -26,7 +27,7 @@ from gpushard.movement.strided_copies import StridedCopies, concatenated
 from gpushard.typing import IntArray, Shape
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Holder:
     """Stands for whoever has a box in a memory domain."""
 
@@ -111,7 +112,7 @@ def _tiling(space: Shape, domain: IntArray, boxes: SpaceBoxes) -> Tiling:
     return tiling_of_boxes(space, devices, begin, begin + boxes.length[:ndim])
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Picked:
     """Copies once for every region that what they write stands for."""
 

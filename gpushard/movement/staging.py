@@ -7,13 +7,13 @@ one before is still on its way. At most a quarter of a ring is one chunk.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections import deque
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.movement.buffer import wait_idle
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.chunks import Move, bytes_of, chunks, lay_out
@@ -101,7 +101,7 @@ def stage_out(runtime: Runtime, moves: Sequence[tuple[Domain, Move[Memory]]]) ->
         flights.popleft().land(runtime)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Flight:
     """A chunk on its way to a slot."""
 

@@ -6,12 +6,12 @@ blocks that the plan allocates.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.movement.dim_map import Piece
 from gpushard.runtime.phase import BoxIndex, BoxMove, Phase
 from gpushard.typing import IntArray
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpushard.movement.plan import Plan
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Step:
     """Copies into one memory domain: one item of its copy stream."""
 

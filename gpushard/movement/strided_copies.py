@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.typing import IntArray
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class StridedCopies:
     """Copies into new blocks, of shards or of other new blocks; places are counted in elements.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.dim_map import DimMap, Piece
@@ -18,7 +18,7 @@ KEPT, EMPTY = -1, -2
 """What becomes of a device's block that is not written."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Block:
     """A block that the part touches: one for all devices of a domain that hold the same box."""
 
@@ -47,7 +47,7 @@ class Block:
     """Which elements of the part these are."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Touched:
     """The blocks that a part touches. Make one with `touch`."""
 

@@ -8,13 +8,13 @@ Either way it receives exactly the new elements that it does not hold.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.bridge import strangers
 from gpushard.movement.buffer import ShardedBuffer, devices_of
@@ -34,7 +34,7 @@ Region = tuple[int, BoxIndex]
 """(block, index of the part within it)."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class UpdatePlan:
     """How a part of an array is replaced. Make one with `make_update`."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+from gpushard.frozen import dataclass
 from gpushard.movement.buffer import devices_of
 from gpushard.movement.plan import Plan
 from gpushard.movement.windows import WindowAt
@@ -11,7 +10,7 @@ from gpushard.runtime.device import Domain
 from gpushard.runtime.stream import Stream
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Way:
     """Who makes the copies of a plan."""
 

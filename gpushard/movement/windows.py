@@ -16,6 +16,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.dim_map import DimMap, Piece
 from gpushard.movement.holdings import holdings
@@ -43,7 +44,7 @@ def started(piece: Piece, starts: tuple[int, ...], at: tuple[int, ...]) -> Piece
     return Piece(tuple(maps))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class WindowAt:
     """A part of an array that starts somewhere, ready to run."""
 
@@ -57,7 +58,7 @@ class WindowAt:
     """What is made, and the copies."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Window:
     """A part of an array, wherever it starts; make one with `make_window`."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_shape
+from gpushard.array.checks import as_shape, check_dtype
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import as_value, is_number, is_value, settle
 from gpushard.numpy.creation import asarray
@@ -167,7 +167,7 @@ def _case(function: Any, x: Any, args: Any, kwargs: Any) -> Any:
             argument="funclist",
             type=type(function),
         )
-    return as_value(np.asarray(function).astype(x.dtype)[()], "piecewise")
+    return as_value(np.asarray(function).astype(check_dtype(x.dtype, "x"))[()], "piecewise")
 
 
 def fromfunction(

@@ -121,9 +121,9 @@ def operands(name: str, *xs: Any) -> list[Any]:
     return placed
 
 
-def settle(result: Any, out_sharding: Any) -> Any:
+def settle(result: Any, place: Any, argument: str = "out_sharding") -> Any:
     """Return a result, or a tuple of them, as it is, or in the sharding that was asked for."""
-    return result if out_sharding is None else resharded(result, out_sharding, "out_sharding")
+    return result if place is None else resharded(result, place, argument)
 
 
 def wanted(out_sharding: Any, *xs: Any) -> Sharding | None:

@@ -27,7 +27,7 @@ from gpushard.numpy.arguments import (
     settle,
 )
 from gpushard.numpy.joining import stack
-from gpushard.numpy.making import made, made_on, place_of
+from gpushard.numpy.making import made, made_on, named_place, place_of
 from gpushard.numpy.manipulation import broadcast_to
 from gpushard.ops.table import creation as rows
 from gpushard.placement.device_put import device_put
@@ -62,7 +62,7 @@ def asarray(
     Array([1., 2.], dtype=float32)
     """
     check_order(order)
-    place = place_of(device, out_sharding)
+    argument, place = named_place(device, out_sharding)
     target = None if dtype is None else as_dtype(dtype)
     if is_value(a):
         same = place is None and target in (None, a.dtype)
@@ -71,13 +71,14 @@ def asarray(
                 raise _needs_copy()
             return cast("Array", a)  # who forbids a copy wants to see what is assigned to either
         x = as_value(a, "asarray") if target is None else a.astype(target)
-        return x.copy() if copy and same else settle(x, place)
+        return x.copy() if copy and same else settle(x, place, argument)
     if copy is False:
         raise _needs_copy()
     a = as_list(a)
     if isinstance(a, list | tuple) and holds_value(a):
         x = stack([asarray(entry) for entry in a])
-        return settle(x if target is None else x.astype(target), place)
+        return settle(x if target is None else x.astype(target), place, argument)
+    place = place_of(device, out_sharding)
     if is_number(a) and target is not None:
         return device_put(np.asarray(number_of(a, target, "asarray", "a"), target), place)
     data = host_data(a, "asarray")
@@ -146,13 +147,14 @@ def full(
       ArgumentTypeError: sizes are no integers, or the value no number.
     """
     check_order(order)
-    sizes, place = as_shape(shape), place_of(device, out_sharding)
+    sizes = as_shape(shape)
     if not is_number(fill_value):
+        argument, place = named_place(device, out_sharding)
         x = asarray(fill_value, dtype)
-        return settle(broadcast_to(x, sizes), place)
+        return settle(broadcast_to(x, sizes), place, argument)
     target = _type_of(fill_value, dtype)
     value = number_of(fill_value, target, "full", "fill_value")
-    return made(rows.FULL, sizes, target, (value,), place)
+    return made(rows.FULL, sizes, target, (value,), place_of(device, out_sharding))
 
 
 def _type_of(value: Any, dtype: Any) -> np.dtype[Any]:
@@ -246,13 +248,13 @@ def full_like(
       out_sharding: the same.
     """
     check_order(order)
-    place = place_of(device, out_sharding)
+    _, place = named_place(device, out_sharding)
     own = a.shape if hasattr(a, "shape") else np.shape(a)
     kind = a.dtype if hasattr(a, "dtype") else np.asarray(a).dtype
     sizes = own if shape is None else as_shape(shape)
     target = as_dtype(kind if dtype is None else dtype)
     if place is not None or not isinstance(a, Array) or len(sizes) != len(own):
-        return full(sizes, fill_value, target, out_sharding=place)
+        return full(sizes, fill_value, target, device=device, out_sharding=out_sharding)
     if not is_number(fill_value):
         found = full(sizes, fill_value, target)
         return found if found.sharding == a.sharding else settle(found, a.sharding)

@@ -9,10 +9,11 @@ import numpy as np
 
 from gpushard import dtypes
 from gpushard.array import Array
+from gpushard.array.aval import KeyDType
 from gpushard.array.checks import as_dtype
 from gpushard.dtypes import is_custom, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import as_value, is_number, settle
+from gpushard.numpy.arguments import as_value, is_number, is_value, settle
 
 bool = bool_ = np.bool_
 int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
@@ -33,7 +34,7 @@ _ABSTRACT: dict[str, type] = {
     "u": unsignedinteger,
     "c": complexfloating,
 }
-_ABSTRACTS = (generic, number, inexact, integer, *_ABSTRACT.values())
+_ABSTRACTS = (generic, number, inexact, integer, dtypes.prng_key, *_ABSTRACT.values())
 _EXAMPLES: dict[str, Any] = {"i": 0, "f": 0.0, "c": 0j}
 _KINDS = {
     "bool": "b",
@@ -60,7 +61,7 @@ def astype(
       out_sharding: the same.
     """
     found = as_value(x, "astype").astype(dtype, copy=copy)
-    return settle(settle(found, device), out_sharding)
+    return settle(settle(found, device, "device"), out_sharding)
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> builtins.bool:
@@ -80,7 +81,7 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> builtins.bool:
             argument="casting",
             value=casting,
         )
-    return dtypes.can_cast(_own(from_), as_dtype(to, "to"), casting)
+    return dtypes.can_cast(_own(from_, "from_"), as_dtype(to, "to"), casting)
 
 
 def finfo(dtype: Any) -> np.finfo[Any]:
@@ -93,9 +94,9 @@ def finfo(dtype: Any) -> np.finfo[Any]:
       ArgumentTypeError: it is no such type.
     """
     try:
-        return dtypes.finfo(_own(dtype))
+        return dtypes.finfo(_own(dtype, "dtype"))
     except ValueError:
-        raise _wrong(dtype, "finfo", "floats") from None
+        raise _wrong(dtype, "dtype", "finfo", "floats") from None
 
 
 def iinfo(int_type: Any) -> np.iinfo[Any]:
@@ -108,9 +109,9 @@ def iinfo(int_type: Any) -> np.iinfo[Any]:
       ArgumentTypeError: it is no such type.
     """
     try:
-        return dtypes.iinfo(_own(int_type))
+        return dtypes.iinfo(_own(int_type, "int_type"))
     except ValueError:
-        raise _wrong(int_type, "iinfo", "integers") from None
+        raise _wrong(int_type, "int_type", "iinfo", "integers") from None
 
 
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
@@ -128,7 +129,7 @@ def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     >>> isdtype(np.dtype("int8"), "integral"), isdtype(np.dtype("int8"), ("bool", np.float32))
     (True, False)
     """
-    own = _own(dtype)
+    own = _own(dtype, "dtype")
     kinds = kind if isinstance(kind, tuple) else (kind,)
     return any(_is_of(own, one) for one in kinds)
 
@@ -145,15 +146,14 @@ def _is_of(own: np.dtype[Any], kind: Any) -> builtins.bool:
     return kind_of(own) in _KINDS[kind]
 
 
-def _own(x: Any) -> np.dtype[Any]:
+def _own(x: Any, argument: str) -> np.dtype[Any]:
     """Return the dtype of an array, or a dtype."""
-    return as_dtype(x.dtype if isinstance(x, Array | np.ndarray | np.generic) else x, "type")
+    return as_dtype(x.dtype if isinstance(x, Array | np.ndarray | np.generic) else x, argument)
 
 
-def _wrong(type: Any, name: str, kind: str) -> ArgumentTypeError:
-    return ArgumentTypeError(
-        f"{name}: {_own(type)} is no type of {kind}", argument="type", dtype=_own(type)
-    )
+def _wrong(type: Any, argument: str, name: str, kind: str) -> ArgumentTypeError:
+    own = _own(type, argument)
+    return ArgumentTypeError(f"{name}: {own} is no type of {kind}", argument=argument, dtype=own)
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
@@ -178,6 +178,8 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
 def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
     """Return whether a type is of another one, or of a kind such as `floating`.
 
+    Random keys are of `generic` and of `gpushard.dtypes.prng_key`, and of nothing else.
+
     Args:
       arg1: a type or an array.
       arg2: a type, or an abstract type of scalars.
@@ -189,7 +191,7 @@ def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
     (True, False)
     """
     try:
-        own = arg1.dtype if isinstance(arg1, Array) else arg1
+        own, arg2 = (x.type if isinstance(x, KeyDType) else x for x in map(_dtype_of, (arg1, arg2)))
         own = own if _is_abstract(own) else np.dtype(own)
         if isinstance(own, np.dtype) and is_custom(own):
             if not _is_abstract(arg2):
@@ -202,6 +204,10 @@ def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
             argument="arg1",
             given=(arg1, arg2),
         ) from None
+
+
+def _dtype_of(x: Any) -> Any:
+    return x.dtype if is_value(x) else x
 
 
 def _is_abstract(x: Any) -> builtins.bool:
@@ -227,8 +233,7 @@ def promote_types(a: Any, b: Any) -> np.dtype[Any]:
 
 def promoting(x: Any) -> Any:
     """Return what stands for a value in NumPy's promotion."""
-    if isinstance(x, Array):
-        return _EXAMPLES.get(x.dtype.kind, x.dtype) if x.weak_type else x.dtype
-    if hasattr(x, "interpreter"):
-        return x.dtype
+    if is_value(x):
+        weak = isinstance(x, Array) and x.weak_type
+        return _EXAMPLES.get(x.dtype.kind, x.dtype) if weak else x.dtype
     return x if is_number(x) else np.dtype(x) if isinstance(x, type | str) else x

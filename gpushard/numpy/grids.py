@@ -124,7 +124,7 @@ def indices(
     if sparse:
         return meshgrid(*lines, indexing="ij", sparse=True, out_sharding=out_sharding)
     if not lines:
-        return made(rows.FULL, (0,), as_dtype(dtype), (0,), out_sharding)
+        return made(rows.FULL, (0,), as_dtype(dtype), (0,), place_of(None, out_sharding))
     return stack(meshgrid(*lines, indexing="ij"), out_sharding=out_sharding)
 
 

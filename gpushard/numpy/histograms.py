@@ -33,6 +33,8 @@ def bincount(
 ) -> Array:
     """Return how often each integer from 0 occurs, or the sums of the weights that go with it.
 
+    GPUs add weights up in any order: the last digits of such sums may differ from run to run.
+
     Args:
       x: a vector of integers that are not negative.
       weights: one for each element.
@@ -153,7 +155,8 @@ def histogram(
       range: (least, greatest) edge; by default those of the elements. With NaNs or infinities
         among them edges are NaN, where NumPy looks and raises.
       density: whether counts are divided by their sum and by the widths of the bins.
-      weights: of the elements; sums of these are returned instead of counts.
+      weights: of the elements; sums of these are returned instead of counts, which GPUs add up in
+        any order.
       out_sharding: where the counts go; by default they stay where they were made.
 
     Raises:
@@ -204,7 +207,8 @@ def histogramdd(
       bins: how many along each dim, or for each dim how many, or its edges.
       range: for each dim (least, greatest) edge, or None for those of the points.
       density: whether counts are divided by their sum and by the sizes of the cells.
-      weights: of the points; sums of these are returned instead of counts.
+      weights: of the points; sums of these are returned instead of counts, which GPUs add up in
+        any order.
       out_sharding: where the counts go; by default they stay where they were made.
 
     Raises:
@@ -290,7 +294,8 @@ def histogram2d(
         those of both.
       range: for each dim (least, greatest) edge; by default those of the points.
       density: whether counts are divided by their sum and by the sizes of the cells.
-      weights: of the points; sums of these are returned instead of counts.
+      weights: of the points; sums of these are returned instead of counts, which GPUs add up in
+        any order.
       out_sharding: where the counts go; by default they stay where they were made.
 
     Raises:

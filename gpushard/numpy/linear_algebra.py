@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array, methods, operators
-from gpushard.array.checks import as_dtype
+from gpushard.array.checks import as_dtype, check_dtype
 from gpushard.array.operators import shape_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import (
@@ -358,7 +358,7 @@ def einsum_path(subscripts: Any, /, *xs: Any, optimize: Any = "greedy") -> tuple
 
 def _of_shape(x: Any) -> Any:
     """Return an array on the host of one number, in the shape of another."""
-    return np.broadcast_to(np.empty((), x.dtype), x.shape)
+    return np.broadcast_to(np.empty((), check_dtype(x.dtype, "xs")), x.shape)
 
 
 def _typed(xs: Sequence[Any], preferred: Any, dtype: Any = None) -> list[Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.array.checks import place_tiling
 from gpushard.errors import ArgumentError
+from gpushard.geometry.format import Format
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.create import create
 from gpushard.ops.row import Row
@@ -18,8 +19,8 @@ from gpushard.placement.device_put import as_sharding, device_put
 from gpushard.typing import Shape
 
 
-def place_of(device: Any, out_sharding: Any) -> Any:
-    """Return the one of two names for a place that was given, or None.
+def named_place(device: Any, out_sharding: Any) -> tuple[str, Any]:
+    """Return which of two arguments for a place was given, and the place, or None.
 
     Raises:
       ArgumentError: both were.
@@ -29,7 +30,20 @@ def place_of(device: Any, out_sharding: Any) -> Any:
             "device= and out_sharding= are both given; they mean the same, give one",
             argument="out_sharding",
         )
-    return device if out_sharding is None else out_sharding
+    return ("device", device) if out_sharding is None else ("out_sharding", out_sharding)
+
+
+def place_of(device: Any, out_sharding: Any) -> Sharding | Format | None:
+    """Return where new data goes; None if neither of two arguments says so.
+
+    Raises:
+      ArgumentTypeError: it is no place.
+      ArgumentError: both are given, or a spec without a mesh.
+    """
+    argument, place = named_place(device, out_sharding)
+    if place is None or isinstance(place, Format):  # which fits some numbers of dims only
+        return place
+    return as_sharding(place, 0, argument)
 
 
 def made(row: Row, shape: Shape, dtype: np.dtype[Any], numbers: Sequence[Any], place: Any) -> Array:
@@ -40,7 +54,7 @@ def made(row: Row, shape: Shape, dtype: np.dtype[Any], numbers: Sequence[Any], p
       shape: of the result.
       dtype: of the result.
       numbers: what the row takes.
-      place: a device, a sharding or a spec; None for where new data goes by default.
+      place: what `place_of` gives; None for where new data goes by default.
 
     Raises:
       ShardingError: the place does not fit the shape.
@@ -79,4 +93,4 @@ def kept_at(x: Any, place: Any) -> Any:
       x: an array.
       place: as for `made`.
     """
-    return x if place is None else device_put(x, as_sharding(place, x.ndim))
+    return x if place is None else device_put(x, place)

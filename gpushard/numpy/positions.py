@@ -13,6 +13,7 @@ from gpushard.array.picking import as_integers, bounded, nonzero, unravelled
 from gpushard.array.selection import as_int64
 from gpushard.errors import ArgumentError
 from gpushard.numpy.arguments import as_value, integer, is_value, settle
+from gpushard.numpy.making import place_of
 from gpushard.placement.device_put import device_put
 
 
@@ -144,7 +145,7 @@ def diag_indices(n: int, ndim: int = 2, *, out_sharding: Any = None) -> tuple[Ar
       out_sharding: where the results go; by default where new data goes.
     """
     length = count(n, "diag_indices", "n")
-    at = device_put(np.arange(length), out_sharding)
+    at = device_put(np.arange(length), place_of(None, out_sharding))
     return (at,) * count(ndim, "diag_indices", "ndim")
 
 
@@ -231,7 +232,8 @@ def _triangle(make: Any, n: Any, k: Any, m: Any, name: str, out_sharding: Any) -
     rows = count(n, name, "n")
     columns = rows if m is None else count(m, name, "m")
     made = make(rows, integer(k, name, "k"), columns)
-    return tuple(device_put(at, out_sharding) for at in made)
+    place = place_of(None, out_sharding)
+    return tuple(device_put(at, place) for at in made)
 
 
 def _matrix_shape(x: Any, name: str) -> tuple[int, int]:

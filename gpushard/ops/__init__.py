@@ -11,6 +11,7 @@ Plain arrays come to `dispatch`, which compiles a row once for operands of a kin
     jobs, stage         the calls of a kernel, here or in the devices' streams
     reduced, merge      factors that are summed while they are split: states and what merges them
     fold, between       merging within a memory domain, and between domains
+    in_order            merging many parts by a ufunc in one launch
     create              rows without operands
     indexing, indexed   basic indices as pieces; index arrays and the factors of their dims
     gather_guard        a guard for moves that nobody asked for

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.typing import Shape
 
 Dtype: TypeAlias = "np.dtype[Any]"
@@ -14,7 +14,7 @@ Dtype: TypeAlias = "np.dtype[Any]"
 _WEAK_TYPES = {"i": int, "u": int, "f": float, "c": complex}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Aval:
     """Shape and type of an operand or a result."""
 

@@ -8,7 +8,6 @@ every domain wants a part of its own, that is the piece it merges, and (d - 1) t
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.movement.buffer import ShardedBuffer
@@ -29,7 +29,7 @@ Wanted: TypeAlias = tuple[int, int]
 """(memory domain, box of the result)."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Block:
     """A natural block whose parts lie in several domains, or not where they are wanted."""
 

@@ -7,7 +7,6 @@ shapes alone, never on the machine.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -15,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.box import block_edges
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
@@ -28,7 +28,7 @@ MOST = 4096
 """How many assignments are priced at most."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Given:
     """An operand as it lies."""
 
@@ -42,7 +42,7 @@ class Given:
     """Bytes of an element."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Target:
     """How the caller wants the result laid out."""
 
@@ -273,7 +273,7 @@ def _positions(tiling: Tiling | None, mesh: Mesh) -> IntArray:
     return np.array([at.get(device, -1) for device in mesh.assignment], np.int64)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Choice:
     """The assignment that was chosen."""
 

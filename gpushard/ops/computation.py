@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling, check_shape
 from gpushard.movement.buffer import ShardedBuffer
@@ -14,6 +15,7 @@ from gpushard.movement.move import move
 from gpushard.ops.aval import Aval
 from gpushard.ops.gather_guard import check_gather, watched
 from gpushard.ops.jobs import jobs_of
+from gpushard.ops.launched import launched
 from gpushard.ops.layout import Layout, in_sharding, lay_out, places_of, refines, splits_as
 from gpushard.ops.merge import Merge
 from gpushard.ops.operand import (
@@ -57,6 +59,7 @@ class Computation:
     ) -> None:
         avals = tuple(x.aval for x in operands)
         found = row.infer(avals, params)
+        check_available(runtime, row.name, (*avals, *found))
         for aval in found:
             check_shape(aval.shape)
         rule = row.rule_for(avals, params)
@@ -106,9 +109,13 @@ class Computation:
             jobs, of_device = jobs_of(row, read, tilings)
             kernel = row.kernel(runtime.backend.namespace, _inside(row, operands), params)
             dtypes = [aval.dtype for aval in found]
-            self._work = Stage(
-                runtime, row.name, kernel, jobs, of_device, tilings, dtypes, threaded=row.threaded
-            )
+            calls = runtime, row.name, kernel, jobs, of_device, tilings, dtypes
+            taken_in = iter(layout.tilings)
+            blocks = [
+                (aval.dtype, None if isinstance(x, Scalar) else next(taken_in))
+                for x, aval in zip(operands, _inside(row, operands), strict=True)
+            ]
+            self._work = launched(*calls, blocks) or Stage(*calls, threaded=row.threaded)
 
     def _merge(
         self, row: Row, rule: Rule, avals: Sequence[Aval], params: Params, layout: Layout
@@ -213,6 +220,23 @@ class Computation:
         if isinstance(operand, ShardedBuffer):
             return move(operand, plan_for(operand, tiling), self.name)
         return placed(self.runtime, operand, tiling)
+
+
+def check_available(runtime: Runtime, name: str, avals: Sequence[Aval]) -> None:
+    """Check that devices can compute with some types, before anything starts.
+
+    Raises:
+      ArgumentTypeError: they cannot.
+    """
+    for aval in avals:
+        if aval.dtype in runtime.backend.missing_dtypes:
+            raise ArgumentTypeError(
+                f"{name} is not available for {aval.dtype} on {runtime.backend.platform} devices, "
+                "which only store it; convert the data on the host, before they are moved there: "
+                "numpy.asarray(x).astype(float)",
+                argument="x",
+                dtype=aval.dtype,
+            )
 
 
 def _moves(

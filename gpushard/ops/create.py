@@ -7,7 +7,8 @@ from typing import Any
 
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.ops.aval import Dtype
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.computation import check_available
 from gpushard.ops.jobs import jobs_of
 from gpushard.ops.row import Row
 from gpushard.ops.stage import Stage
@@ -26,6 +27,7 @@ def create(row: Row, tiling: Tiling, dtype: Dtype, numbers: Sequence[Any]) -> Sh
       OutOfMemoryError: a device has no room.
     """
     runtime = devices_of(tiling)[0].runtime
+    check_available(runtime, row.name, (Aval((), dtype),))
     key = (row, tiling, dtype)
     stage: Stage | None = runtime.plans.get(key)
     if stage is None:

@@ -24,6 +24,21 @@ _KEY_BYTES = 200
 """Bytes that an operand takes in a program's key and in its layout, about."""
 
 
+def check_out(row: Row, out: Any) -> None:
+    """Check that a place for results is one.
+
+    Raises:
+      ArgumentTypeError: it is none.
+    """
+    if not isinstance(out, Sharding):
+        raise ArgumentTypeError(
+            f"{row.name}: out_sharding={out!r} must be a Sharding; the functions of gpushard.numpy "
+            "take a PartitionSpec, too",
+            argument="out_sharding",
+            value=out,
+        )
+
+
 def program_for(
     row: Row,
     key: tuple[Any, ...],
@@ -33,13 +48,6 @@ def program_for(
     out: Sharding | None = None,
 ) -> Program:
     """Make and keep the program of a row for operands of a kind."""
-    if not isinstance(out, Sharding | None):
-        raise ArgumentTypeError(
-            f"{row.name}: out_sharding={out!r} must be a Sharding; the functions of gpushard.numpy "
-            "take a PartitionSpec, too",
-            argument="out_sharding",
-            value=out,
-        )
     for x in operands:
         if isinstance(x, Sharded) and devices_of(x.tiling)[0].runtime is not runtime:
             raise ArgumentTypeError(

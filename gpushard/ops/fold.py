@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from gpushard.ops.in_order import InOrder
 from gpushard.ops.row import State
 from gpushard.ops.stage import Job, Parts, Stage
 from gpushard.typing import Index, LocalArray
@@ -44,11 +45,15 @@ class Fold(Stage):
         return taken if region is None else [array[region] for array in taken]
 
 
-def _merged(width: int, merge: Any, counts: Sequence[int], arrays: Sequence[Any]) -> State:
-    """Merge states one after the other; what comes back is fresh, also if there is one only."""
+def _merged(
+    width: int, merge: Any, counts: Sequence[int], arrays: Sequence[Any], out: Any = None
+) -> State:
+    """Merge states in order; what comes back is fresh, also if there is one only, or `out`."""
     state, count = tuple(arrays[:width]), counts[0]
     if len(counts) == 1:
         return tuple(array.copy() for array in state)
+    if isinstance(merge, InOrder) and (whole := merge.at_once(arrays, out)) is not None:
+        return (whole,)
     for n, more in enumerate(counts[1:], 1):
         state = merge(state, tuple(arrays[n * width : (n + 1) * width]), count, more)
         count += more
@@ -59,25 +64,27 @@ def finished(
     width: int, merge: Any, finish: Any, counts: Sequence[int], *arrays: Any, out: Any = None
 ) -> Any:
     """Merge states and finish the last one: the kernel of a block of the result."""
-    result = finish(_merged(width, merge, counts, arrays), sum(counts))
-    if out is not None:
+    result = finish(_merged(width, merge, counts, arrays, out), sum(counts))
+    if out is not None and result is not out:
         out[...] = result
     return result
 
 
 def as_state(width: int, merge: Any, counts: Sequence[int], *arrays: Any, out: Any = None) -> Any:
     """Merge states: the kernel of what one domain contributes to a block."""
-    return _given(_merged(width, merge, counts, arrays), out)
+    return _given(_merged(width, merge, counts, arrays, out if width == 1 else None), out)
 
 
 def merged_rows(merge: Any, counts: Sequence[int], *matrices: Any, out: Any = None) -> Any:
     """Merge the rows of matrices: the kernel of one part of a block between domains."""
     arrays = [matrix[row] for row in range(len(counts)) for matrix in matrices]
-    return _given(_merged(len(matrices), merge, counts, arrays), out)
+    width = len(matrices)
+    return _given(_merged(width, merge, counts, arrays, out if width == 1 else None), out)
 
 
 def _given(state: State, out: Any) -> Any:
     targets = (out,) if out is not None and not isinstance(out, tuple) else out
     for target, array in zip(targets or (), state, strict=True) if targets else ():
-        target[...] = array
+        if target is not array:
+            target[...] = array
     return state if len(state) > 1 else state[0]

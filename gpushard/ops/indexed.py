@@ -7,18 +7,18 @@ itself, as in `take_along_axis`.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.ops.rule import Dims, Rule
 from gpushard.typing import LocalArray, Shape
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Indexed:
     """How index arrays index an array; dims are counted from the end."""
 
@@ -85,6 +85,31 @@ class Indexed:
         before, dims, after = self.order(x.ndim)
         index = (*(slice(None),) * len(before), *(of[dim] for dim in dims))
         return x.transpose((*before, *dims, *after)), index
+
+    def first_of(self, xp: Any, block: LocalArray, wide: Shape) -> tuple[LocalArray, list[int]]:
+        """Return a view of the part's shape that sees one element along indexed dims: the first.
+
+        Args:
+          xp: NumPy or CuPy.
+          block: the array, which may have no elements.
+          wide: what index arrays broadcast to.
+
+        Returns:
+          The view; and how many bytes elements are apart along each of `axes`.
+
+        >>> view, steps = Indexed((-2,), 1).first_of(np, np.arange(8).reshape(2, 4), (3,))
+        >>> view.tolist(), steps
+        ([[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]], [32])
+        """
+        ndim, steps = block.ndim, list(block.strides)
+        before, _, after = self.order(ndim)
+        middle = [0] * len(wide)
+        for dim, at in self.paired:
+            middle[at] = 0 if block.shape[dim] == 1 else steps[dim]
+        shape = (*(block.shape[d] for d in before), *wide, *(block.shape[d] for d in after))
+        strides = (*(steps[d] for d in before), *middle, *(steps[d] for d in after))
+        view = xp.lib.stride_tricks.as_strided(block, shape, strides)
+        return view, [steps[axis] for axis in self.axes]
 
 
 @functools.lru_cache(maxsize=1024)

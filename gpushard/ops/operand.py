@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from gpushard.errors import ShardingError
+from gpushard.frozen import dataclass
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.sharding import Sharding
@@ -18,7 +19,7 @@ from gpushard.ops.row import Splits
 from gpushard.ops.rule import elementwise
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Sharded:
     """An array on devices."""
 
@@ -35,7 +36,7 @@ class Sharded:
     """Whether a user chose the devices."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Hosted:
     """Data on the host that is placed wherever it is needed."""
 
@@ -43,7 +44,7 @@ class Hosted:
     """Its shape and type."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Scalar:
     """A Python number; dispatch knows its type, never its value."""
 
@@ -54,7 +55,7 @@ class Scalar:
 Operand: TypeAlias = Sharded | Hosted | Scalar
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Frame:
     """The devices that an operation runs on, and the shardings that its operands have there."""
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.holdings import holdings
@@ -27,7 +28,7 @@ from gpushard.runtime.memory import Memory
 from gpushard.typing import Index, LocalArray, Shape
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Owners:
     """The blocks that a call takes elements from: a grid along the dims in question."""
 

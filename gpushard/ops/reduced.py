@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Params, Row
@@ -17,7 +17,7 @@ from gpushard.runtime.runtime import Runtime
 from gpushard.typing import Index
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Reduced:
     """A reduction over split factors that is to be compiled."""
 

@@ -6,10 +6,10 @@ decided by `dispatch` once shardings are known.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from gpushard.frozen import dataclass
 from gpushard.movement.dim_map import Piece
 from gpushard.movement.rearrangement import Rearrangement
 from gpushard.ops.aval import Aval, Dtype
@@ -30,7 +30,7 @@ State: TypeAlias = tuple[LocalArray, ...]
 """What a block contributes to a reduction."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Site:
     """Where in the whole arrays a kernel works, for rows that need to know."""
 
@@ -44,7 +44,7 @@ class Site:
     """Shape of that block."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Reduction:
     """How the parts of a reduced factor come together; `xp` is NumPy or CuPy.
 
@@ -65,7 +65,7 @@ class Reduction:
     """Makes `finish(state, n)`: the result from the state of all n elements."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Moves:
     """How an operation moves data; neither part depends on types."""
 
@@ -83,7 +83,7 @@ class Moves:
     """Whether nothing moves before somebody needs the result in order; see `Row.turned`."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Row:
     """One operation."""
 
@@ -120,6 +120,9 @@ class Row:
 
     compares: bool = False
     """Whether it compares, so that integers beyond the range of a type make sense."""
+
+    beside_keys: frozenset[int] | None = None
+    """Which operands are numbers where the others are random keys; None where keys are refused."""
 
     threaded: bool = False
     """Whether the kernel calls a library that has threads of its own."""

@@ -9,20 +9,20 @@ such a factor may have a length of its own; it gets the axes back that split the
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.typing import Shape
 
 Dims: TypeAlias = tuple[int | None, ...]
 """The factor of each dim."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Rule:
     """The factors of one operation on operands of particular shapes."""
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.ops.row import Kernel
@@ -28,12 +29,12 @@ _quiet = contextvars.Context()
 _quiet.run(np.seterr, all="ignore")
 
 
-def quietly(function: Callable[..., T], *given: Any) -> T:
+def quietly(function: Callable[..., T], *given: Any, **named: Any) -> T:
     """Call a function that warns of nothing: devices do not warn of overflow and the like."""
-    return _quiet.copy().run(function, *given)
+    return _quiet.copy().run(function, *given, **named)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Job:
     """One call of a kernel."""
 
@@ -120,13 +121,15 @@ class Stage:
         self._here = runtime.backend.host_readable and bool(jobs) and total <= limit
         self._alone = total <= settings.inline_bytes
         self._small = self._here and largest < settings.small_bytes
-        self._run = self._run_among if threaded and total > THREADED_BYTES else quietly
+        self._threaded = threaded and total > THREADED_BYTES
+        self._run = self._run_among if self._threaded else quietly
         single = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
         self._plain = all(shape for job in jobs for shape in job.shapes)
         self._direct = single and list(of_device) == list(range(len(jobs)))
         self._everywhere = min(of_device, default=-1) >= 0
         self._sites = list(zip(*(job.site for job in jobs), strict=True))
+        self._rehearsed = runtime.backend.host_readable
 
     def run(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
@@ -228,6 +231,13 @@ class Stage:
           reads: the memory of these.
           here: whether the caller makes the calls, if memory for the results is free at once.
         """
+        if not self._rehearsed and self.jobs:
+            self._rehearsed = True
+            first = self.jobs[0]
+            results = list(zip(first.shapes, self.dtypes, strict=True))
+            if not first.site:  # others make their results of where these lie
+                place = self.devices[first.home].domain.index
+                self.runtime.backend.rehearse(self.kernel, arguments(first), results, place)
         step = functools.partial(self._submit, arguments, reads, here)
         made, calls = self.runtime.commit(step, self._streams)
         if calls:
@@ -235,7 +245,11 @@ class Stage:
             written = [claim.memory for part in made for claim in part.claims]
             if self._alone:
                 calls = [functools.partial(_run_all, calls)]
-            self.runtime.backend.run_now(calls, read, written)
+            run = functools.partial(self.runtime.backend.run_now, calls, read, written)
+            if self._threaded:  # one division for all, rather than one for each and none between
+                self.runtime.backend.call_among(len(self.jobs), run)
+            else:
+                run()
             for part in made:
                 part.settled = True
         return made
@@ -252,7 +266,7 @@ class Stage:
         outs = targets[0] if len(made) == 1 else list(zip(*targets, strict=True))
         quiet, kernel, make = self._run, self.kernel, functools.partial
         calls: list[Callable[[], None]] = [
-            make(quiet, make(kernel, *job.site, *arguments(job), out=out))
+            make(quiet, kernel, *job.site, *arguments(job), out=out)
             for job, out in zip(self.jobs, outs, strict=True)
         ]
         if here and not any(claim.memory.busy() for part in made for claim in part.claims):
@@ -267,9 +281,9 @@ class Stage:
             )
         return made, []
 
-    def _run_among(self, function: Callable[..., T], *given: Any) -> T:
+    def _run_among(self, function: Callable[..., T], *given: Any, **named: Any) -> T:
         """Call kernels that have threads, as some of several calls."""
-        run = functools.partial(quietly, function, *given)
+        run = functools.partial(quietly, function, *given, **named)
         return self.runtime.backend.call_among(len(self.jobs), run)
 
     def _allocate(self, n: int, dtype: np.dtype[Any], here: bool) -> Parts:

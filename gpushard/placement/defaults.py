@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpushard.array.checks import as_shape
 from gpushard.errors import ArgumentTypeError, MeshError, NoDeviceError
+from gpushard.frozen import dataclass
 from gpushard.geometry.mesh import AxisType, Mesh, create_device_mesh, current_mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -21,7 +21,7 @@ from gpushard.runtime.device import Device
 from gpushard.typing import Shape
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class OverMesh:
     """New data goes to a mesh."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.checks import place_tiling
+from gpushard.frozen import dataclass
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -18,7 +18,7 @@ from gpushard.placement.device_put import as_sharding, device_put
 from gpushard.typing import Shape
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Place:
     """Where a result goes."""
 

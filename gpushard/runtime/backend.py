@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -11,7 +10,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.memory import Memory, Store
+from gpushard.frozen import dataclass
+from gpushard.runtime.memory import Claim, Memory, Store
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
@@ -22,7 +22,7 @@ HOST_DOMAIN = -1
 """Stands for the user's own host memory where memory domains are counted."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DeviceInfo:
     """What a backend says of one of its devices."""
 
@@ -55,6 +55,9 @@ class DeviceInfo:
     """How many multiprocessors of the chip its work runs on; None where that is not known."""
 
 
+_NOTHING: Mapping[Memory, int] = {}
+
+
 class Item:
     """Work for a stream: what to run, after what, and whose content it decides.
 
@@ -67,6 +70,7 @@ class Item:
         "part",
         "reads",
         "run",
+        "scoped",
         "stream",
         "tick",
         "until",
@@ -86,6 +90,7 @@ class Item:
         part: int = 0,
         until: Mapping[Memory, int] | None = None,
         effect: bool = False,
+        scoped: bool = True,
     ) -> None:
         self.name = name
         self.run = run
@@ -95,8 +100,9 @@ class Item:
         self.reads = reads
         self.writes = writes
         self.part = part
-        self.until = until or {}
+        self.until = _NOTHING if until is None else until
         self.effect = effect
+        self.scoped = scoped
 
     def execute(self) -> BaseException | None:
         """Run; an error, its own or of what it reads, becomes the error of all it writes.
@@ -104,7 +110,11 @@ class Item:
         Returns:
           What it raised, for a caller that lends its own thread and has to go on with an interrupt.
         """
-        error = next((memory.error for memory in self.reads if memory.error is not None), None)
+        error = None
+        for memory in self.reads:
+            if memory.error is not None:
+                error = memory.error
+                break
         if error is None:
             handled = sys.exception()
             try:
@@ -155,6 +165,31 @@ class WorkFailure(Exception):
         self.cause = cause
 
 
+class Calls(Protocol):
+    """Calls of an elementwise function that a backend makes at once."""
+
+    nbytes: int
+    """Bytes of the memory for all results, where they share one."""
+
+    def results(self, raws: Sequence[Any]) -> list[LocalArray]:
+        """Return the results of all calls, those of the first result first.
+
+        Args:
+          raws: the memory for all of them, or that of each.
+        """
+
+    def on(
+        self, blocks: Sequence[LocalArray], raws: Sequence[Any], numbers: Sequence[np.generic]
+    ) -> Callable[[], None]:
+        """Return the work of an item that makes the calls.
+
+        Args:
+          blocks: operands, all of the first one first, in the order of the calls.
+          raws: as for `results`.
+          numbers: the operands that are none, the same for each call.
+        """
+
+
 class Backend(Store, Protocol):
     """Devices, memory, queues and copies of one kind of hardware."""
 
@@ -171,6 +206,10 @@ class Backend(Store, Protocol):
     @property
     def host_readable(self) -> bool:
         """Whether the host can use device memory as it lies, as it can that of host domains."""
+
+    @property
+    def missing_dtypes(self) -> frozenset[np.dtype[Any]]:
+        """Types that the functions of `namespace` do not know."""
 
     @property
     def traffic(self) -> dict[tuple[int, int], int]:
@@ -246,6 +285,15 @@ class Backend(Store, Protocol):
           device: the device whose share of the chip it has; None for all of it.
         """
 
+    def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
+        """Hear where memory comes from that libraries allocate for themselves.
+
+        Args:
+          claim: claims so many bytes while an item of a stream is launched. The stream has to wait
+            for the memory's clock, and items of no other may use it.
+          reclaim: makes room where no item is launched, and the submission lock is free.
+        """
+
     def enqueue(self, item: Item) -> None:
         """Append an item to its stream; never waits.
 
@@ -281,10 +329,50 @@ class Backend(Store, Protocol):
           domain: the memory domain that is written.
         """
 
+    def calls(
+        self,
+        function: Any,
+        operands: Sequence[np.dtype[Any]],
+        scalars: Sequence[int],
+        results: Sequence[np.dtype[Any]],
+        batches: Sequence[tuple[Stream, Sequence[Shape]]],
+        *,
+        together: bool,
+    ) -> Sequence[Calls] | None:
+        """Return what makes calls of an elementwise function on dense blocks, many at once.
+
+        Args:
+          function: one of the namespace.
+          operands: types of the operands.
+          scalars: which of them are numbers, not blocks.
+          results: types of the results.
+          batches: for each the stream, all of one chip, and the shapes of the calls' blocks.
+          together: whether the results of a batch share one memory.
+
+        Returns:
+          What makes each batch; None where functions are called block by block.
+        """
+
     def call_among(self, calls: int, function: Callable[[], T]) -> T:
         """Call a function, as one of several calls of kernels that run at once.
 
         In it libraries with threads of their own take no more than a part of the cores.
+        """
+
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        domain: int,
+    ) -> None:
+        """Let a library compile what a kernel needs, outside of the submission lock.
+
+        Args:
+          kernel: works on local arrays and writes what is given as `out=`.
+          operands: arrays like those that it will get, and numbers; they are not read.
+          results: shapes and types of what it will write.
+          domain: where.
         """
 
     def run_now(

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import RaceError
-from gpushard.runtime.backend import Backend, DeviceInfo, Item, T
+from gpushard.runtime.backend import Backend, Calls, DeviceInfo, Item, T
 from gpushard.runtime.checked_event import CheckedEvent
-from gpushard.runtime.memory import Memory
+from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.shadow import Access, Shadow, caller_place, raise_to
 from gpushard.runtime.stream import Clock, Event, Stream, Tick
@@ -70,6 +70,11 @@ class Checker:
         return self.backend.host_readable
 
     @property
+    def missing_dtypes(self) -> frozenset[np.dtype[Any]]:
+        """Types that the backend's functions do not know."""
+        return self.backend.missing_dtypes
+
+    @property
     def traffic(self) -> dict[tuple[int, int], int]:
         """Bytes copied so far for each (source domain, destination domain)."""
         return self.backend.traffic
@@ -85,6 +90,10 @@ class Checker:
     def reaches(self, domain: int, source: int) -> bool:
         """Whether work on the streams of `domain` can read memory of `source`."""
         return self.backend.reaches(domain, source)
+
+    def calls(self, *of: Any, together: bool) -> Sequence[Calls] | None:
+        """Return what makes calls of an elementwise function, many at once."""
+        return self.backend.calls(*of, together=together)
 
     def call_among(self, calls: int, function: Callable[[], T]) -> T:
         """Call a function, as one of several."""
@@ -133,6 +142,35 @@ class Checker:
     def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
         """Make the queue behind a stream."""
         self.backend.add_stream(stream, domain, device)
+
+    def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
+        """Follow what libraries allocate, which the item that needs it writes."""
+        self.backend.serve(functools.partial(self._claim, claim), reclaim)
+
+    def _claim(self, claim: Callable[[Stream, int], Claim], stream: Stream, nbytes: int) -> Claim:
+        made = claim(stream, nbytes)
+        memory, item = made.memory, self._inside.item
+        with self._mutex:
+            clock = self._clocks[stream, item.tick]
+            raise_to(clock, self._join(tuple(memory.clock())))  # from now on the stream waits
+            access = Access(stream, item.tick, 0, f"memory that {item.name!r} needs")
+            shadow = self._owned(memory, access)
+            if shadow is not None:
+                self._check_write(shadow, clock, access, "is overwritten")
+                self._check_reads(shadow, clock, access)
+                shadow.wrote(access)
+            item.writes = (*item.writes, memory)
+        return made
+
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        domain: int,
+    ) -> None:
+        """Let a library compile what a kernel needs."""
+        self.backend.rehearse(kernel, operands, results, domain)
 
     def close(self) -> None:
         """Stop."""
@@ -202,8 +240,29 @@ class Checker:
         self.backend.enqueue(item)
 
     def record(self, stream: Stream, tick: int) -> Event:
-        """Make an event whose answers are heard."""
-        return CheckedEvent(self.learn, self.backend.record(stream, tick), stream)
+        """Make an event whose answers are heard.
+
+        Within an item it comes after what a library has done so far with memory that it let go of.
+        """
+        event = self.backend.record(stream, tick)
+        item: Item | None = getattr(self._inside, "item", None)
+        if item is None or item.stream is not stream:
+            return CheckedEvent(self.learn, event, stream)
+        with self._mutex:
+            dropped = [(shadow, shadow.write) for shadow in self._shadows.values() if shadow.free]
+        over = [(s, w) for s, w in dropped if w is not None and w.is_of(item.stream, item.tick)]
+        return CheckedEvent(functools.partial(self._learn_within, over), event, stream)
+
+    def _learn_within(
+        self, over: Sequence[tuple[Shadow, Access]], stream: Stream, tick: int
+    ) -> None:
+        """Remember that the host has seen `tick` finished, and uses of memory by the next item."""
+        self.learn(stream, tick)
+        with self._mutex:
+            for shadow, access in over:
+                if shadow.write is access:
+                    shadow.write = shadow.whole = None
+                    shadow.reads = []
 
     def learn(self, stream: Stream, tick: int) -> None:
         """Remember that the host has seen `tick` of `stream` finished."""

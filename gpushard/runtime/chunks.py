@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
+from gpushard.frozen import dataclass
 from gpushard.typing import HostArray, LocalArray
 
 ALIGNMENT = 16
@@ -15,7 +15,7 @@ ALIGNMENT = 16
 Tag = TypeVar("Tag")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Move(Generic[Tag]):
     """A box on its way."""
 

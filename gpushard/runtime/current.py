@@ -13,21 +13,25 @@ from typing import Any
 from gpushard.cache import hold_while_forking
 from gpushard.config import Settings
 from gpushard.errors import ConfigurationError, DeserializationError, ReentrantCallError
+from gpushard.frozen import dataclass
 from gpushard.runtime import forks
 from gpushard.runtime.backend import Backend, BackendFactory
-from gpushard.runtime.checker import Checker
 from gpushard.runtime.cuda.probe import Availability, probe
 from gpushard.runtime.cuda.selection import select
 from gpushard.runtime.device import Device
 from gpushard.runtime.host import HostBackend
 from gpushard.runtime.runtime import Runtime
 
-_CUDA_MODULE = "gpushard.runtime.cuda.backend"
-
 
 def _cuda_backend(settings: Settings) -> Backend:
     """Make the CUDA backend, whose module is imported only where it is used, as it needs CuPy."""
-    made: Backend = importlib.import_module(_CUDA_MODULE).CudaBackend(settings)
+    made: Backend = importlib.import_module("gpushard.runtime.cuda.backend").CudaBackend(settings)
+    return made
+
+
+def _checked(backend: Backend) -> Backend:
+    """Look for races in what a backend does, which few programs ask for."""
+    made: Backend = importlib.import_module("gpushard.runtime.checker").Checker(backend)
     return made
 
 
@@ -40,7 +44,7 @@ _making = False
 _settings: Settings | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Choice:
     """Which backend is used and why."""
 
@@ -89,7 +93,7 @@ def make_runtime(settings: Settings) -> Runtime:
     """
     backend = _BACKENDS[choose(settings).name](settings)
     try:
-        runtime = Runtime(settings, Checker(backend) if settings.check else backend)
+        runtime = Runtime(settings, _checked(backend) if settings.check else backend)
         forks.watch(runtime, backend)
         return runtime
     except BaseException:

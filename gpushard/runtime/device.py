@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, TypeAlias
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.memory_kind import MEMORY_KINDS, checked_kind
 from gpushard.runtime.memory import Account, Pool
 from gpushard.runtime.stream import Stream
@@ -179,7 +179,7 @@ class Device:
             stream.synchronize(tick)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MemorySpace:
     """Memory of the host beside a device; what a tiling has for a device whose shards lie there."""
 

@@ -63,6 +63,7 @@ class Memory:
     """
 
     __slots__ = (
+        "borrower",
         "capacity",
         "charges",
         "error",
@@ -98,6 +99,8 @@ class Memory:
         """When it was freed, as a number that grows with every release to its pool; 0 for never."""
         self.home: Stream | None = None
         """Once freed: the stream that wrote it last."""
+        self.borrower: Stream | None = None
+        """The stream whose items a library uses it in, without a tick that says which."""
 
     def pending(self) -> bool:
         """Whether its content is still to be written."""
@@ -113,15 +116,19 @@ class Memory:
             self.written = None
         return self.written is not None or bool(self.used)
 
-    def clock(self) -> Iterable[Tick]:
+    def clock(self) -> tuple[Tick, ...]:
         """The ticks that whoever overwrites it has to wait for."""
-        if self.written is not None:
-            yield self.written
-        yield from self.used.items()
+        written, used = self.written, self.used
+        if used:
+            return tuple(used.items()) if written is None else (written, *used.items())
+        return () if written is None else (written,)
 
     def covered(self, stream: Stream) -> bool:
         """Whether `stream` may overwrite it without a wait."""
-        return all(stream.covers(other, tick) for other, tick in self.clock())
+        for other, tick in self.clock():
+            if other is not stream and not stream.covers(other, tick):
+                return False
+        return True
 
 
 class Claim:
@@ -167,6 +174,9 @@ class Claims:
             name = id(end)
             if name in still_open:
                 memory = end.memory
+                borrower = memory.borrower
+                if borrower is not None:  # any item that was launched so far may have used it
+                    memory.written, memory.used = (borrower, borrower.issued), {}
                 memory.pool.release(memory)
                 del still_open[name]
 
@@ -261,14 +271,30 @@ class Pool:
         Raises:
           NoRoomError: neither the account nor the limit leaves room.
         """
-        if account is not None and not account.fits(nbytes):
-            raise NoRoomError(nbytes, account, self)
+        charges = () if account is None else ((account, nbytes),)
+        return self.take_for(charges, nbytes, stream)
+
+    def take_for(
+        self, charges: tuple[tuple[Account, int], ...], nbytes: int, stream: Stream | None
+    ) -> Memory:
+        """Return memory that several may share, as `take` does.
+
+        Args:
+          charges: who pays, and for how many bytes.
+          nbytes: bytes needed.
+          stream: who writes first; None for the host.
+
+        Raises:
+          NoRoomError: an account or the limit leaves no room.
+        """
+        for account, own in charges:
+            if account.limit is not None and not account.fits(own):
+                raise NoRoomError(own, account, self)
         # Under a limit sizes are exact, so that what fits by the user's arithmetic does fit.
         capacity = size_class(nbytes) if self._limit is None else nbytes
         block = self._covered(capacity, stream) or self._grow(capacity) or self._oldest(capacity)
         if block is None:
-            raise NoRoomError(nbytes, account, self)
-        charges = () if account is None else ((account, nbytes),)
+            raise NoRoomError(nbytes, charges[0][0] if charges else None, self)
         memory = Memory(block.raw, nbytes, block.capacity, charges, self)
         memory.written, memory.used = block.written, block.used
         if memory.capacity:
@@ -281,6 +307,11 @@ class Pool:
             self.peak = in_use
         self._charge(memory)
         return memory
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit, so that sizes are not rounded."""
+        return self._limit is not None
 
     def adopt(self, charges: tuple[tuple[Account, int], ...]) -> Memory:
         """Return unpooled memory that is only counted; what owns its bytes holds them.
@@ -302,8 +333,7 @@ class Pool:
         for account, nbytes in memory.charges:
             account.in_use -= nbytes
         if memory.capacity:
-            idle = memory.written is None and not memory.used
-            self._store.released(memory.raw, () if idle else tuple(memory.clock()))
+            self._store.released(memory.raw, memory.clock())
             self._list(memory)
             del self._used[id(memory)]
             if self.free > self.peak:
@@ -316,6 +346,14 @@ class Pool:
           The bytes given back.
         """
         return self._trim(self.free, self._by_release)
+
+    def settle(self) -> None:
+        """Wait until nothing uses any free block."""
+        for block in self._waiting.values():
+            for stream, tick in block.clock():
+                stream.synchronize(tick)
+            block.written, block.used = None, {}
+        self._settle()
 
     def pending(self) -> list[Tick]:
         """The ticks that free blocks wait for."""
@@ -354,9 +392,11 @@ class Pool:
         if shelf is None:
             return None
         if not shelf.idle:
-            own = _first(shelf.waiting.get(stream, {}))
-            if own is not None and self._is_covered(own, stream):
-                return own
+            waiting = shelf.waiting.get(stream)
+            if waiting:
+                own = next(iter(waiting.values()))
+                if self._is_covered(own, stream):
+                    return own
             self._settle()
         if shelf.idle:
             return next(reversed(shelf.idle.values()))

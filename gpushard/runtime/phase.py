@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.view import View
 from gpushard.typing import LocalArray, Shape
 
@@ -23,7 +23,7 @@ BoxCopy: TypeAlias = tuple[LocalArray, LocalArray, int]
 """(destination view, source view of the same shape, memory domain of the source)."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Phase:
     """Copies that may run in any order, given to the backend in one call."""
 
@@ -78,7 +78,7 @@ def _row(move: BoxMove, operands: Sequence[LocalArray]) -> _Row:
     return to, indices[0], of, indices[1], domain
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class StridedPhase(Phase):
     """A phase whose copies are given as strided parts, for boxes that no index selects.
 

@@ -50,12 +50,14 @@ class Runtime:
         self._reclaiming = backend.new_lock()
         self.streams: list[Stream] = []
         """Every stream that was made."""
+        self._places: dict[Stream, tuple[int, int | None]] = {}  # their domains and devices
         self._arrays: dict[int, weakref.ref[Any]] = {}  # by id: arrays have no hash
         self._dead_arrays: deque[weakref.ref[Any]] = deque()
         self.domains: list[Domain] = []
         self.devices: tuple[Device, ...] = self._make_devices()
         self.host_pool = Pool(backend, HOST_DOMAIN, None)
         """Host memory for values that were read back."""
+        backend.serve(self._claim_temporary, self.empty_cache)
 
     def _make_devices(self) -> tuple[Device, ...]:
         infos = self.backend.describe()
@@ -108,6 +110,7 @@ class Runtime:
         """Make a stream on a memory domain, with the share of a device or the whole chip."""
         stream = Stream(self.backend, name)
         self.backend.add_stream(stream, domain, device)
+        self._places[stream] = domain, device
         self.streams.append(stream)
         return stream
 
@@ -139,6 +142,7 @@ class Runtime:
         gc.collect()  # first: what it finds may wait for work, too, and finalizers may come here
         with self._reclaiming:
             beside = self._beside(pool)
+            self.run_locked(self.backend.empty_cache)  # libraries may keep memory of the pools
             pending = self.run_locked(lambda: [tick for p in beside for tick in p.pending()])
             for stream, tick in pending:
                 stream.synchronize(tick)
@@ -238,6 +242,16 @@ class Runtime:
         """Allocate on a device, or beside it; inside `commit`."""
         return self._claims.make(place.domain.pool.take(nbytes, place.account, stream))
 
+    def claim_shared(
+        self,
+        pool: Pool,
+        charges: tuple[tuple[Account, int], ...],
+        nbytes: int,
+        stream: Stream | None,
+    ) -> Claim:
+        """Allocate memory that several places pay for; inside `commit`."""
+        return self._claims.make(pool.take_for(charges, nbytes, stream))
+
     def claim_slot(self, domain: Domain, nbytes: int, stream: Stream | None) -> Claim:
         """Allocate page-locked memory for copies between a domain and the host; inside `commit`.
 
@@ -254,6 +268,37 @@ class Runtime:
         """Allocate page-locked memory that `domain` writes and others read; inside `commit`."""
         pool = domain.memories["pinned_host"].pool
         return self._claims.make(pool.take(nbytes, None, stream))
+
+    def _claim_temporary(self, stream: Stream, nbytes: int) -> Claim:
+        """Allocate for what a library needs while an item of `stream` is launched.
+
+        It is under the lock like the launch, which may be the only one to know what the library
+        holds: so what others wait for when memory is short is waited for here. The library may use
+        the memory in that stream's items as long as it holds the claim.
+
+        Raises:
+          OutOfMemoryError: there is no room, even if everything is waited for.
+        """
+        index, device = self._places[stream]
+        pool = self.domains[index].pool
+        account = None if device is None else self.devices[device].account
+        self._claims.drain()
+        try:
+            memory = pool.take(nbytes, account, stream)
+        except NoRoomError:
+            self.backend.empty_cache()
+            self.backend.recall()
+            self._claims.drain()
+            for beside in self._beside(pool):
+                beside.settle()
+                beside.trim()
+            self.backend.empty_cache()
+            try:
+                memory = pool.take(nbytes, account, stream)
+            except NoRoomError as shortage:
+                raise self._out_of_memory(shortage) from None
+        memory.borrower = stream
+        return self._claims.make(memory)
 
     def claim_small(self, charges: Sequence[tuple[Place, int]]) -> Claim:
         """Count small shards that own their bytes; inside `commit`."""
@@ -275,6 +320,7 @@ class Runtime:
         part: int = 0,
         until: Mapping[Memory, int] = _ALL,
         effect: bool = False,
+        scoped: bool = True,
     ) -> int:
         """Give a stream work that runs after everything it depends on; inside `commit`.
 
@@ -294,6 +340,8 @@ class Runtime:
           until: for memory that is written in parts, in this `commit`, of which it needs only the
             first: the tick of the stream that writes it with which they are there.
           effect: whether the work has an effect outside, so that an exit must not drop it.
+          scoped: whether it calls functions of the backend's namespace, which are told where they
+            work; not if it calls the backend alone, which knows.
 
         Returns:
           Its tick in the stream.
@@ -301,7 +349,17 @@ class Runtime:
         waits = _waits(stream, reads, () if part else writes, until)
         ordered, tick = tuple(waits.items()), stream.issued + 1
         item = Item(
-            name, run, stream, tick, ordered, tuple(reads), tuple(writes), part, until, effect
+            name,
+            run,
+            stream,
+            tick,
+            ordered,
+            tuple(reads),
+            tuple(writes),
+            part,
+            until,
+            effect,
+            scoped,
         )
         stream.issued = tick
         for memory in reads:
@@ -309,7 +367,8 @@ class Runtime:
         for memory in writes:
             memory.used[stream] = tick
         self.backend.enqueue(item)
-        stream.seen.update(waits)
+        if waits:
+            stream.seen.update(waits)
         for memory in writes:
             memory.written = (stream, tick)
             if part:
@@ -328,8 +387,10 @@ class Runtime:
 
     def live_arrays(self) -> list[Any]:
         """Return the arrays that are still reachable."""
-        references = self.run_locked(self._arrays.copy).values()
-        found = [reference() for reference in references]
+        return self.run_locked(self._live_arrays)
+
+    def _live_arrays(self) -> list[Any]:
+        found = [reference() for reference in self._arrays.copy().values()]
         return [array for array in found if array is not None]
 
     def claimed_bytes(self) -> int:
@@ -358,7 +419,7 @@ class Runtime:
 
     def _out_of_memory(self, shortage: NoRoomError) -> OutOfMemoryError:
         account = shortage.account
-        arrays = [array for array in self.live_arrays() if not array.is_deleted()]
+        arrays = [array for array in self._live_arrays() if not array.is_deleted()]
         arrays = sorted(arrays, key=lambda array: -int(array.nbytes))[:5]
         names = [f"{a.dtype}{list(a.shape)} {a.nbytes:,} bytes" for a in arrays]
         where, limit = "the host", None
@@ -396,12 +457,13 @@ def _waits(
     """Return the ticks that work on `stream` has to wait for, as it reads and overwrites memory."""
     waits: Clock = {}
     for memory in reads:
-        if memory.written is not None:
-            writer, last = memory.written
-            _wait(waits, stream, writer, until.get(memory, last))
+        written = memory.written
+        if written is not None and written[0] is not stream:
+            _wait(waits, stream, written[0], until.get(memory, written[1]))
     for memory in writes:
         for other, tick in memory.clock():
-            _wait(waits, stream, other, tick)
+            if other is not stream:
+                _wait(waits, stream, other, tick)
     return waits
 
 

@@ -30,6 +30,10 @@ class Access:
     place: str
     """What it is and where it was submitted, for people."""
 
+    def is_of(self, stream: Stream, tick: int) -> bool:
+        """Whether it is that of an item."""
+        return self.stream is stream and self.tick == tick
+
     def before(self, clock: Clock) -> bool:
         """Whether it is over for whoever knows `clock`."""
         return self.stream is None or self.tick <= clock.get(self.stream, 0)

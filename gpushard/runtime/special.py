@@ -10,7 +10,10 @@ import numpy as np
 
 from gpushard.errors import MissingLibraryError
 
-_MODULES = {"numpy": "scipy.special", "cupy": "gpushard.runtime.cuda.special"}
+_MODULES = {
+    "numpy": "scipy.special",
+    "gpushard.runtime.cuda.namespace": "gpushard.runtime.cuda.special",
+}
 """For each namespace of arrays, by name."""
 
 
@@ -18,7 +21,7 @@ def special_functions(xp: Any) -> Any:
     """Return the module of special functions for the arrays of a namespace.
 
     Args:
-      xp: NumPy or CuPy.
+      xp: NumPy, or what stands for it on GPUs.
 
     Raises:
       MissingLibraryError: it is not installed.

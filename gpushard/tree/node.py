@@ -9,6 +9,7 @@ from types import NoneType
 from typing import Any, TypeAlias
 
 from gpushard.errors import TreeError
+from gpushard.frozen import dataclass
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def _bare(key: Any) -> str:
     return str(key)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """What to do with one container type. Aux is all of a container but its children."""
 

@@ -20,7 +20,7 @@ from gpushard.runtime.cuda.fills import INLINE_FILLS
 from gpushard.runtime.cuda.pieces import BASES, ENDS, INLINE_PIECES, MOST_OPERANDS, Pieces
 from gpushard.runtime.cuda.sources import kernel_source
 from tests.gpu.device import needs_gpu
-from tests.kernels import boxes, flats, merging, test_fill
+from tests.kernels import boxes, test_fill
 
 pytestmark = needs_gpu
 
@@ -52,11 +52,9 @@ class Gpu:
         self.cupy.cuda.runtime.deviceSynchronize()
         return array.get() if array.nbytes else np.zeros(0, np.uint8)
 
-    def module(self, name: str, *options: str, names: Any = None) -> Any:
+    def module(self, name: str) -> Any:
         """A source, compiled."""
-        options = ("-std=c++17", *options)
-        code = kernel_source(name)
-        return self.cupy.RawModule(code=code, options=options, name_expressions=names)
+        return self.cupy.RawModule(code=kernel_source(name), options=("-std=c++17",))
 
     def launch(self, function: Any, blocks: int, *arguments: Any) -> None:
         """Launch with arrays as addresses, and structs by value."""
@@ -90,12 +88,11 @@ def test_boxes_are_copied_by_value_and_by_table(gpu: Gpu) -> None:
     driver = CupyDriver()
     driver.prepare(0)
     stream = driver.stream(0)
-    wrong, tiled, units = [], False, set()
+    wrong, met = [], set()
     for seed in range(120):
         case = boxes.random_case(seed)
         pieces, count = case.pieces, len(case.pieces.table)
-        tiled |= bool(pieces.table["tiled"].any())
-        units |= set(pieces.table["unit"].tolist())
+        met |= boxes.forms(pieces)
         source, by_value, by_table = gpu.put(case.source, case.before, case.before)
         if count <= INLINE_PIECES:
             table = pieces.table.copy()
@@ -113,7 +110,7 @@ def test_boxes_are_copied_by_value_and_by_table(gpu: Gpu) -> None:
             wrong.append((seed, "table"))
         if count <= INLINE_PIECES and not np.array_equal(gpu.get(by_value), case.expected):
             wrong.append((seed, "value"))
-    assert tiled and units == {1, 2, 4, 8, 16}
+    assert met == boxes.FORMS
     assert wrong == []
 
 
@@ -137,50 +134,6 @@ def test_boxes_are_filled(gpu: Gpu) -> None:
                 gpu.launch(table.kernel, fills.blocks, entries, first, np.uint32(count))
             if not np.array_equal(gpu.get(memory), case.expected):
                 wrong.append((seed, name))
-    assert wrong == []
-
-
-def test_flat_orders_are_packed_and_unpacked(gpu: Gpu) -> None:
-    module = gpu.module("flat")
-    kernels = [module.get_function(name).kernel for name in ("pack_flat", "unpack_flat")]
-    wrong = []
-    for seed in range(150):
-        case = flats.random_case(seed)
-        jobs = case.jobs
-        memory = gpu.put(*case.before)
-        if jobs.blocks:
-            table = jobs.table.copy()
-            for name in ("storage", "buffer"):
-                table[name] = relocated(table[name], memory)
-            parts = gpu.put(table, jobs.first, jobs.rows, jobs.block_rows)
-            entries, first, rows, block_rows = parts
-            count = np.uint32(len(table))
-            kernel = kernels[case.unpack]
-            gpu.launch(kernel, jobs.blocks, entries, first, count, rows, block_rows)
-        pairs = zip(memory, case.expected, strict=True)
-        if not all(np.array_equal(gpu.get(array), expected) for array, expected in pairs):
-            wrong.append(seed)
-    assert wrong == []
-
-
-def test_arrays_are_merged_in_order(gpu: Gpu) -> None:
-    names = merging.MERGE_KERNELS
-    module = gpu.module("merge", "-DGPUSHARD_HALF", names=names)
-    kernels = {name: module.get_function(name).kernel for name in names}
-    seeds = iter(range(10_000))
-    cases = [merging.random_case(*pair, next(seeds)) for pair in merging.PAIRS for _ in range(3)]
-    assert {bool(case.merging.argument["wide"]) for case in cases} == {False, True}
-    wrong = []
-    for number, case in enumerate(cases):
-        memory = gpu.put(*case.memory)
-        argument, count = case.merging.argument.copy(), int(case.merging.argument["count"])
-        if case.merging.blocks:
-            argument["output"] = relocated(argument["output"][None], memory)[0]
-            argument["inputs"][:count] = relocated(argument["inputs"][:count], memory)
-            gpu.launch(kernels[case.merging.kernel], case.merging.blocks, argument)
-        out = b"".join(gpu.get(array).tobytes() for array in memory)
-        if not case.right(out):
-            wrong.append((number, case.merging.kernel))
     assert wrong == []
 
 

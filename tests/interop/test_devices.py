@@ -104,7 +104,7 @@ def test_the_consumers_stream_waits_for_the_content(
     x = pending()
     assert x.__dlpack_device__() == (CUDA, 1)
     lent = x.__dlpack__(stream=stream, max_version=(1, 1))
-    options = {"stream": -1, "max_version": (1, 1), "copy": None}
+    options = {"stream": -1, "max_version": (1, 1)}
     assert posed.log == [("follow", consumer, [written(x)], 1), ("capsule", options, None)]
     assert not x.is_ready(), "the host waited"
     assert lent.owner is x._live().claims[0], "the memory is not kept"
@@ -118,12 +118,27 @@ def test_a_consumer_that_wants_no_order_gets_none(posed: Posed) -> None:
     assert [entry[0] for entry in posed.log] == ["capsule"]
 
 
-def test_a_copy_runs_after_the_content(posed: Posed) -> None:
+def test_a_copy_is_memory_of_its_own(posed: Posed) -> None:
     x = pending()
-    assert x.__dlpack__(stream=2, copy=True).foreign
-    stream, tick = written(x)
-    options = {"stream": 2, "max_version": None, "copy": True}
-    assert posed.log == [("on_stream", stream, tick), ("capsule", options, stream)]
+    lent = x.__dlpack__(stream=2, copy=True)
+    (_, consumer, (tick,), domain), (_, options, _) = posed.log
+    assert lent.foreign and (consumer, domain) == (2, 1)
+    assert options == {"stream": -1, "max_version": None}
+    assert tick != written(x) and not x.is_ready()
+    stats = gs.devices()[2].memory_stats()
+    assert (stats["num_allocs"], stats["bytes_in_use"]) == (3, 128), "the copy is not counted"
+    tick[0].synchronize(tick[1])
+    assert np.array_equal(lent.array, x)
+    lent.array[:] = 7  # the consumer's own
+    assert np.array_equal(x, np.arange(8.0) + 1)
+    del lent
+    assert gs.devices()[2].memory_stats()["bytes_in_use"] == 64
+
+
+def test_a_copy_without_order_is_there(posed: Posed) -> None:
+    x = pending()
+    x.__dlpack__(stream=-1, copy=True)
+    assert [entry[:2] for entry in posed.log[:1]] == [("follow", None)]
 
 
 @pytest.mark.parametrize("stream", [0, -2, True, "1", 1.0])
@@ -145,7 +160,9 @@ def test_the_cpu_gets_a_copy(posed: Posed) -> None:
 def test_the_cuda_array_interface_names_the_stream_of_the_content(posed: Posed) -> None:
     x = pending()
     interface = x.__cuda_array_interface__
-    assert interface["data"] == (x.unsafe_buffer_pointer(), True)
+    assert interface["data"] == (x.unsafe_buffer_pointer(), False), (
+        "PyTorch takes no read-only data"
+    )
     assert interface["stream"] is written(x)[0] and not x.is_ready()
     lent = weakref.ref(x._live().lent)
     assert x._live().lent.foreign

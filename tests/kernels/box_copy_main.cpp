@@ -28,7 +28,7 @@ int main() {
     const std::vector<Ends> ends(header.pieces, Ends{kMostOperands - 1, 0});
     // Only tiles have barriers, and threads that wait for each other take far longer.
     const bool tiled = std::any_of(pieces.begin(), pieces.end(),
-                                   [](const Piece& piece) { return piece.tiled != 0; });
+                                   [](const Piece& piece) { return piece.form >= kTiles; });
     const auto launch = [&](unsigned blocks, unsigned threads, const auto& kernel) {
       tiled ? shim_launch(blocks, threads, kernel) : shim_launch_apart(blocks, threads, kernel);
     };

@@ -31,7 +31,7 @@ def build(name: str, sanitizer: str, folder: Path, *options: str) -> Path:
         pytest.skip("g++ is not on the path")
     built = folder / name
     command = [GCC, "-std=c++20", "-O1", "-g", "-pthread", f"-fsanitize={sanitizer}"]
-    checks = ["-fno-sanitize-recover=all", "-ffp-contract=off", "-Wno-unknown-pragmas"]
+    checks = ["-fno-sanitize-recover=all", "-Wno-unknown-pragmas"]
     subprocess.run(
         [*command, *checks, *options, "-o", built, HERE / f"{name}_main.cpp"], check=True
     )

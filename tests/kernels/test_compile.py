@@ -9,9 +9,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda import batches, fills, flat, merges, pieces
+from gpushard.runtime.cuda import fills, pieces
 from tests.kernels.harness import KERNELS, NVCC
-from tests.kernels.merging import MERGE_KERNELS
 
 STRUCTS = {
     "box_copy": {
@@ -21,21 +20,31 @@ STRUCTS = {
         "Bases": pieces.BASES,
     },
     "fill": {"Fill": fills.FILL, "FillBatch": fills.FILL_BATCH},
-    "flat": {"FlatJob": flat.FLAT_JOB},
-    "merge": {"Merge": merges.MERGE},
 }
 """The structs of each kernel, and the dtypes that mirror them."""
 
+
+def _word(form: int, unit: int) -> tuple[str, int]:
+    """What a thread loads of a tile, and how many units that is."""
+    if form == pieces.WORDS:
+        return "unsigned", pieces.WORD // unit
+    words = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
+    return words.get(unit, "ulonglong2"), 1
+
+
 CONSTANTS = {
-    "box_copy": {"kThreads * kUnitsPerThread": pieces.UNITS_PER_BLOCK},
+    "box_copy": {
+        "kThreads * kUnitsPerThread": pieces.UNITS_PER_BLOCK,
+        **{
+            f"Tile<{word}, {each}>::{name} * {each}": side
+            for (form, unit), sides in pieces.SIDES.items()
+            for word, each in [_word(form, unit)]
+            for name, side in zip(("kSource", "kTarget"), sides, strict=True)
+        },
+    },
     "fill": {"kThreads * kUnitsPerThread": fills.UNITS_PER_BLOCK},
-    "flat": {"kThreads * kFlatUnits": flat.UNITS_PER_BLOCK, "kDims": flat.MOST_DIMS},
-    "merge": {"kThreads": batches.THREADS, "kMostInputs": merges.MOST_INPUTS},
 }
 """What both sides must agree on."""
-
-INSTANCES = {"merge": [f"template __global__ void {name}(const Merge);" for name in MERGE_KERNELS]}
-"""Templates are compiled where they are instantiated."""
 
 
 def layout(struct: str, dtype: np.dtype) -> list[str]:
@@ -58,11 +67,10 @@ def test_every_kernel_is_checked_here() -> None:
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
 @pytest.mark.parametrize("kernel", STRUCTS)
 def test_kernels_compile_for_gpus(kernel: str, architecture: str, tmp_path: Path) -> None:
-    lines = ["#include <cstddef>", "#define GPUSHARD_HALF", f'#include "{KERNELS}/{kernel}.cu"']
+    lines = ["#include <cstddef>", f'#include "{KERNELS}/{kernel}.cu"']
     for struct, dtype in STRUCTS[kernel].items():
         lines += layout(struct, dtype)
     lines += [f"static_assert({name} == {n});" for name, n in CONSTANTS[kernel].items()]
-    lines += INSTANCES.get(kernel, [])
     source = tmp_path / f"{kernel}.cu"
     source.write_text("\n".join(lines))
     command = [NVCC, "-std=c++17", "-cubin", f"-arch={architecture}", "-Werror", "all-warnings"]
@@ -87,16 +95,12 @@ def nvrtc() -> ModuleType:
 def test_kernels_compile_at_run_time(nvrtc: ModuleType, kernel: str, architecture: str) -> None:
     source = (KERNELS / f"{kernel}.cu").read_text()
     program = nvrtc.createProgram(source, f"{kernel}.cu", [], [])
-    names = [name for name in MERGE_KERNELS if "__half" not in name] if kernel == "merge" else []
+    options = (f"-arch={architecture}", "-std=c++17", f"-I{KERNELS}")
     try:
-        for name in names:
-            nvrtc.addNameExpression(program, name)
-        options = (f"-arch={architecture}", "-std=c++17", f"-I{KERNELS}")
         try:
             nvrtc.compileProgram(program, options)
         except nvrtc.NVRTCError:
             pytest.fail(nvrtc.getProgramLog(program))
         assert nvrtc.getCUBIN(program)
-        assert all(nvrtc.getLoweredName(program, name) for name in names)
     finally:
         nvrtc.destroyProgram(program)

@@ -3,7 +3,8 @@
 import array
 import collections
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,22 @@ def test_what_is_counted_in_many_pieces(entries: tuple[Any, ...]) -> None:
     bits(gnp.linspace(0, 1 - 2j, 70_001, device=named(*entries)), np.linspace(0, 1 - 2j, 70_001))
 
 
+@pytest.mark.parametrize("dtype", ["f", "d", "l", "F"])
+def test_idle_threads_help_to_space_evenly(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = []
+
+    def on_threads(parts: list[Callable[[], None]]) -> None:
+        shared.append(len(parts))
+        with ThreadPoolExecutor(len(parts)) as threads:
+            list(threads.map(lambda part: part(), parts))
+
+    monkeypatch.setattr(creation, "share", on_threads)
+    n = 300_000
+    bits(gnp.linspace(0, 1e6, n, dtype=dtype), np.linspace(0, 1e6, n, dtype=dtype))
+    bits(gnp.linspace(0, -7, n, dtype=dtype), np.linspace(0, -7, n, dtype=dtype))
+    assert shared == [2, 2]
+
+
 def test_single_precision_counts_right_where_it_cannot_hold_positions() -> None:
     kernel = creation.ARANGE.kernel(np, (), ((9,), np.dtype("f")))
     start = 2**24 + 1
@@ -204,6 +221,17 @@ def test_matrices(shape: tuple[int, int]) -> None:
     bits(gnp.identity(3), np.identity(3))
     cube = value((3, 4, 5), "F")
     same(gnp.tril(put(cube, "y", "x")), np.tril(cube))
+
+
+@pytest.mark.parametrize("shape", [(150, 200), (300, 140), (2, 70, 300)])
+@pytest.mark.parametrize("dtype", ["b", "f", "D"])
+def test_parts_of_wide_matrices(shape: tuple[int, ...], dtype: str) -> None:
+    data = value(shape, dtype)
+    placed = [put(data), put(data, *[None] * (len(shape) - 2), "x", "y")]
+    for k in (0, 1, -1, 64, -64, 99, -130, 1000, -1000):
+        for x in placed:
+            same(gnp.tril(x, k), np.tril(data, k))
+            same(gnp.triu(x, k), np.triu(data, k))
 
 
 def test_nothing_comes_from_the_host() -> None:

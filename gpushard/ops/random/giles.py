@@ -5,10 +5,10 @@ Source: Giles, "Approximating the erfinv function" (GPU Computing Gems, 2012).
 
 from __future__ import annotations
 
-import dataclasses
+from gpushard.frozen import dataclass
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Piece:
     """A polynomial for a range of w = -log(1 - x**2)."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,17 +9,19 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import ArgumentError
+from gpushard.frozen import dataclass
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.random.blocks import each_block, even
 from gpushard.ops.random.stream import Stream
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Dims, Rule
+from gpushard.runtime.own import own_kernels
 from gpushard.typing import Shape
 
 _WORD = np.dtype(np.uint32)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Sampler:
     """What makes the row of a distribution; parameters of the row: (shape, dtype).
 
@@ -36,6 +37,9 @@ class Sampler:
 
     work: Callable[[Dtype], Dtype]
     """The type to work in, which parameters are converted to, from that of the result."""
+
+    code: str
+    """The same for GPUs: a function of `kernels/random.cuh`; see `runtime.cuda.own.draw`."""
 
     bounded: bool = False
     """Whether `draw` takes the type of the result too, to stay within bounds when rounded to it."""
@@ -95,11 +99,15 @@ class Sampler:
         whole = (*avals[0].shape[:-1], *shape)
         work = self.work(dtype)
         draw = functools.partial(self.draw, into=dtype) if self.bounded else self.draw
+        own = own_kernels(xp) if dtype.isbuiltin == 1 else None
 
         def sample(site: Site, key: Any, *parameters: Any, out: Any = None) -> Any:
             made = xp.empty(site.shape, dtype) if out is None else out
             drawn = made if self.last is None else xp.empty(site.shape, work)
             count = len(parameters) - self.rows
+            if own is not None:
+                own.draw(self.code, work, key, parameters[:count], drawn, site.result, whole)
+                return made if self.last is None else finish(made, drawn, parameters[count:])
             flats = [_flat(xp, p, site.shape, work) for p in parameters[:count]]
             flat = drawn.ravel()
 
@@ -108,9 +116,11 @@ class Sampler:
                 flat[first:stop] = draw(stream, work, *own)[: stop - first]
 
             each_block(xp, key, site.result, site.shape, whole, fill)
-            if self.last is not None:
-                rows = [xp.asarray(p, work) for p in parameters[count:]]
-                made[...] = self.last(xp, drawn, *rows)
+            return made if self.last is None else finish(made, drawn, parameters[count:])
+
+        def finish(made: Any, drawn: Any, parameters: Sequence[Any]) -> Any:
+            assert self.last is not None
+            made[...] = self.last(xp, drawn, *[xp.asarray(p, work) for p in parameters])
             return made
 
         return sample

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.ops.aval import Dtype
 from gpushard.ops.random.special import erfinv
 from gpushard.ops.random.threefry import threefry
 
 _WORD = np.uint64(32)
+_ZERO = np.uint32(0)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -23,7 +25,7 @@ def _folded(first: int, second: int, number: int) -> tuple[Any, Any]:
     return threefry(np, (words[0], words[1]), words[2], words[3])
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Stream:
     """What gives every element of a block numbers of its own; they depend on nothing else.
 
@@ -56,8 +58,7 @@ class Stream:
         first, second = self.key
         if self.xp is np and first.size == 1:
             return dataclasses.replace(self, key=_folded(int(first[0]), int(second[0]), number))
-        data = self.xp.full_like(first, number)
-        key = threefry(self.xp, self.key, self.xp.zeros_like(first), data)
+        key = threefry(self.xp, self.key, _ZERO, np.uint32(number))
         return dataclasses.replace(self, key=key)
 
     def at(self, which: Any) -> Stream:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.runtime.own import own_kernels
+
 _PARITY = np.uint32(0x1BD11BDA)
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _SHIFTS = tuple(tuple((np.uint32(r), np.uint32(32 - r)) for r in group) for group in _ROTATIONS)
@@ -35,6 +37,10 @@ def threefry(xp: Any, key: tuple[Any, Any], high: Any, low: Any) -> tuple[Any, A
     >>> [hex(word[0]) for word in threefry(np, (zero, zero), zero, zero)]
     ['0x6b200159', '0x99ba4efe']
     """
+    own = own_kernels(xp)
+    if own is not None:
+        made: tuple[Any, Any] = own.threefry(key, high, low)
+        return made
     keys = (*key, key[0] ^ key[1] ^ _PARITY)
     shifts = _HOST_SHIFTS if xp is np else _SHIFTS
     second = low + keys[1]

@@ -14,7 +14,9 @@ import numpy as np
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Kernel, Params, Reduction, Row
 from gpushard.ops.rule import Rule
+from gpushard.ops.search import search
 from gpushard.ops.table.elementwise import writing
+from gpushard.runtime.own import own_kernels
 from gpushard.typing import Shape
 
 _COUNT = np.dtype(np.int64)
@@ -51,6 +53,20 @@ def _totals(xp: Any, number: Any, counts: Any, weights: Any, length: int, dtype:
     if weights is None or dtype.kind != "c":
         return total(weights).astype(dtype)
     return total(weights.real) + 1j * total(weights.imag)
+
+
+def _tallied(xp: Any, number: Any, weights: Any, length: int, dtype: Dtype) -> Any:
+    """Return the same by kernels of the backend, where numbers out of bounds do not count."""
+    own = own_kernels(xp)
+    made = xp.empty(length, dtype if weights is not None else _COUNT)
+    if weights is not None and dtype.kind == "c":
+        for part, of in ((made.real, weights.real), (made.imag, weights.imag)):
+            own.tally(number, length, of, part)
+    elif weights is not None and dtype != _SUM:
+        return _tallied(xp, number, weights, length, _SUM).astype(dtype)
+    else:
+        own.tally(number, length, weights, made)
+    return made.astype(dtype, copy=False)
 
 
 def _counting(name: str, shape_of: Any, rule: Any, make: Any) -> Row:
@@ -92,6 +108,10 @@ def _bincount_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 def _bincount(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> Any:
     length = params[0]
+    own = own_kernels(xp)
+
+    def count_here(x: Any, weights: Any = None) -> Any:
+        return _tallied(xp, x, weights, length, dtype)
 
     def count(x: Any, weights: Any = None) -> Any:
         if xp is np and (not x.size or (x.min() >= 0 and x.max() < length)):
@@ -100,7 +120,7 @@ def _bincount(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> A
             counts = (x >= 0) & (x < length)
         return _totals(xp, x.astype(_COUNT, copy=False), counts, weights, length, dtype)
 
-    return count
+    return count if own is None else count_here
 
 
 BINCOUNT = _counting("bincount", lambda avals, params: (params[0],), _bincount_rule, _bincount)
@@ -164,13 +184,22 @@ def _guessed_and_checked(x: Any, edges: Any, inside: Any) -> Any:
     wrong = (x < edges[at]) | (x >= edges[at + 1])
     wrong &= inside
     if wrong.any():
-        at[wrong] = np.minimum(np.searchsorted(edges, x[wrong], "right") - 1, last)
+        at[wrong] = np.minimum(search(np, edges, x[wrong], "right") - 1, last)
     return at
 
 
 def _histogram(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> Any:
     dims = params[0]
     bins = _bins(avals, params)
+
+    own = own_kernels(xp)
+
+    def count_here(*operands: Any) -> Any:
+        number = xp.empty(operands[0].shape, _COUNT)
+        for n, (x, edges) in enumerate(zip(operands[:dims], operands[dims:], strict=False)):
+            own.bin_numbers(x, edges, number, further=n > 0)
+        weights = operands[2 * dims] if len(operands) > 2 * dims else None
+        return _tallied(xp, number, weights, math.prod(bins), dtype).reshape(bins)
 
     def count(*operands: Any) -> Any:
         number, counts = 0, None
@@ -184,7 +213,7 @@ def _histogram(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> 
         found = _totals(xp, number, counts, weights, math.prod(bins), dtype)
         return found.reshape(bins)
 
-    return count
+    return count if own is None else count_here
 
 
 HISTOGRAM = _counting("histogram", _bins, _histogram_rule, _histogram)

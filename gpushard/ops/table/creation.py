@@ -6,7 +6,8 @@ The kernels of rows without operands take a `Site` and then numbers; parameters:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,10 @@ from gpushard import dtypes
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
+from gpushard.ops.select import select
 from gpushard.ops.table.elementwise import writing
+from gpushard.runtime.own import own_kernels
+from gpushard.runtime.sharing import share
 
 
 def _rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -60,6 +64,15 @@ def _full(xp: Any, dtype: Dtype) -> Callable[..., None]:
 _PIECE = 1 << 15
 """Elements that are worked out at a time on the host, so that what that takes stays in cache."""
 
+_PIECES = 4
+"""Pieces that a thread works out, where others help: each needs memory of its own for that."""
+
+_MOST_THREADS = 8
+"""At most so many threads work on one block."""
+
+_ROW = 1 << 12
+"""Integers that are counted one by one; what follows adds a number to these, in one call."""
+
 
 @functools.cache
 def _exact(dtype: Dtype) -> int:
@@ -69,27 +82,41 @@ def _exact(dtype: Dtype) -> int:
     return 2 ** np.finfo(dtype).nmant if dtype.kind == "f" else int(np.iinfo(dtype).max)
 
 
-def _counted(xp: Any, site: Site, dtype: Dtype) -> Iterator[tuple[slice, Any]]:
-    """Yield parts of the block of a vector, with the positions of their elements in the whole.
+def _fill(xp: Any, block: Any, site: Site, dtype: Dtype, values_at: Callable[[Any], Any]) -> None:
+    """Write the block of a vector, with the help of idle threads.
 
     Args:
       xp: the namespace.
+      block: takes the values.
       site: of the block.
-      dtype: of the positions; integers may wrap around.
+      dtype: of positions.
+      values_at: gives the values for positions in the whole, which it may overwrite.
     """
     (start,), (n,) = site.result, site.shape
-    step = _PIECE if xp is np else max(n, 1)
-    if start + n <= _exact(dtype):
-        first = xp.arange(min(n, step), dtype=dtype)
-    else:
-        first = xp.arange(min(n, step)).astype(np.int64 if dtype.kind == "f" else dtype, copy=False)
-    if n <= step and not start:
-        yield slice(None), first.astype(dtype, copy=False)
+    size = _PIECE if xp is np else max(n, 1)
+    exact = start + n <= _exact(dtype)
+    first = xp.arange(min(n, size), dtype=dtype if exact or dtype.kind != "f" else np.int64)
+    if n <= size:
+        at = first + first.dtype.type(start) if start else first
+        block[...] = values_at(at.astype(dtype, copy=False))
         return
-    for low in range(0, n, step):
-        part = slice(low, min(low + step, n))
-        at = first[: part.stop - low] + np.int64(start + low).astype(first.dtype)
-        yield part, at.astype(dtype, copy=False)
+    left = deque(range(0, n, size))
+
+    def work() -> None:
+        scratch = None if block.dtype == dtype else xp.empty(first.shape, dtype)
+        while left:
+            try:
+                low = left.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            target = block[low : low + size]
+            at = target if scratch is None else scratch[: len(target)]
+            xp.add(first[: len(target)], first.dtype.type(start + low), out=at)
+            values = values_at(at)
+            if values is not target:
+                target[...] = values
+
+    share([work] * min(_MOST_THREADS, max(1, len(left) // _PIECES)))
 
 
 def _put(block: Any, site: Site, position: int, value: Any) -> None:
@@ -108,23 +135,36 @@ def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
     """
     wide = np.dtype(np.int64) if dtype.kind == "b" else dtypes.wide(dtype)
     part_of = wide.type(0).real.dtype
+    own = own_kernels(xp) if dtype.isbuiltin == 1 and dtype.kind != "c" else None
 
     def arange(block: Any, site: Site, first: Any, second: Any) -> None:
         start = wide.type(first)
         delta = wide.type(second) - start
+        if own is not None:
+            work = np.dtype(np.uint64) if dtype.kind in "iu" else wide
+            begin, step = start, delta
+            if dtype.kind in "iu":
+                begin, step = (_wrapped(int(n), work) for n in (start, delta))
+            ends = [dtype.type(first), dtype.type(second)]
+            own.arange(block, site.result[0], begin, step, ends)
+            return
         if dtype.kind in "iu":
             _count(xp, block, site.result[0], int(start), int(delta))
             return
-        for part, at in _counted(xp, site, part_of):
+
+        def values_at(at: Any) -> Any:
             if wide.kind == "c":  # parts are counted on their own
-                block.real[part] = start.real + at * delta.real
-                block.imag[part] = start.imag + at * delta.imag
-                continue
+                values = xp.empty(at.shape, wide)
+                values.real = start.real + at * delta.real
+                values.imag = start.imag + at * delta.imag
+                return values
             if delta != 1:
                 at *= delta
             if start:
                 at += start
-            block[part] = at
+            return at
+
+        _fill(xp, block, site, part_of, values_at)
         _put(block, site, 0, first)  # what is rounded may be other than these
         _put(block, site, 1, second)
 
@@ -134,20 +174,24 @@ def _arange(xp: Any, dtype: Dtype) -> Callable[..., None]:
 def _count(xp: Any, block: Any, position: int, start: int, delta: int) -> None:
     """Write integers at equal distances, which wrap around, from a position on."""
     (n,), dtype = block.shape, block.dtype
-    step = _PIECE if xp is np else max(n, 1)
-    count = min(n, step)
-    if count <= _exact(dtype):
-        first = xp.arange(count, dtype=dtype)
-    else:
-        first = xp.arange(count).astype(dtype)
-    if delta != 1:
-        first *= _wrapped(delta, dtype)
-    for low in range(0, n, step):
-        part, begin = block[low : low + step], start + (position + low) * delta
-        if begin:
-            xp.add(first[: len(part)], _wrapped(begin, dtype), out=part)
-        else:
-            part[...] = first
+    width = min(n, _ROW if xp is np else n) or 1
+    rows, done = n // width, n - n % width
+    begin = start + position * delta
+
+    def counted(count: int, distance: int) -> Any:
+        first = xp.arange(count, dtype=dtype if count <= _exact(dtype) else None).astype(dtype)
+        return first if distance == 1 else first * _wrapped(distance, dtype)
+
+    first = counted(width, delta)
+    if rows > 1:
+        begins = counted(rows, width * delta) + _wrapped(begin, dtype)
+        xp.add(begins[:, None], first, out=block[:done].reshape(rows, width))
+    elif rows and begin:
+        xp.add(first, _wrapped(begin, dtype), out=block[:done])
+    elif rows:
+        block[:done] = first
+    if done < n:
+        xp.add(first[: n - done], _wrapped(begin + done * delta, dtype), out=block[done:])
 
 
 def _wrapped(number: int, dtype: Dtype) -> Any:
@@ -160,27 +204,42 @@ def _linspace(xp: Any, dtype: Dtype) -> Callable[..., None]:
 
     Every number is of the type that it works in; the dtype is that of the result.
     """
+    own = own_kernels(xp) if dtype.isbuiltin == 1 and dtype.kind != "c" else None
 
     def linspace(
         block: Any, site: Site, start: Any, stop: Any, delta: Any, step: Any, div: int, last: int
     ) -> None:
-        for part, at in _counted(xp, site, start.real.dtype):
+        if own is not None and start.dtype.kind == "f":
+            own.linspace(block, site.result[0], (start, stop, delta, step), div, last)
+            return
+        # What is added to other numbers than -0.0 may be nothing.
+        from_zero = start.dtype.kind == "f" and start == 0 < stop
+
+        def values_at(at: Any) -> Any:
             values = at.astype(start.dtype, copy=False)
             if div > 0 and step == 0:  # of denormal numbers
                 values = values / start.dtype.type(div) * delta
             else:
                 values *= step if div > 0 else delta
-            values += start
-            block[part] = xp.floor(values) if dtype.kind in "iu" else values
+            if not from_zero:
+                values += start
+            return xp.floor(values) if dtype.kind in "iu" else values
+
+        _fill(xp, block, site, start.real.dtype, values_at)
         _put(block, site, last, np.floor(stop) if dtype.kind in "iu" else stop)
 
     return linspace
 
 
 def _eye(xp: Any, dtype: Dtype) -> Callable[..., None]:
+    own = own_kernels(xp) if dtype.isbuiltin == 1 else None
+
     def eye(block: Any, site: Site, k: int) -> None:
-        block[...] = 0
         right = site.result[0] + k - site.result[1]  # how far the diagonal is from the block's own
+        if own is not None:
+            own.eye(block, right)
+            return
+        block[...] = 0
         rows, columns = site.shape
         first, last = max(0, -right), min(rows, columns - right)
         if first < last:  # blocks are dense: a step down and to the right is one of a fixed length
@@ -200,12 +259,60 @@ EYE = _row("eye", _eye)
 """Number: which diagonal."""
 
 
-def _part_row(name: str, keeps: Callable[[Any, Any], Any]) -> Row:
+_STRIP = 1 << 17
+"""Elements of rows that are cut together, in a few calls: at each, threads wait for one another."""
+
+_NARROW = 64
+"""Matrices of fewer columns are cut by a mask of all of them."""
+
+_SQUARE = 512
+"""At most so many rows of them: between what is kept and what is not lies a square."""
+
+
+@functools.cache
+def _square(part: str) -> Any:
+    """Return which elements of a square are on the "left" of its diagonal, or on the "right"."""
+    left = np.tri(_SQUARE, k=-1, dtype=bool)
+    return left if part == "left" else ~left
+
+
+def _cut_rows(x: Any, edge: int, part: str, out: Any) -> None:
+    """Write a part of matrices, and zeros elsewhere, on the host.
+
+    Args:
+      x: the matrices.
+      edge: how many elements of the first row are on the left; each row has one more.
+      part: "left" or "right", which part is kept.
+      out: takes the result.
+    """
+    rows, columns = x.shape[-2:]
+    top = min(max(1 - edge, 0), rows)  # rows above have nothing on the left, those below all
+    bottom = min(max(columns - edge, top), rows)
+    zero = np.zeros((), x.dtype)
+
+    def write(low: int, high: int, left: int, right: int) -> None:
+        source, target = x[..., low:high, :], out[..., low:high, :]
+        for at, name in ((slice(0, left), "left"), (slice(right, columns), "right")):
+            if low < high and at.start != at.stop:
+                target[..., at] = source[..., at] if name == part else zero
+        if left < right:
+            kept = _square(part)[: high - low, left - edge - low : right - edge - low]
+            select(kept, source[..., left:right], zero, target[..., left:right])
+
+    write(0, top, 0, 0)
+    height = min(max(_STRIP // columns, 1), _SQUARE)
+    for low in range(top, bottom, height):
+        high = min(low + height, bottom)
+        write(low, high, max(edge + low, 0), min(edge + high - 1, columns))
+    write(bottom, rows, columns, columns)
+
+
+def _part_row(name: str, part: str) -> Row:
     """Return the row of a function that keeps a part of matrices; parameters: (diagonal,).
 
     Args:
       name: what users call it.
-      keeps: takes the numbers of rows, moved by the diagonal, and of columns.
+      part: "left" or "right" of where each row is cut.
     """
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -217,26 +324,36 @@ def _part_row(name: str, keeps: Callable[[Any, Any], Any]) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         zero = avals[0].dtype.type(0)
+        own: Any = own_kernels(xp) if avals[0].dtype.isbuiltin == 1 else None
 
-        def part(site: Site, x: Any) -> Any:
-            (row, column), (rows, columns) = site.result[-2:], site.shape[-2:]
-            row += params[0]
-            corners = [
-                keeps(at, over)
-                for at in (row, row + rows - 1)
-                for over in (column, column + columns - 1)
-            ]
-            if all(corners):
-                return x.copy()
-            if not any(corners):
-                return xp.zeros_like(x)
-            at = xp.arange(row, row + rows)
-            return xp.where(keeps(at[:, None], xp.arange(column, column + columns)), x, zero)
+        def edge_of(site: Site) -> int:
+            row, column = site.result[-2:]
+            return row - column + int(params[0]) + (part == "left")
 
-        return writing(part)
+        def small(site: Site, x: Any) -> Any:
+            rows, columns = site.shape[-2:]
+            first = edge_of(site)
+            on_left = xp.arange(columns) < xp.arange(first, first + rows)[:, None]
+            return xp.where(on_left if part == "left" else ~on_left, x, zero)
+
+        def cut(site: Site, x: Any, out: Any = None) -> Any:
+            made = xp.empty(x.shape, x.dtype) if out is None else out
+            if own is None:
+                _cut_rows(x, edge_of(site), part, made)
+            else:
+                own.triangle(x, edge_of(site), part, made)
+            return made
+
+        whole = writing(small)
+
+        def kept(site: Site, x: Any, out: Any = None) -> Any:
+            wide = own is not None or (xp is np and site.shape[-1] > _NARROW)
+            return (cut if wide else whole)(site, x, out=out)
+
+        return kept
 
     return Row(name, infer, rule_of, kernel, positional=True)
 
 
-TRIL = _part_row("tril", lambda rows, columns: rows >= columns)
-TRIU = _part_row("triu", lambda rows, columns: rows <= columns)
+TRIL = _part_row("tril", "left")
+TRIU = _part_row("triu", "right")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,9 +15,12 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
+from gpushard.ops.select import where_on_host
+from gpushard.runtime.own import own_kernels
 from gpushard.runtime.special import special_functions
 from gpushard.typing import LocalArray, Shape
 
+_LOGICAL = (np.logical_and, np.logical_or, np.logical_xor, np.logical_not)
 _COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
 
 
@@ -108,13 +110,17 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
         return tuple(Aval(shape, t, weak and t.kind in "iufc") for t in found)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        function = ufunc if xp is np else _elsewhere(xp, ufunc)
         types, results = _loop(ufunc, promoting(avals))
+        as_bool = xp is not np and ufunc in _LOGICAL and any(t.kind == "c" for t in types)
+        if as_bool:  # CuPy has these for real numbers only
+            types = (np.dtype(np.bool_),) * ufunc.nin
+        function = ufunc if xp is np else _elsewhere(xp, ufunc, types)
         if any(is_custom(aval.dtype) for aval in avals):
             return _giving(_in_types(function, types), results)
-        if xp is not np and not _is_numpys(ufunc):  # the loops of these differ from SciPy's
+        # The loops of CuPy's special functions differ from SciPy's; those of our own have none.
+        if xp is not np and not (_is_numpys(ufunc) and hasattr(function, "types")):
             return _in_types(function, types)
-        if any(a.weak and a.dtype != t for a, t in zip(avals, types, strict=True)):
+        if as_bool or any(a.weak and a.dtype != t for a, t in zip(avals, types, strict=True)):
             return _in_types(function, types)
         return function
 
@@ -128,11 +134,11 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
     )
 
 
-def _elsewhere(xp: Any, ufunc: np.ufunc) -> Any:
+def _elsewhere(xp: Any, ufunc: np.ufunc, types: Sequence[Dtype]) -> Any:
     """Return CuPy's function of the same name.
 
     Raises:
-      ArgumentTypeError: it has none.
+      ArgumentTypeError: it has none, or not for these types.
     """
     functions = xp if _is_numpys(ufunc) else special_functions(xp)
     function = getattr(functions, ufunc.__name__, None)
@@ -142,7 +148,25 @@ def _elsewhere(xp: Any, ufunc: np.ufunc) -> Any:
             "compute it from others, or on the host",
             argument="x",
         )
+    loops: Sequence[str] | None = getattr(function, "types", None)
+    if loops is not None and not any(_takes(loop, types) for loop in loops):
+        names = ", ".join(map(str, types))
+        raise ArgumentTypeError(
+            f"{ufunc.__name__} is not available for {names} on GPUs: CuPy has no such function; "
+            "convert the operands with astype, take real parts, or compute it on the host",
+            argument="x",
+            dtypes=tuple(types),
+        )
     return function
+
+
+def _takes(loop: str, types: Sequence[Dtype]) -> bool:
+    """Whether a loop, such as "dd->d", takes operands of some types as they are or converted."""
+    pairs = zip(loop.partition("->")[0], types, strict=True)
+    return all(
+        t.char == char or (char in np.typecodes["All"] and np.can_cast(t, char))
+        for char, t in pairs
+    )
 
 
 def _is_numpys(ufunc: np.ufunc) -> bool:
@@ -197,6 +221,7 @@ def function_row(
     make: Callable[[Any, Params, Dtype], Callable[..., Any]],
     *,
     writes: bool = False,
+    beside_keys: frozenset[int] | None = None,
 ) -> Row:
     """Return the row of an elementwise function that is no ufunc.
 
@@ -205,6 +230,7 @@ def function_row(
       dtype_of: the type of the result.
       make: takes the namespace, the parameters and that type; gives the function of local arrays.
       writes: whether that function takes `out=`.
+      beside_keys: as in `Row`.
     """
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -216,7 +242,7 @@ def function_row(
         function = make(xp, params, dtype_of(avals, params))
         return function if writes else writing(function)
 
-    return Row(name, infer, _rule, kernel)
+    return Row(name, infer, _rule, kernel, beside_keys=beside_keys)
 
 
 def _promoted(avals: Sequence[Aval], params: Params) -> Dtype:
@@ -286,31 +312,15 @@ def _converted(part: Callable[[Any], Any]) -> Callable[[Any, Params, Dtype], Ker
     return make
 
 
-_RUN = 16
-"""Runs of so many elements that a condition is the same for are copied faster than chosen."""
-
-
 def _where(xp: Any, params: Params, dtype: Dtype) -> Kernel:
-    def where(condition: Any, x: Any, y: Any) -> Any:  # NumPy may know no common type
-        x = x if x.dtype == dtype else x.astype(dtype)
-        return xp.where(condition, x, y if y.dtype == dtype else y.astype(dtype))
+    if xp is np:
+        return functools.partial(where_on_host, dtype)
 
-    elementwise = writing(where)
+    def where(condition: Any, x: Any, y: Any) -> Any:
+        return xp.where(condition, *(each.astype(dtype, copy=False) for each in (x, y)))
 
-    def by_runs(condition: Any, x: Any, y: Any, out: Any = None) -> Any:
-        shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
-        lead = condition.ndim
-        while lead and condition.shape[lead - 1] == 1:
-            lead -= 1
-        if condition.shape[:lead] != shape[:lead] or math.prod(shape[lead:]) < _RUN:
-            return elementwise(condition, x, y, out=out)
-        made = np.empty(shape, dtype) if out is None else out
-        made[...] = y
-        mask = condition.reshape(shape[:lead]).astype(bool, copy=False)
-        made[mask] = np.broadcast_to(x, shape)[mask] if x.ndim else x
-        return made
-
-    return by_runs if xp is np else elementwise
+    own = own_kernels(xp) if dtype.isbuiltin == 1 else None
+    return writing(where) if own is None else own.where
 
 
 def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
@@ -321,12 +331,14 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
         given = iter(bounds)
         least = next(given) if low else None
         most = next(given) if high else None
-        if is_custom(dtype):  # NumPy's has no loop of such a type
+        if is_custom(dtype) or (xp is not np and dtype.kind in "?bc"):  # they have no such loop
             found = x.astype(dtype, copy=False)
             found = found if least is None else xp.maximum(found, least.astype(dtype))
             found = found if most is None else xp.minimum(found, most.astype(dtype))
         elif out is not None and xp is np:
             return np.clip(x, least, most, out, casting="unsafe")
+        elif out is not None and x.dtype == dtype:
+            return xp.clip(x, least, most, out)
         else:
             found = xp.clip(x, least, most).astype(dtype, copy=False)
         if out is None:
@@ -340,18 +352,19 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
 ASTYPE = function_row("astype", _given, _converted(lambda x: x), writes=True)
 """Parameters: (dtype,)."""
 COPY = function_row("copy", _own, _converted(lambda x: x), writes=True)
-WHERE = function_row("where", _chosen, _where, writes=True)
+WHERE = function_row("where", _chosen, _where, writes=True, beside_keys=frozenset([0]))
 """No parameters; the condition comes first."""
 CLIP = function_row("clip", _promoted, _clip, writes=True)
 """Parameters: whether there are a lower and an upper bound; those that are come as operands."""
 REAL = function_row("real", _real, _converted(lambda x: x.real), writes=True)
-IMAG = function_row(
-    "imag",
-    _real,
-    lambda xp, params, dtype: lambda x: x.imag.copy() if x.dtype.kind == "c" else xp.zeros_like(x),
-)
+IMAG = function_row("imag", _real, _converted(lambda x: x.imag), writes=True)
 ROUND = in_single(
-    function_row("round", _rounded, lambda xp, params, dtype: lambda x: xp.round(x, *params))
+    function_row(
+        "round",
+        _rounded,
+        lambda xp, params, dtype: lambda x, out=None: xp.round(x, *params, out),
+        writes=True,
+    )
 )
 """Parameters: (decimals,)."""
 
@@ -370,7 +383,11 @@ def _of_bessel(avals: Sequence[Aval], params: Params) -> Dtype:
     return own if own.kind == "f" else np.dtype(np.float64)
 
 
-I0 = in_single(function_row("i0", _of_bessel, lambda xp, params, dtype: lambda x: xp.i0(x)))
+I0 = in_single(
+    function_row(
+        "i0", _of_bessel, lambda xp, params, dtype: lambda x: xp.i0(x.astype(dtype, copy=False))
+    )
+)
 
 
 def _viewed(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -402,7 +419,15 @@ def _viewed_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 def _view_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     (dtype,) = params
-    return writing(lambda x: xp.ascontiguousarray(x).view(dtype).reshape(_local(x, dtype)).copy())
+
+    def view(x: LocalArray, out: Any = None) -> LocalArray:
+        seen = xp.ascontiguousarray(x).view(dtype).reshape(_local(x, dtype))
+        if out is None:
+            return seen.copy()
+        out[...] = seen
+        return out
+
+    return view
 
 
 def _local(x: LocalArray, dtype: Dtype) -> Shape:

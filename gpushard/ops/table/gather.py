@@ -19,6 +19,7 @@ from gpushard.ops.owners import Owners
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
+from gpushard.runtime.own import own_kernels
 from gpushard.typing import LocalArray, Shape
 
 SMALL = 64 << 10
@@ -100,7 +101,51 @@ def _found(
 
 
 def _local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    return writing(_found(xp, avals, params))
+    indexed, _ = params
+    if own_kernels(xp) is None:
+        return writing(_found(xp, avals, params))
+    sizes = [avals[0].shape[axis] for axis in indexed.axes]
+
+    def found(site: Site, x: LocalArray, *positions: LocalArray, out: Any) -> Any:
+        starts = [site.operands[0][axis] for axis in indexed.axes]
+        values, there = out
+        _take_own(xp, indexed, sizes, starts, x, positions, values, there=there)
+        return out
+
+    return found
+
+
+def _take_own(
+    xp: Any,
+    indexed: Indexed,
+    sizes: Sequence[int],
+    starts: Sequence[int],
+    block: LocalArray,
+    positions: Sequence[LocalArray],
+    out: LocalArray,
+    **what: Any,
+) -> None:
+    """Take what lies in a block by a kernel of the backend; arguments as for `_in_block`.
+
+    Args:
+      xp: as there, and so are the next five.
+      indexed: likewise.
+      sizes: likewise.
+      starts: likewise.
+      block: likewise; it may have no elements.
+      positions: likewise.
+      out: gets the elements.
+      **what: is done with others: see `gpushard.runtime.cuda.own.take`.
+    """
+    wide = spread(indexed, block.shape, tuple(at.shape for at in positions))
+    view, steps = indexed.first_of(xp, block, wide)
+    own = own_kernels(xp)
+    dims = [
+        own.Along(size, start, block.shape[axis], step)
+        for axis, size, start, step in zip(indexed.axes, sizes, starts, steps, strict=True)
+    ]
+    after = (1,) * indexed.after
+    own.take(view, [at.reshape(at.shape + after) for at in positions], dims, out, **what)
 
 
 def _fill(params: Params, dtype: Dtype) -> Any:
@@ -110,6 +155,8 @@ def _fill(params: Params, dtype: Dtype) -> Any:
 def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     """Return plain indexing, where everything is in bounds; what is not gets the fill value."""
     indexed, _ = params
+    if own_kernels(xp) is not None:
+        return _kernel_own(xp, avals, params)
     if indexed.inside:
         along = indexed.along
         if xp is np and along is not None:
@@ -124,11 +171,25 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(filled)
 
 
+def _kernel_own(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    """Return indexing by a kernel of the backend."""
+    indexed, _ = params
+    sizes = [avals[0].shape[axis] for axis in indexed.axes]
+    fill = None if indexed.inside else _fill(params, avals[0].dtype)
+
+    def taken(site: Site, x: LocalArray, *positions: LocalArray, out: LocalArray) -> LocalArray:
+        _take_own(xp, indexed, sizes, (0,) * len(sizes), x, positions, out, fill=fill)
+        return out
+
+    return taken
+
+
 def _owners(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     """Return what takes the elements of a block of the result from blocks of the array."""
     indexed, _ = params
     sizes = [avals[0].shape[axis] for axis in indexed.axes]
     fill = _fill(params, avals[0].dtype)
+    own = own_kernels(xp)
     collect = _by_owner if xp is np else _one_by_one
 
     def gathered(owners: Owners, *arrays: LocalArray, out: Any = None) -> LocalArray:
@@ -138,6 +199,13 @@ def _owners(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
             blocks = tuple([block[owners.part] for block in blocks])
         if out is None:
             out = xp.empty(owners.shape, blocks[0].dtype)
+        if own is not None:
+            rest = None if indexed.inside else fill
+            for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
+                starts = [of[n] for n, of in zip(number, owners.starts, strict=True)]
+                _take_own(xp, indexed, sizes, starts, block, positions, out, fill=rest)
+                rest = None  # what a block does not have stays as those before have left it
+            return out
         if not indexed.inside:
             out[...] = fill
         if out.size:
@@ -383,6 +451,7 @@ GATHER = Row(
     Reduction(_states, _local, _merge, _finish),
     _owners,
     positional=True,
+    beside_keys=frozenset(range(1, 64)),
 )
 """Operands: the array, then index arrays. Parameters: (`Indexed`, bytes of what positions out of
 bounds give, zero if there are none)."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from gpushard.dtypes import wide
 from gpushard.errors import ArgumentError, ArgumentTypeError, LinearAlgebraError
+from gpushard.frozen import dataclass
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Kernel, Params, Row
@@ -67,7 +68,7 @@ Sizes: TypeAlias = Mapping[str, int]
 """Length of each letter of an operand."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Core:
     """What a function makes of matrices; it may depend on parameters."""
 

@@ -17,7 +17,8 @@ from gpushard.ops.row import Kernel, Params, Reduction, Row, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.ops.table.reductions import reduced_shape
-from gpushard.typing import LocalArray
+from gpushard.runtime.own import own_kernels
+from gpushard.typing import LocalArray, Shape
 
 _COUNT = np.dtype(np.int64)
 
@@ -39,8 +40,8 @@ def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, closing:
       name: what users call it.
       dtype_of: takes the type of the operand and the last parameter; gives that of the result.
       states: takes the same; gives the types of a state.
-      make: takes the namespace, the parameters and these types; gives what makes the state of a
-        block.
+      make: takes the namespace, the parameters, these types, and whether the block is alone; gives
+        what makes its state.
       merged: takes the namespace and two states; gives the state of both.
       closing: takes the namespace, a state and the last parameter; gives the result.
     """
@@ -51,7 +52,7 @@ def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, closing:
         return (Aval(shape, dtype_of(avals[0].dtype, extra)),)
 
     def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        return writing(make(xp, params, states(avals[0].dtype, params[2])))
+        return writing(make(xp, params, states(avals[0].dtype, params[2]), alone=False))
 
     def finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
         dtype = dtype_of(avals[0].dtype, params[2])
@@ -62,7 +63,7 @@ def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, closing:
         return end
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        begin = make(xp, params, states(avals[0].dtype, params[2]))
+        begin = make(xp, params, states(avals[0].dtype, params[2]), alone=True)
         end = finish(xp, avals, params)
         return writing(lambda x: end(tuple(map(xp.asarray, begin(x))), 0))
 
@@ -75,20 +76,36 @@ def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, closing:
     return Row(name, infer, _rule, kernel, reduction)
 
 
-def _sums(xp: Any, params: Params, types: tuple[Dtype, ...]) -> Any:
+def _sums(xp: Any, params: Params, types: tuple[Dtype, ...], *, alone: bool) -> Any:
     """Return what counts and sums a block."""
     axes, keepdims, _ = params
+    own = own_kernels(xp)
+
+    def sums_here(x: Any) -> State:
+        shape = reduced_shape(x.shape, axes, keepdims=keepdims)
+        return _valid(own, xp, x, axes, shape, types[1])
 
     def sums(x: Any) -> State:
         counts = x == x
         total = xp.where(counts, x, 0).sum(axes, dtype=types[1], keepdims=keepdims)
         return counts.sum(axes, dtype=_COUNT, keepdims=keepdims), total
 
-    return sums
+    return sums if own is None else sums_here
+
+
+def _valid(
+    own: Any, xp: Any, x: Any, axes: tuple[int, ...], shape: Shape, dtype: Dtype
+) -> tuple[LocalArray, LocalArray]:
+    """Return how many elements are no NaNs, and their sum, by kernels of the backend."""
+    count = own.reduce("valid", x, axes, xp.empty(shape, _COUNT))
+    return count, own.reduce("valid sum", x, axes, xp.empty(shape, dtype))
 
 
 def _mean(xp: Any, state: State, dtype: Any) -> Any:
     count, total = state
+    own = own_kernels(xp)
+    if own is not None:
+        return own.quotient(total, count)
     return xp.where(count > 0, total / xp.maximum(count, 1).astype(_real(total.dtype)), xp.nan)
 
 
@@ -110,9 +127,20 @@ def _squares(apart: Any) -> Any:
     return (apart * apart.conj()).real if apart.dtype.kind == "c" else apart * apart
 
 
-def _moments(xp: Any, params: Params, types: tuple[Dtype, ...]) -> Any:
-    """Return what gives count, mean and sum of squared distances from it of a block."""
+def _moments(xp: Any, params: Params, types: tuple[Dtype, ...], *, alone: bool) -> Any:
+    """Return what gives count, mean and sum of squared distances from it of a block.
+
+    Where it is alone, and so not merged with others, the mean may be anything.
+    """
     axes, keepdims, _ = params
+    own = own_kernels(xp)
+
+    def moments_here(x: Any) -> State:
+        shape = reduced_shape(x.shape, axes, keepdims=True)
+        count, total = _valid(own, xp, x, axes, shape, types[1])
+        spread = own.squares(x, total, count, skips=True).sum(axes, keepdims=keepdims)
+        mean = total if alone else own.quotient(total, count, otherwise=1)
+        return count.reshape(spread.shape), mean.reshape(spread.shape), spread
 
     def moments(x: Any) -> State:
         counts = x == x
@@ -123,7 +151,7 @@ def _moments(xp: Any, params: Params, types: tuple[Dtype, ...]) -> Any:
         spread = _squares(apart).sum(axes, keepdims=keepdims)
         return count.reshape(spread.shape), mean.reshape(spread.shape), spread
 
-    return moments
+    return moments if own is None else moments_here
 
 
 def _chan(xp: Any, a: State, b: State) -> State:
@@ -139,6 +167,9 @@ def _chan(xp: Any, a: State, b: State) -> State:
 
 def _variance(xp: Any, state: State, correction: Any) -> Any:
     count, _, spread = state
+    own = own_kernels(xp)
+    if own is not None:
+        return own.quotient(spread, count, correction)
     many = (count - correction).astype(spread.dtype)
     return xp.where(many > 0, spread / xp.where(many > 0, many, 1), xp.nan)
 

@@ -14,6 +14,7 @@ from gpushard.ops.row import Kernel, Params, Reduction, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.ops.table.reductions import reduced_shape
+from gpushard.runtime.own import own_kernels
 from gpushard.typing import LocalArray
 
 _INDEX = np.dtype(np.int64)
@@ -38,6 +39,13 @@ def _nonzero(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     _, fills = params
     shape = avals[0].shape
     size = math.prod(shape)
+    own = own_kernels(xp)
+
+    def nonzero_here(site: Site, mask: LocalArray, out: Any) -> Any:
+        counts = mask.astype(bool, copy=False).ravel().cumsum(dtype=_INDEX)
+        places = out if isinstance(out, tuple) else (out,)
+        own.nth_places(counts, shape, fills, site.result[0], places)
+        return out
 
     def nonzero(site: Site, mask: LocalArray) -> Any:
         start, length = site.result[0], site.shape[0]
@@ -53,7 +61,7 @@ def _nonzero(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         )
         return found if len(found) > 1 else found[0]
 
-    return writing(nonzero)
+    return nonzero_here if own is not None and size else writing(nonzero)
 
 
 def _true_ones(xp: Any, mask: LocalArray, start: int, length: int) -> LocalArray:
@@ -101,6 +109,9 @@ def _out(xp: Any, position: LocalArray) -> LocalArray:
 def _furthest_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     axes, keepdims = params
     most = np.iinfo(_INDEX).max
+    own = own_kernels(xp)
+    if own is not None:
+        return lambda x, out: own.reduce("furthest", x, axes, out)
 
     def furthest(x: LocalArray) -> LocalArray:
         high, low = (f(axis=axes, keepdims=keepdims) for f in (x.max, x.min))

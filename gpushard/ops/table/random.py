@@ -29,8 +29,10 @@ def _real(dtype: Dtype) -> Dtype:
     return floats(np.empty(0, dtype).real.dtype)
 
 
-def _row(name: str, draw: Callable[..., Any], work: Callable[[Dtype], Dtype] = floats) -> Row:
-    return Sampler(name, draw, work).row()
+def _row(
+    name: str, draw: Callable[..., Any], code: str, work: Callable[[Dtype], Dtype] = floats
+) -> Row:
+    return Sampler(name, draw, work, code).row()
 
 
 def _bits(stream: Stream, dtype: Dtype) -> Any:
@@ -67,9 +69,17 @@ def _beyond(xp: Any, bound: Any, dtype: Dtype, sign: int) -> Any:
         bound = xp.clip(bound, -_FAR, _FAR)
     near = bound.astype(dtype)
     passed = near > bound if sign > 0 else near < bound
-    one = dtype.type(sign)
-    towards = xp.where(near * one < 0, dtype.type(0), near * dtype.type(2) + one)
-    return xp.where(passed, near, xp.nextafter(near, towards)).astype(bound.dtype)
+    return xp.where(passed, near, _next(xp, near, sign)).astype(bound.dtype)
+
+
+def _next(xp: Any, x: Any, sign: int) -> Any:
+    """Return the next numbers above or below, by bits: CuPy has no nextafter of all types."""
+    bits = x.view(f"u{x.dtype.itemsize}")
+    one = bits.dtype.type(1)
+    smallest = one | bits.dtype.type(sign < 0) << bits.dtype.type(8 * x.dtype.itemsize - 1)
+    inwards = (x < 0) if sign > 0 else (x > 0)
+    moved = xp.where(x == 0, smallest, xp.where(inwards, bits - one, bits + one))
+    return xp.where(inwards | xp.isfinite(x), moved, bits).view(x.dtype)
 
 
 def _exponential(stream: Stream, dtype: Dtype) -> Any:
@@ -222,49 +232,51 @@ def _transformed(xp: Any, normals: Any, mean: Any, factor: Any) -> Any:
     return total
 
 
-BITS = _row("bits", _bits, _own)
-UNIFORM = _row("uniform", _uniform, _own)
+BITS = _row("bits", _bits, "random_bits<T>", _own)
+UNIFORM = _row("uniform", _uniform, "uniform<W>", _own)
 """Parameters of the distribution: none, or the lower and the upper bound."""
-NORMAL = _row("normal", _normal)
-COMPLEX_NORMAL = _row("normal", _complex_normal, _real)
-TRUNCATED_NORMAL = Sampler("truncated_normal", _truncated_normal, floats, bounded=True).row()
+NORMAL = _row("normal", _normal, "normal<W>")
+COMPLEX_NORMAL = _row("normal", _complex_normal, "complex_normal<T, W>", _real)
+TRUNCATED_NORMAL = Sampler(
+    "truncated_normal", _truncated_normal, floats, "truncated_normal<T>", bounded=True
+).row()
 """The bounds."""
-EXPONENTIAL = _row("exponential", _exponential)
-GUMBEL = _row("gumbel", _gumbel)
+EXPONENTIAL = _row("exponential", _exponential, "exponential<W>")
+GUMBEL = _row("gumbel", _gumbel, "gumbel")
 """What is added."""
-GUMBEL_HIGH = _row("gumbel", _gumbel_high)
+GUMBEL_HIGH = _row("gumbel", _gumbel_high, "gumbel_high")
 """The same, of more bits."""
-LAPLACE = _row("laplace", _laplace)
-LOGISTIC = _row("logistic", _logistic)
-CAUCHY = _row("cauchy", _cauchy)
-RAYLEIGH = _row("rayleigh", _rayleigh)
-PARETO = _row("pareto", _pareto)
-WEIBULL_MIN = _row("weibull_min", _weibull_min)
+LAPLACE = _row("laplace", _laplace, "laplace<W>")
+LOGISTIC = _row("logistic", _logistic, "logistic<W>")
+CAUCHY = _row("cauchy", _cauchy, "cauchy<W>")
+RAYLEIGH = _row("rayleigh", _rayleigh, "rayleigh")
+PARETO = _row("pareto", _pareto, "pareto")
+WEIBULL_MIN = _row("weibull_min", _weibull_min, "weibull")
 """Scale and concentration."""
-LOGNORMAL = _row("lognormal", _lognormal)
-GAMMA = _row("gamma", _gamma)
-LOG_GAMMA = _row("loggamma", log_gamma)
-CHISQUARE = _row("chisquare", _chisquare)
-BETA = _row("beta", _beta)
-T = _row("t", _t)
-F = _row("f", _f)
+LOGNORMAL = _row("lognormal", _lognormal, "lognormal")
+GAMMA = _row("gamma", _gamma, "gamma_number")
+LOG_GAMMA = _row("loggamma", log_gamma, "log_gamma")
+CHISQUARE = _row("chisquare", _chisquare, "chi_square")
+BETA = _row("beta", _beta, "beta_number")
+T = _row("t", _t, "student_t")
+F = _row("f", _f, "f_number")
 """Degrees of freedom of the numerator and of the denominator."""
-MAXWELL = _row("maxwell", _maxwell)
-DOUBLE_SIDED_MAXWELL = _row("double_sided_maxwell", _double_sided_maxwell)
+MAXWELL = _row("maxwell", _maxwell, "maxwell<W>")
+DOUBLE_SIDED_MAXWELL = _row("double_sided_maxwell", _double_sided_maxwell, "double_sided_maxwell")
 """Location and scale."""
-GENERALIZED_NORMAL = _row("generalized_normal", _generalized_normal)
+GENERALIZED_NORMAL = _row("generalized_normal", _generalized_normal, "generalized_normal")
 """The exponent."""
-TRIANGULAR = _row("triangular", _triangular)
+TRIANGULAR = _row("triangular", _triangular, "triangular")
 """The least number, the most frequent one, and the largest."""
-WALD = _row("wald", _wald)
+WALD = _row("wald", _wald, "wald")
 """The mean."""
-DIRICHLET = Sampler("dirichlet", log_gamma, floats, last=_normalised).row()
+DIRICHLET = Sampler("dirichlet", log_gamma, floats, "log_gamma", last=_normalised).row()
 """The concentrations, along the last dim."""
 MULTIVARIATE_NORMAL = Sampler(
-    "multivariate_normal", _normal, floats, last=_correlated, rows=2, extra=(0, 1)
+    "multivariate_normal", _normal, floats, "normal<W>", last=_correlated, rows=2, extra=(0, 1)
 ).row()
 """The mean along the last dim, and the covariance, which has one dim more."""
 MULTIVARIATE_NORMAL_OF_FACTOR = Sampler(
-    "multivariate_normal", _normal, floats, last=_transformed, rows=2, extra=(0, 1)
+    "multivariate_normal", _normal, floats, "normal<W>", last=_transformed, rows=2, extra=(0, 1)
 ).row()
 """The mean, and a matrix whose product with its transpose is the covariance."""

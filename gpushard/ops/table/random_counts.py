@@ -109,17 +109,19 @@ def _geometric(stream: Stream, dtype: Dtype, p: Any) -> Any:
     return xp.floor(xp.log(xp.where(u == 0, 1, u)) / xp.log1p(-p)) + 1
 
 
-RANDINT = Sampler("randint", _randint, _integers).row()
+RANDINT = Sampler("randint", _randint, _integers, "random_integer").row()
 """The smallest and the largest number."""
-BERNOULLI = Sampler("bernoulli", _bernoulli, doubles).row()
-BERNOULLI_SINGLE = Sampler("bernoulli", _bernoulli, lambda dtype: _SINGLE).row()
+BERNOULLI = Sampler("bernoulli", _bernoulli, doubles, "bernoulli").row()
+BERNOULLI_SINGLE = Sampler("bernoulli", _bernoulli, lambda dtype: _SINGLE, "bernoulli").row()
 """For probabilities in single precision: other bits are drawn for them."""
-BERNOULLI_HIGH = Sampler("bernoulli", _bernoulli_high, doubles).row()
+BERNOULLI_HIGH = Sampler("bernoulli", _bernoulli_high, doubles, "bernoulli_high").row()
 """Of twice as many bits."""
-BERNOULLI_HIGH_SINGLE = Sampler("bernoulli", _bernoulli_high, lambda dtype: _SINGLE).row()
-RADEMACHER = Sampler("rademacher", _rademacher, doubles).row()
-GEOMETRIC = Sampler("geometric", _whole(_geometric), doubles).row()
-POISSON = Sampler("poisson", _whole(poisson), doubles).row()
-BINOMIAL = Sampler("binomial", binomial, doubles).row()
-BINOMIAL_COUNTS = Sampler("binomial", _whole(binomial), doubles).row()
+BERNOULLI_HIGH_SINGLE = Sampler(
+    "bernoulli", _bernoulli_high, lambda dtype: _SINGLE, "bernoulli_high"
+).row()
+RADEMACHER = Sampler("rademacher", _rademacher, doubles, "rademacher").row()
+GEOMETRIC = Sampler("geometric", _whole(_geometric), doubles, "whole_geometric").row()
+POISSON = Sampler("poisson", _whole(poisson), doubles, "whole_poisson").row()
+BINOMIAL = Sampler("binomial", binomial, doubles, "binomial").row()
+BINOMIAL_COUNTS = Sampler("binomial", _whole(binomial), doubles, "whole_binomial").row()
 """The same for integers as results."""

@@ -14,8 +14,9 @@ from gpushard.ops.random.threefry import threefry
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import broadcast, writing
+from gpushard.runtime.own import own_kernels
 
-_WORD = np.dtype(np.uint32)
+_WORD, _PAIR = np.dtype(np.uint32), np.dtype(np.uint64)
 
 
 def _split_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -35,6 +36,11 @@ def _split_rule(avals: Sequence[Aval], params: Params) -> Rule:
 def _split_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     (key,), (shape,) = avals, params
     whole = (*key.shape[:-1], *shape)
+    own = own_kernels(xp)
+
+    def split_here(site: Site, keys: Any, out: Any) -> Any:
+        own.draw("both_words", _PAIR, keys, (), out.view(_PAIR)[..., 0], site.result[:-1], whole)
+        return out
 
     def split(site: Site, keys: Any) -> Any:
         made = xp.empty((int(np.prod(site.shape[:-1])), 2), _WORD)
@@ -46,7 +52,7 @@ def _split_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         each_block(xp, keys, site.result[:-1], site.shape[:-1], whole, fill)
         return made.reshape(site.shape)
 
-    return writing(split)
+    return writing(split) if own is None else split_here
 
 
 SPLIT = Row("random.split", _split_infer, _split_rule, _split_kernel, positional=True)
@@ -74,58 +80,24 @@ def _aligned(own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int | None, 
 
 
 def _fold_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    own = own_kernels(xp)
+
+    def fold_here(keys: Any, data: Any, out: Any) -> Any:
+        data = data.astype(_WORD, copy=False)
+        words = tuple(out[..., n] for n in range(2))
+        own.threefry((keys[..., 0], keys[..., 1]), np.uint32(0), data, words)
+        return out
+
     def fold_in(keys: Any, data: Any) -> Any:
         shape = np.broadcast_shapes(keys.shape[:-1], np.shape(data))
         low = xp.zeros((*shape, 1), _WORD) + xp.asarray(data).astype(_WORD)[..., None]
         words = threefry(xp, (keys[..., :1], keys[..., 1:]), xp.zeros(1, _WORD), low)
         return xp.concatenate(words, axis=-1)
 
-    return writing(fold_in)
+    return writing(fold_in) if own is None else fold_here
 
 
 FOLD_IN = Row(
     "random.fold_in", _fold_infer, _fold_rule, _fold_kernel, loop=lambda avals: (_WORD, _WORD)
 )
 """No parameters; the numbers, uint32, broadcast with the dims of the keys."""
-
-
-_PAIR = np.dtype(np.uint64)
-
-
-def _pack_rule(avals: Sequence[Aval], params: Params) -> Rule:
-    (keys,) = avals
-    words = len(keys.shape) - 1
-    dims = tuple(range(words))
-    return Rule(((*dims, words),), (dims,), keys.shape, frozenset([words]))
-
-
-def _pack_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    return writing(lambda keys: xp.array(keys, order="C").view(_PAIR)[..., 0])
-
-
-PACK = Row(
-    "random.pack",
-    lambda avals, params: (Aval(avals[0].shape[:-1], _PAIR),),
-    _pack_rule,
-    _pack_kernel,
-)
-"""Keys as elements of 64 bits, which move as any do."""
-
-
-def _unpack_rule(avals: Sequence[Aval], params: Params) -> Rule:
-    shape = avals[0].shape
-    dims = tuple(range(len(shape)))
-    return Rule((dims,), ((*dims, len(shape)),), (*shape, 2), frozenset([len(shape)]))
-
-
-def _unpack_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    return writing(lambda keys: xp.array(keys, order="C")[..., None].view(_WORD))
-
-
-UNPACK = Row(
-    "random.unpack",
-    lambda avals, params: (Aval((*avals[0].shape, 2), _WORD),),
-    _unpack_rule,
-    _unpack_kernel,
-)
-"""The words of keys that `PACK` made one element of."""

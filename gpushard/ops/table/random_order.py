@@ -18,6 +18,7 @@ from gpushard.ops.random.stream import Stream
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
+from gpushard.runtime.own import own_kernels
 from gpushard.runtime.sharing import share
 from gpushard.typing import Shape
 
@@ -40,12 +41,12 @@ def _orders(
     Bits and positions are sorted together as words of 64 bits, which are all different: that is
     many times as fast as a stable sort of the bits. The rounds do not wait for one another.
     """
-    zero, n = xp.zeros(1, _WORD), shape[axis]
+    zero, n, own = xp.zeros(1, _WORD), shape[axis], own_kernels(xp)
     keys = []
     for _ in range(many):
         stream = Stream(xp, (key[:1], key[1:]), zero, zero)
-        key, own = (xp.concatenate(stream.fold(n).key) for n in range(2))
-        keys.append(own)
+        key, folded = (xp.concatenate(stream.fold(n).key) for n in range(2))
+        keys.append(folded)
     positions = xp.arange(n, dtype=_PAIR).reshape(n, *(1,) * (-1 - axis))
     orders = [xp.empty(shape, _PAIR) for _ in keys]
 
@@ -57,7 +58,10 @@ def _orders(
             bits <<= _PAIR.type(32)
             flat[first:stop] = bits[: stop - first]
 
-        each_block(xp, key, start, shape, whole, fill)
+        if own is None:
+            each_block(xp, key, start, shape, whole, fill)
+        else:
+            own.draw("high_bits", _PAIR, key, (), order, start, whole)
         order |= positions
         order.sort(axis=axis)
         order &= _PAIR.type(0xFFFFFFFF)
@@ -126,7 +130,14 @@ def _shuffle_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(shuffle)
 
 
-SHUFFLE = Row("random.permutation", _shuffle_infer, _shuffle_rule, _shuffle_kernel, positional=True)
+SHUFFLE = Row(
+    "random.permutation",
+    _shuffle_infer,
+    _shuffle_rule,
+    _shuffle_kernel,
+    positional=True,
+    beside_keys=frozenset([0]),
+)
 """Operands: a key, an array. Parameters: (axis counted from the end, whether other dims are put in
 an order of their own)."""
 
@@ -152,6 +163,7 @@ TAKE = Row(
     _take_infer,
     _take_rule,
     lambda xp, avals, params: writing(lambda x, index: xp.take(x, index, axis=params[0])),
+    beside_keys=frozenset([1]),
 )
 """The elements at positions along a dim. Operands: an array, positions, which are all valid.
 Parameters: (axis counted from the end,)."""
@@ -196,10 +208,15 @@ def _weighted_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 def _weighted_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     shape = _weighted_shape(avals, params)
+    own = own_kernels(xp)
     work = avals[1].dtype if avals[1].dtype == np.float32 else np.dtype(np.float64)
 
     def choose(site: Site, key: Any, weights: Any) -> Any:
         sums = xp.cumsum(weights.astype(work, copy=False))
+        if own is not None:
+            at = xp.empty(site.shape, work)
+            own.draw("uniform<W>", work, key, (), at, site.result, shape)
+            return xp.searchsorted(sums, sums[-1] * (1 - at))
         made = xp.empty(site.shape, np.int64)
         flat = made.ravel()
 

@@ -15,10 +15,12 @@ from gpushard.dtypes import kind_of, summed
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.in_order import InOrder
 from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
+from gpushard.runtime.own import own_kernels
 from gpushard.typing import LocalArray, Shape
 
 _DOUBLE = np.dtype(np.float64)
@@ -106,7 +108,14 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
                 return function(x, axes, dtype, out, keepdims)
 
             return kernel
-        function = getattr(xp, title)
+        own = own_kernels(xp)
+        if own is not None and title in ("nanmin", "nanmax"):
+            # CuPy's wait for the GPU, to warn of NaNs.
+            if dtype.kind in "fc":
+                return lambda x, out: own.reduce(title, x, axes, out)
+            function = getattr(xp, title.removeprefix("nan"))
+        else:
+            function = getattr(xp, title)
         extra = {"dtype": dtype} if title in ("sum", "prod") else {}
         return lambda x, out=None: function(x, axes, out=out, keepdims=keepdims, **extra)
 
@@ -115,8 +124,7 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
         return reduce(xp, axes, keepdims, dtype_of(avals[0].dtype, extra))
 
     def merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
-        function = getattr(xp, name)
-        return lambda a, b, m, n: (function(a[0], b[0]),)
+        return InOrder(xp, name)
 
     def finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
         dtype = dtype_of(avals[0].dtype, params[2])
@@ -150,13 +158,16 @@ ALL = _by_ufunc("logical_and", lambda own, _: _BOOL, empty=True)
 
 
 def _added(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
-    return lambda a, b, m, n: (a[0] + b[0],)
+    return InOrder(xp, "add")
 
 
 def _count_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     axes, keepdims, _ = params
     shape = avals[0].shape
     everything = xp is np and len(axes) == len(shape)
+    own = own_kernels(xp)
+    if own is not None:
+        return lambda x, out: own.reduce("nonzero", x, axes, out)
 
     def count(x: Any) -> Any:
         there = x if x.dtype == _BOOL else x != 0
@@ -201,6 +212,16 @@ def _mean_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     axes, _, _ = params
     shape = avals[0].shape
 
+    if own_kernels(xp) is not None:
+        total, dtype = local, _mean_dtype(avals[0].dtype, params[2])
+
+        def mean_here(x: Any, out: Any = None) -> Any:
+            return xp.divide(
+                total(x), math.prod(x.shape[axis] for axis in axes), out=out, dtype=dtype
+            )
+
+        return mean_here
+
     def mean(x: Any) -> Any:
         count = math.prod(shape[axis] for axis in axes)
         return finish((xp.asarray(local(x)),), count)
@@ -233,6 +254,14 @@ def _moments(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     """Return the kernel of mean and sum of squared distances from it."""
     axes, keepdims, _ = params
     wide = _mean_dtype(avals[0].dtype, None)
+    own = own_kernels(xp)
+
+    apart = _squares_own(xp, avals, params)
+
+    def moments_here(x: Any) -> State:
+        total, spread = apart(x)
+        count = _INDEX.type(math.prod(x.shape[axis] for axis in axes))
+        return own.quotient(total, count, otherwise=0).reshape(spread.shape), spread
 
     def moments(x: Any) -> State:
         x = x.astype(wide, copy=False)
@@ -242,7 +271,21 @@ def _moments(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         total = squares.sum(axes, keepdims=keepdims)
         return mean.reshape(total.shape), total
 
-    return writing(moments)
+    return writing(moments if own is None else moments_here)
+
+
+def _squares_own(xp: Any, avals: Sequence[Aval], params: Params) -> Callable[[Any], State]:
+    """Return what gives sums, and those of squared distances from means, on a GPU."""
+    axes, keepdims, _ = params
+    wide = _mean_dtype(avals[0].dtype, None)
+
+    def apart(x: Any) -> State:
+        count = _INDEX.type(math.prod(x.shape[axis] for axis in axes))
+        total = x.sum(axes, dtype=wide, keepdims=True)
+        squares = own_kernels(xp).squares(x, total, count, skips=False)
+        return total, squares.sum(axes, keepdims=keepdims)
+
+    return apart
 
 
 def _chan(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
@@ -264,7 +307,12 @@ def _spread(root: bool) -> Any:
         dtype = _var_dtype(avals[0].dtype, correction)
 
         def finish(state: State, count: int) -> LocalArray:
-            spread = state[1] / np.float32(max(count - correction, 0))
+            own = own_kernels(xp)
+            if own is not None:
+                size = _INDEX.type(count)
+                found = own.quotient(state[1], size, correction, root=root, otherwise=0)
+                return found.astype(dtype, copy=False)
+            spread = state[1] / state[1].dtype.type(max(count - correction, 0))
             return (xp.sqrt(spread) if root else spread).astype(dtype, copy=False)
 
         return finish
@@ -277,13 +325,19 @@ def _spread_row(name: str, *, root: bool) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         local, finish = _moments(xp, avals, params), make(xp, avals, params)
+        apart, own = _squares_own(xp, avals, params), own_kernels(xp)
         axes, _, _ = params
 
         def spread(x: Any) -> Any:
             count = math.prod(avals[0].shape[axis] for axis in axes)
             return finish(tuple(map(xp.asarray, local(x))), count)
 
-        return writing(spread)
+        def spread_here(x: Any, out: Any = None) -> Any:
+            count = _INDEX.type(math.prod(avals[0].shape[axis] for axis in axes))
+            squares = apart(x)[1]
+            return own.quotient(squares, count, params[2], root=root, otherwise=0, out=out)
+
+        return writing(spread) if own is None else spread_here
 
     def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
         wide = _mean_dtype(avals[0].dtype, None)
@@ -322,6 +376,21 @@ def _positions(name: str, *, valued: bool) -> Callable[[Any, Sequence[Aval], Par
         axes, keepdims, _ = params
         whole = avals[0].shape
         ndim = len(whole)
+        own = own_kernels(xp)
+
+        def positions_here(site: Site, x: Any, out: Any) -> Any:
+            dims = [
+                own.Along(whole[axis], site.operands[0][axis], x.shape[axis], x.strides[axis])
+                for axis in axes
+            ]
+            shape = reduced_shape(x.shape, axes, keepdims=False)
+            value, number = out if valued else (None, out)
+            value = None if value is None else value.reshape(shape)
+            own.extremes(name, x, axes, dims, number.reshape(shape), value)
+            return out
+
+        if own is not None:
+            return positions_here
         kept = [d for d in range(ndim) if d - ndim not in axes]
         order = kept + [ndim + axis for axis in axes]
 

@@ -11,6 +11,7 @@ from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
+from gpushard.runtime.own import own_kernels
 
 
 def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -22,6 +23,9 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 
 def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    own = own_kernels(xp)
+    if own is not None and avals[0].dtype.kind == "f":
+        return lambda x, out=None: own.finite(x, params, out)
     return writing(lambda x: xp.nan_to_num(x, True, *params))
 
 

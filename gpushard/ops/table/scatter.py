@@ -28,6 +28,7 @@ from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.combining import apply_at, set_at
 from gpushard.ops.table.elementwise import ufunc_row, writing
+from gpushard.runtime.own import own_kernels
 from gpushard.typing import LocalArray, Shape
 
 
@@ -107,6 +108,11 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     if xp is np and wide == avals[0].dtype:
         return functools.partial(_write_owned, indexed, ufunc, kind, sizes)
 
+    operation = _CODES.get(ufunc) if _is_coded(ufunc, wide) else None
+    many = math.prod(spread(indexed, avals[0].shape, _shapes(avals))) > LONG
+    if own_kernels(xp) is not None and operation and (ufunc is None or not many):
+        return functools.partial(_update_own, xp, indexed, operation, (wide, kind), sizes)
+
     def scatter(site: Site, x: LocalArray, values: Any, *positions: LocalArray) -> Any:
         places = _places(xp, indexed, sizes, site, x, positions)
         axis = indexed.axes[0]
@@ -125,6 +131,83 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return made if axis == -x.ndim else xp.ascontiguousarray(made)
 
     return writing(scatter)
+
+
+_CODES: dict[np.ufunc | None, str] = {
+    None: "Replace",
+    np.add: "Add",
+    np.subtract: "Subtract",
+    np.multiply: "Multiply",
+    np.divide: "Divide",
+    np.power: "Power",
+    np.minimum: "Minimum",
+    np.maximum: "Maximum",
+}
+"""What ufuncs are called in `kernels/indexing.cuh`."""
+
+LONG = 1 << 16
+"""So many updates may be of one element that they are not made one after the other."""
+
+
+def _is_coded(ufunc: np.ufunc | None, dtype: Dtype) -> bool:
+    """Whether there is a kernel of a backend for a ufunc in a type."""
+    if ufunc is np.power:
+        return dtype.kind in "fc"
+    return dtype.isbuiltin == 1 and (dtype.kind != "c" or ufunc not in (np.minimum, np.maximum))
+
+
+def _update_own(
+    xp: Any,
+    indexed: Indexed,
+    operation: str,
+    types: tuple[Dtype, Dtype],
+    sizes: Sequence[int],
+    site: Site,
+    x: LocalArray,
+    values: Any,
+    *positions: LocalArray,
+    out: LocalArray,
+) -> LocalArray:
+    """Make updates by a kernel of the backend; arguments as for `_write_owned`.
+
+    Args:
+      xp: CuPy.
+      indexed: as there.
+      operation: what the kernel calls the ufunc.
+      types: to combine in, and of values for that.
+      sizes: as there, and so are those that follow.
+      site: likewise.
+      x: likewise.
+      values: likewise.
+      *positions: likewise.
+      out: likewise.
+    """
+    own = own_kernels(xp)
+    wide = spread(indexed, x.shape, tuple(at.shape for at in positions))
+    out[...] = x
+    view, steps = indexed.first_of(xp, out, wide)
+    if not view.size:
+        return out
+    end = view.ndim - indexed.after
+    lead = end - len(wide)
+    pairs = [end + at for _, at in indexed.paired]
+    free = [dim for dim in range(lead, end) if dim not in pairs]
+    count = math.prod(view.shape[dim] for dim in free)
+    order = [*range(lead), *pairs, *range(end, view.ndim), *free]
+    alone = view.ndim - len(free)
+    turned = view.transpose(order)
+    shape = (*turned.shape[:alone], count)
+    cells = xp.lib.stride_tricks.as_strided(turned, shape, (*turned.strides[:alone], 0))
+    if np.ndim(values):
+        values = xp.broadcast_to(values, view.shape).transpose(order).reshape(shape)
+    places, dims = [], []
+    for axis, at, size, step in zip(indexed.axes, positions, sizes, steps, strict=True):
+        at = xp.broadcast_to(at, wide).transpose([dim - lead for dim in (*pairs, *free)])
+        places.append(at)
+        dims.append(own.Along(size, site.operands[0][axis], x.shape[axis], step))
+    rows = (*(view.shape[dim] for dim in pairs), *(1,) * indexed.after, count)
+    own.update(operation, *types, cells, values, places, dims, rows)
+    return out
 
 
 def _write_owned(

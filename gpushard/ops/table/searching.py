@@ -18,6 +18,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Reduction, Row
 from gpushard.ops.rule import Rule
+from gpushard.ops.search import search
 from gpushard.ops.table.elementwise import writing
 from gpushard.ops.table.sorting import INDEX
 from gpushard.typing import LocalArray
@@ -80,13 +81,14 @@ def _search_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     (side,) = params
     dtype = _common(avals)
 
-    def search(x1: LocalArray, x2: LocalArray, *sorter: LocalArray) -> LocalArray:
+    def find(x1: LocalArray, x2: LocalArray, *sorter: LocalArray, out: Any = None) -> LocalArray:
         if sorter:
             x1 = x1[sorter[0]]
         x1, x2 = (x.astype(dtype, copy=False) for x in (x1, x2))
-        return xp.searchsorted(x1, x2, side=side)
+        found: LocalArray = search(xp, x1, x2, side, out)
+        return found
 
-    return writing(search)
+    return find
 
 
 SEARCHSORTED = in_single(
@@ -123,7 +125,7 @@ def _isin_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         if xp is np and _are_near(x, members):
             return np.isin(x, members, kind="table")
         members = xp.sort(members)
-        at = xp.searchsorted(members, x)
+        at = search(xp, members, x, "left")
         return members[xp.minimum(at, members.size - 1)] == x
 
     return writing(isin)

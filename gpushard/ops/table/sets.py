@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gpushard.errors import ArgumentError
+from gpushard.frozen import dataclass
 from gpushard.ops.aval import Aval
 from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
@@ -20,7 +20,7 @@ from gpushard.typing import LocalArray
 INDICES, INVERSE, COUNTS = "indices", "inverse", "counts"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Wish:
     """The parameter of `UNIQUE`."""
 

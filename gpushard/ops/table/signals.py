@@ -36,6 +36,9 @@ def _interp(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     left, right, period = params
 
     def interp(x: Any, xs: Any, ys: Any, *outside: Any) -> Any:
+        if xp is not np:  # CuPy's takes no booleans
+            x, xs = x.astype(_DOUBLE, copy=False), xs.astype(_DOUBLE, copy=False)
+            ys = ys if ys.dtype.kind in "fc" else ys.astype(_DOUBLE)
         given = iter(outside)
         low = next(given) if left else None
         high = next(given) if right else None

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -21,9 +21,11 @@ from gpushard.config import Settings
 from gpushard.errors import DeviceLostError
 from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, T
 from gpushard.runtime.cuda.bounce import Bounce
+from gpushard.runtime.cuda.calls import Calls
 from gpushard.runtime.cuda.copier import Copier
-from gpushard.runtime.cuda.driver import Driver, EventHandle, Share
-from gpushard.runtime.cuda.events import CudaEvent, LostEvent
+from gpushard.runtime.cuda.driver import Driver, Share, StreamHandle
+from gpushard.runtime.cuda.elementwise import MOST_CALLS, Signature
+from gpushard.runtime.cuda.events import CudaEvent, EventPool, LostEvent
 from gpushard.runtime.cuda.health import Health
 from gpushard.runtime.cuda.launches import Launches
 from gpushard.runtime.cuda.loans import Loans
@@ -35,7 +37,7 @@ from gpushard.runtime.cuda.stores import GpuStore, PageableStore, PinnedStore, a
 from gpushard.runtime.cuda.topology import make_topology
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
-from gpushard.runtime.memory import Memory
+from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, LocalArray, Shape
@@ -63,6 +65,7 @@ class CudaBackend:
     platform = "gpu"
     exact = False
     host_readable = False
+    missing_dtypes = frozenset(map(np.dtype, "gG"))  # longdouble; CUDA has no such numbers
 
     def __init__(self, settings: Settings, driver: Driver | None = None) -> None:
         if driver is None:
@@ -77,9 +80,11 @@ class CudaBackend:
         self._pinned = PinnedStore(driver)
         self._pageable = PageableStore()
         self._gpu_stores = [GpuStore(driver, gpu, settings.slab_bytes) for gpu in self._ordinals]
-        self._loans = Loans(driver, self._ordinals, self._launched)
-        self._launches = Launches(driver, self._ordinals, self._gpu_stores)
-        self._events: list[deque[EventHandle]] = [deque() for _ in self._ordinals]
+        pinned: PinnedStore | GpuStore = self._pinned
+        self._stores = {store.slabs: store for store in (pinned, *self._gpu_stores)}
+        self._events = EventPool(driver, self._ordinals)
+        self._loans = Loans(driver, self._ordinals, self._events, self._launched)
+        self._launches = Launches(driver, self._events, self._gpu_stores)
         self._bounces = [Bounce(driver, gpu, self._launches) for gpu in self._ordinals]
         self._copier = Copier(
             driver,
@@ -90,11 +95,14 @@ class CudaBackend:
             settings.engine_bytes,
         )
         self._prefetcher = Prefetcher()
+        self._claim: Callable[[Stream, int], Claim]
+        self._reclaim: Callable[[], object]
 
     def _find_gpus(self) -> None:
         driver, gpus = self._driver, self._driver.gpus()
         selected = select(self._settings, len(gpus))
         self._ordinals = [choice.ordinal for choice in selected]
+        driver.use(self._ordinals)
         peers = [
             frozenset(
                 other
@@ -197,10 +205,7 @@ class CudaBackend:
         """Return the start of a raw buffer as a dense array."""
         if isinstance(raw, np.ndarray):
             return self._pageable.view(raw, shape, dtype)
-        if raw.owner is self._pinned.slabs:
-            return self._pinned.view(raw, shape, dtype)
-        store = next(store for store in self._gpu_stores if store.slabs is raw.owner)
-        return store.view(raw, shape, dtype)
+        return self._stores[raw.owner].view(raw, shape, dtype)
 
     def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
         """Return an array without elements."""
@@ -235,7 +240,7 @@ class CudaBackend:
         """Return what a DLPack producer has on a GPU; `stream` waits for whoever writes it."""
         self._health.check()
         queue = self._queues[stream]
-        with self._driver.scope(queue.handle):
+        with self._driver.scope(queue.handle, self._reclaim):
             local = self._driver.from_dlpack(producer)
         start, shape, strides = self.address(local), local.shape, local.strides
         gpu, owner = self._ordinals[queue.chip], self._loans.borrow(local)
@@ -251,11 +256,12 @@ class CudaBackend:
                 event: Any = stream.event(tick)
                 gpu = self._ordinals[self._topology.chips[domain]]
                 self._driver.let_wait(consumer, gpu, event.handle)
+        self._health.check()  # nothing is waited for where a GPU was lost meanwhile
 
     def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
         """Return a context in which work of this thread goes to the CUDA stream of a stream."""
         self._health.check()
-        return self._driver.scope(self._queues[stream].handle)
+        return self._driver.scope(self._queues[stream].handle, self._reclaim)
 
     def recall(self) -> None:
         """Wait for the GPUs if others may still use what was lent, and let go of it."""
@@ -275,6 +281,22 @@ class CudaBackend:
             share = self._shares[chip][self._topology.devices[device].partition]
         handle = self._driver.stream(self._ordinals[chip], share)
         self._queues[stream] = Queue(chip, domain, handle)
+        self._driver.provide(handle, functools.partial(self._temporary, stream, handle))
+
+    def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
+        """Let CuPy's temporary memory come from our pools."""
+        self._claim, self._reclaim = claim, reclaim
+
+    def _temporary(self, stream: Stream, handle: StreamHandle, nbytes: int) -> tuple[int, Claim]:
+        """Return the address of memory for the item of a stream that is launched, and its claim."""
+        claim = self._claim(stream, nbytes)
+        memory = claim.memory
+        for other, tick in memory.clock():
+            if not stream.covers(other, tick):
+                event: Any = other.event(tick)
+                self._driver.wait(handle, event.handle)
+                stream.seen[other] = tick
+        return memory.raw.address, claim
 
     def enqueue(self, item: Item) -> None:
         """Launch an item; never waits.
@@ -282,33 +304,40 @@ class CudaBackend:
         Raises:
           KeyboardInterrupt: the thread was interrupted while it launched; the item has failed.
         """
-        queue = self._queues[item.stream]
+        stream, driver = item.stream, self._driver
+        queue = self._queues[stream]
         try:
             self._health.check()
-            self._record_head(item.stream, queue)
-            for stream, tick in item.waits:
-                event: Any = stream.event(tick)
-                self._driver.wait(queue.handle, event.handle)
-            self._driver.run(queue.handle, functools.partial(self._execute, queue, item))
+            if time.monotonic_ns() - queue.recorded_at > _HEAD_NS:
+                self._record_head(stream, queue)
+            for other, tick in item.waits:
+                event: Any = other.event(tick)
+                driver.wait(queue.handle, event.handle)
+            give = driver.run if item.scoped else driver.give
+            give(queue.handle, functools.partial(self._execute, queue, item))
         except Exception as error:
             item.fail(self._health.note(error))
         queue.launched = item.tick
 
     def _execute(self, queue: Queue, item: Item) -> None:
-        self._inside.queue = queue
+        inside = self._inside
+        inside.queue = queue
         try:
             raised = item.execute()
         finally:
-            self._inside.queue = None
-        if raised is not None and (noted := self._health.note(raised)) is not raised:
+            inside.queue = None
+        if raised is None:
+            return
+        if (noted := self._health.note(raised)) is not raised:
             item.fail(noted)
         if isinstance(raised, KeyboardInterrupt):
             raise raised
 
     def _record_head(self, stream: Stream, queue: Queue) -> None:
-        now = time.monotonic_ns()
-        if queue.launched > stream.done and now - queue.recorded_at > _HEAD_NS:
+        if queue.launched > stream.done:
             stream.event(queue.launched)
+        else:
+            queue.recorded_at = time.monotonic_ns()
 
     def record(self, stream: Stream, tick: int) -> Event:
         """Make an event behind all that the stream was given."""
@@ -317,16 +346,43 @@ class CudaBackend:
         launched = queue.launched
         if self._health.is_lost:
             return LostEvent(launched, self._health.check)
-        pool = self._events[queue.chip]
         try:
-            handle = pool.pop() if pool else self._driver.event(self._ordinals[queue.chip])
+            handle = self._events.take(queue.chip)
             self._driver.record(handle, queue.handle)
         except Exception as error:
             if self._health.note(error) is error:
                 raise
             return LostEvent(launched, self._health.check)
         queue.recorded_at = time.monotonic_ns()
+        pool = self._events.free[queue.chip]
         return CudaEvent(self._driver, handle, launched, pool, self._health.note)
+
+    def calls(
+        self,
+        function: Any,
+        operands: Sequence[np.dtype[Any]],
+        scalars: Sequence[int],
+        results: Sequence[np.dtype[Any]],
+        batches: Sequence[tuple[Stream, Sequence[Shape]]],
+        *,
+        together: bool,
+    ) -> list[Calls] | None:
+        """Return what makes calls of an elementwise function on dense blocks in one launch each."""
+        most = max(len(shapes) for _, shapes in batches)
+        if most > MOST_CALLS:
+            return None
+        wide = max(math.prod(shape) for _, shapes in batches for shape in shapes) >= 1 << 31
+        signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide)
+        chip = self._queues[batches[0][0]].chip
+        driver, store = self._driver, self._gpu_stores[chip]
+        kernel = driver.elementwise(self._ordinals[chip], function, signature)
+        if kernel is None:
+            return None
+        handles = [self._queues[stream].handle for stream, _ in batches]
+        return [
+            Calls(driver, store, handle, kernel, signature, shapes, together=together)
+            for handle, (_, shapes) in zip(handles, batches, strict=True)
+        ]
 
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
         """Copy the boxes of a phase: in one launch, and a call per box for copy engines."""
@@ -362,6 +418,18 @@ class CudaBackend:
     def call_among(self, calls: int, function: Callable[[], T]) -> T:
         """Call a function, which launches kernels."""
         return function()
+
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        domain: int,
+    ) -> None:
+        """Let CuPy compile what a kernel needs, which takes it up to seconds."""
+        gpu = self._ordinals[self._topology.chips[domain]]
+        with self._health.watch():
+            self._driver.rehearse(kernel, operands, results, gpu)
 
     def run_now(
         self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from gpushard.frozen import dataclass
 from gpushard.typing import Shape
 
 THREADS = 256
@@ -21,11 +22,14 @@ DIMS = 4
 MOST_UNITS = 1 << 30
 """Units of a part, so that the kernel counts them with 32 bits."""
 
+LONGEST_STEP = (1 << 31) - 1
+"""Bytes per step of a dim, so that the kernel counts them with 32 bits and a sign."""
+
 Dim = tuple[int, int, int]
 """(extent, bytes per step in the target, bytes per step in the source)."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Allocation:
     """Memory that a box must not leave."""
 
@@ -51,7 +55,7 @@ def batch_type(name: str, entry: np.dtype[np.void], count: int) -> np.dtype[np.v
     return np.dtype(fields, align=True)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """The work of one launch: entries of a table, and the blocks dealt out to them."""
 
@@ -61,24 +65,24 @@ class Batch:
     first: npt.NDArray[np.uint32]
     """The first block of each entry, and the number of all blocks."""
 
+    argument: ClassVar[np.dtype[np.void]]
+    """The struct that holds a few, to travel as the launch's argument; made by `batch_type`."""
+
     @property
     def blocks(self) -> int:
         """How many blocks the launch has."""
         return int(self.first[-1])
 
-
-class InlineBatch(Batch):
-    """A batch that travels as the launch's argument where it has few entries."""
-
-    argument: ClassVar[np.dtype[np.void]]
-    """The struct that holds them; made by `batch_type`."""
-
     def inline(self) -> npt.NDArray[np.void]:
-        """Return them as one struct of type `argument`.
+        """Return the entries as one struct of type `argument`, always the same one.
 
         Raises:
           ValueError: there are more than it holds.
         """
+        return self._inline
+
+    @functools.cached_property
+    def _inline(self) -> npt.NDArray[np.void]:
         batch = np.zeros((), self.argument)
         assert self.argument.names is not None
         batch[self.argument.names[0]][: len(self.table)] = self.table
@@ -135,6 +139,26 @@ def merged(shape: Shape, target: Sequence[int], source: Sequence[int], itemsize:
     return result
 
 
+def short_steps(target: int, source: int, dims: list[Dim]) -> Iterator[tuple[int, int, list[Dim]]]:
+    """Cut a box along each dim whose steps are longer than `LONGEST_STEP`.
+
+    Args:
+      target: address of its first unit in the target.
+      source: and in the source.
+      dims: its dims.
+
+    Yields:
+      The same of each part.
+    """
+    for position, (extent, to, of) in enumerate(dims):
+        if not -LONGEST_STEP <= to <= LONGEST_STEP or not -LONGEST_STEP <= of <= LONGEST_STEP:
+            rest = dims[:position] + dims[position + 1 :]
+            for step in range(extent):
+                yield from short_steps(target + step * to, source + step * of, rest)
+            return
+    yield target, source, dims
+
+
 def parts(target: int, source: int, dims: list[Dim]) -> Iterator[tuple[int, int, list[Dim]]]:
     """Cut a box along its first dim until it has at most `DIMS` dims and `MOST_UNITS` units.
 
@@ -163,6 +187,11 @@ def parts(target: int, source: int, dims: list[Dim]) -> Iterator[tuple[int, int,
         yield from parts(target + start * to, source + start * of, part)
 
 
+def rows_form(dims: list[Dim]) -> int:
+    """Return for how many dims the kernel is that takes so many: 1, 2 or 4."""
+    return max(1, len(dims)) if len(dims) < 3 else DIMS
+
+
 def check_units(memory: Allocation, first: int, dims: Iterable[tuple[int, int]], unit: int) -> None:
     """Check that units lie inside an allocation, and each at a multiple of its size.
 
@@ -182,21 +211,20 @@ def check_units(memory: Allocation, first: int, dims: Iterable[tuple[int, int]],
     assert all(n % unit == 0 for n in (first, *(step for _, step in dims))), "a unit is misaligned"
 
 
-def divider(divisor: int, bits: int = 32) -> tuple[int, int]:
+def divider(divisor: int) -> tuple[int, int]:
     """Return what turns a division into a multiplication.
 
     T. Granlund and P. Montgomery, "Division by invariant integers using multiplication", 1994.
 
     Args:
-      divisor: from 1 to 2**(bits - 1).
-      bits: of the multiplication.
+      divisor: from 1 to 2**31.
 
     Returns:
-      (magic, shift) with n // divisor == ((n * magic >> bits) + n) >> shift for n < 2**(bits - 1).
+      (magic, shift) with n // divisor == ((n * magic >> 32) + n) >> shift for n < 2**31.
 
     >>> magic, shift = divider(7)
     >>> [((n * magic >> 32) + n) >> shift for n in (0, 6, 7, 2**31 - 1)]
     [0, 0, 1, 306783378]
     """
     shift = (divisor - 1).bit_length()
-    return ((1 << bits) * ((1 << shift) - divisor)) // divisor + 1, shift
+    return ((1 << 32) * ((1 << shift) - divisor)) // divisor + 1, shift

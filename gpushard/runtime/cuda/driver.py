@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.batches import Batch
+from gpushard.runtime.cuda.elementwise import Signature
 from gpushard.runtime.cuda.fills import Fills
 from gpushard.runtime.cuda.pieces import Pieces
 from gpushard.typing import HostArray, LocalArray, Shape
@@ -21,7 +22,7 @@ EventHandle: TypeAlias = Any
 """An event of one GPU, without timing."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Gpu:
     """A GPU that the process sees."""
 
@@ -38,7 +39,7 @@ class Gpu:
     """How many it has."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Share:
     """Multiprocessors of a GPU that no other share of it has."""
 
@@ -61,6 +62,9 @@ class Driver(Protocol):
 
     def gpus(self) -> list[Gpu]:
         """List the GPUs."""
+
+    def use(self, gpus: Sequence[int]) -> None:
+        """Hear which GPUs are used, before anything is done on them; others are left alone."""
 
     def enable_peer(self, gpu: int, peer: int) -> bool:
         """Let a GPU use the memory of another one, and say whether it can."""
@@ -106,6 +110,9 @@ class Driver(Protocol):
     def address(self, array: LocalArray) -> int:
         """Return the address of the first element of an array that is no NumPy array."""
 
+    def addresses(self, arrays: Sequence[LocalArray]) -> list[int]:
+        """Return the addresses of the first elements of several of them."""
+
     def gpu_of(self, array: LocalArray) -> int | None:
         """Return the GPU that an array lies on, None for one of the host."""
 
@@ -149,11 +156,35 @@ class Driver(Protocol):
     def synchronize_gpu(self, gpu: int) -> None:
         """Wait for everything on a GPU, whoever gave it."""
 
-    def scope(self, stream: StreamHandle) -> AbstractContextManager[None]:
-        """Let what the thread launches go to a stream, its temporary memory too."""
+    def scope(
+        self, stream: StreamHandle, reclaim: Callable[[], object]
+    ) -> AbstractContextManager[None]:
+        """Let what the thread launches go to a stream; its temporary memory is the library's own.
+
+        Where there is no more of that, `reclaim` is called once.
+        """
+
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        gpu: int,
+    ) -> None:
+        """Call a kernel with small arrays like those given, so that it is compiled."""
+
+    def provide(self, stream: StreamHandle, allocate: Callable[[int], tuple[int, Any]]) -> None:
+        """Let temporary memory of what `run` gives a stream come from a function.
+
+        It takes a number of bytes, and gives an address and what has to live as long as that is
+        used.
+        """
 
     def run(self, stream: StreamHandle, work: Callable[[], None]) -> None:
         """Call a function that gives a stream work, within its `scope`."""
+
+    def give(self, stream: StreamHandle, work: Callable[[], None]) -> None:
+        """Call a function that gives a stream work by calls of this driver alone."""
 
     def copy(self, target: int, source: int, nbytes: int, stream: StreamHandle) -> None:
         """Copy bytes by a copy engine; memory of the host must be page-locked."""
@@ -184,6 +215,30 @@ class Driver(Protocol):
           stream: where it runs.
         """
 
+    def elementwise(self, gpu: int, function: Any, signature: Signature) -> Any:
+        """Return the kernel that does what an elementwise function does, compiled and loaded.
+
+        Args:
+          gpu: where it runs.
+          function: one of the namespace.
+          signature: what the kernel takes.
+
+        Returns:
+          The kernel for `launch_elementwise`; None where there is none.
+        """
+
+    def launch_elementwise(
+        self, kernel: Any, grid: tuple[int, int], parameters: int, stream: StreamHandle
+    ) -> None:
+        """Launch a kernel of `elementwise`.
+
+        Args:
+          kernel: the kernel.
+          grid: blocks for each call, and calls.
+          parameters: address of the address of its argument.
+          stream: where it runs.
+        """
+
     def empty_cache(self) -> None:
         """Give back what libraries keep for temporary memory and nothing uses."""
 
@@ -191,7 +246,7 @@ class Driver(Protocol):
         """Whether the process can use no GPU any more after this error."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Table:
     """Addresses of the arrays of a table of pieces in the memory of a GPU."""
 

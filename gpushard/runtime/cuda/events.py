@@ -3,9 +3,31 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gpushard.runtime.cuda.driver import Driver, EventHandle
+
+
+class EventPool:
+    """Events that nobody uses; making one takes longer than to set it.
+
+    Args:
+      driver: makes the calls.
+      ordinals: CUDA's number of each GPU that is used.
+    """
+
+    def __init__(self, driver: Driver, ordinals: Sequence[int]) -> None:
+        self._driver = driver
+        self._ordinals = ordinals
+        self.free: list[deque[EventHandle]] = [deque() for _ in ordinals]
+        """Those of each GPU. What has come, or what nobody waits for, may be put there."""
+
+    def take(self, chip: int) -> EventHandle:
+        """Return an event of a GPU, by the position of that."""
+        try:
+            return self.free[chip].pop()
+        except IndexError:
+            return self._driver.event(self._ordinals[chip])
 
 
 class CudaEvent:
@@ -67,12 +89,16 @@ class LostEvent:
       check: raises what users are told.
     """
 
-    __slots__ = ("_check", "handle", "tick")
+    __slots__ = ("_check", "tick")
 
     def __init__(self, tick: int, check: Callable[[], None]) -> None:
         self.tick = tick
         self._check = check
-        self.handle = None
+
+    @property
+    def handle(self) -> EventHandle:
+        """Raise DeviceLostError: no stream can wait for it."""
+        self._check()
 
     def query(self) -> bool:
         """Always True: nobody has to wait."""

@@ -8,18 +8,21 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.batches import (
     DIMS,
     THREADS,
     Allocation,
+    Batch,
     Dim,
-    InlineBatch,
     batch_type,
     check_units,
     divider,
     make_table,
     merged,
     parts,
+    rows_form,
+    short_steps,
 )
 from gpushard.typing import Shape
 
@@ -27,17 +30,18 @@ FILL = np.dtype(
     [
         ("target", np.uint64),
         ("pattern", np.uint64, 2),
-        ("stride", np.int64, 4),
+        ("stride", np.int32, 4),
         ("extent", np.uint32, 4),
         ("magic", np.uint32, 3),
         ("shift", np.uint32, 3),
         ("unit", np.uint32),
+        ("form", np.uint32),
     ],
     align=True,
 )
 """`struct Fill` of the kernel."""
 
-INLINE_FILLS = 36
+INLINE_FILLS = 44
 """How many entries travel as an argument of the launch; `kInlineFills` of the kernel."""
 
 FILL_BATCH = batch_type("fills", FILL, INLINE_FILLS)
@@ -52,7 +56,7 @@ LONG_RUN = 4 * WIDEST
 """Bytes of a run from which on it pays to fill its unaligned ends by themselves."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Filling:
     """A strided box and the value that all its elements get."""
 
@@ -72,7 +76,7 @@ class Filling:
     """An element: 1, 2, 4, 8 or 16 bytes."""
 
 
-class Fills(InlineBatch):
+class Fills(Batch):
     """What a launch fills; entries of type `FILL`."""
 
     argument = FILL_BATCH
@@ -117,8 +121,9 @@ def _rows(box: Filling) -> Iterator[tuple[tuple[object, ...], int]]:
         low = box.target + start
         unit = math.gcd(WIDEST, length, low, *(step for _, step, _ in dims))
         units = [*dims, (length // unit, unit, unit)] if length > unit else dims
-        for target, _, part in parts(low, low, units):
-            yield _row(box.memory, target, pattern, part, unit)
+        for box_or_part in short_steps(low, low, units):
+            for target, _, part in parts(*box_or_part):
+                yield _row(box.memory, target, pattern, part, unit)
 
 
 def _ascending(box: Filling) -> Filling:
@@ -157,4 +162,5 @@ def _row(
     extents, strides = zip(*padded, strict=True)
     magic, shift = zip(*map(divider, extents[1:]), strict=True)
     blocks = -(-math.prod(extents) // UNITS_PER_BLOCK)
-    return (target, pattern, strides, extents, magic, shift, unit), blocks
+    row = (target, pattern, strides, extents, magic, shift, unit, rows_form(dims))
+    return row, blocks

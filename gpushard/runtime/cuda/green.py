@@ -7,18 +7,18 @@ CUDA is asked what it would make.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from gpushard.errors import ConfigurationError
+from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.probe import version_text
 
 LEAST_DRIVER = 12040
 """The first driver that has green contexts, that of CUDA 12.4."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Group:
     """Multiprocessors of a GPU that no other group of the same split has."""
 

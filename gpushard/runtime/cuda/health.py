@@ -62,9 +62,9 @@ class Health:
         Raises:
           DeviceLostError: a GPU failed, or the process was forked.
         """
-        self.check_process()
-        if self._lost is not None:
-            raise self._lost_error(self._lost)
+        if self._lost is not None or os.getpid() != self.process:
+            self.check_process()
+            raise self._lost_error(str(self._lost))
 
     def check_process(self) -> None:
         """Check that CUDA belongs to this process.

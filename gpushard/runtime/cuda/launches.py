@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpushard.runtime.cuda.driver import Driver, EventHandle, StreamHandle, Table
+from gpushard.runtime.cuda.events import EventPool
 from gpushard.runtime.cuda.fills import INLINE_FILLS, Filling, Fills, make_fills
 from gpushard.runtime.cuda.pieces import (
     BASES,
@@ -59,13 +60,13 @@ class Launches:
 
     Args:
       driver: makes the calls.
-      ordinals: CUDA's number of each GPU that is used.
+      events: of each GPU that is used.
       stores: the memory of each.
     """
 
-    def __init__(self, driver: Driver, ordinals: Sequence[int], stores: Sequence[GpuStore]) -> None:
+    def __init__(self, driver: Driver, events: EventPool, stores: Sequence[GpuStore]) -> None:
         self._driver = driver
-        self._ordinals = ordinals
+        self._events = events
         self._stores = stores
         self._ready: weakref.WeakKeyDictionary[Phase, _Ready] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
@@ -100,7 +101,11 @@ class Launches:
             return template
         addresses = [address_of(self._driver, operands[n]) for n in template.operands]
         bases = np.array(addresses, np.uint64)
-        if len(template.pieces.table) <= INLINE_PIECES or len(bases) > MOST_OPERANDS:
+        if len(template.pieces.table) <= INLINE_PIECES:
+            with self._lock:
+                self._driver.launch_pieces(template.aimed(bases), stream)
+            return template
+        if len(bases) > MOST_OPERANDS:
             self._launch(template.located(bases), stream)
             return template
         argument = np.zeros((), BASES)
@@ -133,7 +138,7 @@ class Launches:
         """
         while self._dead:
             for kept in self._dead.popleft().values():
-                event = self._driver.event(self._ordinals[kept.chip])
+                event = self._events.take(kept.chip)
                 self._driver.record(event, kept.stream)
                 self._ending.append((kept, event))
         ending, self._ending = self._ending, []
@@ -142,6 +147,7 @@ class Launches:
                 self._driver.synchronize(event)
             if self._driver.is_done(event):
                 self._stores[kept.chip].free(kept.block)
+                self._events.free[kept.chip].append(event)
             else:
                 self._ending.append((kept, event))
 

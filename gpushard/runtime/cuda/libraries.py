@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 from collections.abc import Callable
 from typing import Any
+
+from gpushard.frozen import dataclass
 
 
 def installed_version(package: str) -> str | None:
@@ -22,7 +23,7 @@ def installed_version(package: str) -> str | None:
     return version
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Libraries:
     """How optional libraries are found and imported: those of this process, or fakes."""
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gpushard.runtime.cuda.driver import Driver, EventHandle
+from gpushard.runtime.cuda.events import EventPool
 from gpushard.runtime.stream import Tick
 
 LEGACY_STREAM = 1
@@ -40,18 +41,24 @@ class Loans:
     Args:
       driver: makes the calls.
       ordinals: CUDA's number of each GPU that is used.
+      events: of these.
       launched: gives what each of our streams was given so far.
     """
 
     def __init__(
-        self, driver: Driver, ordinals: Sequence[int], launched: Callable[[], list[Tick]]
+        self,
+        driver: Driver,
+        ordinals: Sequence[int],
+        events: EventPool,
+        launched: Callable[[], list[Tick]],
     ) -> None:
         self._driver = driver
         self._ordinals = ordinals
+        self._events = events
         self._launched = launched
         self._lent: deque[tuple[Any, int, int]] = deque()  # (owner, GPU, stream) of ended loans
         self._borrowed: deque[Any] = deque()
-        self._followed: list[tuple[Any, EventHandle]] = []
+        self._followed: list[tuple[Any, int, EventHandle]] = []
         self._unknown: list[Any] = []
         self._leaving: list[tuple[Any, list[Tick]]] = []
         self._lock = threading.RLock()
@@ -76,8 +83,9 @@ class Loans:
             return
         with self._lock:
             self._sort()
-            is_done = self._driver.is_done
-            self._followed = [loan for loan in self._followed if not is_done(loan[1])]
+            followed = [(loan, self._driver.is_done(loan[2])) for loan in self._followed]
+            self._followed = [loan for loan, is_done in followed if not is_done]
+            self._pool(loan for loan, is_done in followed if is_done)
             self._leaving = [
                 (array, ticks)
                 for array, ticks in self._leaving
@@ -103,16 +111,21 @@ class Loans:
                     self._followed += kept[1]
                     self._leaving += kept[2]
                 raise
+            self._pool(kept[1])
+
+    def _pool(self, over: Iterable[tuple[Any, int, EventHandle]]) -> None:
+        """Take back the events of loans that are over."""
+        for _, chip, event in over:
+            self._events.free[chip].append(event)
 
     def _sort(self) -> None:
         """Find out for what each loan that ended has to wait."""
         while self._lent:
             owner, chip, consumer = self._lent.popleft()
             if consumer == LEGACY_STREAM:
-                gpu = self._ordinals[chip]
-                event = self._driver.event(gpu)
-                self._driver.record_legacy(event, gpu)
-                self._followed.append((owner, event))
+                event = self._events.take(chip)
+                self._driver.record_legacy(event, self._ordinals[chip])
+                self._followed.append((owner, chip, event))
             else:
                 self._unknown.append(owner)
         while self._borrowed:

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.libraries import INSTALLED, Libraries, one_line
 
 T = TypeVar("T")
@@ -22,7 +23,7 @@ _REINSTALL = "try pip install --force-reinstall nvidia-ml-py"
 _NO_LIBRARY = "NVML is not there; it comes with the NVIDIA driver: install that"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class NvLink:
     """A link of a GPU that is up."""
 
@@ -33,7 +34,7 @@ class NvLink:
     """Bus id of the GPU or switch at its other end; None where NVML does not say."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GpuFacts:
     """What NVML says of one GPU; None where it does not say."""
 
@@ -77,7 +78,7 @@ class GpuFacts:
     """The NVLinks that are up; None if it has none."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class NvmlReport:
     """What NVML says of a machine."""
 

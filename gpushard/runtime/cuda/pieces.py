@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.batches import (
     DIMS,
     MOST_UNITS,
     THREADS,
     Allocation,
+    Batch,
     Dim,
-    InlineBatch,
     batch_type,
     check_units,
     divider,
     make_table,
     merged,
     parts,
+    rows_form,
+    short_steps,
 )
 from gpushard.typing import Shape
 
@@ -48,18 +50,18 @@ PIECE = np.dtype(
     [
         ("target", np.uint64),
         ("source", np.uint64),
-        ("target_stride", np.int64, 4),
-        ("source_stride", np.int64, 4),
+        ("target_stride", np.int32, 4),
+        ("source_stride", np.int32, 4),
         ("extent", np.uint32, 4),
         ("magic", np.uint32, 3),
         ("shift", np.uint32, 3),
         ("unit", np.uint32),
-        ("tiled", np.uint32),
+        ("form", np.uint32),
     ]
 )
 """`struct Piece` of the kernel."""
 
-INLINE_PIECES = 30
+INLINE_PIECES = 40
 """How many pieces travel as an argument of the launch; `kInlinePieces` of the kernel."""
 
 BATCH = batch_type("pieces", PIECE, INLINE_PIECES)
@@ -76,8 +78,29 @@ BASES = np.dtype([("at", np.uint64, MOST_OPERANDS)])
 
 UNITS_PER_BLOCK = 8 * THREADS
 
+TILES = 8
+"""The form of a transposed piece; `kTiles` of the kernel. That of rows is 1, 2 or 4: their dims."""
 
-@dataclasses.dataclass(frozen=True)
+WORDS = 9
+"""The form of a transposed piece in whole words; `kWords` of the kernel."""
+
+WORD = 4
+"""Bytes of such a word."""
+
+SIDES = {
+    (TILES, 1): (64, 64),
+    (TILES, 2): (64, 64),
+    (TILES, 4): (32, 64),
+    (TILES, 8): (32, 32),
+    (TILES, 16): (32, 32),
+    (WORDS, 1): (128, 128),
+    (WORDS, 2): (64, 64),
+}
+"""For each form and unit the units of a tile: along the dim that is dense in the source, and along
+that which is in the target."""
+
+
+@dataclass(frozen=True)
 class Box:
     """A strided copy of a box."""
 
@@ -106,7 +129,7 @@ class Box:
     """Bytes of an element."""
 
 
-class Pieces(InlineBatch):
+class Pieces(Batch):
     """What a launch copies; entries of type `PIECE`."""
 
     argument = BATCH
@@ -146,9 +169,10 @@ def _pieces_of(box: Box) -> Iterator[tuple[tuple[object, ...], int]]:
     unit = math.gcd(16, run, box.target, box.source, *steps)
     if run > unit:
         dims.append((run // unit, unit, unit))
-    tiled = _tile(dims, unit)
-    for target, source, part in parts(box.target, box.source, dims):
-        yield _row(box, target, source, part, unit, tiled)
+    for start in short_steps(box.target, box.source, dims):
+        tiled = _tile(start[2], unit)
+        for target, source, part in parts(*start):
+            yield _row(box, target, source, part, unit, tiled)
 
 
 def _tile(dims: list[Dim], unit: int) -> bool:
@@ -174,12 +198,23 @@ def _row(
     check_units(box.source_memory, source, ((extent, of) for extent, _, of in dims), unit)
     padded: list[Dim] = [(1, 0, 0)] * (DIMS - len(dims)) + dims
     extents, to_strides, of_strides = zip(*padded, strict=True)
-    magic, shift = zip(*map(divider, extents[1:]), strict=True)
+    divisors = extents[1:]
     if tiled:
-        side = 32 if unit >= 4 else 64
-        squares = -(-extents[2] // side) * -(-extents[3] // side)
-        blocks = extents[0] * extents[1] * squares
+        form = WORDS if unit < WORD and _in_words(target, source, padded) else TILES
+        side2, side3 = SIDES[form, unit]
+        divisors = (extents[1], -(-extents[2] // side2), -(-extents[3] // side3))
+        blocks = extents[0] * math.prod(divisors)
     else:
+        form = rows_form(dims)
         blocks = -(-math.prod(extents) // UNITS_PER_BLOCK)
-    row = (target, source, to_strides, of_strides, extents, magic, shift, unit, tiled)
+    magic, shift = zip(*map(divider, divisors), strict=True)
+    row = (target, source, to_strides, of_strides, extents, magic, shift, unit, form)
     return row, blocks
+
+
+def _in_words(target: int, source: int, dims: list[Dim]) -> bool:
+    """Whether both sides of a transposed piece are whole words, each at a multiple of its size."""
+    *outer, (extent2, to2, unit), (extent3, _, of3) = dims
+    steps = [step for _, *both in outer for step in both]
+    lengths = extent2 * unit, extent3 * unit
+    return math.gcd(WORD, target, source, to2, of3, *lengths, *steps) == WORD

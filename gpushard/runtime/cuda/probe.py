@@ -1,6 +1,8 @@
 """Whether the CUDA backend can be used in this process, and if not, why and what to do.
 
-Asking makes no CUDA context and starts no thread. It counts the GPUs, which loads the driver.
+Asking makes no CUDA context and starts no thread. It counts the GPUs, which loads the driver, and
+where there is one it compiles a kernel that does nothing, as CuPy compiles all of its own: where
+NVRTC or CUDA's headers are missing CuPy imports, counts GPUs and then fails at the first sum.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.libraries import INSTALLED, Libraries, one_line
 
 CUPY_PACKAGES = ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy")
@@ -30,7 +33,17 @@ _FORKED = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+_KERNEL = """
+#include <cuda_fp16.h>
+extern "C" __global__ void nothing() {}
+"""
+"""Includes of CUDA's headers what every kernel of CuPy does."""
+
+_ARCHITECTURE = "80"
+"""One that every NVRTC of CUDA 12 and 13 compiles for; nothing is run."""
+
+
+@dataclass(frozen=True)
 class Availability:
     """What there is of CUDA."""
 
@@ -81,7 +94,16 @@ def probe(libraries: Libraries = INSTALLED) -> Availability:
             return _unusable(f"CuPy is not installed; {_INSTALL}")
         again = f"pip install --force-reinstall {next(iter(packages), 'cupy')}"
         return _unusable(f"CuPy does not import ({one_line(error)}); try {again}", installed)
-    return _ask(version, runtime)
+    found = _ask(version, runtime)
+    problem = _compile(cupy) if found.usable else None
+    if problem is None:
+        return found
+    missing = (
+        f"kernels cannot be compiled ({problem}); install NVRTC and the headers of CUDA "
+        f"{version_text(found.runtime)} with pip install '{_ctk(found.runtime)}', or set CUDA_PATH "
+        "to where they are"
+    )
+    return dataclasses.replace(found, usable=False, reason=missing, gpus=0)
 
 
 def version_text(version: int | None) -> str:
@@ -128,6 +150,27 @@ def _ask(cupy: str, runtime: Any) -> Availability:
             f" driver for CUDA {version_text(driver)}"
         )
     return Availability(gpus > 0, reason, cupy, driver, built, gpus)
+
+
+def _compile(cupy: Any) -> str | None:
+    """Compile a kernel as CuPy does, and return why that cannot be done, or None.
+
+    Args:
+      cupy: the module.
+    """
+    try:
+        options = cupy._core.core.assemble_cupy_compiler_options(())
+        cupy.cuda.compiler.compile_using_nvrtc(
+            _KERNEL, options, arch=_ARCHITECTURE, cache_in_memory=True
+        )
+    except Exception as error:  # whatever it is, the first kernel would raise it too
+        return one_line(error)
+    return None
+
+
+def _ctk(runtime: int | None) -> str:
+    """Return what to install for CUDA's own libraries, of the version that CuPy is built with."""
+    return f"cupy-cuda{(runtime or 0) // 1000}x[ctk]"
 
 
 def _explain(error: Exception, cupy: str, driver: int | None, built: int | None) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from gpushard.config import Settings, check_partition_count
 from gpushard.errors import ConfigurationError
+from gpushard.frozen import dataclass
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SelectedGpu:
     """A GPU that is used."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import threading
 from collections.abc import Callable
+from typing import Any
 
 GRANULE = 512
 """Bytes that every range is a multiple of, and aligned to."""
@@ -39,13 +40,15 @@ class Block:
       nbytes: how many there are.
     """
 
-    __slots__ = ("address", "nbytes", "owner", "slab")
+    __slots__ = ("address", "kept", "nbytes", "owner", "slab")
 
     def __init__(self, owner: Slabs, slab: Slab, address: int, nbytes: int) -> None:
         self.owner = owner
         self.slab = slab
         self.address = address
         self.nbytes = nbytes
+        self.kept: Any = None
+        """What its users find here when they have it again."""
 
 
 class Slabs:

@@ -27,6 +27,19 @@ def kernel_source(name: str) -> str:
     return _INCLUDE.sub(lambda found: _without_pragma(found[1]), text)
 
 
+@functools.cache
+def kernel_header(name: str) -> str:
+    """Return a file of functions that kernels call.
+
+    Args:
+      name: of the file, without its ending: such as "random".
+
+    Raises:
+      FileNotFoundError: there is none; the installation is incomplete.
+    """
+    return _without_pragma(f"{name}.cuh")
+
+
 def _without_pragma(name: str) -> str:
     return _find(name).read_text(encoding="utf-8").replace("#pragma once\n", "")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,32 @@ class GpuStore:
 
     def view(self, raw: Block, shape: Shape, dtype: np.dtype[Any]) -> LocalArray:
         """Return the start of a block as a dense array."""
-        return self._driver.array(self._gpu, raw.address, raw.nbytes, shape, dtype, raw)
+        return self.views(raw, (0,), ((shape, dtype),))[0]
+
+    def views(
+        self, raw: Block, offsets: tuple[int, ...], kinds: tuple[tuple[Shape, np.dtype[Any]], ...]
+    ) -> Sequence[LocalArray]:
+        """Return parts of a block as dense arrays.
+
+        They are kept with the block, as who has it next often wants the same. They do not keep it:
+        memory is for who claims it.
+
+        Args:
+          raw: the block.
+          offsets: the first byte of each.
+          kinds: shape and type of each.
+        """
+        kept = raw.kept
+        if kept is not None and kept[0] == kinds and kept[1] == offsets:
+            arrays: Sequence[LocalArray] = kept[2]
+            return arrays
+        make, gpu, start, end = self._driver.array, self._gpu, raw.address, raw.nbytes
+        arrays = [
+            make(gpu, start + offset, end - offset, shape, dtype, None)
+            for offset, (shape, dtype) in zip(offsets, kinds, strict=True)
+        ]
+        raw.kept = kinds, offsets, arrays
+        return arrays
 
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> LocalArray:
         """Return an array without elements."""

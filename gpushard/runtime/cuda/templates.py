@@ -5,19 +5,21 @@ Addresses are relative to operands, so that a phase is described once however of
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.pieces import Allocation, Box, Pieces, make_counted_pieces
 from gpushard.runtime.phase import Phase
 from gpushard.runtime.strided import views_of
 from gpushard.typing import LocalArray
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Span:
     """A dense box that a copy engine moves."""
 
@@ -34,7 +36,7 @@ class Span:
     """The memory domain read."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Template:
     """A phase, ready for operands of a layout."""
 
@@ -66,6 +68,25 @@ class Template:
         table["target"] += bases[self.targets]
         table["source"] += bases[self.sources]
         return Pieces(table, self.pieces.first)
+
+    def aimed(self, bases: npt.NDArray[np.uint64]) -> Pieces:
+        """Return the pieces, few enough for an argument, with addresses in that.
+
+        It is one argument for all calls, so it has to be launched before the next one.
+
+        Args:
+          bases: the address of each of `operands`.
+        """
+        for addresses, offsets, operands in self._aims:
+            np.add(offsets, bases[operands], out=addresses)
+        return self.pieces
+
+    @functools.cached_property
+    def _aims(self) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]]:
+        table = self.pieces.table
+        entries = self.pieces.inline()["pieces"][: len(table)]
+        ends = ("target", self.targets), ("source", self.sources)
+        return [(entries[end], table[end].copy(), operands) for end, operands in ends]
 
 
 Choice = Callable[[int, int, bool], bool]

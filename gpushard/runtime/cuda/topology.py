@@ -6,15 +6,15 @@ host memory.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
+from gpushard.frozen import dataclass
 from gpushard.runtime.backend import DeviceInfo
 from gpushard.runtime.cuda.driver import Gpu, Share
 from gpushard.runtime.cuda.selection import SelectedGpu
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Topology:
     """What the GPUs are divided into."""
 

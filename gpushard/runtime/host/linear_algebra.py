@@ -12,7 +12,6 @@ cores by itself.
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import functools
 import threading
 from collections.abc import Callable
@@ -20,7 +19,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gpushard.frozen import dataclass
+
 T = TypeVar("T")
+
+_PATIENCE = 0.01
+"""Seconds that a call waits for another thread, which is changing the number, before it starts."""
 
 _OPENMP = 2
 """What OpenBLAS says of how it was built."""
@@ -30,7 +34,7 @@ _AFFIXES = (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", "_64"), ("", ""
 so that several can be loaded; as threadpoolctl has them."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Library:
     """The functions of a library that say how many threads it uses."""
 
@@ -81,8 +85,9 @@ class Limits:
     Where one number holds for the process, it is changed for all of it, and goes back to what it
     was when no call needs a part any more; what others set meanwhile stays.
 
-    No thread waits for another one here, which might wait for it: a signal handler that uses the
-    library may strike anywhere, and so may an interrupt.
+    A call starts when the number is its share: with more threads it would spin for the others all
+    the time that it takes. No thread waits for another one for long here, which might wait for it:
+    a signal handler that uses the library may strike anywhere, and so may an interrupt.
 
     Args:
       library: that.
@@ -106,25 +111,32 @@ class Limits:
         self._divide(0 if not self._library.per_thread else threading.get_ident(), 1)
 
     def call(self, count: int, function: Callable[[], T]) -> T:
-        """Call a function that calls the library, as one of `count` that run at once."""
+        """Call a function that calls the library, as one of `count` that run at once.
+
+        It may be around others of the same thread, so that the number stays between these.
+        """
+        outer = self._calls.get(threading.get_ident())
         try:
             try:
                 self._calls[threading.get_ident()] = count
-                self._apply()
+                self._apply(_PATIENCE)
                 return function()
             finally:
-                self._leave()
+                self._leave(outer)
         except BaseException:
-            self._leave()  # an interrupt may have struck on the way into the first one
+            self._leave(outer)  # an interrupt may have struck on the way into the first one
             raise
 
-    def _leave(self) -> None:
+    def _leave(self, outer: int | None) -> None:
         """End the call of this thread, if there is one; interrupts come after that."""
         interrupt: BaseException | None = None
         left = False
         while not left:
             try:
-                self._calls.pop(threading.get_ident(), None)
+                if outer is None:
+                    self._calls.pop(threading.get_ident(), None)
+                else:
+                    self._calls[threading.get_ident()] = outer
                 self._apply()
                 left = True
             except KeyboardInterrupt as error:
@@ -140,24 +152,28 @@ class Limits:
         calls = list(self._calls.values())
         return max(1, len(calls), *calls)
 
-    def _apply(self) -> None:
-        """Give the calls of now their shares."""
+    def _apply(self, patience: float = 0) -> None:
+        """Give the calls of now their shares; another thread that does looks once more then."""
         if self._library.per_thread:
             thread = threading.get_ident()
             self._divide(thread, self._share() if thread in self._calls else 1)
         while not self._library.per_thread and self._share() != self._divided:
-            if not self._try():
+            if not self._try(patience):
                 return
 
-    def _try(self) -> bool:
-        """Divide the number of all, unless another thread does, which looks once more then."""
+    def _try(self, patience: float) -> bool:
+        """Divide the number of all, unless another thread does for longer than there is patience.
+
+        `_divided` says that nobody knows before the calls are counted, and so whoever is not
+        counted finds it so, and waits.
+        """
         taken: list[bool] = []
         try:
             # One call of C code, so that no interrupt comes between taking the lock and noting it.
-            taken.extend(map(self._changing.acquire, (False,)))
+            taken.extend(map(self._changing.acquire, (True,), (patience,)))
             if taken[0]:
+                self._divided = 0
                 share = self._share()
-                self._divided = 0  # nobody knows, should this be cut short
                 self._divide(0, share)
                 self._divided = share
             return taken[0]

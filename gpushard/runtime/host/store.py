@@ -12,7 +12,7 @@ from gpushard.config import Settings
 from gpushard.runtime.backend import DeviceInfo, T
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import address, keep
-from gpushard.runtime.memory import Memory
+from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.stream import Stream, Tick
 from gpushard.typing import HostArray, Shape
 
@@ -36,6 +36,7 @@ class NumpyStore:
 
     platform = "cpu"
     namespace = np
+    missing_dtypes: frozenset[np.dtype[Any]] = frozenset()
 
     def __init__(self, settings: Settings) -> None:
         self._devices = settings.host_devices
@@ -53,6 +54,9 @@ class NumpyStore:
     def reaches(self, domain: int, source: int) -> bool:
         """Whether `domain` can read `source`: always."""
         return True
+
+    def calls(self, *of: Any, together: bool) -> None:
+        """Leave it to NumPy's functions, block by block."""
 
     def call_among(self, calls: int, function: Callable[[], T]) -> T:
         """Call a function."""
@@ -128,3 +132,15 @@ class NumpyStore:
         """Wait for the tick: what comes after it is done by the caller."""
         stream.synchronize(tick)
         return contextlib.nullcontext()
+
+    def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
+        """Do nothing: NumPy has memory of its own."""
+
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        domain: int,
+    ) -> None:
+        """Do nothing: NumPy compiles nothing."""

@@ -32,7 +32,7 @@ def _inputs(ufunc: np.ufunc) -> list[str]:
     return [
         types.split("->")[0]
         for types in ufunc.types
-        if "O" not in types and "m" not in types.lower()
+        if "O" not in types and not set(types.lower()) & set("mg")  # longdouble is the host's
     ]
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.row import Row
-from gpushard.ops.table import random, random_counts, random_keys, random_order
+from gpushard.ops.table import packed_keys, random, random_counts, random_keys, random_order
 from tests.ops.forms.form import Form
 
-TABLES = (random, random_counts, random_keys, random_order)
+TABLES = (random, random_counts, random_keys, packed_keys, random_order)
 
 
 def _made(dtype: str) -> Any:
@@ -82,8 +82,8 @@ FORMS: dict[Row, list[Form]] = {
     random_counts.BINOMIAL: [Form(("2", "ij", "j"), _beside("f8"), "Iid")],
     random_counts.BINOMIAL_COUNTS: [Form(("2", "ij", "j"), _beside("i8"), "Ii?")],
     random_keys.SPLIT: [Form(("i2",), ((3, 5),), "I")],
-    random_keys.PACK: [Form(("ij2",), (), "I")],
-    random_keys.UNPACK: [Form(("ij",), (), "Q")],
+    packed_keys.PACK: [Form(("ij2",), (), "I")],
+    packed_keys.UNPACK: [Form(("ij",), (), "Q")],
     random_keys.FOLD_IN: [Form(("i2", "ji"), (), "I"), Form(("i2", "j1"), (), "I")],
     random_order.ORDER: [Form(("i2",), (9,), "I")],
     random_order.SHUFFLE: [

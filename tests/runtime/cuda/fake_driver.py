@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import dataclasses
 import random
 import threading
 from collections import deque
@@ -14,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.runtime.cuda.batches import THREADS
 from gpushard.runtime.cuda.driver import Gpu, Share
+from gpushard.runtime.cuda.elementwise import SCALAR_BYTES, Signature
 from gpushard.runtime.cuda.fills import FILL_BATCH, INLINE_FILLS, Fills
 from gpushard.runtime.cuda.green import Group, equal_groups
 from gpushard.runtime.cuda.pieces import BATCH, INLINE_PIECES, Pieces
@@ -46,6 +49,7 @@ class FakeStream:
     def __init__(self, gpu: int, share: Share | None = None) -> None:
         self.gpu = gpu
         self.share = share
+        self.allocate: Callable[[int], tuple[int, Any]] | None = None
         self.queue: deque[tuple[Callable[[], bool], Callable[[], None]]] = deque()
 
 
@@ -117,6 +121,15 @@ class FakeArray(np.ndarray):
         return {**self.__array_interface__, "version": 3, "stream": 7}
 
 
+@dataclasses.dataclass(frozen=True)
+class FakeKernel:
+    """A ufunc for blocks."""
+
+    gpu: int
+    function: np.ufunc
+    signature: Signature
+
+
 class FakeNamespace:
     """NumPy under another name, as CuPy is: what takes the module apart takes the other way."""
 
@@ -178,6 +191,9 @@ class FakeDriver:
             Gpu(f"Fake {n}", self.nbytes, f"0000:{n:02x}:00.0", self._multiprocessors)
             for n in range(self._gpus)
         ]
+
+    def use(self, gpus: Any) -> None:
+        pass
 
     def enable_peer(self, gpu: int, peer: int) -> bool:
         return self._peers
@@ -271,6 +287,9 @@ class FakeDriver:
     def address(self, array: Any) -> int:
         raise AssertionError("all arrays are NumPy's here")
 
+    def addresses(self, arrays: Any) -> list[int]:
+        return [address(array) for array in arrays]
+
     def divide(self, gpu: int, parts: int) -> list[Share]:
         with self._mutex:
             self._call("divide")
@@ -293,6 +312,7 @@ class FakeDriver:
             return self._streams[-1]
 
     def event(self, gpu: int) -> FakeEvent:
+        self._call("event")
         return FakeEvent(gpu)
 
     def record(self, event: FakeEvent, stream: FakeStream) -> None:
@@ -308,6 +328,8 @@ class FakeDriver:
             stream.queue.append((lambda: True, come))
 
     def wait(self, stream: FakeStream, event: FakeEvent) -> None:
+        if not isinstance(event, FakeEvent):
+            raise TypeError("an integer is required")  # as CuPy says before it asks CUDA
         with self._mutex:
             self._call("wait")
             stamp = event.stamp
@@ -352,7 +374,7 @@ class FakeDriver:
         return True
 
     @contextlib.contextmanager
-    def scope(self, stream: FakeStream) -> Iterator[None]:
+    def scope(self, stream: FakeStream, reclaim: Callable[[], object]) -> Iterator[None]:
         """What the thread does in here it does at once, so the stream has to be that far."""
         event = self.event(stream.gpu)
         self.record(event, stream)
@@ -363,9 +385,17 @@ class FakeDriver:
         finally:
             self._scopes -= 1
 
+    def rehearse(self, kernel: Any, operands: Any, results: Any, gpu: int) -> None:
+        pass
+
+    def provide(self, stream: FakeStream, allocate: Callable[[int], tuple[int, Any]]) -> None:
+        stream.allocate = allocate
+
     def run(self, stream: FakeStream, work: Callable[[], None]) -> None:
         with self._mutex:
             self._give(stream, work)
+
+    give = run
 
     def _give(self, stream: FakeStream, work: Callable[[], None]) -> None:
         if self._running:  # a part of what the stream runs now
@@ -450,6 +480,43 @@ class FakeDriver:
                 self._check(low, start + sum(max(0, n) for n in reach) + unit)
                 ends.append(array_at(start, extent, np.dtype((np.void, unit)), strides))
             np.copyto(*ends)
+
+    def elementwise(self, gpu: int, function: Any, signature: Signature) -> Any:
+        if not isinstance(function, np.ufunc) or function.signature is not None:
+            return None
+        return FakeKernel(gpu, function, signature)
+
+    def launch_elementwise(
+        self, kernel: FakeKernel, grid: tuple[int, int], parameters: int, stream: FakeStream
+    ) -> None:
+        with self._mutex:
+            self._call("launch")
+            assert kernel.gpu == stream.gpu, "a kernel of another GPU"
+            of, (blocks, calls) = kernel.signature, grid
+            assert 0 < calls <= of.calls
+            place = int(array_at(parameters, (1,), np.uint64)[0])
+            argument = array_at(place, (of.nbytes,), np.uint8).copy()
+            at = argument[: 8 * of.arrays * calls].view(np.uint64).reshape(of.arrays, calls).T
+            counts = argument[of.at_counts :][: 8 * calls].view(np.uint64).tolist()
+            assert max(counts) <= blocks * THREADS
+            numbers = argument[of.at_scalars :]
+            self._give(stream, lambda: self._compute(kernel, at.tolist(), counts, numbers))
+
+    def _compute(self, kernel: FakeKernel, at: Any, counts: Any, numbers: Any) -> None:
+        of = kernel.signature
+        for places, count in zip(at, counts, strict=True):
+            blocks, values = iter(places), []
+            for n, dtype in enumerate((*of.operands, *of.results)):
+                if n in of.scalars:
+                    number = numbers[SCALAR_BYTES * of.scalars.index(n) :]
+                    values.append(number[: dtype.itemsize].view(dtype)[0])
+                    continue
+                start = next(blocks)
+                self._check(start, start + count * dtype.itemsize)
+                values.append(array_at(start, (count,), dtype))
+            inputs, outs = values[: len(of.operands)], values[len(of.operands) :]
+            with np.errstate(all="ignore"):
+                kernel.function(*inputs, out=tuple(outs))
 
     def empty_cache(self) -> None:
         pass

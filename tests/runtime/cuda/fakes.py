@@ -38,6 +38,8 @@ def cupy(
     driver: int | Exception = 13000,
     runtime: int = 13020,
     version: str = "14.2.0",
+    headers: Exception | None = None,
+    compiler: Exception | None = None,
 ) -> types.SimpleNamespace:
     """Return a module `cupy`; what is an exception is raised when asked for."""
 
@@ -54,7 +56,13 @@ def cupy(
         driverGetVersion=answer(driver),
         runtimeGetVersion=answer(runtime),
     )
-    return types.SimpleNamespace(__version__=version, cuda=types.SimpleNamespace(runtime=calls))
+    core = types.SimpleNamespace(assemble_cupy_compiler_options=lambda options: answer(headers)())
+    nvrtc = types.SimpleNamespace(compile_using_nvrtc=lambda *_, **options: answer(compiler)())
+    return types.SimpleNamespace(
+        __version__=version,
+        cuda=types.SimpleNamespace(runtime=calls, compiler=nvrtc),
+        _core=types.SimpleNamespace(core=core),
+    )
 
 
 def libraries(packages: dict[str, str] | None = None, **modules: Any) -> Libraries:

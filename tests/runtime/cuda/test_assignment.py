@@ -14,6 +14,7 @@ import gpushard as gs
 from gpushard.errors import OutOfMemoryError
 from gpushard.testing.programs import check_nothing_left, random_shardings
 from gpushard.testing.runtime import using
+from tests.runtime.cuda.fake_driver import array_at
 from tests.runtime.cuda.test_backend import VALUE, cuda, named
 from tests.runtime.cuda.test_programs import random_runtime
 from tests.share import seeds
@@ -60,6 +61,40 @@ def test_memory_whose_address_nobody_has_any_more_comes_back() -> None:
             x[0] = n
             assert Consumer(x).interface["shape"] == x.shape
         assert np.asarray(x)[0, 0] == 19
+
+
+def test_memory_is_what_consumers_hold_and_comes_back_when_they_let_go() -> None:
+    with cuda(partitions=1) as (runtime, _):
+        x = gs.device_put(VALUE, gs.devices()[0]).block_until_ready()
+        held = []
+        for n in range(5):
+            held.append(Consumer(x))
+            x[0] = n
+            x.block_until_ready()
+            runtime.backend.recall()
+            assert runtime.claimed_bytes() == (len(held) + 1) * VALUE.nbytes
+        for n, consumer in enumerate(held):  # each still sees what it was given
+            start = consumer.interface["data"][0]
+            seen = array_at(start, x.shape, x.dtype)
+            assert np.array_equal(seen[0], np.full_like(seen[0], n - 1) if n else VALUE[0])
+        del consumer, seen
+        held.clear()
+        x[0] = -1
+        x.block_until_ready()
+        runtime.backend.recall()
+        assert runtime.claimed_bytes() == VALUE.nbytes
+
+
+def test_dlpack_holds_only_what_its_consumers_hold() -> None:
+    with cuda(partitions=1) as (runtime, _):
+        x = gs.device_put(VALUE, gs.devices()[0]).block_until_ready()
+        for n in range(5):
+            held = x.__dlpack__(stream=1)  # the one of the round before is let go
+            x[0] = n
+            x.block_until_ready()
+            runtime.backend.recall()
+            assert runtime.claimed_bytes() <= 2 * VALUE.nbytes
+        del held
 
 
 class Consumer:

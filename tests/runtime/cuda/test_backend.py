@@ -15,8 +15,10 @@ import pytest
 import gpushard as gs
 from gpushard.config import Settings
 from gpushard.errors import DeviceLostError, OutOfMemoryError
+from gpushard.runtime.backend import Item
 from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.runtime import Runtime
+from gpushard.testing import deferred
 from gpushard.testing.runtime import using
 from tests.runtime.cuda.fake_driver import STICKY, FakeDriver, FakeError
 from tests.stress.interrupter import Visitor
@@ -98,6 +100,34 @@ def test_a_full_gpu_takes_back_what_siblings_do_not_use() -> None:
             gs.device_put(np.zeros(3 << 20, np.uint8), other)
         x.delete()
         gs.device_put(np.ones(3 << 20, np.uint8), other).block_until_ready()
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_gpu_lost_while_a_stream_is_told_to_wait(ours: bool) -> None:
+    """After the check that it works, and before the event that is waited for is set."""
+    with cuda(partitions=2, inline_bytes=0) as (runtime, driver):
+        one, other = gs.devices()
+        x = gs.device_put(VALUE, one).block_until_ready()
+        y = deferred(x, lambda v: v + 1)
+        record = driver.record
+
+        def fail(event: Any, stream: Any) -> None:
+            if stream.allocate is None:  # a copy of the host's own
+                record(event, stream)
+                return
+            driver.broken = STICKY
+            raise FakeError(STICKY)
+
+        driver.record = fail
+        if ours:
+            memory = x._live().claims[0].memory
+            tick = y._live().claims[0].memory.written
+            item = Item("work", lambda: None, other.stream, 1, (tick,), (), (memory,))
+            runtime.backend.enqueue(item)
+            assert isinstance(memory.error.cause, DeviceLostError)
+        else:
+            with pytest.raises(DeviceLostError, match="new process"):
+                y.__dlpack__(stream=7)
 
 
 def test_a_sticky_error_loses_the_devices_and_nothing_hangs() -> None:

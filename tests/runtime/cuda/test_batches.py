@@ -1,22 +1,10 @@
-"""What the packers share: division by multiplication, bounds and the dealing out of blocks."""
+"""What the packers share: bounds and the dealing out of blocks."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from gpushard.runtime.cuda.batches import Allocation, check_units, divider, first_blocks
-
-
-@given(st.integers(1, 2**62), st.integers(0, 2**63 - 1))
-def test_division_by_multiplication_is_exact_with_64_bits_too(divisor: int, number: int) -> None:
-    magic, shift = divider(divisor, 64)
-    assert magic < 1 << 64
-    for n in (number, 0, divisor - 1, divisor, 2**63 - 1):
-        high = n * magic >> 64
-        assert high + n < 1 << 64, "the kernel adds with 64 bits"
-        assert high + n >> shift == n // divisor
+from gpushard.runtime.cuda.batches import Allocation, check_units, first_blocks
 
 
 def test_a_launch_has_no_more_blocks_than_a_grid() -> None:

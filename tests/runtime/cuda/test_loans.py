@@ -76,11 +76,29 @@ def test_what_the_legacy_stream_is_done_with_comes_back_without_waiting() -> Non
         assert "synchronize_gpu" not in driver.calls
 
 
+@pytest.mark.parametrize("recalled", [False, True])
+def test_events_of_loans_are_used_again(recalled: bool) -> None:
+    with cuda(partitions=1) as (runtime, driver):
+        x = gs.device_put(VALUE, gs.devices()[0]).block_until_ready()
+        made = []
+        for _ in range(5):
+            for _ in range(4):
+                x.__dlpack__(stream=LEGACY)
+            runtime.backend._loans.collect()
+            if recalled:
+                runtime.backend.recall()
+            else:
+                driver.synchronize_gpu(0)
+            runtime.backend._loans.collect()
+            made.append(driver.calls["event"])
+        assert len(set(made)) == 1, made
+
+
 def test_an_array_interface_keeps_memory_until_the_gpu_was_waited_for() -> None:
     with cuda(partitions=1) as (runtime, driver):
         x = gs.device_put(VALUE, gs.devices()[0]).block_until_ready()
         interface = x.__cuda_array_interface__
-        assert interface["data"] == (x.unsafe_buffer_pointer(), True)
+        assert interface["data"] == (x.unsafe_buffer_pointer(), False)
         seen = reads(driver.foreign(OWN, 0), x._live().values[0])
         del x
         gc.collect()

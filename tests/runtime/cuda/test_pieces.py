@@ -18,7 +18,10 @@ from gpushard.runtime.cuda.pieces import (
     DIMS,
     INLINE_PIECES,
     MOST_UNITS,
+    SIDES,
+    TILES,
     UNITS_PER_BLOCK,
+    WORDS,
     Allocation,
     Box,
     divider,
@@ -98,13 +101,52 @@ def test_dense_boxes_of_any_rank_are_one_run_of_the_largest_units() -> None:
 
 
 def test_transposes_are_tiled_and_small_ones_are_not() -> None:
-    for n, tiled in ((64, 1), (8, 1), (7, 0)):
+    for n, form in ((64, TILES), (8, TILES), (7, 2)):
         (piece,) = make_pieces([box((n, n), (4 * n, 4), (4, 4 * n), 4)]).table
-        assert piece["tiled"] == tiled
-        if tiled:
+        assert piece["form"] == form
+        if form == TILES:
             assert piece["source_stride"][2] == 4 and piece["target_stride"][3] == 4
     (piece,) = make_pieces([box((64, 64), (256, 4), (512, -4), 4)]).table
-    assert not piece["tiled"], "a flip is dense in neither direction"
+    assert piece["form"] == 2, "a flip is dense in neither direction"
+
+
+def test_rows_are_of_one_dim_two_or_four() -> None:
+    for ndim, form in ((0, 1), (1, 1), (2, 2), (3, 4), (4, 4)):
+        strides = [3 ** (ndim - dim) * 16 for dim in range(ndim)]
+        (piece,) = make_pieces([box((3,) * ndim, strides, strides[::-1], 16)]).table
+        assert piece["form"] == form and piece["extent"].tolist() == [1] * (4 - ndim) + [3] * ndim
+
+
+@given(
+    st.integers(1, 40), st.integers(1, 40), st.sampled_from((1, 2)), st.sampled_from((0, 1, 2, 4))
+)
+@examples(100)
+def test_transposes_of_small_units_go_by_words_where_all_lie_in_words(
+    n: int, m: int, itemsize: int, start: int
+) -> None:
+    n, m, start = 8 * n, 4 * m + 4, start - start % itemsize
+    for rows, columns in ((n, m), (n + 1, m), (n, m + 1), (n + 2, m + 2)):
+        shape, to = (rows, columns), (columns * itemsize, itemsize)
+        of = (itemsize, rows * itemsize)
+        pieces = make_pieces([box(shape, to, of, itemsize, start)])
+        (piece,) = pieces.table
+        both = rows * itemsize % 4 == 0 and columns * itemsize % 4 == 0 and start % 4 == 0
+        assert piece["form"] == (WORDS if both else TILES)
+        sides = SIDES[int(piece["form"]), itemsize]
+        assert pieces.blocks == -(-rows // sides[0]) * -(-columns // sides[1])
+
+
+def test_steps_that_32_bits_cannot_count_are_cut() -> None:
+    long = 1 << 31
+    pieces = make_pieces([box((3, 8, 8), (64, 8, 1), (-long, 1, 8), 1)])
+    assert [int(piece["source"]) for piece in pieces.table] == [
+        (1 << 30) + 32 * long - step * long for step in range(3)
+    ]
+    assert (pieces.table["form"] == WORDS).all() and len(bytes_of(pieces)) == 3 * 64
+    (piece,) = make_pieces([box((3, 8), (8, 1), (long - 1, 1), 1)]).table
+    assert piece["source_stride"].tolist() == [0, 0, long - 1, 1]
+    rows = make_pieces([box((8, 8), (8, 1), (1, long), 1)]).table
+    assert len(rows) == 8 and (rows["form"] == 1).all(), "a transpose of which rows are left"
 
 
 def test_more_dims_than_the_kernel_has_become_more_pieces() -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import operator
 import warnings
 from collections.abc import Callable
 from types import ModuleType
@@ -96,6 +97,16 @@ CASES: dict[str, tuple[Libraries, Availability, tuple[str, ...]]] = {
         Availability(False, "", "14.2.0", None, 13020, 0),
         ("OSError: libcuda.so.1 is empty", "nvidia-smi"),
     ),
+    "no NVRTC": (
+        libraries(WHEEL, cupy=cupy(compiler=RuntimeError('Failure finding "libnvrtc.so"'))),
+        Availability(False, "", "14.2.0", 13000, 13020, 0),
+        ('"libnvrtc.so"', "NVRTC", "CUDA 13.2", "pip install 'cupy-cuda13x[ctk]'", "CUDA_PATH"),
+    ),
+    "no headers": (
+        libraries(cupy=cupy(2, runtime=12090, headers=RuntimeError("Failed to find CUDA headers"))),
+        Availability(False, "", "14.2.0", 13000, 12090, 0),
+        ("Failed to find CUDA headers", "CUDA 12.9", "pip install 'cupy-cuda12x[ctk]'"),
+    ),
     "one GPU": (
         libraries(WHEEL, cupy=cupy(1)),
         Availability(True, "", "14.2.0", 13000, 13020, 1),
@@ -124,12 +135,17 @@ statuses = st.sampled_from(sorted(STATUSES)).map(CUDARuntimeError)
 anything = statuses | st.sampled_from([ValueError("x"), OSError(), AttributeError("y" * 1000)])
 
 
-@given(packages, st.integers(0, 16) | anything, st.sampled_from([0, 12040, 13020]) | anything)
+@given(
+    packages,
+    st.integers(0, 16) | anything,
+    st.sampled_from([0, 12040, 13020]) | anything,
+    st.none() | anything,
+)
 def test_it_never_raises_and_usable_means_a_gpu(
-    wheels: dict[str, str], gpus: Any, driver: Any
+    wheels: dict[str, str], gpus: Any, driver: Any, compiler: Any
 ) -> None:
-    found = probe(libraries(wheels, cupy=cupy(gpus, driver=driver)))
-    answered = isinstance(gpus, int) and isinstance(driver, int)
+    found = probe(libraries(wheels, cupy=cupy(gpus, driver=driver, compiler=compiler)))
+    answered = isinstance(gpus, int) and isinstance(driver, int) and compiler is None
     assert found.usable == (len(wheels) < 2 and answered and gpus > 0)
     assert found.gpus == (gpus if found.usable else 0)
     assert 10 < len(found.reason) < 600
@@ -165,8 +181,9 @@ def test_the_real_cupy_raises_what_the_fake_does(
         error = real.cuda.runtime.CUDARuntimeError(status)
     fake = CUDARuntimeError(status)
     assert (error.status, str(error)) == (fake.status, str(fake))
-    for name in vars(cupy().cuda.runtime):
-        assert callable(getattr(real.cuda.runtime, name))
+    for part in ("cuda.runtime", "cuda.compiler", "_core.core"):
+        for name in vars(operator.attrgetter(part)(cupy())):
+            assert callable(operator.attrgetter(f"{part}.{name}")(real))
 
 
 @pytest.mark.parametrize("length", [299, 300, 301, 400])

@@ -1,0 +1,83 @@
+"""Merging the parts of a reduction by a ufunc, in order: on a GPU up to eight in one launch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from gpushard.ops.row import State
+from gpushard.typing import LocalArray
+
+_AT_ONCE = 8
+"""Arrays that a launch merges; all that a kernel is told of more might not fit its arguments."""
+
+_STEPS = {
+    "add": "s + a",
+    "multiply": "s * a",
+    "logical_and": "s && a",
+    "logical_or": "s || a",
+    "minimum": "isnan(s) || !(isnan(a) || a < s) ? s : a",
+    "maximum": "isnan(s) || !(isnan(a) || s < a) ? s : a",
+}
+"""What a ufunc makes of two elements, as C++ has it. Of NaNs the first one stays."""
+
+_WHOLE = {"minimum": "a < s ? a : s", "maximum": "s < a ? a : s"}
+"""The same for types without NaNs."""
+
+
+class InOrder:
+    """The merging of states of one array by a ufunc.
+
+    Args:
+      xp: NumPy or CuPy.
+      name: of the ufunc.
+    """
+
+    def __init__(self, xp: Any, name: str) -> None:
+        self._function = getattr(xp, name)
+        self._xp, self._name = xp, name
+
+    def __call__(self, a: State, b: State, m: int, n: int) -> State:
+        """Merge two states."""
+        return (self._function(a[0], b[0]),)
+
+    def at_once(self, arrays: Sequence[LocalArray], out: Any = None) -> LocalArray | None:
+        """Merge two arrays or more of one type and shape; None where that takes a call for each.
+
+        Args:
+          arrays: the parts.
+          out: where the result may go, memory that no part lies in.
+        """
+        dtype = arrays[0].dtype
+        step = _STEPS.get(self._name, "")
+        if dtype.kind != "f":
+            step = _WHOLE.get(self._name, step)
+        if not hasattr(self._xp, "ElementwiseKernel") or not step or _unordered(dtype, self._name):
+            return None
+        if out is None or out.dtype != dtype or out.shape != arrays[0].shape:
+            out = self._xp.empty_like(arrays[0], order="C")
+        result = arrays[0]
+        for start in range(1, len(arrays), _AT_ONCE - 1):
+            more = arrays[start : start + _AT_ONCE - 1]
+            _kernel(self._xp, step, 1 + len(more))(result, *more, out)
+            result = out
+        return result
+
+
+def _unordered(dtype: Any, name: str) -> bool:
+    return dtype.kind == "c" and name in _WHOLE
+
+
+@functools.cache
+def _kernel(xp: Any, step: str, count: int) -> Any:
+    names = [f"a{n}" for n in range(count)]
+    body = [f"T s = {names[0]};"]
+    body += [f"{{ const T a = {name}; s = {step}; }}" for name in names[1:]]
+    return xp.ElementwiseKernel(
+        ", ".join(f"T {name}" for name in names),
+        "T out",
+        "".join([*body, "out = s"]),
+        f"gpushard_merge_{count}",
+        options=("--fmad=false",),
+    )

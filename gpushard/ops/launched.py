@@ -1,0 +1,199 @@
+"""Elementwise work that a backend's own kernels do: one launch for all devices of a chip."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.frozen import dataclass
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.ops.row import Kernel
+from gpushard.ops.stage import Job, Parts, Stage
+from gpushard.runtime.backend import Calls
+from gpushard.runtime.memory import Account, Claim, Pool
+from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.stream import Stream
+from gpushard.typing import LocalArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Calls that one launch can make."""
+
+    jobs: tuple[int, ...]
+    """Their numbers."""
+
+    homes: tuple[int, ...]
+    """Position of the device of each."""
+
+    stream: Stream
+    """Where it runs."""
+
+    calls: Calls
+    """What makes them."""
+
+    charges: tuple[tuple[Account, int], ...]
+    """Who pays, and for how many bytes: for each result of each call, in the order of `results`."""
+
+    pool: Pool
+    """Where their memory comes from."""
+
+    shared: bool
+    """Whether all results share one memory."""
+
+    alone: tuple[Group, ...]
+    """The same one by one, each on the stream of its device; empty for a single call."""
+
+
+class Launched(Stage):
+    """Calls of an elementwise function on dense blocks of one shape.
+
+    Devices of a chip that nothing divides share a launch, on the stream of the first: it goes on
+    for all of them with the same item. Where their operands wait for different things, none waits
+    for those of another: then each device has a launch of its own.
+
+    Args:
+      groups: of calls.
+      *stage: as for `Stage`.
+    """
+
+    def __init__(self, groups: Sequence[Group], *stage: Any) -> None:
+        super().__init__(*stage)
+        self._groups = groups
+        self._single = groups[0] if len(groups) == 1 else None
+
+    def run_parts(
+        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
+    ) -> list[Parts]:
+        """Make the calls."""
+        numbers = [number for _, number in scalars]
+        step = functools.partial(self._launch_all, operands, numbers)
+        return self.runtime.commit(step, self._streams)
+
+    def _launch_all(self, operands: Sequence[ShardedBuffer], numbers: Sequence[Any]) -> list[Parts]:
+        """Allocate every result and give the launches to the devices."""
+        group = self._single
+        if group is not None and (not group.alone or _wait_alike(group, operands)):
+            return [Parts(*part, False) for part in self._launch(group, operands, numbers)]
+        nothing: Any = None
+        count = len(self.jobs)
+        made = [Parts([nothing] * count, [nothing] * count, False) for _ in self.dtypes]
+        for group in self._groups:
+            one = not group.alone or _wait_alike(group, operands)
+            for part in (group,) if one else group.alone:
+                for result, (values, claims) in zip(
+                    made, self._launch(part, operands, numbers), strict=True
+                ):
+                    for number, value, claim in zip(part.jobs, values, claims, strict=True):
+                        result.values[number], result.claims[number] = value, claim
+        return made
+
+    def _launch(
+        self, group: Group, operands: Sequence[ShardedBuffer], numbers: Sequence[Any]
+    ) -> list[tuple[list[LocalArray], list[Claim]]]:
+        """Allocate the results of a group and launch; return the values and claims of each."""
+        runtime, stream, calls, homes = self.runtime, group.stream, group.calls, group.homes
+        blocks = [operand.values[home] for operand in operands for home in homes]
+        reads = {operand.claims[home].memory: None for operand in operands for home in homes}
+        charges = group.charges
+        if group.shared:
+            claim = runtime.claim_shared(group.pool, charges, calls.nbytes, stream)
+            claims, memories = [claim] * len(charges), [claim.memory]
+        else:
+            claims = [
+                runtime.claim_shared(group.pool, (charge,), charge[1], stream) for charge in charges
+            ]
+            memories = [claim.memory for claim in claims]
+        raws = [memory.raw for memory in memories]
+        values = calls.results(raws)
+        work = calls.on(blocks, raws, numbers)
+        runtime.submit(stream, self.name, work, tuple(reads), memories, scoped=False)
+        if len(values) == len(homes):
+            return [(values, claims)]
+        n = len(homes)
+        starts = range(0, len(values), n)
+        return [(values[at : at + n], claims[at : at + n]) for at in starts]
+
+
+def _wait_alike(group: Group, operands: Sequence[ShardedBuffer]) -> bool:
+    """Whether all that the calls would wait for is work of one other stream, if there is any."""
+    lead, first = group.stream, None
+    for operand in operands:
+        for home in group.homes:
+            written = operand.claims[home].memory.written
+            if written is None or written[0] is lead or written[0] is first:
+                continue
+            stream, tick = written
+            if tick <= stream.done or tick <= lead.seen.get(stream, 0):
+                continue
+            if first is not None:
+                return False
+            first = stream
+    return True
+
+
+def launched(
+    runtime: Runtime,
+    name: str,
+    kernel: Kernel,
+    jobs: Sequence[Job],
+    of_device: Sequence[int],
+    tilings: Sequence[Tiling],
+    dtypes: Sequence[np.dtype[Any]],
+    operands: Sequence[tuple[np.dtype[Any], Tiling | None]],
+) -> Stage | None:
+    """Return a stage of launches, if the backend has kernels for a function on such blocks.
+
+    Args:
+      runtime: of the devices.
+      name: of the operation.
+      kernel: a function of the backend's namespace.
+      jobs: the calls.
+      of_device: the call of each device.
+      tilings: of the results.
+      dtypes: of the results.
+      operands: types, and tilings; None for a number.
+    """
+    devices = [place.device for place in devices_of(tilings[0])]
+    blocks = [tiling for _, tiling in operands if tiling is not None]
+    if not jobs or any(job.site or len(set(job.shapes)) != 1 for job in jobs):
+        return None
+    if any(of.shard_shapes[job.home] != job.shapes[0] for of in blocks for job in jobs):
+        return None
+    scalars = [n for n, (_, tiling) in enumerate(operands) if tiling is None]
+    types = [dtype for dtype, _ in operands]
+    alike: dict[Any, list[int]] = {}
+    for number, job in enumerate(jobs):
+        alike.setdefault(devices[job.home].domain, []).append(number)
+    if runtime.settings.partition_mode == "green":  # a launch would have one device's share
+        alike = {number: [number] for number in range(len(jobs))}
+    groups = []
+    for numbers in alike.values():
+        batches = [numbers, *([[n] for n in numbers] if len(numbers) > 1 else [])]
+        homes = [devices[jobs[batch[0]].home] for batch in batches]
+        shapes = [[jobs[n].shapes[0] for n in batch] for batch in batches]
+        sizes = [math.prod(shape) * t.itemsize for shape in shapes[0] for t in dtypes]
+        pool = homes[0].domain.pool
+        shared = max(sizes) < runtime.settings.small_bytes and not pool.is_limited
+        streams = [device.stream for device in homes]
+        parts = list(zip(streams, shapes, strict=True))
+        calls = runtime.backend.calls(kernel, types, scalars, dtypes, parts, together=shared)
+        if calls is None:
+            return None
+        made = []
+        for batch, stream, own in zip(batches, streams, calls, strict=True):
+            charges = tuple(
+                (devices[jobs[n].home].account, math.prod(jobs[n].shapes[0]) * t.itemsize)
+                for t in dtypes
+                for n in batch
+            )
+            places = tuple(jobs[n].home for n in batch)
+            made.append(Group(tuple(batch), places, stream, own, charges, pool, shared, ()))
+        groups.append(dataclasses.replace(made[0], alone=tuple(made[1:])))
+    return Launched(groups, runtime, name, kernel, jobs, of_device, tilings, dtypes)

@@ -1,0 +1,85 @@
+"""Positions in sorted arrays.
+
+NumPy's search takes one branch for each step, and where values come in no order a processor guesses
+half of these wrong. On the host many values are searched for together instead: a step is a few
+passes over a piece of them, each without branches.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+_Side: TypeAlias = Literal["left", "right"]
+
+_PIECE = 1 << 15
+"""Values that are worked on at a time, so that what that takes stays in cache."""
+
+_LEAST = 1 << 12
+"""Fewer values are searched for one by one."""
+
+_FALLS = 16
+"""Branches are guessed right where less than one in so many values is smaller than the one before:
+NumPy goes on from the position of that."""
+
+
+def search(xp: Any, x1: Any, x2: Any, side: _Side, out: Any = None) -> Any:
+    """Return where values would be inserted to keep an array in order, as NumPy does.
+
+    Args:
+      xp: the namespace.
+      x1: ascending, in one dim.
+      x2: the values, of the same type.
+      side: "left" or "right" of equal elements.
+      out: takes the result; None for a fresh array.
+    """
+    together = xp is np and x1.dtype.kind in "iuf" and max(x1.size // 16, _LEAST) <= x2.size
+    if not together or not x1.size:
+        found = xp.searchsorted(x1, x2, side=side)
+        if out is None:
+            return found
+        out[...] = found
+        return out
+    made = np.empty(x2.shape, np.intp) if out is None else out
+    if not (made.flags.c_contiguous and made.dtype == np.intp):
+        made[...] = search(xp, x1, x2, side)
+        return made
+    tree, values, positions = _tree(x1), x2.ravel(), made.ravel()
+    for start in range(0, values.size, _PIECE):
+        piece = slice(start, start + _PIECE)
+        _search_piece(x1, tree, values[piece], side, positions[piece])
+    return made
+
+
+def _tree(x1: Any) -> list[Any]:
+    """Return the elements that each step compares with, in order: one, two, four and so on.
+
+    The array is made longer by its last element, so that all branches are of one length.
+    """
+    steps = int(x1.size).bit_length()
+    full = np.full((1 << steps) - 1, x1[-1])
+    full[: x1.size] = x1
+    widths = [1 << steps - step for step in range(steps)]
+    return [np.ascontiguousarray(full[width // 2 - 1 :: width]) for width in widths]
+
+
+def _search_piece(x1: Any, tree: list[Any], x2: Any, side: _Side, at: Any) -> None:
+    if np.count_nonzero(x2[1:] < x2[:-1]) * _FALLS < len(x2):
+        at[...] = np.searchsorted(x1, x2, side=side)
+        return
+    before = np.less if side == "left" else np.less_equal
+    is_before = np.empty(x2.shape, bool)
+    compared = np.empty(x2.shape, x2.dtype)
+    before(tree[0], x2, out=is_before)
+    at[...] = is_before
+    for elements in tree[1:]:
+        elements.take(at, out=compared, mode="wrap")  # "raise" would copy what it writes to
+        before(compared, x2, out=is_before)
+        np.add(at, at, out=at)
+        np.add(at, is_before, out=at)
+    np.minimum(at, len(x1), out=at)
+    if x1.dtype.kind == "f":  # NaNs are compared with nothing, and come last
+        nan = np.isnan(x2)
+        if nan.any():
+            at[nan] = np.searchsorted(x1, np.nan, side=side)

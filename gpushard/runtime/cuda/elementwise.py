@@ -1,0 +1,173 @@
+"""Elementwise functions as kernels that work on dense blocks, those of many devices in one launch.
+
+Pure; needs no GPU.
+
+A function of CuPy's finds out with every call what it is given, and where, and launches for one
+array. What calls of the same row have in common is known here from the start: of an argument only
+addresses change. What a kernel computes is CuPy's own statement in C++, so results are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.frozen import dataclass
+
+MOST_CALLS = 64
+"""So many blocks a launch works on at most: its argument must stay below 4 KiB."""
+
+SCALAR_BYTES = 16
+"""Bytes that a number has in the argument, whatever its type."""
+
+_NAMES = {
+    "b1": "bool",
+    **{f"i{n}": name for n, name in ((1, "signed char"), (2, "short"), (4, "int"))},
+    **{f"u{n}": f"unsigned {name}" for n, name in ((1, "char"), (2, "short"), (4, "int"))},
+    **{"i8": "long long", "u8": "unsigned long long"},
+    **{"f2": "float16", "f4": "float", "f8": "double"},
+    **{"c8": "complex<float>", "c16": "complex<double>"},
+}
+"""What CUDA C++ calls types, by kind and size."""
+
+_SOURCE = """
+#include <cupy/complex.cuh>
+#include <cupy/carray.cuh>
+#include <cupy/math_constants.h>
+
+struct Batch {
+  unsigned long long at[%(arrays)d * %(calls)d];
+  unsigned long long count[%(calls)d];
+  alignas(16) unsigned char scalar[%(scalars)d][16];
+};
+
+%(types)s
+%(preamble)s
+
+extern "C" __global__ void elementwise(const __grid_constant__ Batch batch) {
+  typedef %(index)s Index;
+  const unsigned int call = blockIdx.y, calls = gridDim.y;
+  const Index count = batch.count[call];
+  %(pointers)s
+  const Index i = blockIdx.x * Index(blockDim.x) + threadIdx.x;
+  if (i >= count) return;
+  %(reads)s
+  %(statement)s;
+  %(writes)s
+}
+"""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a kernel takes and gives."""
+
+    operands: tuple[np.dtype[Any], ...]
+    """Types of its operands."""
+
+    scalars: tuple[int, ...]
+    """Which of them are numbers, not blocks."""
+
+    results: tuple[np.dtype[Any], ...]
+    """Types of its results."""
+
+    calls: int
+    """How many calls a launch makes at most."""
+
+    wide: bool
+    """Whether a block may have 2**31 elements and more."""
+
+    @property
+    def arrays(self) -> int:
+        """Blocks of a call."""
+        return len(self.operands) - len(self.scalars) + len(self.results)
+
+    @property
+    def at_counts(self) -> int:
+        """Offset of the numbers of elements in the argument."""
+        return 8 * self.arrays * self.calls
+
+    @property
+    def at_scalars(self) -> int:
+        """Offset of the numbers in the argument."""
+        behind = self.at_counts + 8 * self.calls
+        return -(-behind // SCALAR_BYTES) * SCALAR_BYTES
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the argument."""
+        return self.at_scalars + SCALAR_BYTES * max(1, len(self.scalars))
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What is done with each element: `out0 = in0 + in1`."""
+
+    text: str
+    """The statement in C++; the operands are in0, in1, ..., the results out0, out1, ..."""
+
+    preamble: str
+    """What stands before the kernel."""
+
+    operands: tuple[np.dtype[Any], ...]
+    """The types that it works in."""
+
+    results: tuple[np.dtype[Any], ...]
+    """The types of what it gives."""
+
+
+def can_be(statement: Statement, signature: Signature) -> bool:
+    """Whether a statement does what a signature says, with no conversion but between real types."""
+    if statement.results != signature.results:
+        return False
+    for own, given in zip(statement.operands, signature.operands, strict=True):
+        kinds = own.kind + given.kind
+        if own != given and ("c" in kinds or "e" in own.char + given.char):
+            return False
+    every = (*statement.operands, *statement.results, *signature.operands)
+    return all(t.isbuiltin == 1 and f"{t.kind}{t.itemsize}" in _NAMES for t in every)
+
+
+def source(statement: Statement, signature: Signature) -> str:
+    """Return the kernel, which is called `elementwise`.
+
+    >>> single = np.dtype(np.float32)
+    >>> statement = Statement("out0 = in0 + in1", "", (single, single), (single,))
+    >>> text = source(statement, Signature((single, single), (1,), (single,), 8, False))
+    >>> "const in1_type in1(*(const float*)batch.scalar[0]);" in text
+    True
+    """
+    types, pointers, reads, writes = [], [], [], []
+    at = 0
+    for n, (own, given) in enumerate(zip(statement.operands, signature.operands, strict=True)):
+        types.append(f"typedef {_name(own)} in{n}_type;")
+        if n in signature.scalars:
+            place = f"*(const {_name(given)}*)batch.scalar[{signature.scalars.index(n)}]"
+        else:
+            pointers.append(
+                f"auto* const from{n} = (const {_name(given)}*)batch.at[{at} * calls + call];"
+            )
+            place, at = f"from{n}[i]", at + 1
+        reads.append(f"const in{n}_type in{n}({place});")
+    for n, own in enumerate(statement.results):
+        types.append(f"typedef {_name(own)} out{n}_type;")
+        pointers.append(f"auto* const to{n} = (out{n}_type*)batch.at[{at + n} * calls + call];")
+        reads.append(f"out{n}_type out{n};")
+        writes.append(f"to{n}[i] = out{n};")
+    return _SOURCE % {
+        "calls": signature.calls,
+        "arrays": signature.arrays,
+        "scalars": max(1, len(signature.scalars)),
+        "types": "\n".join(types),
+        "preamble": statement.preamble,
+        "index": "unsigned long long" if signature.wide else "unsigned int",
+        "pointers": "\n  ".join(pointers),
+        "reads": "\n  ".join(reads),
+        "statement": statement.text,
+        "writes": "\n  ".join(writes),
+    }
+
+
+def _name(dtype: np.dtype[Any]) -> str:
+    return _NAMES[f"{dtype.kind}{dtype.itemsize}"]

@@ -1,0 +1,105 @@
+"""Kernels of our own on a GPU, beside the kernels for NumPy as the oracle."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.ops.aval import Aval
+from gpushard.ops.indexed import Indexed
+from gpushard.ops.row import Row, Site
+from gpushard.ops.table import (
+    counting,
+    creation,
+    elementwise,
+    gather,
+    nan_moments,
+    positions,
+    random,
+    random_counts,
+    random_keys,
+    random_order,
+    reductions,
+    replacing,
+    scatter,
+)
+from gpushard.testing.runtime import using
+from tests.gpu.device import SPLITS, Split, make_driver, make_gpu_runtime, needs_gpu
+from tests.ops.cases import cases
+
+pytestmark = needs_gpu
+
+RANDOM = [
+    row
+    for module in (random, random_counts, random_keys, random_order)
+    for row in vars(module).values()
+    if isinstance(row, Row)
+]
+
+
+OTHERS = [
+    gather.GATHER, scatter.SCATTER, positions.NONZERO, positions.FURTHEST, counting.BINCOUNT,
+    counting.HISTOGRAM, reductions.ARGMIN, reductions.ARGMAX, reductions.NANMIN, reductions.NANMAX,
+    reductions.COUNT_NONZERO, reductions.MEAN, reductions.VAR, reductions.STD, nan_moments.NANMEAN,
+    nan_moments.NANVAR, nan_moments.NANSTD, elementwise.WHERE, elementwise.CLIP, elementwise.ROUND,
+    elementwise.IMAG, elementwise.VIEW, creation.TRIL, creation.TRIU, replacing.NAN_TO_NUM,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [*RANDOM, *OTHERS], ids=lambda row: row.name)
+def test_results_are_the_hosts_however_operands_are_split(row: Row) -> None:
+    for number, case in enumerate(itertools.islice(cases(row), 0, None, 2)):
+        split: Split = SPLITS[number % len(SPLITS)]
+        axes = {"a": max(split.partitions // 2, 1), "b": min(split.partitions, 2)}
+        with using(make_gpu_runtime(make_driver("cupy"), split)):
+            close = 1e-9 if case.expected()[0].dtype.itemsize >= 8 else 2e-6
+            case.check(gs.make_mesh(tuple(axes.values()), tuple(axes)), close=close)
+
+
+OPERATIONS = {
+    "set": None, "add": np.add, "subtract": np.subtract, "multiply": np.multiply,
+    "divide": np.divide, "power": np.power, "minimum": np.minimum, "maximum": np.maximum,
+}  # fmt: skip
+
+TYPES = ["?", "b", "H", "i", "L", "e", "f", "d", "F"]
+
+
+def numbers(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Any:
+    """Whole numbers, some of them NaN where there are such."""
+    made = rng.integers(1, 4, shape).astype(dtype)
+    if made.dtype.kind == "f":
+        made[rng.random(shape) < 0.1] = np.nan
+    return made
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_updates_are_the_hosts_to_the_bit(name: str, dtype: str) -> None:
+    ufunc, rng = OPERATIONS[name], np.random.default_rng(len(name) + ord(dtype))
+    if (name in ("divide", "power") and dtype in "?bHiL") or (name, dtype) == ("subtract", "?"):
+        pytest.skip("converted first, or not defined")
+    if (name in ("minimum", "maximum", "power") and dtype == "F") or (name, dtype) == ("add", "e"):
+        pytest.skip("another kernel")
+    for shape, count, axis in (((5, 3), 40, -2), ((4, 6), 3, -1), ((3, 0), 4, -2), ((3, 4), 0, -1),
+                               ((2, 50, 2), 3000, -2)):  # fmt: skip
+        x = numbers(rng, dtype, shape)
+        after = -axis - 1
+        size = shape[axis]
+        at = rng.integers(-size - 2, size + 2, count).astype("b" if count < 9 else "l")
+        part = (*shape[: len(shape) + axis], count, *shape[len(shape) - after :])
+        values = numbers(rng, dtype, part[1:] if count % 2 else part)
+        indexed = Indexed((axis,), after)
+        avals = [Aval(array.shape, array.dtype) for array in (x, values, at)]
+        site = Site(((0,) * x.ndim,) * 3, (0,) * x.ndim, shape)
+        want = np.empty_like(x)
+        scatter.SCATTER.kernel(np, avals, (indexed, ufunc))(site, x, values, at, out=want)
+        cupy = importlib.import_module("gpushard.runtime.cuda.namespace")
+        found = cupy.empty(shape, dtype)
+        given = [cupy.asarray(array) for array in (x, values, at)]
+        scatter.SCATTER.kernel(cupy, avals, (indexed, ufunc))(site, *given, out=found)
+        np.testing.assert_allclose(found.get(), want, rtol=1e-6 if name == "power" else 0)

@@ -1,0 +1,75 @@
+"""Parts of a reduction by a ufunc: on a GPU one launch for eight, straight into the result."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpushard.ops.fold import as_state, finished, merged_rows
+from gpushard.ops.in_order import InOrder
+
+
+def like_a_gpu(ufunc: np.ufunc) -> tuple[Any, list[int]]:
+    """A namespace whose kernels merge by a ufunc, and how many arrays each launch merged."""
+    launches: list[int] = []
+
+    class ElementwiseKernel:
+        def __init__(self, inputs: str, *rest: Any, **options: Any) -> None:
+            self.count = inputs.count("T ")
+
+        def __call__(self, *arrays: Any) -> None:
+            *parts, out = arrays
+            assert len(parts) == self.count
+            launches.append(self.count)
+            out[...] = functools.reduce(ufunc, parts)
+
+    xp = types.ModuleType("gpu")
+    vars(xp).update(
+        {
+            "ElementwiseKernel": ElementwiseKernel,
+            "empty_like": np.empty_like,
+            ufunc.__name__: ufunc,
+        }
+    )
+    return xp, launches
+
+
+@pytest.mark.parametrize(("count", "expected"), [(2, [2]), (8, [8]), (9, [8, 2]), (16, [8, 8, 2])])
+def test_eight_parts_are_merged_in_a_launch(count: int, expected: list[int]) -> None:
+    xp, launches = like_a_gpu(np.add)
+    parts = [np.arange(6.0).reshape(2, 3) * n for n in range(count)]
+    out = np.empty((2, 3))
+    made = finished(1, InOrder(xp, "add"), lambda s, n: s[0], (1,) * count, *parts, out=out)
+    assert made is out and launches == expected
+    np.testing.assert_array_equal(out, np.sum(parts, axis=0))
+
+
+def test_every_way_to_merge_writes_what_it_is_given() -> None:
+    xp, launches = like_a_gpu(np.maximum)
+    parts = [np.array([1, 5, 3]), np.array([4, 2, 3]), np.array([0, 9, 1])]
+    merge, out = InOrder(xp, "maximum"), np.empty(3, int)
+    assert as_state(1, merge, (1, 1, 1), *parts, out=out) is out
+    assert out.tolist() == [4, 9, 3]
+    rows = np.empty(3, int)
+    assert merged_rows(merge, (1, 1, 1), np.stack(parts), out=rows) is rows
+    assert rows.tolist() == [4, 9, 3] and launches == [3, 3]
+
+
+def test_results_of_another_type_are_converted_after_the_merge() -> None:
+    xp, launches = like_a_gpu(np.add)
+    out = np.empty(2, np.float32)
+    parts = [np.array([1.5, 2.5])] * 3
+    finished(1, InOrder(xp, "add"), lambda s, n: s[0] / n, (1, 1, 1), *parts, out=out)
+    assert out.tolist() == [1.5, 2.5] and launches == [3]
+
+
+def test_the_host_and_complex_extremes_go_two_at_a_time() -> None:
+    assert InOrder(np, "add").at_once([np.ones(3)] * 3) is None
+    xp, launches = like_a_gpu(np.minimum)
+    parts = [np.array([2 + 1j]), np.array([1 + 5j]), np.array([1 + 2j])]
+    made = finished(1, InOrder(xp, "minimum"), lambda s, n: s[0], (1, 1, 1), *parts)
+    assert made.tolist() == [1 + 2j] and launches == []

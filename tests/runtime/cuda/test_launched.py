@@ -1,0 +1,213 @@
+"""Elementwise operations on GPUs: one launch for all partitions, and one each where they wait."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.config import Settings
+from gpushard.errors import ExecutionError, OutOfMemoryError
+from gpushard.runtime.checker import Checker
+from gpushard.runtime.cuda import backend
+from gpushard.runtime.cuda.backend import CudaBackend
+from gpushard.runtime.runtime import Runtime
+from gpushard.testing import deferred
+from gpushard.testing.runtime import using
+from tests.runtime.cuda.fake_driver import FakeDriver
+
+VALUE = np.arange(24.0 * 6).reshape(24, 6)
+
+
+@contextlib.contextmanager
+def cuda(
+    gpus: int = 1, partitions: int = 8, *, checked: bool = False, seed: int = 0, **settings: Any
+) -> Iterator[tuple[Runtime, FakeDriver]]:
+    """A runtime whose streams run nothing before somebody waits."""
+    driver = FakeDriver(gpus, seed=seed)
+    driver._progress = 0
+    chosen = Settings(backend="cuda", partitions=partitions, slab_bytes=1 << 20, **settings)
+    plain = CudaBackend(chosen, driver)
+    made = Runtime(chosen, Checker(plain) if checked else plain)
+    with using(made):
+        yield made, driver
+
+
+def split(value: Any = VALUE, *spec: Any) -> gs.Array:
+    mesh = gs.make_mesh((len(gs.devices()),), "x")
+    return gs.device_put(value, gs.NamedSharding(mesh, gs.P(*spec or ("x",)))).block_until_ready()
+
+
+def launches(driver: FakeDriver, result: gs.Array) -> int:
+    """Launches until a result is there, of which nothing had run."""
+    result.block_until_ready()
+    return driver.calls.pop("launch", 0)
+
+
+def apart(x: gs.Array) -> gs.Array:
+    """The same values, which each device's own stream still has to compute."""
+    return deferred(x, lambda shard: shard + 0)
+
+
+def test_all_partitions_of_a_gpu_share_a_launch_and_wait_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backend, "_HEAD_NS", 1 << 62)  # no events for the time that passes
+    with cuda() as (_, driver):
+        x = split()
+        driver.calls.clear()
+        y = x + x
+        for _ in range(5):
+            y = y * 2 + x
+        assert "wait" not in driver.calls
+        assert launches(driver, y) == 11
+        assert driver.calls["record"] == 1  # for the host, which waits
+        assert np.array_equal(np.asarray(y), (2 * VALUE) * 32 + VALUE * 31)
+
+
+def test_each_gpu_has_a_launch_of_its_own() -> None:
+    with cuda(gpus=3, partitions=2) as (_, driver):
+        x = split()
+        driver.calls.clear()
+        assert launches(driver, x - 1) == 3
+
+
+def test_partitions_whose_operands_wait_for_different_streams_launch_alone() -> None:
+    with cuda() as (_, driver):
+        x, y = split(), split()
+        late = apart(x)
+        driver.calls.clear()
+        z = late + y
+        assert "wait" not in driver.calls  # each is behind its own operand
+        w = z + z
+        assert "wait" not in driver.calls
+        assert launches(driver, w) == 16
+        assert launches(driver, z + z) == 1  # all that they would wait for is over
+        assert np.array_equal(np.asarray(w), VALUE * 4)
+
+
+def test_after_one_other_stream_partitions_share_a_launch() -> None:
+    with cuda() as (_, driver):
+        x = split()
+        moved = x[::-1]  # by the copy stream of the GPU
+        driver.calls.clear()
+        y = moved + x
+        assert driver.calls["wait"] == 1
+        assert np.array_equal(np.asarray(y), VALUE[::-1] + VALUE)
+
+
+def test_what_devices_do_next_on_their_own_waits_for_the_shared_launch() -> None:
+    for seed in range(20):
+        with cuda(checked=True, seed=seed) as (runtime, _):
+            x = split()
+            y = apart(x + 1)
+            z = y * apart(x) + (x - 1)
+            x.delete()
+            w = gs.reshard(z, split(VALUE, None).sharding) - y
+            assert np.array_equal(np.asarray(w), (VALUE + 1) * VALUE + VALUE - 1 - (VALUE + 1))
+            assert not runtime.backend.races  # type: ignore[attr-defined]
+
+
+def test_parts_of_a_gpu_that_are_divided_have_launches_of_their_own() -> None:
+    with cuda(partitions=4, partition_mode="green") as (_, driver):
+        x = split()
+        driver.calls.clear()
+        assert launches(driver, x + x) == 4
+
+
+@pytest.mark.parametrize("limit", [None, 1 << 16])
+def test_every_device_pays_for_its_shard_until_that_is_gone(limit: int | None) -> None:
+    with cuda(memory_limit=limit) as (runtime, _):
+        x = split()
+        before = [d.memory_stats()["bytes_in_use"] for d in runtime.devices]
+        y = x + x
+        during = [d.memory_stats()["bytes_in_use"] for d in runtime.devices]
+        assert [b - a for a, b in zip(before, during, strict=True)] == [VALUE.nbytes // 8] * 8
+        kept = y.addressable_data(3)
+        del y
+        assert np.array_equal(np.asarray(kept), VALUE[9:12] * 2)
+        del kept
+        assert [d.memory_stats()["bytes_in_use"] for d in runtime.devices] == before
+
+
+def test_a_full_quota_refuses_and_changes_nothing() -> None:
+    with cuda(partitions=2, memory_limit=VALUE.nbytes) as (runtime, _):
+        x = split()
+        y = x + x
+        before = [d.memory_stats()["bytes_in_use"] for d in runtime.devices]
+        with pytest.raises(OutOfMemoryError):
+            x + y
+        assert [d.memory_stats()["bytes_in_use"] for d in runtime.devices] == before
+        del y
+        assert np.array_equal(np.asarray(x - x), VALUE * 0)
+
+
+def test_a_failed_operand_fails_what_is_launched_with_it() -> None:
+    def broken(shard: Any) -> Any:
+        raise ValueError("no")
+
+    with cuda():
+        x = split()
+        with pytest.raises(ExecutionError, match="no"):
+            np.asarray(deferred(x, broken) + x)
+        assert np.array_equal(np.asarray(x + x), VALUE * 2)
+
+
+def test_shards_in_one_memory_are_assigned_to_one_by_one() -> None:
+    with cuda():
+        x = split() + 1
+        y = x + 0
+        x[5] = 7.0
+        expected = VALUE + 1
+        expected[5] = 7
+        assert np.array_equal(np.asarray(x), expected)
+        assert np.array_equal(np.asarray(y), VALUE + 1)
+
+
+def test_numbers_types_and_several_results() -> None:
+    with cuda(partitions=3) as (_, driver):
+        values = {t: (VALUE % 11 + 1).astype(t) for t in (np.int32, np.float32, np.complex64)}
+        arrays = {t: split(value) for t, value in values.items()}
+        x, value = arrays[np.int32], values[np.int32]
+        driver.calls.clear()
+        quotient, rest = divmod(x, 4)
+        assert launches(driver, rest) == 1
+        assert np.array_equal(np.asarray(quotient), value // 4)
+        assert np.array_equal(np.asarray(rest), value % 4)
+        for a, b in itertools.product(arrays, arrays):
+            found, wanted = arrays[a] * arrays[b], values[a] * values[b]
+            assert found.dtype == wanted.dtype and np.array_equal(np.asarray(found), wanted)
+        for number in (2, 2.5, np.float32(3), 1j, True):
+            wanted = number * values[np.float32]
+            found = number * arrays[np.float32]
+            assert np.allclose(np.asarray(found), wanted)
+            assert np.array_equal(np.asarray(arrays[np.float32] > 3), values[np.float32] > 3)
+
+
+def test_shards_of_unequal_sizes() -> None:
+    with cuda(partitions=5) as (_, driver):
+        value = np.arange(23.0)
+        mesh = gs.make_mesh((5,), "x")
+        x = gs.device_put(value, gs.NamedSharding(mesh, gs.P("x"))).block_until_ready()
+        driver.calls.clear()
+        assert launches(driver, y := gs.numpy.sqrt(x)) == 1
+        assert np.array_equal(np.asarray(y), np.sqrt(value))
+
+
+def test_several_results_in_one_memory_keep_it_until_the_last_is_gone() -> None:
+    with cuda(partitions=2, checked=True) as (runtime, _):
+        x = split()
+        before = runtime.devices[0].memory_stats()["bytes_in_use"]
+        quotient, rest = divmod(x, 4)
+        others = [x + n for n in range(3)]
+        assert np.array_equal(np.asarray(quotient), VALUE // 4)
+        del quotient
+        others += [x - n for n in range(3)]
+        assert np.array_equal(np.asarray(rest), VALUE % 4)
+        del rest, others
+        assert runtime.devices[0].memory_stats()["bytes_in_use"] == before

@@ -1,0 +1,141 @@
+"""Memory that a library allocates for itself while it launches an item's work."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard.config import Settings
+from gpushard.errors import OutOfMemoryError
+from gpushard.runtime.checker import Checker
+from gpushard.runtime.cuda.backend import CudaBackend
+from gpushard.runtime.runtime import Runtime
+from gpushard.testing import deferred
+from gpushard.testing.runtime import using
+from tests.runtime.cuda.fake_driver import FakeDriver, FakeStream, array_at
+
+
+class Prompt(FakeDriver):
+    """Runs work as it is given, as a library does that decides on the host what it allocates."""
+
+    stream: FakeStream
+
+    def run(self, stream: FakeStream, work: Callable[[], None]) -> None:
+        if stream.allocate is None:
+            super().run(stream, work)
+            return
+        event = self.event(stream.gpu)
+        self.record(event, stream)
+        self.synchronize(event)
+        self._scopes += 1
+        self.stream = stream
+        try:
+            work()
+        finally:
+            self._scopes -= 1
+
+
+@contextlib.contextmanager
+def prompt(checked: bool = True, **settings: Any) -> Iterator[tuple[Runtime, Prompt]]:
+    driver = Prompt(1)
+    chosen = Settings(backend="cuda", **{"partitions": 2, "slab_bytes": 1 << 20, **settings})
+    backend = CudaBackend(chosen, driver)
+    runtime = Runtime(chosen, Checker(backend) if checked else backend)
+    with using(runtime):
+        yield runtime, driver
+
+
+def needing(driver: Prompt, *sizes: int, kept: list[Any] | None = None) -> Any:
+    """A function of an item that needs so many bytes, one after the other."""
+
+    def work(x: Any) -> Any:
+        for nbytes in sizes:
+            start, owner = driver.stream.allocate(nbytes)
+            array_at(start, (nbytes,), np.uint8)[:] = 0xEE
+            if kept is not None:
+                kept.append((start, owner))
+            del owner
+        return x + 1
+
+    return work
+
+
+def test_it_is_taken_from_the_partitions_quota_and_given_back() -> None:
+    with prompt(memory_limit=1 << 20) as (_, driver):
+        one, other = gs.devices()
+        kept: list[Any] = []
+        x = gs.device_put(np.zeros(8), one)
+        y = deferred(x, needing(driver, 300_000, kept=kept)).block_until_ready()
+        assert one.memory_stats()["bytes_in_use"] == 300_000 + 128
+        assert other.memory_stats()["bytes_in_use"] == 0
+        kept.clear()
+        assert one.memory_stats()["bytes_in_use"] == 128
+        assert one.memory_stats()["peak_bytes_in_use"] == 300_000 + 128
+        assert np.array_equal(y, np.ones(8))
+
+
+def test_what_was_dropped_serves_the_next_call() -> None:
+    with prompt() as (_, driver):
+        kept: list[Any] = []
+        x = gs.device_put(np.zeros(8), gs.devices()[0])
+        deferred(x, needing(driver, *[9000] * 20)).block_until_ready()
+        assert gs.devices()[0].memory_stats()["pool_bytes"] < 3 * 9000
+        deferred(x, needing(driver, *[9000] * 3, kept=kept)).block_until_ready()
+        assert len({start for start, _ in kept}) == 3
+
+
+def test_an_item_that_finds_no_room_fails_alone() -> None:
+    with prompt(memory_limit=1 << 20) as (_, driver):
+        x = gs.device_put(np.zeros(8), gs.devices()[0])
+        bad = deferred(x, needing(driver, 600_000, 2 << 20))
+        with pytest.raises(
+            gs.errors.ExecutionError, match=r"no room for 2,097,152 bytes"
+        ) as caught:
+            bad.block_until_ready()
+        assert isinstance(caught.value.__cause__, OutOfMemoryError)
+        good = deferred(x, needing(driver, 1 << 19, 1 << 18)).block_until_ready()
+        assert np.array_equal(good, np.ones(8))
+
+
+def test_all_sizes_fit_into_a_quota_one_after_the_other() -> None:
+    with prompt(memory_limit=1 << 20) as (_, driver):
+        x = gs.device_put(np.zeros(8), gs.devices()[0])
+        sizes = [300_000, 500_000, 700_000, 900_000, 800_000, 1_000_000]
+        assert np.array_equal(deferred(x, needing(driver, *sizes)), np.ones(8))
+
+
+def test_memory_of_other_streams_is_waited_for() -> None:
+    """The checker stops an item that overwrites what another stream may still read."""
+    with prompt(memory_limit=(1 << 18) + (1 << 12)) as (runtime, driver):
+        one, other = gs.devices()
+        for turn in range(6):
+            x = gs.device_put(np.arange(1 << 14) + turn, one)
+            y = gs.reshard(x, gs.SingleDeviceSharding(other))
+            x.delete()
+            z = deferred(y, needing(driver, 1 << 17))
+            w = deferred(gs.device_put(np.zeros(8), one), needing(driver, 1 << 17))
+            assert np.array_equal(z, np.arange(1 << 14) + turn + 1)
+            assert np.array_equal(w, np.ones(8))
+            del x, y, z, w
+        assert isinstance(runtime.backend, Checker)
+        assert not runtime.backend.races and runtime.backend.checks
+
+
+def test_memory_that_outlives_its_item_is_given_back_after_all_that_may_use_it() -> None:
+    with prompt() as (runtime, driver):
+        one = gs.devices()[0]
+        kept: list[Any] = []
+        x = deferred(gs.device_put(np.zeros(8), one), needing(driver, 9000, kept=kept))
+        for _ in range(3):
+            x = x + 1
+        issued = one.stream.issued
+        memory = kept[0][1].memory
+        kept.clear()
+        runtime.run_locked(lambda: None)
+        assert memory.written == (one.stream, issued)
+        assert np.array_equal(x, np.full(8, 4.0))
