@@ -132,7 +132,7 @@ def result_type(*operands: Any) -> Dtype:
 def _common_type(types: list[Any]) -> Dtype:
     floats = [t for t in types if isinstance(t, np.dtype) and kind_of(t) in "fc"]
     if not any(map(is_custom, floats)):
-        return np.result_type(*(t if isinstance(t, np.dtype) else t(0) for t in types))
+        return np.result_type(*(t if isinstance(t, np.dtype) else t() for t in types))
     if complex in types:
         floats.append(np.dtype(np.complex64))
     large = [t for t in floats if not is_custom(t) and t.itemsize >= 4]

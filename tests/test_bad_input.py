@@ -453,6 +453,20 @@ SHARDINGS: dict[str, Case] = {
         ("layout=AUTO", "concrete order", "Layout((0, 1))"),
         {"argument": "layout"},
     ),
+    "layout that leaves out a dim": Case(
+        lambda w: gs.Layout((0, 2)),
+        ArgumentError,
+        ValueError,
+        ("major_to_minor=(0, 2)", "each dim from 0 once"),
+        {"argument": "major_to_minor", "value": (0, 2)},
+    ),
+    "ufunc with an order": Case(
+        lambda w: np.add(w.x, 1, order="F"),
+        ArgumentTypeError,
+        TypeError,
+        ("add: order= is not supported", "leave it out"),
+        {"argument": "order"},
+    ),
     "layout that is not row-major": Case(
         lambda w: gs.device_put(w.value, gs.Format(gs.Layout((1, 0)), w.named("x"))),
         ArgumentError,
@@ -901,6 +915,13 @@ ARRAYS: dict[str, Case] = {
     ),
     "two ellipses": Case(
         lambda w: w.x[..., ...],
+        ArrayIndexError,
+        IndexError,
+        ("index", "only one '...'"),
+        {"argument": "index"},
+    ),
+    "two ellipses beside positions": Case(
+        lambda w: w.x[..., np.array([0, 1]), ...],
         ArrayIndexError,
         IndexError,
         ("index", "only one '...'"),
@@ -2215,6 +2236,15 @@ INTEROP: dict[str, Case] = {
         ValueError,
         ("arrays[1] is on [CpuDevice(id=3)]", "arrays[0] on [CpuDevice(id=0)", "reshard"),
         {"argument": "arrays"},
+    ),
+    "mapping over arrays in host memory": Case(
+        lambda w: mapping(
+            raising, gs.device_put(w.x, w.x.sharding.with_memory_kind("pinned_host"))
+        )(w),
+        ShardingError,
+        ValueError,
+        ("arrays[0] is in memory_kind='pinned_host'", "with_memory_kind"),
+        {"argument": "arrays", "kind": "pinned_host"},
     ),
     "mapping to other devices": Case(
         lambda w: mapping(raising, sharding=w.devices[0])(w),

@@ -181,7 +181,7 @@ def along(
 
 def put(x: Array, indices: Any, values: Any, mode: str = "raise") -> None:
     """Do the work of `gpushard.numpy.put`."""
-    at = as_integers(indices, "put").reshape(-1)
+    at = as_integers(indices, "put").ravel()
     new = repeated(values, at.shape[0])
     if new is None and x.size:  # NumPy does not look at the positions then
         return
@@ -217,7 +217,7 @@ def repeated(values: Any, length: int) -> Any:
         return None
     if found.size == 1:
         return np.asarray(values).reshape(1) if found is not values else found.reshape(1)
-    flat = found.reshape(-1)
+    flat = found.ravel()
     if found.size >= length:
         return flat[:length]
     at = np.arange(length) % found.size

@@ -125,7 +125,7 @@ class _Run:
             else:
                 value = operands[of]
                 if kind != WHOLE:
-                    value = value.reshape(-1)[offset : offset + math.prod(shape)]
+                    value = value.ravel()[offset : offset + math.prod(shape)]
                 values.append(value if value.shape == shape else value.reshape(shape))
                 old = old or [claim for source in self.sources for claim in source.claims]
                 claims.append(old[of])

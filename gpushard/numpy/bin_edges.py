@@ -154,7 +154,7 @@ def _by_rule(name: str, x: Any, rule: str, limits: Any, weights: Any) -> int:
     if not x.size:
         return 1
     own = known(statistical.min(x)), known(statistical.max(x))
-    if limits is not None and (own[0] < limits[0] or own[1] > limits[1]):
+    if limits is not None and not (limits[0] <= own[0] and own[1] <= limits[1]):
         raise ArgumentError(
             f"{name}: bins={rule!r} with range={limits} would leave out elements, which are from "
             f"{own[0]} to {own[1]}; take those within first, or give a number of bins",

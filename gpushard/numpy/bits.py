@@ -30,7 +30,7 @@ def _bits(name: str, bitorder: Any) -> Any:
 
 def _along(x: Any, axis: Any, name: str) -> tuple[Any, int]:
     """Return an array and the dim that is meant, counted from the end; a vector for None."""
-    return (x.reshape(-1), -1) if axis is None else (x, one_from_end(axis, x.ndim, name))
+    return (x.ravel(), -1) if axis is None else (x, one_from_end(axis, x.ndim, name))
 
 
 def packbits(a: Any, axis: Any = None, bitorder: str = "big", *, out_sharding: Any = None) -> Array:

@@ -119,7 +119,7 @@ def _of_type(end: Any, x: Any, argument: str) -> Any:
             dtype=found.dtype,
             expected=x.dtype,
         )
-    return found.reshape(-1).astype(x.dtype)
+    return found.ravel().astype(x.dtype)
 
 
 def gradient(

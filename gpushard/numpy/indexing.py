@@ -343,7 +343,7 @@ def extract(
       fill_value: likewise.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    mask = (condition if is_value(condition) else np.asarray(condition)).reshape(-1)
+    mask = (condition if is_value(condition) else np.asarray(condition)).ravel()
     return compress(mask, arr, size=size, fill_value=fill_value, out_sharding=out_sharding)
 
 

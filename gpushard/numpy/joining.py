@@ -79,7 +79,7 @@ def concat(
     refuse_out("concat", out)
     found = _joined(arrays, "concat", dtype, casting)
     if axis is None:
-        found, axis = [x.reshape(-1) for x in found], 0
+        found, axis = [x.ravel() for x in found], 0
     first = found[0].shape
     if not first:
         raise ArgumentError(

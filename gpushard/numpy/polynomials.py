@@ -38,7 +38,7 @@ def _coefficients(name: str, p: Any, argument: str) -> Any:
             argument=argument,
             shape=found.shape,
         )
-    return found.reshape(-1)
+    return found.ravel()
 
 
 def _alike(name: str, a1: Any, a2: Any) -> list[Any]:
@@ -175,7 +175,7 @@ def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> A
     found = _coefficients("polyint", p, "p")
     times = _order("polyint", m)
     constants = _coefficients("polyint", 0.0 if k is None else k, "k")
-    if constants.shape[0] not in (1, times) and constants.shape[0] < times:
+    if constants.shape[0] != 1 and constants.shape[0] < times:
         raise ArgumentError(
             f"polyint: k has {constants.shape[0]} constants for m={times}; give one, or {times}",
             argument="k",

@@ -128,7 +128,7 @@ def _check_numbers(at: Any, size: int, name: str) -> None:
       ArgumentError: one is out of bounds.
     """
     wrong = (at < 0) | (at >= size)
-    if nonzero(wrong.reshape(-1))[0].size if is_value(at) else wrong.any():
+    if nonzero(wrong.ravel())[0].size if is_value(at) else wrong.any():
         raise ArgumentError(
             f"{name}: an index is out of bounds for size {size}; use 0 to {size - 1}",
             argument="indices",

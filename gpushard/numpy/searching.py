@@ -107,7 +107,7 @@ def _digitized(x: Any, bins: Any, side: str) -> Any:
         if _ascends(bins):
             return searchsorted(bins, x, side)
         return _from_end(x, bins[::-1], side)
-    if bins.shape[0] < 2:
+    if not bins.shape[0]:
         return searchsorted(bins, x, side)
     ascends = ew.less_equal(bins[0], bins[-1])
     return ew.where(ascends, searchsorted(bins, x, side), _from_end(x, flip(bins), side))

@@ -65,7 +65,7 @@ class Indexed:
         return {
             dim: np.broadcast_to(
                 np.arange(shape[dim]).reshape((-1, *(1,) * (-at - 1))), wide
-            ).reshape(-1)
+            ).ravel()
             for dim, at in self.paired
         }
 
@@ -234,7 +234,7 @@ def in_order(positions: LocalArray, wide: Shape, size: int, *, known: bool) -> L
       known: whether they are in bounds; others stay out of bounds.
     """
     at = positions if positions.shape == wide else np.broadcast_to(positions, wide)
-    at = at.reshape(-1)
+    at = at.ravel()
     if at.dtype == np.uint64 and not known:  # beyond the largest position there is only "outside"
         at = np.minimum(at, np.uint64(size))
     at = at.astype(np.int64, copy=False)

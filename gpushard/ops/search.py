@@ -45,7 +45,7 @@ def search(xp: Any, x1: Any, x2: Any, side: _Side, out: Any = None) -> Any:
     if not (made.flags.c_contiguous and made.dtype == np.intp):
         made[...] = search(xp, x1, x2, side)
         return made
-    tree, values, positions = _tree(x1), x2.reshape(-1), made.reshape(-1)
+    tree, values, positions = _tree(x1), x2.ravel(), made.ravel()
     for start in range(0, values.size, _PIECE):
         piece = slice(start, start + _PIECE)
         _search_piece(x1, tree, values[piece], side, positions[piece])

@@ -238,14 +238,14 @@ def multinomial(
             shape=sizes,
         )
     keys, counts = split(key, sizes[-1]), []
-    ratios = _shares_of_the_rest(odds)
+    ratios, left = _shares_of_the_rest(odds), left[..., None]
     for outcome in range(sizes[-1]):
-        share = ratios[..., outcome if ratios.shape[-1] > 1 else 0]
-        counts.append(binomial(keys[outcome], left, share, sizes[:-1]))
+        share = ratios[..., outcome : outcome + 1] if ratios.shape[-1] > 1 else ratios
+        counts.append(binomial(keys[outcome], left, share, (*sizes[:-1], 1)))
         left = left - counts[-1]
     if not counts:
         return uniform(key, sizes, out_sharding=out_sharding).astype(target)
-    made = bind(movement.STACK, counts, (-1,)).astype(target)
+    made = bind(movement.CONCATENATE, counts, (-1,)).astype(target)
     return follow(made, out_sharding, made)
 
 

@@ -122,3 +122,17 @@ def test_a_sharding_of_ones_own_stands_for_its_devices() -> None:
     x = gs.device_put(np.arange(8.0), Rows(gs.devices()[:2], 3))
     assert x.device is x.sharding
     assert np.array_equal(gs.numpy.zeros_like(x, device=x.device), np.zeros(8))
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+def test_random_numbers_are_made_in_a_sharding_of_ones_own(devices: int) -> None:
+    with testing.runtime(host_devices=4, host_domains=4) as rt:
+        own = Rows(rt.devices[4 - devices :], *range(1, devices))
+        key = gs.random.key(3)
+        with gs.gather_guard("disallow"):
+            made = gs.random.normal(key, (8, 3), out_sharding=own)
+            rates = gs.device_put(np.arange(1.0, 9), own)
+            beside = gs.random.poisson(key, rates)
+        assert made.sharding is own and beside.sharding.device_set == own.device_set
+        assert np.array_equal(made, gs.random.normal(key, (8, 3)))
+        assert np.array_equal(beside, gs.random.poisson(key, np.arange(1.0, 9)))

@@ -400,3 +400,83 @@ def test_a_mesh_brings_its_devices_and_domains_must_divide_them(file: Path) -> N
     done = run_module("--input", str(file), "--mesh", "5", "--domains", "2")
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(r"gpushard: error: .*=2 does not divide .*5.*\n", done.stderr)
+
+
+BLOCKS = """\
+data      FILE
+array     shape (10, 6), float32, 240 B
+mesh      x: 4, y: 2 over 8 devices of the host backend
+memory    {domains}
+placed    240 B in TIME
+
+P('x', 'y'), device ids in boxes:
+   0     3     6
+ 0 +-----+-----+
+   |  0  |  1  |
+ 3 +-----+-----+
+   |  2  |  3  |
+ 6 +-----+-----+
+   |  4  |  5  |
+ 9 +-----+-----+
+   |  6  |  7  |
+10 +-----+-----+
+
+"""
+IN_ONE_DOMAIN = """\
+reshard to              moved    bound     time   GB/s (copy)
+P('y', 'x')             240 B    240 B TIME
+P('x')                  240 B    240 B TIME
+P(None, 'y')            240 B    240 B TIME
+P()                     240 B    240 B TIME
+P(('x', 'y'))          shared, nothing moved
+P(None, ('x', 'y'))     240 B    240 B TIME
+P('x', 'y')             240 B    240 B TIME
+
+moved     1,440 bytes in all; the bound is 1,440
+
+Principal components of the array, computed where it lies
+
+step                result      layout                 moved     time
+mean of the rows    6           P('y')                   0 B TIME
+rows - mean         10 x 6      P('x', 'y')              0 B TIME
+products of columns 6 x 6       P('y')                 480 B TIME
+their eigenvectors  6 x 6       P('y')                 312 B TIME
+rows x components   10 x 4      P('x')                   0 B TIME
+"""
+IN_EIGHT_DOMAINS = """\
+reshard to              moved    bound received    bound     time   GB/s (copy)
+P('y', 'x')             240 B    240 B    180 B    180 B TIME
+P('x')                  480 B    480 B    408 B    408 B TIME
+P(None, 'y')            960 B    960 B    720 B    720 B TIME
+P()                    1.9 kB   1.9 kB    960 B    960 B TIME
+P(('x', 'y'))           240 B    240 B      0 B      0 B TIME
+P(None, ('x', 'y'))     240 B    240 B    200 B    200 B TIME
+P('x', 'y')             240 B    240 B    192 B    192 B TIME
+
+moved     4,320 bytes in all; the bound is 4,320
+
+Principal components of the array, computed where it lies
+
+step                result      layout                 moved received     time
+mean of the rows    6           P('y')                 384 B    288 B TIME
+rows - mean         10 x 6      P('x', 'y')              0 B      0 B TIME
+products of columns 6 x 6       P('y')                3.3 kB   2.2 kB TIME
+their eigenvectors  6 x 6       P('y')                2.4 kB   1.2 kB TIME
+rows x components   10 x 4      P('x')                1.3 kB    640 B TIME
+"""
+EVERYTHING = {
+    1: BLOCKS.format(domains="1 domain") + IN_ONE_DOMAIN,
+    8: BLOCKS.format(domains="8 domains") + IN_EIGHT_DOMAINS,
+}
+
+
+@pytest.mark.parametrize("domains", [1, 8])
+def test_everything_that_is_printed(tmp_path: Path, domains: int) -> None:
+    """But for times, and what follows them."""
+    file = tmp_path / "in.npy"
+    np.save(file, np.arange(60, dtype=np.float32).reshape(10, 6) ** 2 % 17)
+    text = "\n".join(run_demo("--input", file, domains=domains)).replace(str(file), "FILE")
+    found, rest = re.sub(r" +[\d.]+ (?:[mun]?s)\b.*", " TIME", text).split("explained ")
+    assert found == EVERYTHING[domains]
+    assert rest.startswith("35.3%, 27.7%, 18.7%, 12.5% of the variance by 4 of 6 components\n")
+    assert rest.endswith("OK: all 240 bytes came back, bit for bit as in FILE")

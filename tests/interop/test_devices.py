@@ -11,6 +11,7 @@ import pytest
 import gpushard as gs
 from gpushard.config import Settings
 from gpushard.errors import ArgumentError, ExecutionError, ExportError, ProtocolError
+from gpushard.interop.kinds import place_name
 from gpushard.runtime.backend import Item
 from gpushard.runtime.host.dlpack import read
 from gpushard.runtime.host.views import writable
@@ -312,3 +313,11 @@ def test_helpers_leave_other_libraries_alone() -> None:
     writable(array)[0] = 7
     assert array[0] == 7
     assert read(np.arange(3)).tolist() == [0, 1, 2]
+
+
+def test_places_are_named_as_in_dlpack() -> None:
+    """`DLDeviceType` of dlpack.h, for messages."""
+    names = ["unknown", "CPU", "CUDA", "pinned host memory", *["unknown"] * 3, "Vulkan", "Metal"]
+    names += ["unknown", "ROCm", *["unknown"] * 2, "managed CUDA memory", "oneAPI", "unknown"]
+    for kind, name in enumerate(names):
+        assert place_name((kind, 3)) == f"({kind}, 3) ({name})"

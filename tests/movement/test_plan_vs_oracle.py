@@ -28,6 +28,7 @@ from tests.movement.element_oracle import Box, Part, Shape, Side, Spec, all_spec
 from tests.movement.strategies import (
     DEVICES,
     DTYPES,
+    Free,
     Layout,
     Runtimes,
     far_pairs,
@@ -119,6 +120,8 @@ class Case:
         assert (plan.written, plan.received) == (written, received)
         assert plan.bytes_written == sum(written.values())
         assert plan.bytes_received == sum(received.values())
+        if plan.overlap.free:
+            check_joined(plan)
         fresh_peaks(runtime)
         before = dict(runtime.backend.traffic)
         with no_host_transfers():
@@ -170,6 +173,25 @@ def check_peaks(runtime: Runtime, plan: gs.Plan) -> None:
     for device in runtime.devices:
         measured = device.memory_stats()["peak_bytes_in_use"] or 0
         assert measured <= plan.peak.get(device, 0) <= 1.05 * measured
+
+
+def check_joined(plan: gs.Plan) -> None:
+    """No two copies could be one: those of a block from one place do not continue one another."""
+    copies = plan.copies
+    made = np.full(len(copies), -1) if copies.made is None else copies.made
+    held = np.where(made < 0, copies.held, -1)
+    of = list(zip(copies.pair.tolist(), held.tolist(), made.tolist(), strict=True))
+    boxes = [
+        list(zip(starts, lengths, strict=True))
+        for starts, lengths in zip(
+            copies.destination_offset.T.tolist(), copies.length.T.tolist(), strict=True
+        )
+    ]
+    for dim in range(len(copies.length)):
+        rest = [(way, box[:dim], box[dim + 1 :]) for way, box in zip(of, boxes, strict=True)]
+        begins = {repr((one, box[dim][0])) for one, box in zip(rest, boxes, strict=True)}
+        ends = {repr((one, sum(box[dim]))) for one, box in zip(rest, boxes, strict=True)}
+        assert not begins & ends
 
 
 def check_values(y: gs.Array, expected: np.ndarray, side: Layout) -> None:
@@ -343,3 +365,15 @@ def test_plans_of_equal_shapes_know_their_dtype() -> None:
     with testing.runtime(host_domains=2, **POOLED) as runtime:
         for dtype in DTYPES * 2:
             Case.make(runtime, numbers((6, 6), dtype), source).check(destination)
+
+
+def test_what_is_read_from_one_new_block_is_one_copy() -> None:
+    """Whatever lies beside it, and whoever else holds it."""
+    whole, column = ((0, 2), (0, 3)), ((0, 2), (1, 2))
+    source = Free((2, 3), ((0, whole), (2, ((0, 1), (2, 3))), (3, ((1, 2), (2, 3)))))
+    destination = Free((2, 3), ((2, whole), (3, column)))
+    with testing.runtime(host_devices=4, host_domains=2, **POOLED) as runtime:
+        case = Case.make(runtime, numbers((2, 3), np.int32), source)
+        case.check(destination)
+        copies = case.x.plan(sharding_of(runtime, destination)).copies
+        assert copies.made is not None and copies.made.tolist() == [-1, -1, -1, 0]

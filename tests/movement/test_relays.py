@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 import gpushard as gs
 from gpushard import testing
 from gpushard.errors import DeletedArrayError, ExecutionError
+from gpushard.movement import relays
+from gpushard.movement.copies import Copies, expand
 from gpushard.movement.dim_map import identity, permutation
 from gpushard.movement.execute import plan_for
 from gpushard.movement.plan import Plan, make_plan
@@ -224,6 +226,47 @@ def test_what_a_wave_costs_decides_how_many_there_are() -> None:
         ]
     assert waves == sorted(waves, reverse=True)
     assert waves[0] == 18 and waves[-1] == 1 and len(set(waves)) > 4
+
+
+def time_of(copies: Copies, latency: float) -> float:
+    """What the busiest domain of each wave sends or receives, and a latency per wave."""
+    apart = copies.domain != copies.source_domain
+    wave = np.zeros(len(copies), np.int64) if copies.wave is None else copies.wave
+    total = 0.0
+    for n in range(wave[apart].max() + 1):
+        now = apart & (wave == n)
+        sides = (
+            np.bincount(side[now], copies.volume[now])
+            for side in (copies.source_domain, copies.domain)
+        )
+        total += max(side.max() for side in sides) + latency
+    return total
+
+
+@pytest.mark.parametrize("devices", [4, 8, 16])
+@pytest.mark.parametrize(
+    ("count", "spec"), [(1, P()), (2, P("x")), (3, P("x")), (2, P()), (3, P())]
+)
+def test_as_many_chunks_as_take_the_least_time(
+    monkeypatch: pytest.MonkeyPatch, devices: int, count: int, spec: gs.P
+) -> None:
+    """Beside what the copies themselves say, for every number of chunks."""
+    chunks = relays._CHUNKS
+    shape = (48 * 84 * 4, 2)
+    with testing.runtime(host_devices=devices, host_domains=devices) as runtime:
+        direct, _ = both_plans(runtime, shape, few(runtime, count, spec), everywhere(runtime))
+    ways = [direct.copies]
+    for number in chunks:
+        monkeypatch.setattr(relays, "_CHUNKS", (number,))
+        ways.append(expand(direct.overlap, direct.copied, 0.0))
+    monkeypatch.setattr(relays, "_CHUNKS", chunks)
+    many: set[int] = set()
+    for latency in (0.0, *(float(1 << bits) for bits in range(6, 18))):
+        made = expand(direct.overlap, direct.copied, latency)
+        best = min(time_of(copies, latency) for copies in ways)
+        assert time_of(made, latency) <= best * 1.005  # rows are whole
+        many.add(1 if made.wave is None else int(made.wave.max()) + 1)
+    assert devices == 4 or len(many) > 3
 
 
 def same_copies(a: Plan, b: Plan) -> bool:

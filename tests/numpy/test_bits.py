@@ -24,10 +24,12 @@ def test_bits(axis: Any, order: Any) -> None:
             data = value(shape, dtype)
             everywhere(lambda ns, x: ns.packbits(x, axis, order), data, exact=True)
         data = (value(shape, "l") * 37).astype(np.uint8)
-        counts = (None, 0, 3, -3, 30, 200) if data.size else (None,)  # NumPy's zeros are none there
+        size = 8 * (data.size if axis is None else shape[axis])
+        # NumPy's zeros are none where there is nothing.
+        counts = (None, 0, 3, -3, 30, 200, size, -size, 1 - size) if data.size else (None,)
         for count in counts:
             call: Call = lambda ns, x: ns.unpackbits(x, axis, count, order)  # noqa: B023, E731
-            if count is None or axis is None or count >= -data.shape[axis]:
+            if count is None or count >= -size:
                 everywhere(call, data, exact=True)
     assert not np.asarray(gnp.unpackbits(put(np.zeros(0, np.uint8)), count=9)).any()
 

@@ -77,6 +77,23 @@ def test_rules(rule: str) -> None:
         alike(lambda ns, x: ns.histogram_bin_edges(x, rule, range=(-9, 9)), data, put(data, "y"))
 
 
+@pytest.mark.parametrize("rule", sorted({*RULES} - {"stone"}))
+@pytest.mark.parametrize("dtype", ["d", "f", "b", "B"])
+def test_rules_for_few_elements(rule: str, dtype: str) -> None:
+    """One, two, equal ones, and ranges that begin or end at an element."""
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(3)
+    several = [np.arange(1), np.arange(2), np.array([3, 3, 3, 3]), rng.integers(0, 60, 17)]
+    for data in (each.astype(dtype) for each in several):
+        least, most = float(data.min()), float(data.max())
+        x = put(data, "x")
+        for limits in (None, (least, most), (least - 2, most), (least, most + 1.5)):
+            want = np.histogram_bin_edges(data, rule, limits)
+            got = gnp.histogram_bin_edges(x, rule, limits)
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=1e-6 if dtype == "f" else 1e-14)
+
+
 def test_few_elements_afar_get_no_more_bins_than_twice_the_root() -> None:
     data = np.concatenate((np.random.default_rng(8).normal(0, 1e-3, 60), [-5.0, 5.0]))
     edges = gnp.histogram_bin_edges(put(data, "x"), "auto")
@@ -87,6 +104,12 @@ def test_few_elements_afar_get_no_more_bins_than_twice_the_root() -> None:
 def test_rules_leave_no_element_out(limits: tuple[int, int]) -> None:
     with pytest.raises(ArgumentError, match="would leave out elements, which are from 0 to 9"):
         gnp.histogram(put(np.arange(10), "x"), "sqrt", limits)
+
+
+def test_rules_do_not_count_what_is_no_number() -> None:
+    data = put(np.array([0.5, np.nan, 1]), "x")
+    with pytest.raises(ArgumentError, match="would leave out elements, which are from nan to nan"):
+        gnp.histogram(data, "sqrt", (0, 5))
 
 
 def test_grids() -> None:

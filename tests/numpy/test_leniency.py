@@ -99,6 +99,40 @@ def test_numbers_that_are_in_arrays(name: str) -> None:
     np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("num", [0, 1, 2, 3, 6])
+@pytest.mark.parametrize("endpoint", [True, False])
+def test_numbers_between_elements_and_numbers(num: int, endpoint: bool) -> None:
+    """Of both signs, equal, and many or one; the step that one number has is none."""
+    data, rows = np.array([1.5, -2, 7, 3]), gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
+    x = gs.device_put(data, rows)
+    for other in (3.0, -4, data * 2, data[::-1].copy()):
+        for ends in ((data, other), (other, data), (2.5, other), (other, 3)):
+            given = [x if end is data else end for end in ends]
+            want, step = np.linspace(*ends, num, endpoint, retstep=True)
+            got, own = gs.numpy.linspace(*given, num, endpoint, retstep=True)
+            assert got.shape == want.shape and np.shape(own) == want.shape[1:]
+            np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(np.asarray(own), step, rtol=1e-12)
+            if np.ndim(ends[0]) or np.ndim(ends[1]):
+                want = np.geomspace(*np.broadcast_arrays(*ends), num, endpoint)
+                got = gs.numpy.geomspace(*given, num, endpoint)
+                same = np.sign(ends[0]) == np.sign(ends[1])
+                np.testing.assert_allclose(
+                    np.asarray(got)[:, same], want[:, same], rtol=1e-12, atol=0
+                )
+
+
+@pytest.mark.parametrize("start", [-1, 0, 1])
+@pytest.mark.parametrize("stop", [-1, 0, 1])
+def test_numbers_at_equal_ratios_have_one_sign(start: int, stop: int) -> None:
+    if start * stop > 0:
+        assert gs.numpy.geomspace(start, stop, 3).tolist() == [start] * 3
+        return
+    with pytest.raises(ArgumentError, match=rf"geomspace: start={start} and stop={stop} must have"):
+        gs.numpy.geomspace(start, stop, 3)
+
+
 REFUSED = ["sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "argmin", "argmax"]
 
 

@@ -140,3 +140,12 @@ def test_numbers() -> None:
     everywhere(lambda ns, x: ns.sinc(x), np.array(values))
     everywhere(lambda ns, x: ns.fix(x), np.array([-1.5, 2.7, np.nan]))
     assert gnp.iscomplexobj(1j) and gnp.isrealobj([1.0])
+
+
+def test_none_stands_for_the_numbers_that_replace_others() -> None:
+    data = np.array([np.nan, np.inf, -np.inf, 2.5])
+    x = put(data, "x")
+    for dtype in ("d", "f", "D"):
+        wanted = np.nan_to_num(data.astype(dtype))
+        found = gnp.nan_to_num(x.astype(dtype), True, None, None, None)
+        np.testing.assert_array_equal(found, wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import random
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import gpushard as gs
 from gpushard import errors
 from tests.right_calls import Call, call_of, functions, named_in, right, special
-from tests.share import some
+from tests.share import seeds, some
 
 MASK = np.random.default_rng(0).random((8, 8)) > 0.4
 LINE = np.arange(1.0, 9)
@@ -244,6 +245,8 @@ def other_operands() -> dict[str, np.ndarray]:
         "narrow cube": np.stack([matrix[:4, :4]] * 3).astype(np.float32),
         "one": matrix[:1, :1],
         "nothing": matrix[0, :0],
+        "pair": np.array([2.5, -1]),
+        "two": matrix[:2, 1:3],
         "scalar": np.array(2.5),
     }
 
@@ -262,13 +265,9 @@ SAME_OPERANDS = {
 }
 """Functions whose results are not NumPy's for operands of some kind, and why."""
 
-OTHERS = ["ties", "holes", "narrow cube", "empty", "booleans"]
-REST = ["complex", "uneven", "one", "nothing", "scalar"]
 
-
-@pytest.mark.parametrize("kind", some(OTHERS, [*OTHERS, *REST]))
-def test_operands_of_every_kind_are_taken_as_in_numpy(kind: str) -> None:
-    """Every function that takes an operand gives what NumPy gives; what is refused has rows."""
+def calls_on(kind: str) -> dict[str, tuple[Callable[..., Any], Call, set[str]]]:
+    """Return a call of every function that takes an operand of a kind."""
     data = other_operands()[kind]
     x = gs.device_put(data)
     if data.ndim:
@@ -278,6 +277,17 @@ def test_operands_of_every_kind_are_taken_as_in_numpy(kind: str) -> None:
         if is_comparable(name) and name not in special():
             args, named = call_of(name, function, x)
             calls[name] = function, (args, named), named_in(function, args)
+    return calls
+
+
+OTHERS = ["ties", "holes", "narrow cube", "empty", "booleans", "pair"]
+REST = ["complex", "uneven", "one", "nothing", "scalar", "two"]
+
+
+@pytest.mark.parametrize("kind", some(OTHERS, [*OTHERS, *REST]))
+def test_operands_of_every_kind_are_taken_as_in_numpy(kind: str) -> None:
+    """Every function that takes an operand gives what NumPy gives; what is refused has rows."""
+    calls = calls_on(kind)
     apart, alike = {}, 0
     for argument in (None, *VALUES):
         found, many = differences(argument, calls)
@@ -289,6 +299,30 @@ def test_operands_of_every_kind_are_taken_as_in_numpy(kind: str) -> None:
         if call[0].rpartition(".")[2] not in SAME_OPERANDS and not is_refusal(found)
     } == {}
     assert alike > 1000
+
+
+@pytest.mark.parametrize("seed", seeds(9))
+@pytest.mark.parametrize("kind", ["right", "holes", *some([], ["narrow cube", "complex", "ties"])])
+def test_several_optional_arguments_at_once(seed: int, kind: str) -> None:
+    rng = random.Random(seed)
+    apart, alike = {}, 0
+    calls = right() if kind == "right" else calls_on(kind)
+    for name, (function, (args, named), by_name) in calls.items():
+        known, base = sorted(by_name & VALUES.keys()), name.rpartition(".")[2]
+        if len(known) < 2 or not is_comparable(name) or base in OF_TYPES:
+            continue
+        for _ in range(4):
+            chosen = rng.sample(known, rng.randint(2, min(3, len(known))))
+            given = {argument: rng.choice(VALUES[argument]) for argument in chosen}
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                found = compare(name, function, args, {**named, **given})
+            alike += found is None
+            refused = found in (None, "refused") or is_refusal(str(found))
+            if not refused and (kind == "right" or base not in SAME_OPERANDS):
+                apart[name, repr(given)] = found
+    assert apart == {}
+    assert alike > 100
 
 
 def is_refusal(found: str) -> bool:

@@ -156,6 +156,31 @@ def test_defaults_are_numpys(module: str) -> None:
     assert {name for name, found in apart.items() if found - DEFAULTS.keys()} == set()
 
 
+OF_JAX: dict[str, set[str]] = {
+    "": {"device_put may_alias"},
+    "random": {"lognormal sigma", "weibull_min shape"},
+    "sharding": set(),
+    "special": set(),
+    "tree": {"reduce initializer"},
+    "tree_util": {"tree_reduce initializer"},
+}
+"""Modules, and arguments whose default is said in another way, or that are not meant for users."""
+
+
+@pytest.mark.parametrize("module", OF_JAX)
+def test_defaults_are_those_of_jax(module: str, jax: ModuleType) -> None:
+    ours = importlib.import_module(f"gpushard.{module}".rstrip("."))
+    oracle = importlib.import_module(
+        f"jax.scipy.{module}" if module == "special" else f"jax.{module}".rstrip(".")
+    )
+    apart = {
+        f"{name} {argument}"
+        for name in ours.__all__
+        for argument in differing(getattr(ours, name), getattr(oracle, name, None))
+    }
+    assert apart == OF_JAX[module]
+
+
 def test_defaults_of_methods_are_those_of_functions() -> None:
     common = functions("numpy").keys() & set(dir(gs.Array))
     apart = {n: differing(getattr(gs.Array, n), getattr(gs.numpy, n)) for n in common}

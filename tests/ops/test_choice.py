@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import random
@@ -13,6 +14,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.ops import choose
 from gpushard.ops.bind import bind
 from gpushard.ops.rule import elementwise, parse
 from gpushard.ops.table import reductions
@@ -156,16 +158,17 @@ class Asking(Counted):
     """An array whose operations give a certain sharding."""
 
 
-def test_a_sum_that_is_wanted_split_is_scattered_as_it_is_merged() -> None:
-    with testing.runtime(host_devices=8, host_domains=8) as runtime:
-        mesh = gs.make_mesh((8,), ("x",))
-        value = np.arange(8 * 64, dtype=np.int64).reshape(8, 64)
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_a_sum_that_is_wanted_split_is_scattered_as_it_is_merged(count: int) -> None:
+    with testing.runtime(host_devices=count, host_domains=count) as runtime:
+        mesh = gs.make_mesh((count,), ("x",))
+        value = np.arange(count * 48, dtype=np.int64).reshape(count, 48)
         x = gs.device_put(value, gs.NamedSharding(mesh, gs.P("x")))
         out = gs.NamedSharding(mesh, gs.P("x"))
         before = sum(n for link, n in runtime.backend.traffic.items() if link[0] != link[1])
         made = bind(reductions.SUM, (x,), ((-2,), False, None), out)
         moved = sum(n for link, n in runtime.backend.traffic.items() if link[0] != link[1]) - before
-        assert moved == 7 * 64 * 8 and made.sharding == out
+        assert moved == (count - 1) * 48 * 8 and made.sharding == out
         np.testing.assert_array_equal(np.asarray(made), value.sum(0))
 
 
@@ -196,3 +199,43 @@ def test_operands_that_agree_stay_where_they_are() -> None:
         assert (x + y).sharding == x.sharding
         assert bind(ufunc_row(np.sin), (x,)).sharding is x.sharding
         assert (x * 2 + 1).sharding is x.sharding
+
+
+def test_where_there_are_too_many_assignments_axes_stay_where_operands_have_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rule = parse("ij,jk->ik", [(8, 4), (4, 16)])
+    with testing.runtime(host_devices=16):
+        mesh = gs.make_mesh((2, 2, 2, 2), (*AXES, "s"))
+    given = [
+        choose.Given(None, (("p",), ("q", "r")), 8),
+        choose.Given(None, ((), ("q",)), 8),
+        choose.Given(None, None, 8),
+    ]
+    operands = [*rule.operands, ()]
+    rule = dataclasses.replace(rule, operands=tuple(operands))
+    axes = {"every": (*AXES, "s"), "used": AXES}
+    wanted = {
+        name: {
+            splits
+            for where in itertools.product(range(4), repeat=len(names))
+            for splits in itertools.product(
+                *(
+                    itertools.permutations([a for a, f in zip(names, where, strict=True) if f == n])
+                    for n in range(3)
+                )
+            )
+        }
+        for name, names in axes.items()
+    }
+    as_they_are = [
+        (p, tuple(a for a, at in (("q", q), ("r", r)) if at == 0), ("q",) * (q == 1))
+        for p, q, r in itertools.product((("p",), ()), (0, 1, 2), (0, 1))
+    ]
+    for most, found in ((len(wanted["every"]), "every"), (len(wanted["used"]), "used")):
+        monkeypatch.setattr(choose, "MOST", most)
+        made = choose.assignments(rule, mesh, given)
+        assert len(made) == most and set(made) == wanted[found]
+    for most in (len(wanted["used"]) - 1, 5):
+        monkeypatch.setattr(choose, "MOST", most)
+        assert choose.assignments(rule, mesh, given) == as_they_are[:most]

@@ -11,7 +11,9 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard.errors import ArgumentTypeError
+from gpushard.ops.aval import Aval
 from gpushard.ops.row import Row
+from gpushard.ops.table import contractions
 from tests.ops.cases import AXES, FORMS, Case, cases
 from tests.ops.forms import fft, linalg, random, special
 
@@ -88,3 +90,34 @@ def compare(row: Row, case: Case, name: str, mesh: gs.Mesh) -> None:
         wanted = tuple(want.astype(np.float32) for want in wanted)
     for found, want in zip(small.run(mesh), wanted, strict=True):
         check(found, want, dtype, typed)
+
+
+class Gpu:
+    """A namespace that is not NumPy's own, and notes in which type it multiplies."""
+
+    def __init__(self) -> None:
+        self.types: set[np.dtype[Any]] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(np, name)
+        if name not in ("matmul", "einsum", "dot", "multiply"):
+            return function
+
+        def noted(*operands: Any, **options: Any) -> Any:
+            self.types |= {x.dtype for x in operands if isinstance(x, np.ndarray)}
+            return function(*operands, **options)
+
+        return noted
+
+
+@pytest.mark.parametrize("dtype", [*NAMES, "float32", "int16"])
+def test_gpus_multiply_halves_as_they_are(dtype: str) -> None:
+    """Of what they know; others are converted, as on the host."""
+    own = gs.numpy.dtype(dtype)
+    x, y = np.ones((2, 3), own), np.ones((3, 4), own)
+    for row in (contractions.MATMUL, contractions.EINSUM):
+        xp, avals = Gpu(), [Aval(x.shape, own), Aval(y.shape, own)]
+        found = row.kernel(xp, avals, ("ba,ac->bc",))(x, y)
+        assert found.dtype == own and (found == np.full((2, 4), 3, own)).all()
+        known = own.isbuiltin == 1
+        assert xp.types == {own if known else np.dtype(np.float32)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.ops.owners import Owners
 from gpushard.ops.table import gather
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.gate import gated
@@ -153,3 +155,47 @@ def test_elements_by_number_are_taken_where_they_lie(mode: str) -> None:
         assert runtime.backend.traffic.get((0, 0)) == before
         with pytest.raises(IndexError, match="2400"):
             gs.numpy.take(x, np.array([0, 2400]))
+
+
+@pytest.mark.parametrize(
+    "starts", [(0,), (0, 3, 6), (0, 3, 7), (0, 1), (0, 4), (0, 3, 6, 9), (0, 2, 5), (0, 3, 3)]
+)
+def test_which_block_has_a_position(starts: tuple[int, ...]) -> None:
+    for size in range(starts[-1] + 1, starts[-1] + 6):
+        at = np.random.default_rng(0).permutation(size)
+        number, within = Owners((starts,), ()).find(0, at, size)
+        wanted = [max(n for n, start in enumerate(starts) if start <= place) for place in at]
+        assert number.tolist() == wanted
+        assert (np.array(starts)[number] + within).tolist() == at.tolist()
+
+
+def test_steps_of_blocks() -> None:
+    found = Owners(((0,), (0, 3, 6), (0, 3, 7), (0, 5), (0, 3, 6, 8)), ())
+    assert found.steps == (0, 3, 0, 5, 0) and found.counts == (1, 3, 3, 2, 4)
+    assert found.numbers.tolist() == [*range(72)] and found.numbers.dtype == np.uint8
+
+
+@pytest.mark.parametrize("piece", [1, 17, 40, 100, 260, 1 << 20])
+@pytest.mark.parametrize("ascending", [True, False])
+def test_rows_of_blocks_are_taken_in_pieces_of_any_size(
+    monkeypatch: pytest.MonkeyPatch, piece: int, ascending: bool
+) -> None:
+    monkeypatch.setattr(gather, "PIECE", piece)
+    rng = np.random.default_rng(piece)
+    blocks = [rng.integers(0, 99, (4, 3, 2), np.int64) for _ in range(4)]
+    for dims, count in itertools.product((1, 2), (0, 1, 5, 11, 16)):
+        owner = rng.choice([0, 1, 3], count)  # nothing is taken from the block between
+        if ascending:
+            owner.sort()
+        at = [rng.integers(0, size, count) for size in (4, 3)[:dims]]
+        order = None if ascending else owner.argsort(kind="stable")
+        ends = np.bincount(owner, minlength=4).cumsum().tolist()
+        found = [
+            (block, begin, end)
+            for block, begin, end in zip(blocks, [0, *ends], ends, strict=False)
+            if begin < end
+        ]
+        part = np.full((count, *(3, 2)[dims - 1 :]), -1)
+        gather._take_rows(part, order, at, found)
+        wanted = [blocks[n][tuple(places[i] for places in at)] for i, n in enumerate(owner)]
+        np.testing.assert_array_equal(part, np.reshape(wanted, part.shape))

@@ -165,3 +165,12 @@ def test_specs_that_fit_a_shape() -> None:
     assert spread((4, 4), {"x": 2, "y": 2, "z": 2}) == gs.P(("x", "z"), "y")
     assert spread((2, 1), {"x": 2, "y": 2}) == gs.P("x", None)
     assert spread((7, 5), {"x": 1, "y": 3}) == gs.P("y", None)
+
+
+def test_what_takes_a_single_device_takes_the_first_of_the_mesh() -> None:
+    mesh = gs.make_mesh((2,), "x", devices=gs.devices()[5:7])
+    with gs.use_mesh(mesh):
+        assert gnp.__array_namespace_info__().default_device() == gs.devices()[5]
+        imported = gnp.from_dlpack(np.arange(4.0))
+    assert imported.devices() == {gs.devices()[5]}
+    assert gnp.__array_namespace_info__().default_device() == gs.devices()[0]

@@ -10,7 +10,8 @@ from scipy import special, stats
 
 import gpushard as gs
 from gpushard import random
-from gpushard.ops.random.special import erf, erfinv, log_factorial
+from gpushard.ops.random import giles
+from gpushard.ops.random.special import _polynomial, erf, erfinv, log_factorial
 
 COUNT = 20000
 LEAST = 1e-3
@@ -290,6 +291,20 @@ def test_special_functions() -> None:
     assert erfinv(np, np.array([-1.0, 1.0])).tolist() == [-np.inf, np.inf]
     n = np.arange(0.0, 500)
     np.testing.assert_allclose(log_factorial(np, n), special.gammaln(n + 1), rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "last", "close"), [(giles.DOUBLE, 36, 4e-15), (giles.SINGLE, 16, 2e-6)]
+)
+def test_every_coefficient_counts(pieces: Any, last: float, close: float) -> None:
+    """Up to both ends of its range, where the numbers near 1 that lie there are too few to tell."""
+    for piece, end in zip(pieces, [*(piece.edge for piece in pieces[1:]), last], strict=True):
+        w = np.linspace(piece.edge, end, 999)
+        x = w if not piece.edge else np.sqrt(w)
+        found = _polynomial(piece.coefficients, x - piece.shift)
+        root = np.sqrt(-np.expm1(-w))
+        wanted = special.erfcinv(np.exp(-w) / (1 + root))
+        np.testing.assert_allclose(found * root, wanted, rtol=close, atol=0)
 
 
 class Elsewhere:

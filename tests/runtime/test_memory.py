@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -80,6 +82,98 @@ def test_accounts_and_totals_add_up(program, limit):
         assert all(claim.memory.raw.nbytes >= claim.memory.nbytes for claim in held)
     raws = [claim.memory.raw.ctypes.data for claim in held]
     assert len(set(raws)) == len(raws)  # no block is given out twice
+
+
+ACTIONS = ["take", "take", "drop", "drop", "read", "write", "finish", "trim", "repair"]
+FIRST = 16
+"""So many free blocks that are waited for are looked at."""
+
+
+@examples(400)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(ACTIONS), st.integers(0, 50), st.integers(0, 3)), max_size=60
+    ),
+    st.sampled_from([None, 4096, 9000]),
+)
+def test_free_blocks_are_taken_as_the_rules_say(program, limit):
+    """First one that needs no wait, then new memory, then the one that was released first."""
+    queue = Queue(exact=True)
+    streams = [Stream(queue, name) for name in "abc"]
+    pool, claims = make_pool(limit), Claims()
+    held, free, most = [], [], 0
+
+    def idle(block):
+        return all(other.finished(tick) for other, tick in block.clock())
+
+    def covered(block, stream):
+        return idle(block) if stream is None else block.covered(stream)
+
+    def check_given_back():
+        listed = list(pool._by_release.values())
+        assert all(idle(block) for block in free if block not in listed)
+        free[:] = [block for block in free if block in listed]
+        assert free == listed  # in order of release
+        assert pool.free == sum(block.capacity for block in free)
+        assert pool.total == pool.free + sum(claim.memory.capacity for claim in held)
+
+    for action, number, which in program:
+        stream = [None, *streams][which]
+        if action == "take":
+            size = (50, 1000, 1024, 2000)[number % 4]
+            capacity = size_class(size) if limit is None else size
+            alike = [block for block in free if block.capacity == capacity]
+            ready = [block for block in alike[:FIRST] if covered(block, stream)]
+            leading = list(itertools.takewhile(idle, free))
+            clocks = {id(block.raw): dict(block.clock()) for block in free}
+            try:
+                claim = claims.make(pool.take(size, None, stream))
+            except NoRoomError:
+                assert limit is not None and not alike
+                check_given_back()
+                assert pool.total + capacity > limit and not any(map(idle, free))
+                continue
+            memory = claim.memory
+            chosen = next((block for block in alike if block.raw is memory.raw), None)
+            if chosen is None:
+                assert not ready and not any(block in leading for block in alike)
+            else:
+                assert {**clocks[id(memory.raw)], **dict(memory.clock())} == clocks[id(memory.raw)]
+                free.remove(chosen)
+                if not covered(memory, stream):
+                    assert chosen is alike[0] and not ready
+                    assert limit is not None and pool.total + capacity > limit
+                elif any(block in leading for block in alike):
+                    assert idle(chosen)
+            held.append(claim)
+            del claim, memory
+            most = max(most, sum(claim.memory.capacity for claim in held))
+            assert pool.peak == most
+        elif action == "drop" and held:
+            block = held[number % len(held)].memory
+            free.append(block)
+            del held[number % len(held)]
+            claims.drain()
+        elif action in ("read", "write") and held and stream is not None:
+            memory = held[number % len(held)].memory
+            stream.issued += 1
+            if action == "read":
+                memory.used[stream] = stream.issued
+            else:
+                memory.written, memory.used = (stream, stream.issued), {}
+        elif action == "finish" and stream is not None:
+            queue.finished[stream] = max(queue.finished.get(stream, 0), stream.issued - number % 3)
+        elif action == "trim":
+            before = pool.total
+            assert before - pool.trim() == pool.total
+            assert not any(map(idle, pool._by_release.values()))
+        elif action == "repair":
+            pool.total, pool.free, pool._shelves, pool._waiting = -1, -1, {}, {}
+            pool.repair(claims.memories())
+        check_given_back()
+        waited = {tick for block in free for tick in block.clock()}
+        assert waited >= set(pool.pending()) >= {t for t in waited if not t[0].finished(t[1])}
+        assert limit is None or pool.total <= limit
 
 
 def test_memory_comes_back_when_the_last_claim_dies_and_not_before():

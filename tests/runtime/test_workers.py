@@ -421,6 +421,29 @@ def test_transposes_whose_lines_evict_one_another_are_copied_in_strips(
     assert bool(cut_up) == in_strips
 
 
+@pytest.mark.parametrize(("least", "calls"), [(512, [8, 8]), (513, [])])
+def test_large_boxes_are_copied_and_filled_in_parts_by_all(least, calls, monkeypatch):
+    monkeypatch.setattr(host_backend, "SHARED_BYTES", least)
+    monkeypatch.setattr(host_backend, "PART_BYTES", 64)
+    shared, share = [], Workers.share
+    monkeypatch.setattr(
+        Workers, "share", lambda own, all: (shared.append(len(all)), share(own, all))
+    )
+    target, source = np.zeros((8, 8)), np.arange(64.0).reshape(8, 8)
+    with runtime(host_devices=1, host_workers=2) as rt:
+        rt.backend.copy_boxes([(target, source, 0)], 0)
+        np.testing.assert_array_equal(target, source)
+        rt.backend.fill_boxes([target[:3], target[3:]], np.float64(7), 0)
+        assert (target == 7).all()
+    assert shared == calls
+
+
+def test_few_large_copies_are_grouped():
+    boxes = [(np.zeros(n), np.zeros(n), 0) for n in (1, 2, 3, 1, 1, 1)]
+    sizes = [[len(target) for target, _, _ in group] for group in batches(boxes, 24)]
+    assert sizes == [[1, 2], [3], [1, 1, 1]]
+
+
 def test_traffic_counts_every_byte_by_domain():
     with runtime(host_devices=2, host_domains=2) as rt:
         big = np.ones((3 << 20,), np.int32)

@@ -47,6 +47,14 @@ OUT_OF_REACH = {
 }
 """Files and folders from which nothing is drawn, and why."""
 
+LOOKING = (
+    "tests.numpy.test_namespace::test_functions_are_documented",
+    "tests.numpy.test_signatures",
+    "tests.special.test_special::test_the_list_of_ufuncs",
+    "tests.test_public_names",
+)
+"""Tests that look at what is imported, and run none of its lines: how their names begin."""
+
 BUDGETS = (20.0, 200.0)
 """Seconds of tests to run for a change: at first, and again where these did not catch it."""
 
@@ -112,16 +120,29 @@ class Suite:
     def covering(self, file: str, lines: range) -> list[str]:
         """List the tests that run some of the lines, the shortest of each file first.
 
-        Lines that run when the package is imported, and no others, belong to all of the file.
+        Lines that run when the package is imported, or where coverage does not see them, belong to
+        the tests of the file's own name, which come first, then to those who look at what was made
+        and to all of the file, or if that has none to the files that import it.
         """
         tests = self._tests(file)
         found = set().union(*(tests.get(line, set()) for line in lines))
-        found = found or set().union(*tests.values())
+        own: list[str] = []
+        if not found:
+            *folders, name = file.removesuffix(".py").split("/")
+            own = self._named(".".join(("tests", *folders, f"test_{name}::")))
+            several = [tests] if tests else map(self._tests, _importers(file))
+            found = set().union(*(each for of in several for each in of.values()))
+            found = found.union(self._named(*LOOKING)).difference(own)
         files: dict[str, list[str]] = defaultdict(list)
         for test in sorted(found, key=lambda test: self.seconds.get(_name(test), TYPICAL)):
             files[test.partition("::")[0]].append(test)
         rounds = itertools.zip_longest(*files.values())
-        return [test for turn in rounds for test in turn if test is not None]
+        return [*own, *(test for turn in rounds for test in turn if test is not None)]
+
+    def _named(self, *starts: str) -> list[str]:
+        """List the tests whose names begin so."""
+        found = [key.partition("::") for key in self.seconds if key.startswith(starts)]
+        return [f"{module.replace('.', '/')}.py::{test}" for module, _, test in found]
 
     def _tests(self, file: str) -> dict[int, set[str]]:
         if file not in self._lines:
@@ -146,6 +167,17 @@ class Suite:
         return [test for test, end in zip(tests, ends, strict=True) if end <= budget] or [
             *tests[:1]
         ]
+
+
+def _importers(file: str) -> list[str]:
+    """List the files that import one."""
+    folder, _, name = f"gpushard/{file}".removesuffix(".py").rpartition("/")
+    ways = f"from {folder.replace('/', '.')} import {name}\n", f".{name} import "
+    return [
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if any(way in path.read_text(encoding="utf-8") for way in ways)
+    ]
 
 
 def _key(module: str, name: str) -> str:
@@ -224,14 +256,25 @@ def _walk(node: ast.AST, scope: str) -> Iterator[tuple[str, ast.AST, ast.AST]]:
         for child in value if isinstance(value, list) else [value]:
             if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr):
                 continue
-            typing = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
-            if field in TYPES or typing:
+            if field in TYPES or _is_for_checkers(child):
                 continue
             inner = scope
             if isinstance(child, ast.FunctionDef | ast.ClassDef):
                 inner = f"{scope}.{child.name}".lstrip(".")
             yield inner, child, node
             yield from _walk(child, inner)
+
+
+def _is_for_checkers(node: ast.AST) -> bool:
+    """Whether only type checkers read it: a protocol whose methods have documentation alone."""
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test) == "TYPE_CHECKING"
+    methods = [child for child in ast.walk(node) if isinstance(child, ast.FunctionDef)]
+    return (
+        isinstance(node, ast.ClassDef)
+        and "Protocol" in map(ast.unparse, node.bases)
+        and all(len(method.body) == 1 for method in methods)
+    )
 
 
 def _changes(node: ast.AST, parent: ast.AST) -> Iterator[tuple[str, ast.AST]]:

@@ -32,9 +32,7 @@ def even(xp: Any, x: Any) -> Any:
 
 def evenly(xp: Any, function: Callable[[Any], Any], x: Any) -> Any:
     """Apply an elementwise function to an array, with bits that do not depend on its length."""
-    if not x.size:
-        return x
-    return function(even(xp, x.reshape(-1)))[: x.size].reshape(x.shape)
+    return function(even(xp, x.ravel()))[: x.size].reshape(x.shape)
 
 
 def each_block(
@@ -74,7 +72,7 @@ def each_block(
             numbers, bases = _rows(rows, start, local, whole, batch, outer)
             columns = xp.arange(offset + column, offset + column + n)
             high, low = _words(xp, bases, columns, math.prod(whole[batch:]))
-            key = words[:1, 0], words[:1, 1]
+            key = words[0, :1], words[0, 1:]
             if batch:
                 first_words, second_words = words[numbers].T
                 key = (
@@ -107,8 +105,8 @@ def _words(xp: Any, bases: Any, columns: Any, size: int) -> tuple[Any, Any]:
     """Return the words of all sums of bases and columns, which are less than `size`."""
     if size <= _LOW:
         short = bases.astype(np.uint32)[:, None] + columns.astype(np.uint32)
-        return xp.zeros(1, np.uint32), even(xp, short.reshape(-1))
-    positions = even(xp, (bases[:, None] + columns).reshape(-1))
+        return xp.zeros(1, np.uint32), even(xp, short.ravel())
+    positions = even(xp, (bases[:, None] + columns).ravel())
     return (positions >> 32).astype(np.uint32), positions.astype(np.uint32)
 
 

@@ -121,10 +121,11 @@ def poisson(stream: Stream, dtype: Dtype, rate: Any) -> Any:
     xp = stream.xp
     rate = _spread(stream, rate, _DOUBLE)
     valid = (rate >= 0) & (rate < np.inf)
+    rate = xp.where(valid, rate, 0.0)
     small = rate < 10
-    low = xp.where(valid & small, rate, 0.0)
+    low = xp.where(small, rate, 0.0)
     value = _inverted(stream, xp.exp(-low), lambda k: low / k)
-    value[valid & ~small] = np.nan
+    value[~small] = np.nan
 
     def trial(own: Stream, rate: Any) -> tuple[Any, Any]:
         b = 0.931 + 2.53 * xp.sqrt(rate)
@@ -137,7 +138,7 @@ def poisson(stream: Stream, dtype: Dtype, rate: Any) -> Any:
         fits &= xp.log(v * scale / (a / (near * near) + b)) <= bound
         return k, fits | ((near >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2)))
 
-    value = _until_accepted(stream, trial, value, xp.where(valid & ~small, rate, 10.0))
+    value = _until_accepted(stream, trial, value, xp.where(small, 10.0, rate))
     value[~valid] = np.nan
     return value
 

@@ -89,8 +89,7 @@ class Sampler:
                 dims = (*dims, len(sizes))
                 sizes.append(n)
             operands.append(dims)
-        kept = set(range(len(whole) + (self.last is None), len(sizes)))
-        kept |= {len(whole)} | ({len(whole) - 1} if self.last is not None else set())
+        kept = range(len(whole) - (self.last is not None), len(sizes))
         result = tuple(range(len(whole)))
         return Rule(tuple(operands), (result,), tuple(sizes), frozenset(kept))
 
@@ -110,7 +109,7 @@ class Sampler:
                 own.draw(self.code, work, key, parameters[:count], drawn, site.result, whole)
                 return made if self.last is None else finish(made, drawn, parameters[count:])
             flats = [_flat(xp, p, site.shape, work) for p in parameters[:count]]
-            flat = drawn.reshape(-1)
+            flat = drawn.ravel()
 
             def fill(first: int, stop: int, stream: Stream) -> None:
                 own = [even(xp, p[first:stop]) if p.ndim else p for p in flats]
@@ -154,7 +153,7 @@ def _flat(xp: Any, parameter: Any, shape: Shape, work: Dtype) -> Any:
     if not np.ndim(parameter):
         return parameter.astype(work)
     cast = parameter.astype(work, copy=False)
-    return xp.broadcast_to(cast, shape).reshape(-1)
+    return xp.broadcast_to(cast, shape).ravel()
 
 
 def floats(dtype: Dtype) -> Dtype:

@@ -130,12 +130,12 @@ def _sorted(
     sizes = view.shape[lead : len(index)]
     keys = xp.zeros(arrays[0].size, np.int64)
     for at, size in zip(arrays, sizes, strict=True):
-        keys = keys * size + at.reshape(-1)
+        keys = keys * size + at.ravel()
     order = xp.argsort(keys, kind="stable")
     keys = keys[order]
     last = xp.ones(keys.shape, bool)
     last[:-1] = keys[1:] != keys[:-1]
-    places = [at.reshape(-1)[order] for at in arrays]
+    places = [at.ravel()[order] for at in arrays]
     places[room - lead] = xp.where(last, places[room - lead], view.shape[room] - 1)
     flat = (*view.shape[:lead], keys.size, *view.shape[len(index) :])
     values = xp.broadcast_to(values, _part_shape(view, index)).reshape(flat)

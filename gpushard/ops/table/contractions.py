@@ -259,7 +259,7 @@ def _as_matmul(xp: Any, a: str, b: str, right: str, avals: Sequence[Aval]) -> Ke
 
 def _inner(x: LocalArray, y: LocalArray, out: Any = None) -> Any:
     """Return the sum of all products, taken as vectors, in the order that they lie in."""
-    return np.matmul(x.reshape(-1), y.reshape(-1), out=out)
+    return np.matmul(x.ravel(), y.ravel(), out=out)
 
 
 @functools.lru_cache(maxsize=1024)

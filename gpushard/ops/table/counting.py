@@ -44,10 +44,10 @@ def _totals(xp: Any, number: Any, counts: Any, weights: Any, length: int, dtype:
     """
     if counts is not None:  # others go to one more, which is cut off
         number = xp.where(counts, number, length)
-    number = number.reshape(-1)
+    number = number.ravel()
 
     def total(part: Any) -> Any:
-        heavy = None if part is None else part.astype(_SUM).reshape(-1)
+        heavy = None if part is None else part.astype(_SUM).ravel()
         return xp.bincount(number, heavy, length + 1)[:length]
 
     if weights is None or dtype.kind != "c":
@@ -158,7 +158,7 @@ def _bin_numbers(xp: Any, x: Any, edges: Any) -> tuple[Any, Any]:
         return at, (x >= edges[0]) & (x <= edges[-1])
     edges = edges.astype(dtype, copy=False)
     number, inside = np.empty(x.size, np.intp), np.empty(x.size, bool)
-    flat = x.reshape(-1)
+    flat = x.ravel()
     for start in range(0, x.size, _PIECE):
         piece = slice(start, start + _PIECE)
         part = flat[piece].astype(dtype, copy=False)

@@ -244,7 +244,7 @@ def _eye(xp: Any, dtype: Dtype) -> Callable[..., None]:
         first, last = max(0, -right), min(rows, columns - right)
         if first < last:  # blocks are dense: a step down and to the right is one of a fixed length
             along = slice(first * columns + first + right, last * columns, columns + 1)
-            block.reshape(-1)[along] = 1
+            block.ravel()[along] = 1
 
     return eye
 

@@ -368,7 +368,7 @@ def _take_joined(
         whole = joined[: few.stop - begin]
         for start, block in zip(starts, rows, strict=True):
             whole[:, start : start + block.shape[1]] = block[few]
-        whole.take(at.reshape(-1), 1, part[few], "wrap")
+        whole.take(at.ravel(), 1, part[few], "wrap")
 
 
 def _take_along(

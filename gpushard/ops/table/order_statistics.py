@@ -268,7 +268,7 @@ def _quantile_row(
         def quantile(x: Any, q: Any, *weights: Any) -> LocalArray:
             shape = reduced_shape(x.shape, axes, keepdims=keepdims)
             q = xp.asarray(q)
-            flat = q.reshape(-1)
+            flat = q.ravel()
             if q.dtype.kind != "f":
                 flat = flat.astype(np.float64)
             found = xp.moveaxis(find(x, flat, *weights), -1, 0)

@@ -42,7 +42,7 @@ def _nonzero(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     own = own_kernels(xp)
 
     def nonzero_here(site: Site, mask: LocalArray, out: Any) -> Any:
-        counts = mask.astype(bool, copy=False).reshape(-1).cumsum(dtype=_INDEX)
+        counts = mask.astype(bool, copy=False).ravel().cumsum(dtype=_INDEX)
         places = out if isinstance(out, tuple) else (out,)
         own.nth_places(counts, shape, fills, site.result[0], places)
         return out
@@ -52,7 +52,7 @@ def _nonzero(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         if not size:
             found = tuple(xp.full(length, fill, _INDEX) for fill in fills)
             return found if len(found) > 1 else found[0]
-        at = _true_ones(xp, mask.reshape(-1), start, length)
+        at = _true_ones(xp, mask.ravel(), start, length)
         there = at < size
         places = xp.unravel_index(xp.minimum(at, size - 1), shape)
         found = tuple(

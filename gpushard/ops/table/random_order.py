@@ -51,7 +51,7 @@ def _orders(
     orders = [xp.empty(shape, _PAIR) for _ in keys]
 
     def sort(key: Any, order: Any) -> None:
-        flat = order.reshape(-1)
+        flat = order.ravel()
 
         def fill(first: int, stop: int, stream: Stream) -> None:
             bits = stream.bits(_WORD).astype(_PAIR)
@@ -218,7 +218,7 @@ def _weighted_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
             own.draw("uniform<W>", work, key, (), at, site.result, shape)
             return xp.searchsorted(sums, sums[-1] * (1 - at))
         made = xp.empty(site.shape, np.int64)
-        flat = made.reshape(-1)
+        flat = made.ravel()
 
         def fill(first: int, stop: int, stream: Stream) -> None:
             at = sums[-1] * (1 - stream.uniform(work))

@@ -35,9 +35,9 @@ def reverse(x: LocalArray) -> LocalArray:
     return ~x if x.dtype.kind in "biu" else -x
 
 
-def argsort(xp: Any, x: LocalArray, axis: int = -1) -> LocalArray:
-    """Return the positions of elements in ascending order; equal ones keep theirs."""
-    if xp is not np:
+def argsort(xp: Any, x: LocalArray, axis: int = -1, stable: bool = True) -> LocalArray:
+    """Return the positions of elements in ascending order; if `stable`, equal ones keep theirs."""
+    if xp is not np or not stable:
         return xp.ascontiguousarray(xp.argsort(x, axis=axis), INDEX)  # CuPy's is a view of another
     if x.size < _FEW or x.dtype.kind not in "biuf":  # complex numbers have NaNs in several orders
         return np.argsort(x, axis, kind="stable")
@@ -130,9 +130,7 @@ def _sort(xp: Any, x: LocalArray, params: Params) -> LocalArray:
 
 def _argsort(xp: Any, x: LocalArray, params: Params) -> LocalArray:
     axis, descending, stable = params
-    if descending:
-        x = reverse(x)
-    return argsort(xp, x, axis) if stable or xp is not np else np.argsort(x, axis)
+    return argsort(xp, reverse(x) if descending else x, axis, stable)
 
 
 def _partition(xp: Any, x: LocalArray, params: Params) -> LocalArray:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.runtime.cuda.libraries import Libraries
+from gpushard.runtime.cuda.libraries import Libraries, one_line
 from gpushard.runtime.cuda.probe import CUPY_PACKAGES, Availability, probe, version_text
 from tests.runtime.cuda.fakes import STATUSES, CUDARuntimeError, cupy, libraries
 
@@ -184,3 +184,12 @@ def test_the_real_cupy_raises_what_the_fake_does(
     for part in ("cuda.runtime", "cuda.compiler", "_core.core"):
         for name in vars(operator.attrgetter(part)(cupy())):
             assert callable(operator.attrgetter(f"{part}.{name}")(real))
+
+
+@pytest.mark.parametrize("length", [299, 300, 301, 400])
+def test_long_messages_are_cut(length: int) -> None:
+    text = f"{'x' * length}"[len("ValueError: ") :]
+    found = one_line(ValueError(text))
+    whole = f"ValueError: {text}"
+    assert found == (whole if length <= 300 else f"{whole[:297]}...") and len(found) <= 300
+    assert one_line(ValueError()) == "ValueError"

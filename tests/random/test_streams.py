@@ -1,0 +1,116 @@
+"""The numbers of an element depend on its key and its position alone, whatever is drawn with it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import random
+from gpushard.ops.bind import bind
+from gpushard.ops.random.blocks import even, evenly
+from gpushard.ops.random.rejection import _inverted, binomial, log_gamma, poisson
+from gpushard.ops.random.stream import Stream
+from gpushard.ops.table import random as rows
+
+DOUBLE = np.dtype(np.float64)
+POSITIONS = np.array([0, 1, 63, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 3 * 2**32 + 7], np.uint64)
+KEYS = np.array([[1, 2], [2**32 - 1, 0], [3, 77], [1, 3]], np.uint32)[[0, 0, 1, 2, 3, 3, 0, 2]]
+
+
+class Elsewhere:
+    """A namespace that is not NumPy's own, so that what is for GPUs runs."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+
+def stream(xp: Any, which: Any, keys: Any) -> Stream:
+    """Return the stream of some of the elements, as many as make an even block."""
+    chosen = even(np, POSITIONS[which])
+    words = keys[which] if len(keys) > 1 else keys
+    key = [even(np, word) if len(keys) > 1 else word for word in words.T]
+    high, low = (chosen >> np.uint64(32)).astype(np.uint32), chosen.astype(np.uint32)
+    return Stream(xp, (key[0], key[1]), high, low, 1 << 33)
+
+
+DRAWS: dict[str, Callable[[Stream], Any]] = {
+    "bits": lambda s: s.bits(np.dtype(np.uint64)),
+    "folded": lambda s: s.fold(3).bits(np.dtype(np.uint16)),
+    "stacked": lambda s: s.stacked(2).normal(DOUBLE),
+    "widened": lambda s: s.widened(1, 3).uniform(np.dtype(np.float32)),
+    "signs": lambda s: s.sign(),
+    "gamma": lambda s: log_gamma(s, DOUBLE, np.full(s.low.size, 0.4)),
+    "gamma of one": lambda s: log_gamma(s, DOUBLE, DOUBLE.type(3.5)),
+    "poisson": lambda s: poisson(s, DOUBLE, 12.5),
+    "binomial": lambda s: binomial(s, DOUBLE, 99, 0.3),
+}
+
+
+@pytest.mark.parametrize("xp", [np, Elsewhere()], ids=["NumPy", "another"])
+@pytest.mark.parametrize("keys", [KEYS, KEYS[:1]], ids=["keys", "one key"])
+@pytest.mark.parametrize("name", DRAWS)
+def test_elements_alone_and_together(name: str, keys: Any, xp: Any) -> None:
+    draw, every = DRAWS[name], np.arange(len(POSITIONS))
+    together = draw(stream(xp, every, keys))[: len(every)]
+    alone = [draw(stream(np, every[n : n + 1], keys))[0] for n in every]
+    np.testing.assert_array_equal(together, alone)
+    some = [5, 0, 7, 0]
+    np.testing.assert_array_equal(
+        draw(stream(xp, every, keys).at(even(np, np.array(some))))[:4], together[some]
+    )
+    assert len(np.unique(together)) > 1
+
+
+def test_positions_of_stacked_and_widened_streams() -> None:
+    """They are those of the elements of the arrays in question."""
+    key = KEYS[:1]
+    low = np.arange(64, dtype=np.uint32)
+    plain = Stream(np, (key[:, 0], key[:, 1]), np.zeros(1, np.uint32), low, 64)
+    bits = np.asarray(random.bits(random.wrap_key_data(key[0]), (192,), "uint64"))
+    unsigned = np.dtype(np.uint64)
+    for n in range(3):
+        np.testing.assert_array_equal(plain.stacked(n).bits(unsigned), bits[64 * n : 64 * n + 64])
+        np.testing.assert_array_equal(plain.widened(n, 3).bits(unsigned), bits[n::3])
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (3, 70), (0,), (2, 0, 3)])
+def test_every_key_of_an_array_counts_on_its_own(shape: tuple[int, ...]) -> None:
+    words = KEYS[[0, 2, 3]].reshape(3, 1, 2)
+    for row, parameters in ((rows.NORMAL, ()), (rows.GAMMA, (0.5,)), (rows.BITS, ())):
+        dtype = np.dtype(np.uint32) if row is rows.BITS else DOUBLE
+        made = np.asarray(bind(row, (gs.device_put(words), *parameters), (shape, dtype)))
+        assert made.shape == (3, 1, *shape) and made.dtype == dtype
+        for n in range(3):
+            own = bind(row, (gs.device_put(words[n, 0]), *parameters), (shape, dtype))
+            np.testing.assert_array_equal(made[n, 0], own)
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65])
+def test_even_lengths(count: int) -> None:
+    x = np.arange(count) + 1
+    found = even(np, x)
+    assert len(found) == -(-count // 64) * 64
+    assert found.tolist() == [*x, *[count] * (len(found) - count)]
+    asked: list[int] = []
+    made = evenly(np, lambda part: asked.append(part.size) or -part, x.reshape(-1, 1))
+    assert made.tolist() == [[-n] for n in x] and asked == [len(found)]
+
+
+def test_the_host_stops_where_nothing_is_left_to_count() -> None:
+    """A GPU does not ask: that would stop the stream."""
+    steps: list[int] = []
+
+    def ratio(k: int) -> float:
+        steps.append(k)
+        return 0.5 / k
+
+    found = []
+    for xp, few in ((np, True), (Elsewhere(), False)):
+        steps.clear()
+        found.append(
+            _inverted(stream(xp, np.arange(8), KEYS[:1]), np.full(64, np.exp(-0.5)), ratio)
+        )
+        assert (len(steps) < 20) == few
+    np.testing.assert_array_equal(*found)
