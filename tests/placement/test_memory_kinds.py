@@ -125,3 +125,17 @@ def test_memories_of_a_device() -> None:
             MEMORY_KINDS
         )
         assert repr(device.memory("pinned_host")) == f"{device!r}.memory('pinned_host')"
+
+
+@pytest.mark.parametrize("kind", ["device", "pinned_host", "unpinned_host"])
+@pytest.mark.parametrize("other", ["device", "pinned_host", "unpinned_host"])
+def test_what_was_moved_stays_as_its_source_changes(kind: str, other: str) -> None:
+    with runtime(host_devices=2, small_bytes=0):
+        mesh = gs.make_mesh((2,), "x")
+        for spec in (gs.P("x"), gs.P()):
+            own = gs.NamedSharding(mesh, spec, memory_kind=kind)
+            x = gs.device_put(np.arange(64.0), own)
+            y = gs.device_put(x, own.with_memory_kind(other))
+            gs.block_until_ready([x, y])
+            x[3:60] = -1
+            assert np.array_equal(y, np.arange(64.0))
