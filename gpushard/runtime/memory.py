@@ -8,13 +8,16 @@ a release never waits for anyone.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
+import sys
 import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from gpushard.errors import ReentrantCallError
 from gpushard.runtime.stream import Clock, Stream, Tick
 
 _CLASSES_PER_DOUBLING = 8
@@ -153,6 +156,7 @@ class Claims:
     def __init__(self) -> None:
         self._open: dict[int, _ClaimEnd] = {}
         self._ended: deque[Any] = deque()
+        self._followed: list[weakref.ref[Claim]] = []
 
     def memories(self) -> list[Memory]:
         """Return the memories that are claimed."""
@@ -179,6 +183,24 @@ class Claims:
                     memory.written, memory.used = (borrower, borrower.issued), {}
                 memory.pool.release(memory)
                 del still_open[name]
+
+    def follow(self, drain: Callable[[], object]) -> None:
+        """From now on do not wait until somebody drains: call what does so when a claim ends.
+
+        Args:
+          drain: calls `drain` under the submission lock.
+        """
+        for end in list(self._open.values()):
+            if (claim := end()) is not None:
+                gone = functools.partial(self._drain_at_once, end, drain)
+                self._followed.append(weakref.ref(claim, gone))
+
+    def _drain_at_once(self, end: _ClaimEnd, drain: Callable[[], object], _: object) -> None:
+        self._ended.append(end)  # its own callback comes after this one
+        if sys.is_finalizing():
+            return
+        with contextlib.suppress(ReentrantCallError):  # it ended within a submission
+            drain()
 
     def repair(self) -> list[Memory]:
         """Forget claims whose end was cut short, and return the memories that are claimed."""

@@ -399,9 +399,16 @@ class Runtime:
         return sum(memory.nbytes for memory in memories)
 
     def close(self) -> None:
-        """Stop the backend and give back the memory of its pools."""
+        """Stop the backend and give back the memory of its pools.
+
+        What arrays still hold is given back when they are gone.
+        """
         self.backend.close()
         self.plans.clear()  # their tilings, as keys of weak tables, would keep this runtime
+        self._trim_pools()
+        self._claims.follow(self._trim_pools)
+
+    def _trim_pools(self) -> None:
         self.run_locked(lambda: [pool.trim() for pool in self.pools()])
 
     def renew_locks(self, *, torn: bool) -> None:

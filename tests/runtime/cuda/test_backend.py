@@ -213,6 +213,20 @@ def test_closing_gives_all_memory_back() -> None:
     assert driver.used == [0, 0] and not driver._memory
 
 
+def test_arrays_that_outlive_the_runtime_give_their_memory_back() -> None:
+    with cuda() as (_, driver):
+        x, y = gs.device_put(VALUE, named("x")), gs.device_put(VALUE)
+        z = x + 1
+    assert driver.used[0] > 0
+    assert np.array_equal(np.asarray(z), VALUE + 1)
+    del x, z
+    gc.collect()
+    assert np.array_equal(np.asarray(y), VALUE)
+    del y
+    gc.collect()
+    assert driver.used == [0]
+
+
 def test_values_can_be_read_after_closing() -> None:
     with cuda():
         x = gs.device_put(VALUE, named("x"))
