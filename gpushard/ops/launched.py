@@ -60,12 +60,16 @@ class Launched(Stage):
 
     Args:
       groups: of calls.
+      numbers: types of the operands that are numbers.
       *stage: as for `Stage`.
     """
 
-    def __init__(self, groups: Sequence[Group], *stage: Any) -> None:
+    def __init__(
+        self, groups: Sequence[Group], numbers: Sequence[np.dtype[Any]], *stage: Any
+    ) -> None:
         super().__init__(*stage)
         self._groups = groups
+        self._numbers = list(numbers)
         self._single = groups[0] if len(groups) == 1 else None
 
     def run_parts(
@@ -73,6 +77,9 @@ class Launched(Stage):
     ) -> list[Parts]:
         """Make the calls."""
         numbers = [number for _, number in scalars]
+        if [number.dtype for number in numbers] != self._numbers:
+            # An integer beyond its type is compared with as an infinite number.
+            return super().run_parts(operands, scalars)
         step = functools.partial(self._launch_all, operands, numbers)
         return self.runtime.commit(step, self._streams)
 
@@ -205,4 +212,5 @@ def launched(
             places = tuple(jobs[n].home for n in batch)
             made.append(Group(tuple(batch), places, stream, own, charges, pool, shared, ()))
         groups.append(dataclasses.replace(made[0], alone=tuple(made[1:])))
-    return Launched(groups, runtime, name, kernel, jobs, of_device, tilings, dtypes)
+    numbers_of = [types[n] for n in scalars]
+    return Launched(groups, numbers_of, runtime, name, kernel, jobs, of_device, tilings, dtypes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 from typing import Any
 
 import numpy as np
@@ -69,3 +70,16 @@ def test_results_are_cupys(ufunc: np.ufunc) -> None:
         programs = [entry.value for entry in runtime.plans._entries.values()]
         if own:
             assert any(isinstance(getattr(p, "_work", None), Launched) for p in programs)
+
+
+@needs_gpu
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64"])
+def test_integers_beyond_a_type_are_compared_with(dtype: str) -> None:
+    value = np.arange(8).astype(dtype)
+    for partitions in (1, 4):
+        with gpu_runtime(split=Split(partitions, False), poisoned=False):
+            x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((partitions,), "x"), gs.P("x")))
+            for number in (2**70, -(2**70), 3):
+                for compare in (operator.eq, operator.lt, operator.gt):
+                    found = np.asarray(compare(x, number))
+                    assert found.tolist() == [compare(each, number) for each in range(8)]
