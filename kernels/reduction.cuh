@@ -21,6 +21,27 @@ __device__ inline Held<T> further(const Held<T>& a, const Held<T>& b, bool down)
   return (down ? b.value < a.value : a.value < b.value) ? b : a;
 }
 
+// An element and where it is.
+template <typename T>
+struct Placed {
+  T value;
+  long long at;
+
+  __device__ Placed() : value(), at(-1) {}
+  __device__ Placed(T x, long long place) : value(x), at(place) {}
+};
+
+// Which of two is further, or NaN; the first one of equals, and of NaNs.
+template <typename T>
+__device__ inline Placed<T> first(const Placed<T>& a, const Placed<T>& b, bool down) {
+  if (a.at < 0) return b;
+  if (b.at < 0) return a;
+  const bool none = a.value != a.value, other = b.value != b.value;
+  if (none != other) return none ? a : b;
+  if (none || a.value == b.value) return a.at < b.at ? a : b;
+  return (down ? b.value < a.value : a.value < b.value) ? b : a;
+}
+
 // A position that says how long a dim has to be for it to be in bounds.
 template <typename Index>
 __device__ inline long long position(Index given) {

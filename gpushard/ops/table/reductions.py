@@ -212,9 +212,9 @@ def _mean_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         total, dtype = local, _mean_dtype(avals[0].dtype, params[2])
 
         def mean_here(x: Any, out: Any = None) -> Any:
-            return xp.divide(
-                total(x), math.prod(x.shape[axis] for axis in axes), out=out, dtype=dtype
-            )
+            count = math.prod(x.shape[axis] for axis in axes)
+            mean = xp.divide(total(x), count, out=out, casting="unsafe")
+            return mean.astype(dtype, copy=False)
 
         return mean_here
 

@@ -309,6 +309,14 @@ _REDUCTIONS = {
         "T out0", "Held<T>(in0)", "further(a, b, false)", "out0 = a.value", "Held<T>()", "Held<T>"
     ),
     "furthest": ("int64 out0", "position(in0)", "outer(a, b)", "out0 = a", "-1", "long long"),
+    "argmin": (
+        "int64 out0", "Placed<T>(in0, _J)", "first(a, b, true)", "out0 = a.at", "Placed<T>()",
+        "Placed<T>",
+    ),
+    "argmax": (
+        "int64 out0", "Placed<T>(in0, _J)", "first(a, b, false)", "out0 = a.at", "Placed<T>()",
+        "Placed<T>",
+    ),
 }  # fmt: skip
 """Reductions of one operand to one result, which CuPy makes in two steps where they are large: type
 of the result, what elements become, how two come together, the result, what to start with, its type
@@ -335,7 +343,8 @@ def reduce(name: str, x: LocalArray, axes: tuple[int, ...], out: LocalArray) -> 
     Args:
       name: how: "nonzero" and "valid" count what is not 0 or no NaN, "valid sum" adds that up;
         "nanmin" and "nanmax" are extremes of it; "furthest" is the position that takes the longest
-        dim to be in bounds.
+        dim to be in bounds; "argmin" and "argmax" are the row-major number of the first extreme, or
+        the first NaN.
       x: the array, which has elements along these dims.
       axes: they.
       out: the result, with or without them as dims of length 1.
@@ -383,7 +392,10 @@ def extremes(
       number: gets the positions, without these dims.
       value: gets what lies there, if it is not None.
     """
-    getattr(x, name)(axis=axes, out=number)
+    if x.dtype.kind == "f":  # CuPy's find any of several NaNs
+        reduce(name, x, axes, number)
+    else:
+        getattr(x, name)(axis=axes, out=number)
     if value is None:
         if any(dim.start or dim.length != dim.size for dim in dims[-len(axes) :]):
             scalars = itertools.chain(*map(dataclasses.astuple, dims))
