@@ -892,6 +892,13 @@ ARRAYS: dict[str, Case] = {
         ("index 8", "dim 0 of length 8", "-8 to 7"),
         {"argument": "index", "dim": 0, "size": 8, "position": 8},
     ),
+    "a position that 64 bits with a sign do not hold": Case(
+        lambda w: GNP.take(w.x, np.array([2**64 - 1], np.uint64), axis=0),
+        ArrayIndexError,
+        IndexError,
+        ("index 18446744073709551615", "dim 0 of length 8", "-8 to 7"),
+        {"argument": "index", "dim": 0, "size": 8, "position": 2**64 - 1},
+    ),
     "negative index out of bounds": Case(
         lambda w: w.x[:, -7],
         ArrayIndexError,

@@ -94,6 +94,8 @@ def test_a_short_vector_lies_across_and_a_long_one_stands() -> None:
         "|  0  |  1  |  2  |  3  |  4  |  5  |  6  |  7  |",
         "+-----+-----+-----+-----+-----+-----+-----+-----+",
     ]
+    assert draw_sharding(vector, (8,), width=50) == draw_sharding(vector, (8,))
+    assert draw_sharding(vector, (8,), width=49).startswith("0 +-----+\n")
     standing = draw_sharding(vector, (8 * 10**9,)).splitlines()
     assert standing[0] == "         0 +-----+"
     assert standing[-2:] == ["           |  7  |", "8000000000 +-----+"]

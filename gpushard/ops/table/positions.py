@@ -103,7 +103,7 @@ def _furthest_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 def _out(xp: Any, position: LocalArray) -> LocalArray:
     """Return how long a dim has to be for a position to be in it, less 1."""
-    return xp.where(position < 0, -1 - position, position)
+    return xp.maximum(position, -1 - position)
 
 
 def _furthest_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:

@@ -244,6 +244,10 @@ class FakeDriver:
         assert at >= 0, f"{place:#x} is nowhere"
         return self._memory[self._starts[at]]
 
+    def _gpu_at(self, place: int) -> int | None:
+        with self._mutex:
+            return self._gpu_of[address(self._memory_at(place))]
+
     def _check(self, low: int, high: int) -> None:
         memory = self._memory_at(low)
         assert high <= address(memory) + len(memory), f"{low:#x} to {high:#x} is outside"
@@ -405,6 +409,11 @@ class FakeDriver:
             stream.queue.append((lambda: True, work))
 
     def copy(self, target: int, source: int, nbytes: int, stream: FakeStream) -> None:
+        gpu, peer = self._gpu_at(target), self._gpu_at(source)
+        assert gpu == peer or None in (gpu, peer), "a copy between GPUs says which"
+        self._copy(target, source, nbytes, stream)
+
+    def _copy(self, target: int, source: int, nbytes: int, stream: FakeStream) -> None:
         with self._mutex:
             self._call("copy")
             for start in (target, source):
@@ -416,7 +425,8 @@ class FakeDriver:
         self, target: int, gpu: int, source: int, peer: int, nbytes: int, stream: FakeStream
     ) -> None:
         assert gpu != peer
-        self.copy(target, source, nbytes, stream)
+        assert (gpu, peer) == (self._gpu_at(target), self._gpu_at(source))
+        self._copy(target, source, nbytes, stream)
 
     def upload(self, target: int, data: Any, stream: FakeStream) -> None:
         with self._mutex:
