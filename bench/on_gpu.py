@@ -6,7 +6,7 @@ stage           what it runs
 `tests`         the whole suite but `tests/conformance`, its folders side by side
 `conformance`   the conformance suites on the GPU's driver, divided in every way
 `sanitizers`    the kernels' tests under compute-sanitizer's memcheck and racecheck
-`bench`         `python -m bench --group gpu gpu_ops`
+`bench`         `python -m bench --group gpu gpu_ops gpu_dispatch`
 `all`           all of these
 =============== ==================================================================================
 
@@ -145,7 +145,16 @@ class Run:
         return outcomes
 
     def _bench(self) -> list[Outcome]:
-        command = [sys.executable, "-m", "bench", "--group", "gpu", "gpu_ops", "--keep-going"]
+        command = [
+            sys.executable,
+            "-m",
+            "bench",
+            "--group",
+            "gpu",
+            "gpu_ops",
+            "gpu_dispatch",
+            "--keep-going",
+        ]
         command += ["--json", str(self._out / "bench.json")]
         if self._commit:
             command += ["--commit", self._commit]
