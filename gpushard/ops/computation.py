@@ -229,11 +229,11 @@ def check_available(runtime: Runtime, name: str, avals: Sequence[Aval]) -> None:
       ArgumentTypeError: they cannot.
     """
     for aval in avals:
-        if aval.dtype in runtime.backend.missing_dtypes:
+        if not runtime.backend.computes(aval.dtype):
             raise ArgumentTypeError(
                 f"{name} is not available for {aval.dtype} on {runtime.backend.platform} devices, "
                 "which only store it; convert the data on the host, before they are moved there: "
-                "numpy.asarray(x).astype(float)",
+                "numpy.asarray(x).astype(float), or ask for another type",
                 argument="x",
                 dtype=aval.dtype,
             )

@@ -207,9 +207,8 @@ class Backend(Store, Protocol):
     def host_readable(self) -> bool:
         """Whether the host can use device memory as it lies, as it can that of host domains."""
 
-    @property
-    def missing_dtypes(self) -> frozenset[np.dtype[Any]]:
-        """Types that the functions of `namespace` do not know."""
+    def computes(self, dtype: np.dtype[Any]) -> bool:
+        """Whether the functions of `namespace` know a type."""
 
     @property
     def traffic(self) -> dict[tuple[int, int], int]:

@@ -69,10 +69,9 @@ class Checker:
         """Whether the host can read device memory as it lies."""
         return self.backend.host_readable
 
-    @property
-    def missing_dtypes(self) -> frozenset[np.dtype[Any]]:
-        """Types that the backend's functions do not know."""
-        return self.backend.missing_dtypes
+    def computes(self, dtype: np.dtype[Any]) -> bool:
+        """Whether the backend's functions know a type."""
+        return self.backend.computes(dtype)
 
     @property
     def traffic(self) -> dict[tuple[int, int], int]:

@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -61,21 +62,41 @@ def test_types_are_computed_or_refused(row: Row) -> None:
                 found[0].check(mesh, close=CLOSE.get(char, 1e-6))
 
 
-def test_longdouble_moves_and_nothing_else() -> None:
+@pytest.mark.parametrize(
+    "dtype", [np.longdouble, ml_dtypes.float8_e4m3fn, ml_dtypes.int4], ids=lambda t: t.__name__
+)
+def test_types_that_cupy_lacks_move_and_nothing_else(dtype: Any) -> None:
     with using(make_gpu_runtime(make_driver("cupy"), SPLITS[1])):
-        data = np.arange(12, dtype=np.longdouble).reshape(3, 4) / 3
+        data = (np.arange(12).reshape(3, 4) % 7).astype(dtype)
         x = gs.device_put(data, gs.NamedSharding(gs.make_mesh((2,), ("x",)), gs.P(None, "x")))
         np.testing.assert_array_equal(x[::-1].T, data[::-1].T)
         for call in (
             lambda: x + 1,
             lambda: x.sum(),
             lambda: x.astype("float64"),
-            lambda: gs.numpy.arange(4).astype(np.longdouble),
-            lambda: gs.numpy.zeros(4, np.longdouble),
+            lambda: gs.numpy.arange(4).astype(dtype),
+            lambda: gs.numpy.zeros(4, dtype),
             lambda: gs.numpy.sort(x),
         ):
             with pytest.raises(ArgumentTypeError, match=r"on gpu devices.*numpy\.asarray"):
                 call()
+
+
+ENDS = [0.0, -0.0, 1.5, -2.0, np.inf, -np.inf]
+COMPLEX = np.array([*(complex(x, y) for x in ENDS for y in ENDS), complex(np.nan, 2)])
+
+
+@pytest.mark.parametrize("dtype", ["F", "D"])
+@pytest.mark.parametrize("name", ["exp2", "log2", "reciprocal", "sign"])
+def test_complex_numbers_at_zero_and_infinity(name: str, dtype: str) -> None:
+    data = COMPLEX.astype(dtype)
+    with np.errstate(all="ignore"):
+        wanted = getattr(np, name)(data)
+    with using(make_gpu_runtime(make_driver("cupy"), SPLITS[1])):
+        found = np.asarray(getattr(gs.numpy, name)(gs.device_put(data)))
+    assert found.dtype == wanted.dtype
+    for part in ("real", "imag"):
+        np.testing.assert_allclose(getattr(found, part), getattr(wanted, part), rtol=1e-6)
 
 
 BITS = np.concatenate(

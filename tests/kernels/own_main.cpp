@@ -74,6 +74,12 @@ void reduce() {
     if (one == one) furthest = outer(furthest, position(static_cast<long long>(one)));
   }
   write(std::vector<long long>{furthest});
+  Placed<double> low, high;
+  for (std::uint64_t i = count; i-- > 0;) {
+    low = first(low, Placed<double>(x[i], i), true);
+    high = first(Placed<double>(x[i], i), high, false);
+  }
+  write(std::vector<long long>{low.at, high.at});
 }
 
 int main() {

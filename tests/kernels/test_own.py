@@ -96,7 +96,7 @@ def test_bins_and_extremes_are_numpys(program: Path) -> None:
     want = np.minimum(np.searchsorted(edges, x, "right") - 1, len(edges) - 2)
     np.testing.assert_array_equal(found, np.where(inside, want, -1))
     finite = np.where(np.isfinite(x), x, np.nan)
-    for values in (finite, np.full(4, np.nan), np.array([-3.0, 2.0])):
+    for values in (finite, np.full(4, np.nan), np.array([2.0, -3.0, 2.0, -3.0])):
         case = struct.pack("=IQ", 31, len(values)) + values.tobytes()
         out = run(program, [case])
         with np.errstate(all="ignore"):
@@ -104,8 +104,9 @@ def test_bins_and_extremes_are_numpys(program: Path) -> None:
         np.testing.assert_array_equal(np.frombuffer(out[:16]), ends)
         at = values[values == values].astype(np.int64)
         lengths = np.where(at < 0, -1 - at, at)
-        furthest = int(np.frombuffer(out[16:], np.int64)[0])
+        furthest, *places = np.frombuffer(out[16:], np.int64).tolist()
         assert (-1 - furthest if furthest < 0 else furthest) == lengths.max(initial=0)
+        assert places == [values.argmin(), values.argmax()]
 
 
 def test_coefficients_are_those_of_the_host() -> None:

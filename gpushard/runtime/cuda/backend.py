@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
+from gpushard.dtypes import is_custom
 from gpushard.errors import DeviceLostError, OutOfMemoryError
 from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, T
 from gpushard.runtime.cuda.bounce import Bounce
@@ -69,7 +70,6 @@ class CudaBackend:
     platform = "gpu"
     exact = False
     host_readable = False
-    missing_dtypes = frozenset(map(np.dtype, "gG"))  # longdouble; CUDA has no such numbers
 
     def __init__(self, settings: Settings, driver: Driver | None = None) -> None:
         if driver is None:
@@ -137,6 +137,10 @@ class CudaBackend:
     def namespace(self) -> Any:
         """CuPy."""
         return self._driver.namespace
+
+    def computes(self, dtype: np.dtype[Any]) -> bool:
+        """Whether CuPy knows a type; longdouble and most types of `ml_dtypes` it does not."""
+        return dtype.name == "bfloat16" if is_custom(dtype) else dtype.char not in "gG"
 
     def describe(self) -> list[DeviceInfo]:
         """List the devices."""

@@ -13,9 +13,13 @@ from gpushard.runtime.cuda.fft import with_plans_of_stream
 own_kernels = own
 convolve = with_plans_of_stream(cupy.convolve)
 correlate = with_plans_of_stream(cupy.correlate)
+exp2 = numbers.exp2
 frexp = numbers.frexp
 ldexp = numbers.ldexp
+log2 = numbers.log2
 nextafter = numbers.nextafter
+reciprocal = numbers.reciprocal
+sign = numbers.sign
 spacing = numbers.spacing
 
 

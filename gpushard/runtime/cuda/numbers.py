@@ -1,4 +1,5 @@
-"""Functions that look at the bits of floats, of which CuPy's lose the smallest, or that it lacks.
+"""Functions that look at the bits of floats, of which CuPy's lose the smallest, or that it lacks;
+and those of complex numbers for which CuPy's give NaN at zero or infinity.
 
 CuPy compiles its kernels with -ftz=true: single precision takes subnormal numbers for zero, and
 gives none. Integers are not touched by that, nor is double precision.
@@ -166,3 +167,42 @@ def _filled(kernel: Any, given: Any, types: tuple[np.dtype[Any], ...], out: Any)
         made = out if isinstance(out, tuple) else (out,)
     kernel(*given, *(x if x.dtype.kind == "i" else _bits(x) for x in made))
     return made if len(made) > 1 else made[0]
+
+
+def _with_complex(ufunc: Any, statement: str) -> Any:
+    """Return a ufunc of CuPy's with another statement for complex numbers."""
+    loops = []
+    for op in ufunc._ops.ops:
+        is_complex = np.dtype(op.in_types[0]).kind == "c"
+        routine = statement if is_complex else op.routine or op.error_func
+        loops.append(([op.in_types, op.out_types], routine))
+    name = f"gpushard_{ufunc.__name__.removeprefix('cupy_')}"
+    return cupy._core.create_ufunc(name, loops, preamble=ufunc._preamble)
+
+
+exp2 = _with_complex(
+    cupy.exp2,
+    "typedef typename in0_type::value_type real; const real scale = M_LN2;"
+    "out0 = exp(in0_type(in0.real() * scale, in0.imag() * scale))",
+)
+log2 = _with_complex(
+    cupy.log2,
+    "typedef typename in0_type::value_type real; const real scale = M_LOG2E;"
+    "const in0_type found = log(in0); out0 = in0_type(found.real() * scale, found.imag() * scale)",
+)
+reciprocal = _with_complex(
+    cupy.reciprocal,
+    "typedef typename in0_type::value_type real; const real x = in0.real(), y = in0.imag();"
+    "const bool wide = fabs(y) <= fabs(x);"
+    "const real ratio = wide ? y / x : x / y, size = wide ? x + y * ratio : y + x * ratio;"
+    "out0 = wide ? in0_type(1 / size, -ratio / size) : in0_type(ratio / size, -1 / size)",
+)
+sign = _with_complex(
+    cupy.sign,
+    "typedef typename in0_type::value_type real; const real x = in0.real(), y = in0.imag();"
+    "const real size = hypot(x, y); const bool far = isinf(size);"
+    "const real a = far ? isinf(x) ? copysign(real(1), x) : real(0) : x;"
+    "const real b = far ? isinf(y) ? copysign(real(1), y) : real(0) : y;"
+    "out0 = size != size || (isinf(x) && isinf(y)) ? in0_type(NAN, NAN)"
+    " : far ? in0_type(a, b) : size == 0 ? in0_type(0, 0) : in0_type(a / size, b / size)",
+)

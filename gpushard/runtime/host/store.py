@@ -36,7 +36,6 @@ class NumpyStore:
 
     platform = "cpu"
     namespace = np
-    missing_dtypes: frozenset[np.dtype[Any]] = frozenset()
 
     def __init__(self, settings: Settings) -> None:
         self._devices = settings.host_devices
@@ -50,6 +49,10 @@ class NumpyStore:
     def _info(self, device: int, domain: int) -> DeviceInfo:
         """Describe a device whose memory is the host's."""
         return DeviceInfo("host", 0, device, domain, domain, domain)
+
+    def computes(self, dtype: np.dtype[Any]) -> bool:
+        """Whether NumPy knows a type: always."""
+        return True
 
     def reaches(self, domain: int, source: int) -> bool:
         """Whether `domain` can read `source`: always."""
