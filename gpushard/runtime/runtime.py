@@ -45,7 +45,7 @@ class Runtime:
         """Movement plans, for reuse."""
         self._claims = Claims()
         self._changing = False  # whether somebody is between two states that others may see
-        self._threshold = gc.get_threshold()[0]  # of collections, when the lock was taken last
+        self._threshold: int | None = None  # of collections, while a step may have changed it
         self._cut_short = False  # whether whoever held the lock last did not come to the end
         self._reclaiming = backend.new_lock()
         self.streams: list[Stream] = []
@@ -215,6 +215,7 @@ class Runtime:
                 finally:
                     self._changing = False
                     gc.set_threshold(threshold)
+                    self._threshold = None
             stream.synchronize(tick)
 
     def _repair(self) -> None:
@@ -421,7 +422,7 @@ class Runtime:
         self.plans.renew_lock()
         self._cut_short = self._cut_short or torn
         self._changing = self._changing and not torn
-        if torn:
+        if torn and self._threshold is not None:
             gc.set_threshold(self._threshold)
 
     def _out_of_memory(self, shortage: NoRoomError) -> OutOfMemoryError:

@@ -51,17 +51,29 @@ def test_out_of_memory_names_the_five_largest_arrays():
 
 def test_a_child_of_a_thread_in_a_step_collects_again():
     with runtime(host_devices=1) as rt:
-        gs.device_put(np.zeros(3)).block_until_ready()
         before = gc.get_threshold()
-        try:
-            gc.set_threshold(0)  # as within a step
+
+        def step():
             rt.renew_locks(torn=False)
             assert gc.get_threshold()[0] == 0
             rt.renew_locks(torn=True)
             assert gc.get_threshold() == before
+
+        rt.run_locked(step)
+        assert gs.device_put(np.ones(3)).tolist() == [1, 1, 1]
+
+
+def test_a_child_of_a_thread_about_to_step_collects_as_its_parent():
+    before = gc.get_threshold()
+    with runtime(host_devices=1) as rt:
+        try:
+            for own in before[0] + 1, before[0] + 2:
+                gc.set_threshold(own)
+                rt.renew_locks(torn=True)
+                assert gc.get_threshold()[0] == own
+                rt.run_locked(lambda: None)
         finally:
             gc.set_threshold(*before)
-        assert gs.device_put(np.ones(3)).tolist() == [1, 1, 1]
 
 
 def test_a_failed_submission_gives_back_what_it_took():
