@@ -47,9 +47,11 @@ class Origin:
       array: the array.
     """
 
-    __slots__ = ("_array",)
+    __slots__ = ("_array", "shape")
 
     def __init__(self, array: Array) -> None:
+        self.shape = array.shape
+        """Of the array, which may be gone."""
         self._array: weakref.ref[Array] | None = weakref.ref(array)
 
     def array(self) -> Array | None:
@@ -144,28 +146,31 @@ def assigned(x: Array, index: Any, value: Any) -> list[tuple[Array, Array]]:
 
 def _ways(x: Array) -> Iterator[tuple[Array, list[tuple[Row | None, Params]]]]:
     """Yield the arrays that are there of which an array is a view, and by which steps."""
-    steps: list[tuple[Row | None, Params]] = []
+    chain: list[View] = []
     found = x._view
     while found is not None:
-        steps = [(found.row, found.params), *steps]
-        array = found.origin.array()
-        if array is not None and not _is_view(array.shape, steps):
-            return
-        if array is not None:
-            yield array, steps
+        chain.append(found)
         found = found.older
+    if not chain:
+        return
+    steps = [(view.row, view.params) for view in reversed(chain)]
+    for number, view in enumerate(chain[: _viewing(chain[-1].origin.shape, steps)], 1):
+        array = view.origin.array()
+        if array is not None:
+            yield array, steps[-number:]
 
 
-def _is_view(shape: Shape, steps: Steps) -> bool:
-    """Whether NumPy copies nothing in some steps; reshaping does where memory has gaps.
+def _viewing(shape: Shape, steps: Steps) -> int:
+    """Return how many of the last steps NumPy copies nothing in.
+
+    Reshaping copies where memory has gaps, or another order, which only the first array tells.
 
     >>> turn, flat = (TRANSPOSE, ((-1, -2),)), (RESHAPE, ((12,),))
-    >>> _is_view((4, 3), [turn, turn, flat]), _is_view((4, 3), [turn, flat])
-    (True, False)
+    >>> _viewing((4, 3), [turn, turn, flat]), _viewing((4, 3), [turn, flat])
+    (3, 0)
     """
-    strides = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
-    memory = np.lib.stride_tricks.as_strided(np.empty((), bool), shape, strides)  # never looked at
-    for row, params in steps:
+    memory, since = _memory(shape), 0
+    for number, (row, params) in enumerate(steps, 1):
         if row is INDEX:
             memory = memory[index_of(params[0])]
         elif row is TRANSPOSE:
@@ -174,8 +179,14 @@ def _is_view(shape: Shape, steps: Steps) -> bool:
             try:
                 memory = _without_a_copy(memory, params[0])
             except (AttributeError, ValueError):
-                return False
-    return True
+                memory, since = _memory(params[0]), number
+    return len(steps) - since
+
+
+def _memory(shape: Shape) -> HostArray:
+    """Return what has the strides of a fresh array; its elements are never looked at."""
+    strides = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
+    return np.lib.stride_tricks.as_strided(np.empty((), bool), shape, strides)
 
 
 def _taken(x: Array, steps: Steps) -> Array:

@@ -116,6 +116,23 @@ def test_programs_have_values() -> None:
         assert (np.asarray(x) == -2).all()
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_an_array_has_the_strides_of_what_it_was_taken_from(gone: bool) -> None:
+    """Reshaping what is turned copies, also where the array that it is of is gone."""
+    x = gs.device_put(np.arange(6.0).reshape(2, 3), named("x"))
+    turned = x.T
+    again = turned if gone else x.T
+    if gone:
+        del x
+    copied, flat = turned.reshape(2, 3), turned.T.reshape(6)
+    part = copied.reshape(6)[::2]
+    LIBRARY.assign(part, ..., 7)
+    assert np.array_equal(copied, [[7, 3, 7], [4, 7, 5]])
+    assert np.array_equal(turned, [[0, 3], [1, 4], [2, 5]]) and np.array_equal(again, turned)
+    LIBRARY.assign(flat, 0, 9)
+    assert turned[0, 0] == again[0, 0] == 9 and copied[0, 0] == 7
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_each_library_does(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for other in set(LIBRARIES) - {library}:
