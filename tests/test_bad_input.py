@@ -1557,6 +1557,13 @@ GPUS: dict[str, Case] = {
     "longdouble added up on a GPU": stored(lambda x: x.sum(), "sum"),
     "longdouble converted on a GPU": stored(lambda x: x.astype("f8"), "astype"),
     "longdouble sorted on a GPU": stored(gs.numpy.sort, "sort"),
+    "conversion to float8 on a GPU": Case(
+        on_gpu(lambda x: x.astype(ml_dtypes.float8_e5m2)),
+        ArgumentTypeError,
+        TypeError,
+        ("astype is not available for float8_e5m2 on gpu", "ask for another type"),
+        {"argument": "x", "dtype": np.dtype(ml_dtypes.float8_e5m2)},
+    ),
     "longdouble complex numbers on a GPU": stored(lambda x: x * 2, "multiply", "G"),
     "conversion to longdouble on a GPU": Case(
         on_gpu(lambda x: x.astype(np.longdouble)),

@@ -234,6 +234,7 @@ def test_a_spec_is_one_of_the_mesh_of_the_parameters() -> None:
     assert np.array_equal(split, random.poisson(random.key(2), np.asarray(rates)))
 
 
+@pytest.mark.usefixtures("rt")
 @pytest.mark.parametrize("dtype", ["float32", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
 def test_uniform_numbers_lie_between_their_bounds(dtype: Any) -> None:
     drawn = random.uniform(random.key(5), (4000,), dtype, -2, 3)

@@ -1,8 +1,8 @@
-"""Functions that look at the bits of floats, of which CuPy's lose the smallest, or that it lacks;
-and those of complex numbers for which CuPy's give NaN at zero or infinity.
+"""Functions that CuPy lacks, or whose results at the ends of the range are not NumPy's.
 
-CuPy compiles its kernels with -ftz=true: single precision takes subnormal numbers for zero, and
-gives none. Integers are not touched by that, nor is double precision.
+Those of complex numbers give NaN at zero or infinity. Those that look at bits lose the smallest
+floats: CuPy compiles its kernels with -ftz=true, so that single precision takes subnormal numbers
+for zero, and gives none. Integers are not touched by that, nor is double precision.
 """
 
 from __future__ import annotations
