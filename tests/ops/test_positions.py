@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import gpushard as gs
+from gpushard import testing
 from gpushard.ops.aval import Aval
+from gpushard.ops.bind import bind
 from gpushard.ops.row import Site
-from gpushard.ops.table.positions import NONZERO
+from gpushard.ops.table.positions import FURTHEST, NONZERO
 
 
 @pytest.mark.parametrize("density", [0, 0.001, 0.5, 1])
@@ -33,3 +36,14 @@ def test_parts_together_are_the_positions_and_search_the_mask_once(
     ]
     assert np.concatenate(parts).tolist() == [*want.tolist(), -1, -1, -1]
     assert sum(searched) <= size + len(parts) * (1 << 14)
+
+
+@pytest.mark.parametrize("spec", [gs.P("x"), gs.P(None, "x")])
+def test_the_furthest_position_of_two_needs_the_longest_dim(spec: gs.P) -> None:
+    pairs = np.stack(np.meshgrid(*[np.arange(-6, 6)] * 2), -1).reshape(-1, 2)
+    with testing.runtime(host_devices=2, host_domains=2):
+        x = gs.device_put(pairs, gs.NamedSharding(gs.make_mesh((2,), "x"), spec))
+        furthest = np.asarray(bind(FURTHEST, (x,), ((-1,), False)))
+    needed = np.maximum(pairs + 1, -pairs)  # elements in a dim
+    assert np.array_equal(np.maximum(furthest + 1, -furthest), needed.max(-1))
+    assert (furthest[:, None] == pairs).any(-1).all()
