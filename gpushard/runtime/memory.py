@@ -25,6 +25,9 @@ _CLASSES_PER_DOUBLING = 8
 _MOST_LOOKS = 16
 """So many blocks that are waited for are looked at before a pool grows."""
 
+_MOST_EMPTY = 64
+"""So many sizes are remembered though there are no free blocks of some."""
+
 
 class Account:
     """What one device is charged for.
@@ -128,7 +131,10 @@ class Memory:
 
     def covered(self, stream: Stream) -> bool:
         """Whether `stream` may overwrite it without a wait."""
-        for other, tick in self.clock():
+        written = self.written
+        if written is not None and written[0] is not stream and not stream.covers(*written):
+            return False
+        for other, tick in self.used.items():
             if other is not stream and not stream.covers(other, tick):
                 return False
         return True
@@ -433,9 +439,10 @@ class Pool:
             return None
         if not shelf.idle:
             waiting = shelf.waiting.get(stream)
-            if waiting:
+            if waiting and stream is not None:
                 own = next(iter(waiting.values()))
-                if self._is_covered(own, stream):
+                self.looks += 1
+                if own.covered(stream):
                     return own
             self._settle()
         if shelf.idle:
@@ -518,9 +525,11 @@ class Pool:
         if block.written is None and not block.used:
             shelf.idle[number] = block
         else:
-            block.home = block.written[0] if block.written is not None else None
-            shelf.waiting.setdefault(block.home, {})[number] = block
-            self._waiting[number] = block
+            home = block.home = block.written[0] if block.written is not None else None
+            waiting = shelf.waiting.get(home)
+            if waiting is None:
+                waiting = shelf.waiting[home] = {}
+            waiting[number] = self._waiting[number] = block
             self._waited_for += block.capacity
         shelf.blocks[number] = self._by_release[number] = block
         self.free += block.capacity
@@ -533,7 +542,7 @@ class Pool:
         else:
             del shelf.idle[number]
         del shelf.blocks[number], self._by_release[number]
-        if not shelf.blocks:
+        if not shelf.blocks and len(self._shelves) > _MOST_EMPTY:
             del self._shelves[block.capacity]
         self.free -= block.capacity
 
@@ -542,8 +551,6 @@ class Pool:
         waiting = self._shelves[block.capacity].waiting
         del self._waiting[block.released], waiting[block.home][block.released]
         self._waited_for -= block.capacity
-        if not waiting[block.home]:
-            del waiting[block.home]
 
 
 def _first(blocks: dict[int, Memory]) -> Memory | None:

@@ -23,7 +23,7 @@ from gpushard.dtypes import is_custom
 from gpushard.errors import DeviceLostError, OutOfMemoryError
 from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, T
 from gpushard.runtime.cuda.bounce import Bounce
-from gpushard.runtime.cuda.calls import Calls
+from gpushard.runtime.cuda.calls import Calls, Launch
 from gpushard.runtime.cuda.copier import Copier
 from gpushard.runtime.cuda.driver import Driver, Share
 from gpushard.runtime.cuda.elementwise import MOST_CALLS, Signature
@@ -192,8 +192,9 @@ class CudaBackend:
 
     def taken(self, raw: Any) -> None:
         """Take the occasion to let go of loans that are over."""
-        if not self._health.is_lost:
-            self._loans.collect()
+        loans = self._loans
+        if loans.pending and not self._health.is_lost:
+            loans.collect()
 
     def empty_cache(self) -> int:
         """Give memory that nothing uses back to the driver; under the submission lock.
@@ -354,14 +355,17 @@ class CudaBackend:
         queue.launched = item.tick
 
     def _execute(self, queue: Queue, item: Item) -> None:
-        inside = self._inside
-        inside.queue = queue
-        try:
+        if type(item.run) is Launch:
             raised = item.execute()
-        finally:
-            inside.queue = None
-            if queue.spare:
-                self._drop_spare(queue)
+        else:
+            inside = self._inside
+            inside.queue = queue
+            try:
+                raised = item.execute()
+            finally:
+                inside.queue = None
+                if queue.spare:
+                    self._drop_spare(queue)
         if raised is None:
             return
         if (noted := self._health.note(raised)) is not raised:
