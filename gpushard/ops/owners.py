@@ -42,7 +42,7 @@ class Owners:
     shape: Shape = ()
     """Of what the call makes."""
 
-    @property
+    @functools.cached_property
     def counts(self) -> Shape:
         """How many blocks there are along each of these dims."""
         return tuple([len(starts) for starts in self.starts])

@@ -12,7 +12,7 @@ import operator
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -51,17 +51,22 @@ _FATAL = frozenset(
 """Errors after which CUDA refuses everything: cudaErrorIllegalAddress and its like."""
 
 
-@contextlib.contextmanager
-def _on(gpu: int) -> Iterator[None]:
-    before = runtime.getDevice()
-    if before == gpu:
-        yield
-        return
-    runtime.setDevice(gpu)
-    try:
-        yield
-    finally:
-        runtime.setDevice(before)
+class _on:
+    """Takes the thread to a GPU within a `with` block."""
+
+    __slots__ = ("_before", "_gpu")
+
+    def __init__(self, gpu: int) -> None:
+        self._gpu = gpu
+
+    def __enter__(self) -> None:
+        self._before = runtime.getDevice()
+        if self._before != self._gpu:
+            runtime.setDevice(self._gpu)
+
+    def __exit__(self, *error: object) -> None:
+        if self._before != self._gpu:
+            runtime.setDevice(self._before)
 
 
 class _Thread(threading.local):
