@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -191,3 +192,18 @@ def test_what_reads_much_does_not_run_in_the_caller() -> None:
         total = x.sum()
         assert sum(stream.issued for stream in runtime.streams) - before >= 8
         assert float(total) == 1024 * 512
+
+
+def test_the_caller_writes_what_takes_less_time_than_a_hand_off() -> None:
+    with testing.runtime(host_devices=8, inline_bytes=1 << 13) as runtime:
+        place = runtime.devices[3]
+
+        def handed_off(make: Callable[[], gs.Array]) -> int:
+            before = place.stream.issued
+            make().block_until_ready()
+            return place.stream.issued - before
+
+        assert handed_off(lambda: gs.numpy.arange(1 << 13, dtype="d", device=place)) == 0
+        assert handed_off(lambda: gs.numpy.arange((1 << 13) + 1, dtype="d", device=place)) == 1
+        x = gs.numpy.ones(1 << 11, dtype="d", device=place)
+        assert handed_off(lambda: -x) == 1  # others may have work, too
