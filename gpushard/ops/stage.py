@@ -77,6 +77,7 @@ class Stage:
       tilings: of the results.
       dtypes: of the results.
       threaded: whether the kernel calls a library that has threads of its own.
+      light: whether a call reads nothing, and so takes little longer than to write its results.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Stage:
         dtypes: Sequence[np.dtype[Any]],
         *,
         threaded: bool = False,
+        light: bool = False,
     ) -> None:
         self.runtime = runtime
         self.name = name
@@ -125,16 +127,16 @@ class Stage:
         largest = max((max(size) for size in self._sizes), default=0)
         settings = runtime.settings
         # What is for one device goes there: others may have work, too, and the caller goes on.
-        limit = settings.shared_bytes if len(jobs) > 1 else settings.inline_bytes
+        single = settings.light_bytes if light else settings.inline_bytes
+        limit = settings.shared_bytes if len(jobs) > 1 else single
         self._here = runtime.backend.host_readable and bool(jobs) and total <= limit
         self._alone = total <= settings.inline_bytes
         self._small = self._here and largest < settings.small_bytes
         self._threaded = threaded and total > THREADED_BYTES
         self._run = self._run_among if self._threaded else quietly
-        self._one_result = single = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
         self._plain = all(shape for job in jobs for shape in job.shapes)
-        self._direct = single and list(of_device) == list(range(len(jobs)))
+        self._direct = len(dtypes) == 1 and list(of_device) == list(range(len(jobs)))
         self._everywhere = min(of_device, default=-1) >= 0
         self._sites = list(zip(*(job.site for job in jobs), strict=True))
         self._rehearsed = runtime.backend.host_readable
