@@ -13,8 +13,10 @@ import numpy as np
 
 from gpushard.array import Array, picking
 from gpushard.errors import ArgumentError
+from gpushard.functions import elementwise
 from gpushard.numpy import ufuncs
-from gpushard.numpy.arguments import as_source, as_value, integer, operands, refuse_out, settle
+from gpushard.numpy.arguments import as_source, as_value, operands, refuse_out, settle
+from gpushard.numpy.public import public_array
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
 
@@ -225,36 +227,8 @@ def where(
     return settle(bind(rows.WHERE, operands("where", condition, x, y)), out_sharding)
 
 
-def clip(
-    a: Any, min: Any = None, max: Any = None, out: Any = None, *, out_sharding: Any = None
-) -> Array:
-    """Return elements that are not below `min` nor above `max`.
-
-    Args:
-      a: an array.
-      min: the bound below, a number or an array; None for none.
-      max: the bound above, likewise.
-      out: must be None; results are values.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    refuse_out("clip", out)
-    return settle(as_value(a, "clip").clip(min, max), out_sharding)
-
-
-def round(a: Any, decimals: int = 0, out: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return elements rounded to some decimals, to even where they are halfway.
-
-    Args:
-      a: an array.
-      decimals: how many.
-      out: must be None; results are values.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    refuse_out("round", out)
-    return settle(as_value(a, "round").round(integer(decimals, "round", "decimals")), out_sharding)
-
-
-around = round
+clip = public_array(elementwise.clip)
+round = around = public_array(elementwise.round)
 
 
 def real(val: Any, *, out_sharding: Any = None) -> Array:

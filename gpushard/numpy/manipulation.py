@@ -12,8 +12,10 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
+from gpushard.functions import manipulation
 from gpushard.functions.checks import as_shape, count
 from gpushard.numpy.arguments import as_source, as_value, integer, settle
+from gpushard.numpy.public import public_array
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
@@ -38,83 +40,13 @@ def expand_dims(a: Any, axis: Any = 0, *, out_sharding: Any = None) -> Array:
     return settle(x[tuple(entries)], out_sharding)
 
 
-def squeeze(a: Any, axis: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return an array without dims of length 1.
-
-    Args:
-      a: an array.
-      axis: which of them go; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArgumentError: a dim is longer.
-    """
-    return settle(as_source(a, "squeeze").squeeze(axis), out_sharding)
-
-
-def reshape(
-    a: Any,
-    shape: Any = None,
-    order: Any = "C",
-    *,
-    copy: bool | None = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the elements in row-major order in another shape.
-
-    Args:
-      a: an array.
-      shape: the sizes; one may be -1.
-      order: must be "C".
-      copy: True for memory of its own; otherwise it makes no difference.
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArgumentError: sizes do not fit.
-    """
-    found = as_source(a, "reshape").reshape(shape, order=order)
-    return settle(found.copy() if copy else found, out_sharding)
-
-
-def ravel(a: Any, order: Any = "C", *, out_sharding: Any = None) -> Array:
-    """Return the elements in row-major order as one dim.
-
-    Args:
-      a: an array.
-      order: must be "C".
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    return settle(as_source(a, "ravel").ravel(order), out_sharding)
-
-
-def permute_dims(a: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return an array with its dims in another order; each keeps its mesh axes.
-
-    Args:
-      a: an array.
-      axes: the dims in their new order; reversed by default.
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArgumentError: they are not all dims, once each.
-    """
-    x = as_source(a, "permute_dims")
-    return settle(x.transpose(*(() if axes is None else (axes,))), out_sharding)
-
-
-transpose = permute_dims
-
-
-def swapaxes(a: Any, axis1: int, axis2: int, *, out_sharding: Any = None) -> Array:
-    """Return an array with two dims exchanged.
-
-    Args:
-      a: an array.
-      axis1: one dim.
-      axis2: the other.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    return settle(as_source(a, "swapaxes").swapaxes(axis1, axis2), out_sharding)
+reshape = public_array(manipulation.reshape)
+ravel = public_array(manipulation.ravel)
+permute_dims = transpose = public_array(manipulation.permute_dims)
+swapaxes = public_array(manipulation.swapaxes)
+squeeze = public_array(manipulation.squeeze)
+diagonal = public_array(manipulation.diagonal)
+repeat = public_array(manipulation.repeat)
 
 
 def moveaxis(a: Any, source: Any, destination: Any, *, out_sharding: Any = None) -> Array:
@@ -301,54 +233,6 @@ def tile(A: Any, reps: Any, *, out_sharding: Any = None) -> Array:
     times = reps if isinstance(reps, tuple | list) else (reps,)
     checked = tuple(count(one, "tile", "reps") for one in times)
     return settle(bind(movement.TILE, (x,), (checked,)), out_sharding)
-
-
-def repeat(
-    a: Any,
-    repeats: Any,
-    axis: int | None = None,
-    *,
-    total_repeat_length: int | None = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return an array with each element several times in a row.
-
-    Args:
-      a: an array.
-      repeats: how often, an integer; or one for each element along the dim, which is then made
-        whole. Of those on devices the host reads the least and the sum.
-      axis: along which dim; by default in row-major order.
-      total_repeat_length: how long the dim is in the result, which is cut, or filled with its last
-        element; the host then reads nothing.
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArgumentError: a number is negative, there are not as many, or there is no such dim.
-    """
-    x = as_value(a, "repeat")
-    if total_repeat_length is None:
-        return settle(x.repeat(repeats, axis), out_sharding)
-    x, axis = (x.ravel(), 0) if axis is None else (x, axis)
-    n = x.shape[one_from_end(axis, x.ndim, "repeat")]
-    length = count(total_repeat_length, "repeat", "total_repeat_length")
-    ends = broadcast_to(as_value(repeats, "repeat"), (n,)).cumsum()
-    at = ends.searchsorted(np.arange(length), "right")
-    return settle(x.take(at, axis, None, "clip"), out_sharding)
-
-
-def diagonal(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, *, out_sharding: Any = None
-) -> Array:
-    """Return the diagonal of two dims as a new last one.
-
-    Args:
-      a: an array of at least two dims.
-      offset: which diagonal: 0 for the main one, positive for one above it.
-      axis1: the dim of rows.
-      axis2: the dim of columns.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    return settle(as_value(a, "diagonal").diagonal(offset, axis1, axis2), out_sharding)
 
 
 def _atleast(ndim: int, xs: Sequence[Any], name: str) -> Any:

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.reducing import extreme
-from gpushard.array.taking_part import all_take_part, variance_of
 from gpushard.dtypes import finfo, kind_of
 from gpushard.functions.checks import as_dtype, correction_of
+from gpushard.functions.statistical import all_take_part, extreme, in_type, variance_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, number_of, refuse_out, settle, wanted
@@ -278,7 +277,7 @@ def nanvar(
 
 
 def _floats(a: Any, dtype: Any, name: str) -> Any:
-    x = statistical.typed(a, dtype, name)
+    x = in_type(as_value(a, name), dtype)
     return x if kind_of(x.dtype) in "fc" else x.astype(np.float64)
 
 

@@ -6,39 +6,14 @@ from typing import Any
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
+from gpushard.functions import manipulation
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, refuse_out, settle
+from gpushard.numpy.arguments import as_value, settle
 from gpushard.numpy.manipulation import expand_dims, moveaxis, roll
+from gpushard.numpy.public import public_array
 from gpushard.ops.axes import one_from_end
 
-
-def trace(
-    a: Any,
-    offset: int = 0,
-    axis1: int = 0,
-    axis2: int = 1,
-    dtype: Any = None,
-    out: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the sum of the diagonal of two dims; small integers are summed in 64 bits.
-
-    Args:
-      a: an array of at least two dims.
-      offset: which diagonal: 0 for the main one, positive for one above it.
-      axis1: the dim of rows.
-      axis2: the dim of columns.
-      dtype: type that is summed in, and of the result.
-      out: must be None; results are values.
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    >>> import gpushard as gs
-    >>> trace(gs.numpy.arange(9).reshape(3, 3))
-    Array(12, dtype=int64)
-    """
-    refuse_out("trace", out)
-    return settle(as_value(a, "trace").trace(offset, axis1, axis2, dtype), out_sharding)
+trace = public_array(manipulation.trace)
 
 
 def cross(

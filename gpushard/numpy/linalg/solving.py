@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.operators import shape_of
 from gpushard.errors import ArgumentError
+from gpushard.functions.linear_algebra import shape_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, check_hint, integer, number_of, operands, settle
