@@ -95,6 +95,11 @@ def as_value(x: Any, name: str) -> Any:
     return device_put(data)
 
 
+def as_values(name: str, *xs: Any) -> list[Any]:
+    """Return arrays, each as `as_value` does."""
+    return [as_value(x, name) for x in xs]
+
+
 def as_source(x: Any, name: str) -> Any:
     """Return an array as `as_value` does, but `x` itself: for functions that take a view of it."""
     return x if is_value(x) else as_value(x, name)

@@ -10,25 +10,23 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import sorting
 from gpushard.functions.sorting import METHODS
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, check_hint, host_data, is_value, settle
+from gpushard.numpy.arguments import check_hint, host_data, is_value
 from gpushard.numpy.manipulation import flip
-from gpushard.numpy.public import public_array
+from gpushard.numpy.public import public, public_array
 
 searchsorted = public_array(sorting.searchsorted)
 
 
+@public
 def digitize(
     x: Any, bins: Any, right: bool = False, *, method: Any = None, out_sharding: Any = None
 ) -> Array:
     """Return the number of the bin that each element is in; 0 and `len(bins)` are outside.
 
     Args:
-      x: an array.
       bins: a vector of edges, ascending or descending. One on devices is not checked: its first and
         its last element say which.
       right: whether bins include their right edge rather than the left one.
-      method: makes no difference.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: `bins` is no vector, or on the host and not in order.
@@ -39,7 +37,6 @@ def digitize(
     Array([0, 1, 3], dtype=int64)
     """
     check_hint("digitize", "method", method, METHODS)
-    x = as_value(x, "digitize")
     bins = bins if is_value(bins) else host_data(bins, "digitize")
     if kind_of(x.dtype) == "c" or kind_of(bins.dtype) == "c":
         raise ArgumentTypeError(
@@ -53,7 +50,7 @@ def digitize(
             argument="bins",
             shape=bins.shape,
         )
-    return settle(_digitized(x, bins, ("right", "left")[bool(right)]), out_sharding)
+    return _digitized(x, bins, ("right", "left")[bool(right)])
 
 
 def _digitized(x: Any, bins: Any, side: str) -> Any:
