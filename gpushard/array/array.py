@@ -16,7 +16,6 @@ from gpushard.array.elements import Elements
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
 from gpushard.array.operators import Operators
-from gpushard.array.ordering import Ordering
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.reading import read_part
@@ -41,7 +40,7 @@ from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape, shown_as
 
 
-class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assignable, Ordering):
+class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assignable):
     """An array spread over devices as its sharding says.
 
     Arrays are values: what other arrays hold never changes. `x[index] = value` gives `x` a new
@@ -56,6 +55,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
     """
 
     __array_priority__ = 100
+    _viewed = view  # what functions take from an array is remembered
 
     __slots__ = (
         "__weakref__",
