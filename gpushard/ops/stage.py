@@ -134,9 +134,10 @@ class Stage:
         self._small = self._here and largest < settings.small_bytes
         self._threaded = threaded and total > THREADED_BYTES
         self._run = self._run_among if self._threaded else quietly
+        self._one_result = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
         self._plain = all(shape for job in jobs for shape in job.shapes)
-        self._direct = len(dtypes) == 1 and list(of_device) == list(range(len(jobs)))
+        self._direct = self._one_result and list(of_device) == list(range(len(jobs)))
         self._everywhere = min(of_device, default=-1) >= 0
         self._sites = list(zip(*(job.site for job in jobs), strict=True))
         self._rehearsed = runtime.backend.host_readable

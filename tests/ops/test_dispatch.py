@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -196,7 +196,6 @@ def test_what_reads_much_does_not_run_in_the_caller() -> None:
         assert float(total) == 1024 * 512
 
 
-<<<<<<< HEAD
 def test_small_operations_wait_for_no_submission_of_another_thread() -> None:
     with testing.runtime(host_devices=8) as runtime:
         x = gs.device_put(np.arange(64.0).reshape(8, 8), on(P("x", "y")))
@@ -229,7 +228,8 @@ def test_statistics_know_every_small_result_though_none_takes_the_lock() -> None
         assert after["num_allocs"] == before["num_allocs"] + 120
         assert after["bytes_in_use"] == before["bytes_in_use"] + 70 * x.nbytes
         assert after["peak_bytes_in_use"] == before["bytes_in_use"] + 100 * x.nbytes
-=======
+
+
 def test_the_caller_writes_what_takes_less_time_than_a_hand_off() -> None:
     with testing.runtime(host_devices=8, inline_bytes=1 << 13) as runtime:
         place = runtime.devices[3]
@@ -243,4 +243,3 @@ def test_the_caller_writes_what_takes_less_time_than_a_hand_off() -> None:
         assert handed_off(lambda: gs.numpy.arange((1 << 13) + 1, dtype="d", device=place)) == 1
         x = gs.numpy.ones(1 << 11, dtype="d", device=place)
         assert handed_off(lambda: -x) == 1  # others may have work, too
->>>>>>> edges
