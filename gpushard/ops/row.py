@@ -82,6 +82,9 @@ class Moves:
     later: bool = False
     """Whether nothing moves before somebody needs the result in order; see `Row.turned`."""
 
+    into: bool = False
+    """Whether the second operand replaces the piece of the first one, rather than that is taken."""
+
 
 @dataclass(frozen=True, eq=False)
 class Row:
