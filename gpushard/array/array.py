@@ -265,7 +265,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         """
         plan = plan_for(self._live(), place_tiling(sharding, self._shape))
         check_transfer(DEVICE_TO_DEVICE, what, explicit=True)
-        return Array(move(self._live(), plan), sharding, weak_type=self.weak_type)
+        return type(self)(move(self._live(), plan), sharding, weak_type=self.weak_type)
 
     def __getitem__(self, index: Any) -> Array:
         """Return the part that an index selects, as NumPy does; it stays on the devices.
@@ -380,9 +380,24 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
                 data.shards = known
         return data.shards
 
-    def _handle(self, data: Data | Turned, sharding: Sharding, *, registered: bool = True) -> Array:
-        """Return a new handle on data of this array, as committed and weak as this one."""
-        made = Array.__new__(Array)
+    def _handle(
+        self,
+        data: Data | Turned,
+        sharding: Sharding,
+        *,
+        registered: bool = True,
+        kind: type[Array] | None = None,
+    ) -> Array:
+        """Return a new handle on data of this array, as committed and weak as this one.
+
+        Args:
+          data: the data.
+          sharding: how they are laid out.
+          registered: whether it is one of the arrays that there are for users.
+          kind: its class; that of this array by default.
+        """
+        kind = kind or type(self)
+        made = kind.__new__(kind)
         made._data = data
         made._shape = data.tiling.shape
         made._dtype = self._dtype

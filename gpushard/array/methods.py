@@ -73,7 +73,8 @@ class Methods(Scans):
     @property
     def real(self) -> Self:
         """The real part."""
-        return bind(elementwise.REAL, (self,)) if self.dtype.kind == "c" else view(self, None)
+        real = kind_of(self.dtype) in "biuf"
+        return view(self, None) if real else bind(elementwise.REAL, (self,))
 
     @property
     def imag(self) -> Self:
@@ -126,7 +127,7 @@ class Methods(Scans):
 
     def conj(self) -> Self:
         """Return the complex conjugate."""
-        return bind(_CONJUGATE, (self,)) if self.dtype.kind == "c" else self._same()
+        return self._same() if kind_of(self.dtype) in "biuf" else bind(_CONJUGATE, (self,))
 
     conjugate = conj
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from gpushard.array.host_values import as_element, as_part
+from gpushard.array.host_values import as_element, as_part, check_replaced
 from gpushard.array.selection import entries_of, is_mask, is_on_devices, select
 from gpushard.array.shard import Shards
 from gpushard.errors import ArgumentTypeError
@@ -168,7 +168,10 @@ def converted(value: Array, dtype: np.dtype[Any]) -> Array:
             dtype=value.dtype,
             expected=dtype,
         )
-    return value if value.dtype == dtype else bind(ASTYPE, (value,), (dtype,))
+    if value.dtype == dtype:
+        return value
+    check_replaced(value, dtype)
+    return bind(ASTYPE, (value,), (dtype,))
 
 
 def as_operand(value: Any, shape: Shape, x: Array, ufunc: np.ufunc | None) -> Any:
