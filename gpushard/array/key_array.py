@@ -125,7 +125,7 @@ def keys_of(elements: Array) -> KeyArray:
 def _as(kind: type[Any], x: Any, dtype: Any, *, registered: bool = True) -> Any:
     """Return a handle of another class on the data of an array."""
     data = x._data if type(x._data) is Turned else x._held()
-    handle = x._handle(data, x.sharding, kind=kind, registered=registered)
+    handle = x._handle(data, x._sharding, kind=kind, registered=registered)
     handle._dtype = dtype
     return handle
 

@@ -158,9 +158,10 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     >>> print(normal(random.key(0), (3,), "float32").round(3))
     [ 1.623  2.025 -0.434]
     """
-    target = dtype_of(table.NORMAL, dtype)
-    row = table.COMPLEX_NORMAL if target.kind == "c" else table.NORMAL
-    return sample(row, key, (), shape, target, out_sharding)
+    row = table.NORMAL
+    if dtype is not None and dtype_of(row, dtype).kind == "c":
+        row = table.COMPLEX_NORMAL
+    return sample(row, key, (), shape, dtype, out_sharding)
 
 
 @documented(

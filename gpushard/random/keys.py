@@ -82,7 +82,7 @@ def _element(seed: Any) -> Any:
     if isinstance(seed, np.generic | np.ndarray) and seed.dtype.itemsize < 8:
         number &= 0xFFFFFFFF  # such types say their width: they have no high word
     words = np.array([number >> 32 & 0xFFFFFFFF, number & 0xFFFFFFFF], np.uint32)
-    return new_data(words.view(np.uint64)[0])
+    return new_data(words.view(np.uint64).reshape(()))
 
 
 def split(key: Any, num: Any = 2, *, out_sharding: Any = None) -> Any:
@@ -252,7 +252,7 @@ def single_key(key: Any, name: str) -> Any:
       ArgumentTypeError: it is no key.
       ArgumentError: these are several.
     """
-    element = _elements(key, name)
+    element = elements_of(key) if isinstance(key, KeyArray) else _elements(key, name)
     if element.shape:
         raise ArgumentError(
             f"{name}: key is an array of keys of shape {element.shape}; give one of them, such "

@@ -61,6 +61,8 @@ def moved_to(out_sharding: Any, x: Any) -> Any:
 
 
 def _sharding_of(out_sharding: Any, ndim: int, *operands: Any) -> Sharding:
+    if isinstance(out_sharding, Sharding):
+        return out_sharding
     if isinstance(out_sharding, PartitionSpec):
         for x in operands:
             if isinstance(x, Array) and isinstance(x.sharding, NamedSharding):
@@ -78,6 +80,8 @@ def _everywhere(sharding: Sharding) -> Sharding:
     """Return what puts an array whole on all devices of a sharding, in their own memory."""
     if isinstance(sharding, NamedSharding):
         return NamedSharding(sharding.mesh, PartitionSpec())
+    if isinstance(sharding, SingleDeviceSharding) and sharding.memory_kind == "device":
+        return sharding
     devices: list[Any] = sorted(sharding.device_set, key=lambda device: device.id)
     if len(devices) == 1:
         return SingleDeviceSharding(devices[0])

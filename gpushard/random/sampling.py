@@ -88,15 +88,15 @@ def sample(
       ArgumentTypeError: the key is no key, or there are no such numbers of the dtype.
       ShardingError: the sharding does not fit the shape.
     """
-    name, target = row.title, dtype_of(row, dtype)
-    operands = [
-        parameter(x, name, argument, domain)
-        for x, (argument, domain) in zip(parameters, row.parameters, strict=False)
+    target = row.default if dtype is None else dtype_of(row, dtype)
+    operands = parameters and [
+        parameter(x, row.title, argument, domain)
+        for x, (argument, domain) in zip(parameters, row.parameters, strict=True)
     ]
-    element = single_key(key, name)
+    element = single_key(key, row.title)
     sizes = () if shape is None else as_shape(shape)
     if shape is None or tail is None:
-        tail = common_shape(name, *[np.shape(x) for x in operands])
+        tail = common_shape(row.title, *[np.shape(x) for x in operands])
     whole = (*sizes, *tail)
     return bind_at(row, (element, *operands), (whole, target), whole, out_sharding)
 

@@ -44,18 +44,14 @@ class Distribution(Row):
     """Name and domain of each parameter. Numbers on devices are not checked: where they are
     impossible the result is NaN, -1 for integers."""
 
+    title: str = ""
+    """What users call it."""
+
     kinds: str = "f"
-    """Which kinds of types the result may have; the first one is that of the default."""
+    """Which kinds of types the result may have."""
 
-    @property
-    def title(self) -> str:
-        """What users call it."""
-        return self.name.removeprefix("random.")
-
-    @property
-    def default(self) -> Dtype:
-        """The type of the result where users give none."""
-        return {"f": DOUBLE, "u": PAIR, "b": np.dtype(bool)}.get(self.kinds[0], INT)
+    default: Dtype = DOUBLE
+    """The type of the result where users give none: of the first of these kinds."""
 
 
 def floats(dtype: Dtype) -> Dtype:
@@ -108,7 +104,9 @@ def distribution(
         # The types that Python numbers get; the kernel knows more of them.
         loop=lambda avals: tuple(aval.dtype for aval in avals),
         parameters=tuple(domains.items()),
+        title=name,
         kinds=kinds,
+        default={"f": DOUBLE, "u": PAIR, "b": np.dtype(bool)}.get(kinds[0], INT),
     )
 
 

@@ -28,18 +28,6 @@ def _real(dtype: Dtype) -> Dtype:
     return floats(np.empty(0, dtype).real.dtype)
 
 
-def _bits(stream: Stream, dtype: Dtype) -> Any:
-    return stream.bits(dtype)
-
-
-def _uniform(stream: Stream, dtype: Dtype, *bounds: Any) -> Any:
-    return stream.uniform(dtype, *bounds)
-
-
-def _normal(stream: Stream, dtype: Dtype) -> Any:
-    return stream.normal(dtype)
-
-
 def _complex_normal(stream: Stream, dtype: Dtype) -> Any:
     parts = [stream.fold(n).normal(dtype) for n in range(2)]
     return (parts[0] + 1j * parts[1]) / dtype.type(math.sqrt(2))
@@ -331,10 +319,12 @@ COUNT_OR_NAN = Domain(lambda x: ~(x < 0), "at least 0")
 PROBABILITY_OR_NAN = Domain(lambda x: ~((x < 0) | (x > 1)), "between 0 and 1")
 """Floats can say that there is no number, or no end of them."""
 
-BITS = distribution("bits", _bits, "random_bits<T>", _own, "u")
-UNIFORM = distribution("uniform", _uniform, "uniform<W>", _own, minval=BOUNDED, maxval=BOUNDED)
+BITS = distribution("bits", Stream.bits, "random_bits<T>", _own, "u")
+UNIFORM = distribution(
+    "uniform", Stream.uniform, "uniform<W>", _own, minval=BOUNDED, maxval=BOUNDED
+)
 """The bounds may be left out."""
-NORMAL = distribution("normal", _normal, "normal<W>", kinds="fc")
+NORMAL = distribution("normal", Stream.normal, "normal<W>", kinds="fc")
 COMPLEX_NORMAL = distribution("normal", _complex_normal, "complex_normal<T, W>", _real, "fc")
 TRUNCATED_NORMAL = distribution(
     "truncated_normal",
@@ -376,7 +366,7 @@ DIRICHLET = distribution("dirichlet", log_gamma, "log_gamma", last=_normalised, 
 """The concentrations are along the last dim."""
 MULTIVARIATE_NORMAL = distribution(
     "multivariate_normal",
-    _normal,
+    Stream.normal,
     "normal<W>",
     last=_correlated,
     extra=(0, 1),
@@ -386,7 +376,7 @@ MULTIVARIATE_NORMAL = distribution(
 """The mean is along the last dim, and the covariance has one dim more."""
 MULTIVARIATE_NORMAL_OF_FACTOR = distribution(
     "multivariate_normal",
-    _normal,
+    Stream.normal,
     "normal<W>",
     last=_transformed,
     extra=(0, 1),
