@@ -82,7 +82,8 @@ def distribution(
       name: what users call it.
       draw: takes a stream, the type to work in, and the parameters; gives a number for each
         element.
-      code: the same for GPUs: a function of `kernels/random.cuh`; see `runtime.cuda.own.draw`.
+      code: the same for GPUs: a function of `kernels/random.cuh`, which the
+        backend's `draw` calls.
       work: the type to work in, which parameters are converted to, from that of the result.
       kinds: which kinds of types the result may have.
       bounded: whether `draw` takes the type of the result too, to stay within bounds when rounded
