@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gpushard.array.array import Array
+from gpushard.array.array import Array, handle
 from gpushard.array.aval import KeyDType
 from gpushard.array.data import Turned
 from gpushard.errors import ArgumentTypeError
@@ -114,20 +114,22 @@ class KeyArray(Array):
 
 def elements_of(keys: KeyArray) -> Array:
     """Return an array with one element of 64 bits for each key, of the same memory."""
-    return _as(Array, keys, _ELEMENT, registered=False)
+    elements: Array = handle(*_parts(keys, _ELEMENT))
+    return elements
 
 
 def keys_of(elements: Array) -> KeyArray:
     """Return the keys that elements of 64 bits stand for."""
-    return _as(KeyArray, elements, _DTYPE)
+    data, *rest = _parts(elements, _DTYPE)
+    keys: Any = handle(data, *rest, KeyArray)
+    data.runtime.register(keys)
+    return keys
 
 
-def _as(kind: type[Any], x: Any, dtype: Any, *, registered: bool = True) -> Any:
-    """Return a handle of another class on the data of an array."""
+def _parts(x: Array, dtype: Any) -> tuple[Any, ...]:
+    """Return what makes a handle on the data of an array, with another type of elements."""
     data = x._data if type(x._data) is Turned else x._held()
-    handle = x._handle(data, x._sharding, kind=kind, registered=registered)
-    handle._dtype = dtype
-    return handle
+    return data, x._shape, dtype, x._sharding, x._committed, x._weak_type
 
 
 def refuse(what: str) -> NoReturn:

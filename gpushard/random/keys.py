@@ -11,9 +11,9 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.aval import KeyDType
-from gpushard.array.checks import as_shape
 from gpushard.array.key_array import KeyArray, elements_of, keys_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_shape
 from gpushard.ops.bind import bind
 from gpushard.ops.table import random_keys
 from gpushard.ops.table.packed_keys import PACK, UNPACK

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype, as_shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_dtype, as_shape
 from gpushard.ops.prng.distribution import Distribution, Domain
 from gpushard.ops.table.random import ANY
 from gpushard.placement.device_put import as_host_array

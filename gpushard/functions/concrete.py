@@ -6,18 +6,15 @@ positions, and no transfer guard forbids them; but they wait for whatever has to
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpushard.movement.host_copies import read_host
 from gpushard.typing import HostArray
 
-if TYPE_CHECKING:
-    from gpushard.array.array import Array
 
-
-def known(x: Array) -> Any:
+def known(x: Any) -> Any:
     """Return an array without dims, or of one element, as a number of Python's.
 
     Raises:
@@ -26,7 +23,7 @@ def known(x: Array) -> Any:
     return read_host(x._live()).item()
 
 
-def known_array(x: Array) -> HostArray:
+def known_array(x: Any) -> HostArray:
     """Return the value of a small array, fetched once.
 
     Raises:

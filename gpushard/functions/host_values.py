@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from gpushard.array.checks import check_dtype
 from gpushard.dtypes import kind_of, prng_key
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
+from gpushard.functions.checks import check_dtype
 from gpushard.typing import HostArray, Shape
 
 _PLAIN = (int, float, bool)
