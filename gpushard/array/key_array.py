@@ -121,15 +121,15 @@ def elements_of(keys: KeyArray) -> Array:
 def keys_of(elements: Array) -> KeyArray:
     """Return the keys that elements of 64 bits stand for."""
     parts = _parts(elements, _DTYPE)
-    keys: Any = handle(*parts, kind=KeyArray)
+    keys: Any = handle(*parts, KeyArray)
     parts[0].runtime.register(keys)
     return keys
 
 
-def _parts(x: Array, dtype: Any) -> Any:
+def _parts(x: Array, dtype: Any) -> list[Any]:
     """Return what makes a handle on the data of an array, with another type of elements."""
     data = x._data if type(x._data) is Turned else x._held()
-    return data, x._shape, dtype, x._sharding, x._committed, x._weak_type
+    return [data, x._shape, dtype, x._sharding, x._committed, x._weak_type]
 
 
 def refuse(what: str) -> NoReturn:
