@@ -114,22 +114,20 @@ class KeyArray(Array):
 
 def elements_of(keys: KeyArray) -> Array:
     """Return an array with one element of 64 bits for each key, of the same memory."""
-    elements: Array = handle(*_parts(keys, _ELEMENT))
-    return elements
+    return _as(Array, keys, _ELEMENT)
 
 
 def keys_of(elements: Array) -> KeyArray:
     """Return the keys that elements of 64 bits stand for."""
-    parts = _parts(elements, _DTYPE)
-    keys: Any = handle(*parts, KeyArray)
-    parts[0].runtime.register(keys)
+    keys: Any = _as(KeyArray, elements, _DTYPE)
+    keys._data.runtime.register(keys)
     return keys
 
 
-def _parts(x: Array, dtype: Any) -> list[Any]:
-    """Return what makes a handle on the data of an array, with another type of elements."""
-    data = x._data if type(x._data) is Turned else x._held()
-    return [data, x._shape, dtype, x._sharding, x._committed, x._weak_type]
+def _as(kind: type[Array], x: Array, dtype: Any) -> Array:
+    """Return a handle of another class on the data of an array, not registered."""
+    data = x._data if isinstance(x._data, Turned) else x._held()
+    return handle(data, x._shape, dtype, x._sharding, x._committed, x._weak_type, kind)
 
 
 def refuse(what: str) -> NoReturn:
