@@ -17,7 +17,7 @@ import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.concrete import known
-from gpushard.functions.host_values import as_element, as_part
+from gpushard.functions.host_values import as_element, as_part, check_replaced
 from gpushard.functions.indexing import (
     ParsedIndex,
     Positions,
@@ -304,7 +304,10 @@ def converted(value: Any, dtype: np.dtype[Any]) -> Any:
             dtype=value.dtype,
             expected=dtype,
         )
-    return value if value.dtype == dtype else bind(ASTYPE, (value,), (dtype,))
+    if value.dtype == dtype:
+        return value
+    check_replaced(value, dtype)
+    return bind(ASTYPE, (value,), (dtype,))
 
 
 def as_operand(value: Any, shape: Shape, x: Any, ufunc: np.ufunc | None) -> Any:

@@ -11,7 +11,7 @@ import pytest
 import gpushard as gs
 from gpushard import random
 from gpushard.errors import ArgumentTypeError, ArrayIndexError, GpushardError, ShardingError
-from gpushard.ops.random.threefry import threefry
+from gpushard.ops.prng.threefry import threefry
 from gpushard.testing import runtime
 from tests import right_calls
 from tests.right_calls import attempt, functions, special
@@ -249,7 +249,7 @@ def test_keys_are_values() -> None:
     """What is made of a key, or gives its words, can be changed and deleted by itself."""
     for raw in (random.PRNGKey(7), random.key(7)):
         for other in (random.clone(raw), random.key_data(raw), copy.deepcopy(raw)):
-            other[...] = other * 0 if isinstance(other, gs.Array) else random.key(8)
+            other[...] = random.key(8) if isinstance(other, random.KeyArray) else other * 0
             other.delete()
             assert np.asarray(random.key_data(raw)).tolist() == [0, 7]
     raw = random.PRNGKey(7)
