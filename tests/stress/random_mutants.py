@@ -47,9 +47,9 @@ from tests.stress.sites import PACKAGE, Site, parse
 RECORD = Path(__file__).with_name("random_mutants.json")
 
 OUT_OF_REACH = {
-    "runtime/cuda/cupy_driver.py": "every line calls CuPy",
-    "runtime/cuda/special.py": "every line calls CuPy",
-    "runtime/cuda/green_driver.py": "every line calls the driver of a GPU",
+    "runtime/cuda/driver/cupy_driver.py": "every line calls CuPy",
+    "runtime/cuda/kernels/special.py": "every line calls CuPy",
+    "runtime/cuda/driver/green_driver.py": "every line calls the driver of a GPU",
     "interop/torch.py": "every line calls PyTorch",
     "testing": "tools for tests",
 }
