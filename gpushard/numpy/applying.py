@@ -274,7 +274,7 @@ def _signature(text: str) -> list[tuple[str, ...]]:
     [('m', 'n'), ('n',)]
     """
     bare = text.replace(" ", "")
-    one = _CORE.pattern.replace("(\\w", "(?:\\w", 1)
+    one = _CORE.pattern
     if not re.fullmatch(rf"(?:{one}(?:,{one})*)?->{one}(?:,{one})*", bare):
         raise ArgumentError(
             f'vectorize: signature={text!r} must read as "(m,n),(n)->(m)": dims of every argument, '
