@@ -10,7 +10,6 @@ import numpy as np
 
 from gpushard.array.assignment import Assignable
 from gpushard.array.aval import ShapeDtypeStruct
-from gpushard.array.checks import place_tiling, sharding_at
 from gpushard.array.conversions import Conversions
 from gpushard.array.data import Data, Detached, KnownShards, Turned, data_of, is_gone
 from gpushard.array.elements import Elements
@@ -26,6 +25,7 @@ from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.array.views import Origin, View, view
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import place_tiling, sharding_at
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.array import Array, handle
-from gpushard.array.checks import check_dtype
 from gpushard.array.data import Data, Turned, data_of
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError
+from gpushard.functions.checks import check_dtype
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.aval import Aval

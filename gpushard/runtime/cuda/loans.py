@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from gpushard.runtime.cuda.driver import Driver, EventHandle
+from gpushard.runtime.cuda.driver.driver import Driver, EventHandle
 from gpushard.runtime.cuda.events import EventPool
 from gpushard.runtime.stream import Tick
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.runtime.cuda.batches import THREADS
-from gpushard.runtime.cuda.driver import Gpu, Share
-from gpushard.runtime.cuda.elementwise import SCALAR_BYTES, Signature
-from gpushard.runtime.cuda.fills import FILL_BATCH, INLINE_FILLS, Fills
-from gpushard.runtime.cuda.green import Group, equal_groups
-from gpushard.runtime.cuda.pieces import BATCH, INLINE_PIECES, Pieces
+from gpushard.runtime.cuda.devices.green import Group, equal_groups
+from gpushard.runtime.cuda.driver.driver import Gpu, Share
+from gpushard.runtime.cuda.kernels.batches import THREADS
+from gpushard.runtime.cuda.kernels.elementwise import SCALAR_BYTES, Signature
+from gpushard.runtime.cuda.kernels.fills import FILL_BATCH, INLINE_FILLS, Fills
+from gpushard.runtime.cuda.kernels.pieces import BATCH, INLINE_PIECES, Pieces
 from gpushard.runtime.host.store import allocate
 from gpushard.runtime.host.views import address
 
