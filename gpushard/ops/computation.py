@@ -115,7 +115,9 @@ class Computation:
                 (aval.dtype, None if isinstance(x, Scalar) else next(taken_in))
                 for x, aval in zip(operands, _inside(row, operands), strict=True)
             ]
-            self._work = launched(*calls, blocks) or Stage(*calls, threaded=row.threaded)
+            self._work = launched(*calls, blocks) or Stage(
+                *calls, threaded=row.threaded, steps=row.steps
+            )
 
     def _merge(
         self, row: Row, rule: Rule, avals: Sequence[Aval], params: Params, layout: Layout

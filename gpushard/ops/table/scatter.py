@@ -297,6 +297,6 @@ def _places(
     return places
 
 
-SCATTER = Row("indexed update", _infer, _rule, _kernel, positional=True)
+SCATTER = Row("indexed update", _infer, _rule, _kernel, positional=True, steps=8)
 """Operands: the array, the values, then index arrays. Parameters: (`Indexed`, the ufunc that
 combines elements with values, None where values take their place)."""
