@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -207,3 +209,37 @@ def test_the_caller_writes_what_takes_less_time_than_a_hand_off() -> None:
         assert handed_off(lambda: gs.numpy.arange((1 << 13) + 1, dtype="d", device=place)) == 1
         x = gs.numpy.ones(1 << 11, dtype="d", device=place)
         assert handed_off(lambda: -x) == 1  # others may have work, too
+
+
+def test_small_operations_wait_for_no_submission_of_another_thread() -> None:
+    with testing.runtime(host_devices=8) as runtime:
+        x = gs.device_put(np.arange(64.0).reshape(8, 8), on(P("x", "y")))
+        x + x  # so that the program is there
+        inside, through = threading.Event(), threading.Event()
+
+        def step() -> bool:
+            inside.set()
+            return through.wait(20)
+
+        with ThreadPoolExecutor(1) as pool:
+            busy = pool.submit(runtime.run_locked, step)
+            inside.wait()
+            made = [x + x for _ in range(10)]
+            through.set()
+            assert busy.result()
+        assert all(np.array_equal(y, 2 * np.asarray(x)) for y in made)
+
+
+def test_statistics_know_every_small_result_though_none_takes_the_lock() -> None:
+    with testing.runtime(host_devices=1) as runtime:
+        device = runtime.devices[0]
+        x = gs.device_put(np.arange(64.0), device)
+        x + x
+        before = device.memory_stats()
+        kept = [x + x for _ in range(100)]
+        del kept[50:]
+        kept += [x + x for _ in range(20)]
+        after = device.memory_stats()
+        assert after["num_allocs"] == before["num_allocs"] + 120
+        assert after["bytes_in_use"] == before["bytes_in_use"] + 70 * x.nbytes
+        assert after["peak_bytes_in_use"] == before["bytes_in_use"] + 100 * x.nbytes
