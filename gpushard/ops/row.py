@@ -130,6 +130,9 @@ class Row:
     threaded: bool = False
     """Whether the kernel calls a library that has threads of its own."""
 
+    steps: int = 1
+    """About how many functions of NumPy's the kernel uses, where these are many and short."""
+
     turned: Callable[[Params, int, tuple[int, ...]], Params] | None = None
     """Takes the parameters, the number of an operand that is another array transposed, and the axes
     of that, from the end; gives the parameters for that array as it lies. None if operands must be

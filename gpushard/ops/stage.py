@@ -15,6 +15,7 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.ops.row import Kernel
+from gpushard.runtime.backend import Pace
 from gpushard.runtime.device import Device
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Runtime
@@ -78,6 +79,7 @@ class Stage:
       dtypes: of the results.
       threaded: whether the kernel calls a library that has threads of its own.
       light: whether a call reads nothing, and so takes little longer than to write its results.
+      steps: about how many functions of NumPy's a call uses on the host.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Stage:
         *,
         threaded: bool = False,
         light: bool = False,
+        steps: int = 1,
     ) -> None:
         self.runtime = runtime
         self.name = name
@@ -131,6 +134,7 @@ class Stage:
         limit = settings.shared_bytes if len(jobs) > 1 else single
         self._here = runtime.backend.host_readable and bool(jobs) and total <= limit
         self._alone = total <= settings.inline_bytes
+        self._pace = Pace(steps)
         self._small = self._here and largest < settings.small_bytes
         self._threaded = threaded and total > THREADED_BYTES
         self._run = self._run_among if self._threaded else quietly
@@ -250,7 +254,7 @@ class Stage:
             written = [claim.memory for part in made for claim in part.claims]
             if self._alone:
                 calls = [functools.partial(_run_all, calls)]
-            run = functools.partial(self.runtime.backend.run_now, calls, read, written)
+            run = functools.partial(self.runtime.backend.run_now, calls, read, written, self._pace)
             if self._threaded:  # one division for all, rather than one for each and none between
                 self.runtime.backend.call_among(len(self.jobs), run)
             else:

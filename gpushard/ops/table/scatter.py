@@ -306,6 +306,7 @@ SCATTER = Row(
     _rule,
     _kernel,
     positional=True,
+    steps=8,
     beside_keys=frozenset(range(2, 64)),
 )
 """Operands: the array, the values, then index arrays. Parameters: (`Indexed`, the ufunc that
