@@ -28,7 +28,7 @@ def test_a_word_stands_once_and_in_order_in_a_table_of_the_glossary() -> None:
 def test_the_maps_name_what_there_is() -> None:
     named = {
         word
-        for row in re.findall(r"^\d +((?:`\w+`(?:, )?)+)", str(gs.__doc__), re.MULTILINE)
+        for row in re.findall(r"^\d+ +((?:`\w+`(?:, )?)+)", str(gs.__doc__), re.MULTILINE)
         for word in re.findall(r"\w+", row)
     }
     assert named <= MODULES

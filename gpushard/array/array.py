@@ -15,7 +15,6 @@ from gpushard.array.data import Data, Detached, KnownShards, Turned, data_of, is
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
 from gpushard.array.operators import Operators
-from gpushard.array.ordering import Ordering
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.shard import Shards
@@ -38,7 +37,7 @@ from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape, shown_as
 
 
-class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable, Ordering):
+class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable):
     """An array spread over devices as its sharding says.
 
     Arrays are values: what other arrays hold never changes. `x[index] = value` gives `x` a new
@@ -53,6 +52,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable, Orde
     """
 
     __array_priority__ = 100
+    _viewed = view  # what functions take from an array is remembered
 
     __slots__ = (
         "__weakref__",

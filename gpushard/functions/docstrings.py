@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
+from collections.abc import Callable
 from types import FunctionType
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _VARIADIC = ((inspect.CO_VARARGS, "*"), (inspect.CO_VARKEYWORDS, "**"))
 
@@ -72,7 +75,12 @@ def complete(function: FunctionType, *, bound: bool = False) -> str:
     return "\n".join([f"{head}\n\nArgs:", *lines]) + tail if lines else head + tail
 
 
-@functools.cache
+def described(function: F) -> F:
+    """Complete the docstring of a function, and return the function."""
+    function.__doc__ = complete(cast(FunctionType, function))
+    return function
+
+
 def _parameters(function: FunctionType) -> list[str]:
     """Return the names of the parameters in their order, as docstrings have them."""
     code = function.__code__

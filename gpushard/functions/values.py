@@ -11,6 +11,7 @@ from gpushard.functions.docstrings import complete
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Params, Row
+from gpushard.ops.table.elementwise import COPY
 from gpushard.ops.table.movement import INDEX, index
 
 Array = TypeVar("Array", bound=Any)
@@ -38,17 +39,14 @@ def method(function: Callable[P, R]) -> Callable[P, R]:
       function: one whose first argument is a value.
     """
     own = cast(FunctionType, function)
-    made = FunctionType(own.__code__, own.__globals__, own.__name__, own.__defaults__)
+    first, *others = own.__code__.co_varnames
+    code = own.__code__.replace(co_varnames=("self", *others))
+    made = FunctionType(code, own.__globals__, own.__name__, own.__defaults__)
     made.__kwdefaults__ = own.__kwdefaults__
-    made.__annotations__ = own.__annotations__
+    made.__annotations__ = {k: v for k, v in own.__annotations__.items() if k != first}
     made.__module__ = own.__module__
     made.__doc__ = complete(own, bound=True)
     return cast("Callable[P, R]", made)
-
-
-def laid_out(x: Any, sharding: Sharding | None) -> Any:
-    """Return a value in the sharding that is wanted, if any."""
-    return x if sharding is None else x.to_device(sharding)
 
 
 def view(x: Any, row: Row | None, params: Params = (), to: Sharding | None = None) -> Any:
@@ -63,7 +61,7 @@ def view(x: Any, row: Row | None, params: Params = (), to: Sharding | None = Non
       to: how the result is laid out; None for as it comes.
     """
     if to is not None:
-        return laid_out(x, to) if row is None else _part(x, row, params, to)
+        return bind(COPY, (x,), (), to) if row is None else _part(x, row, params, to)
     remembering = getattr(x, "_viewed", None)
     if remembering is not None:
         return remembering(row, params)

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 from gpushard.array import Array
 from gpushard.functions.docstrings import complete
 from gpushard.functions.values import is_value
-from gpushard.numpy.arguments import as_value, operands, settle, wanted
+from gpushard.numpy.arguments import as_values, operands, settle, wanted
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,11 +92,9 @@ class _Arguments:
         first = args[:number]
         named = [name for name in self._names[len(first) :] if name in kwargs]
         xs = [*first, *[kwargs[name] for name in named]]
-        if len(xs) == number and not all(map(is_value, xs)):
-            if self._each:
-                xs = [x if is_value(x) else as_value(x, self._name) for x in xs]
-            else:
-                xs = operands(self._name, *xs)
+        if len(xs) == number and not (number == len(first) == 1 and is_value(xs[0])):
+            place = as_values if self._each else operands
+            xs = place(self._name, *xs)
             kwargs |= zip(named, xs[len(first) :], strict=True)
             args = (*xs[: len(first)], *args[number:])
         if number and kwargs.get("out_sharding") is not None:
