@@ -28,7 +28,7 @@ from gpushard.runtime.cuda.devices.selection import select
 from gpushard.runtime.cuda.devices.topology import make_topology
 from gpushard.runtime.cuda.driver.driver import Driver, Share
 from gpushard.runtime.cuda.events import CudaEvent, EventPool, LostEvent
-from gpushard.runtime.cuda.kernels.calls import Calls
+from gpushard.runtime.cuda.kernels.calls import Calls, Launch
 from gpushard.runtime.cuda.kernels.elementwise import MOST_CALLS, Signature
 from gpushard.runtime.cuda.kernels.launches import Launches
 from gpushard.runtime.cuda.loans import Loans
@@ -200,8 +200,9 @@ class CudaBackend:
 
     def taken(self, raw: Any) -> None:
         """Take the occasion to let go of loans that are over."""
-        if not self._health.is_lost:
-            self._loans.collect()
+        loans = self._loans
+        if loans.pending and not self._health.is_lost:
+            loans.collect()
 
     def empty_cache(self) -> int:
         """Give memory that nothing uses back to the driver; under the submission lock.
@@ -362,14 +363,17 @@ class CudaBackend:
         queue.launched = item.tick
 
     def _execute(self, queue: Queue, item: Item) -> None:
-        inside = self._inside
-        inside.queue = queue
-        try:
+        if type(item.run) is Launch:
             raised = item.execute()
-        finally:
-            inside.queue = None
-            if queue.spare:
-                self._drop_spare(queue)
+        else:
+            inside = self._inside
+            inside.queue = queue
+            try:
+                raised = item.execute()
+            finally:
+                inside.queue = None
+                if queue.spare:
+                    self._drop_spare(queue)
         if raised is None:
             return
         if (noted := self._health.note(raised)) is not raised:

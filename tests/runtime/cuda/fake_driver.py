@@ -7,6 +7,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import dataclasses
+import functools
 import random
 import threading
 from collections import deque
@@ -497,7 +498,12 @@ class FakeDriver:
             return None
         return FakeKernel(gpu, function, signature)
 
-    def launch_elementwise(
+    def launcher(
+        self, kernel: FakeKernel, grid: tuple[int, int], parameters: int, stream: FakeStream
+    ) -> Callable[[], None]:
+        return functools.partial(self._launch_elementwise, kernel, grid, parameters, stream)
+
+    def _launch_elementwise(
         self, kernel: FakeKernel, grid: tuple[int, int], parameters: int, stream: FakeStream
     ) -> None:
         with self._mutex:

@@ -7,6 +7,8 @@ back. CuPy's `Device` context manager is not used, which must not be mixed with 
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 import os
 import threading
 import weakref
@@ -210,7 +212,7 @@ class CupyDriver:
 
     def addresses(self, arrays: Sequence[LocalArray]) -> list[int]:
         """Return the addresses of the first elements of CuPy arrays."""
-        return [array.data.ptr for array in arrays]
+        return list(map(_address, arrays))
 
     def gpu_of(self, array: LocalArray) -> int | None:
         """Return the GPU that an array lies on, None for one of the host."""
@@ -425,13 +427,15 @@ class CupyDriver:
         self._elementwise[key] = kernel
         return kernel
 
-    def launch_elementwise(
+    def launcher(
         self, kernel: int, grid: tuple[int, int], parameters: int, stream: CupyStream
-    ) -> None:
-        """Launch a kernel."""
+    ) -> Callable[[], None]:
+        """Return what launches a kernel."""
         blocks, calls = grid
-        ptr = stream.ptr
-        cuda_driver.launchKernel(kernel, blocks, calls, 1, THREADS, 1, 1, 0, ptr, parameters, 0)
+        sizes = blocks, calls, 1, THREADS, 1, 1, 0
+        return functools.partial(
+            cuda_driver.launchKernel, kernel, *sizes, stream.ptr, parameters, 0
+        )
 
     def empty_cache(self) -> None:
         """Give back what is kept for temporary memory and nothing uses, and plans."""
@@ -443,6 +447,9 @@ class CupyDriver:
         """Whether the process can use no GPU any more after this error."""
         of_cuda = isinstance(error, (runtime.CUDARuntimeError, cuda_driver.CUDADriverError))
         return of_cuda and getattr(error, "status", None) in _FATAL
+
+
+_address = operator.attrgetter("data.ptr")
 
 
 def _small(x: LocalArray) -> LocalArray:

@@ -224,13 +224,13 @@ class Driver(Protocol):
           signature: what the kernel takes.
 
         Returns:
-          The kernel for `launch_elementwise`; None where there is none.
+          The kernel for `launcher`; None where there is none.
         """
 
-    def launch_elementwise(
+    def launcher(
         self, kernel: Any, grid: tuple[int, int], parameters: int, stream: StreamHandle
-    ) -> None:
-        """Launch a kernel of `elementwise`.
+    ) -> Callable[[], None]:
+        """Return what launches a kernel of `elementwise`.
 
         Args:
           kernel: the kernel.

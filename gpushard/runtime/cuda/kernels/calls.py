@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from collections.abc import Callable, Sequence
@@ -37,19 +38,16 @@ class Calls:
     __slots__ = (
         "_addresses",
         "_argument",
-        "_at_scalars",
         "_bytes",
-        "_grid",
-        "_kernel",
-        "_launch",
         "_offsets",
         "_pack",
-        "_parameters",
         "_pointers",
         "_results",
         "_store",
-        "_stream",
+        "at_scalars",
+        "launch",
         "nbytes",
+        "put",
     )
 
     def __init__(
@@ -63,11 +61,8 @@ class Calls:
         *,
         together: bool,
     ) -> None:
-        self._launch = driver.launch_elementwise
         self._addresses = driver.addresses
         self._store = store
-        self._stream = stream
-        self._kernel = kernel
         counts = [math.prod(shape) for shape in shapes]
         self._results = tuple((shape, t) for t in signature.results for shape in shapes)
         offsets, end = [], 0
@@ -80,56 +75,52 @@ class Calls:
         self._argument: HostArray = np.zeros(signature.nbytes, np.uint8)
         at = signature.at_counts
         self._argument[at : at + 8 * len(counts)].view(np.uint64)[:] = counts
-        addresses = struct.Struct(f"{signature.arrays * len(counts)}Q")
-        self._pack: Callable[..., None] = addresses.pack_into
-        self._at_scalars = signature.at_scalars
         self._bytes = self._argument.data
-        self._grid = -(-max(counts) // THREADS), len(counts)
+        pack = struct.Struct(f"{signature.arrays * len(counts)}Q").pack_into
+        self.put: Callable[..., None] = functools.partial(pack, self._bytes, 0)
+        """Writes addresses into the argument."""
+        self.at_scalars = signature.at_scalars
+        """Where numbers go in it."""
         self._pointers = np.array([address(self._argument)], np.uint64)
-        self._parameters = address(self._pointers)
+        grid = -(-max(counts) // THREADS), len(counts)
+        self.launch = driver.launcher(kernel, grid, address(self._pointers), stream)
+        """Launches with the argument as it is."""
 
-    def results(self, raws: Sequence[Block]) -> list[LocalArray]:
-        """Return the results of all calls, those of the first result first.
-
-        Args:
-          raws: the memory for all of them, or that of each.
-        """
-        view = self._store.view
-        if self._offsets is None:
-            return [view(raw, *kind) for raw, kind in zip(raws, self._results, strict=True)]
-        return list(self._store.views(raws[0], self._offsets, self._results))
+    def put_number(self, at: int, number: np.generic) -> None:
+        """Write a number into the argument."""
+        data = number.tobytes()
+        self._bytes[at : at + len(data)] = data
 
     def on(
         self, blocks: Sequence[LocalArray], raws: Sequence[Block], numbers: Sequence[np.generic]
-    ) -> Launch:
-        """Return the work of an item that makes the calls.
+    ) -> tuple[list[LocalArray], Launch]:
+        """Return the results of all calls and the work of an item that makes them.
 
         Args:
-          blocks: operands, all of the first one first, in the order of the calls.
-          raws: as for `results`.
+          blocks: operands, all of the first one first, in the order of the calls; so are results.
+          raws: the memory for all results, or that of each.
           numbers: the operands that are none, of the types of the signature.
         """
         places = self._addresses(blocks)
-        if self._offsets is None:
+        offsets, store = self._offsets, self._store
+        if offsets is None:
             places += [raw.address for raw in raws]
+            view = store.view
+            values = [view(raw, *kind) for raw, kind in zip(raws, self._results, strict=True)]
         else:
-            start = raws[0].address
-            places += [start + offset for offset in self._offsets]
-        return Launch(self, places, numbers)
-
-    def launch(self, places: Sequence[int], numbers: Sequence[np.generic]) -> None:
-        """Make the calls; under the submission lock, as all launches share one argument."""
-        self._pack(self._bytes, 0, *places)
-        at = self._at_scalars
-        for number in numbers:
-            data = number.tobytes()
-            self._bytes[at : at + len(data)] = data
-            at += SCALAR_BYTES
-        self._launch(self._kernel, self._grid, self._parameters, self._stream)
+            (raw,) = raws
+            start = raw.address
+            for offset in offsets:
+                places.append(start + offset)
+            values = list(store.views(raw, offsets, self._results))
+        return values, Launch(self, places, numbers)
 
 
 class Launch:
-    """The work of an item."""
+    """The work of an item, which needs no scope of CuPy and tells the driver its stream itself.
+
+    It is called under the submission lock, as all launches of `calls` share one argument.
+    """
 
     __slots__ = ("_calls", "_numbers", "_places")
 
@@ -140,4 +131,11 @@ class Launch:
 
     def __call__(self) -> None:
         """Launch."""
-        self._calls.launch(self._places, self._numbers)
+        calls = self._calls
+        calls.put(*self._places)
+        if self._numbers:
+            at = calls.at_scalars
+            for number in self._numbers:
+                calls.put_number(at, number)
+                at += SCALAR_BYTES
+        calls.launch()
