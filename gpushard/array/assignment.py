@@ -21,6 +21,7 @@ from gpushard.array.views import assigned
 from gpushard.functions import indexing, updating
 from gpushard.functions.indexing import ParsedIndex, parse
 from gpushard.functions.updating import Indexer, as_new_part, follows, part_updated, with_part
+from gpushard.functions.values import method
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.fill import copy_now, fill_now
@@ -103,9 +104,9 @@ class Assignable:
         if (x._view is None and x._origin is None) or not _assigned_as_view(x, ..., new):
             _renew(x, new)
 
-    take = indexing.take
-    nonzero = indexing.nonzero
-    choose = indexing.choose
+    take = method(indexing.take)
+    nonzero = method(indexing.nonzero)
+    choose = method(indexing.choose)
 
     def compress(
         self,

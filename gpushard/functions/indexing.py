@@ -24,7 +24,7 @@ from gpushard.functions.checks import check_dtype, count, refuse_out
 from gpushard.functions.concrete import known, known_array
 from gpushard.functions.host_values import as_element
 from gpushard.functions.masks import is_in_place, select_true, true_places
-from gpushard.functions.values import Array, is_value, laid_out
+from gpushard.functions.values import Array, Value, is_value, laid_out
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -83,6 +83,9 @@ class ParsedIndex:
     unchecked: Indexed = Indexed((), 0)
     """The same where positions may be out of bounds."""
 
+    masks: tuple[bool, ...] = ()
+    """Which of its arrays are masks."""
+
     mask: tuple[int, int] | None = None
     """The dims of a mask, from and to, where there is nothing else but slices."""
 
@@ -119,39 +122,35 @@ def parse(
         if entry is None or entry is Ellipsis:
             keys.append(entry)
         elif kind is slice:
-            start, stop, step = key = entry.start, entry.stop, entry.step
+            start, stop, step = entry.start, entry.stop, entry.step
             plain = (
                 (start is None or type(start) is int)
                 and (stop is None or type(stop) is int)
                 and (step is None or type(step) is int)
             )
-            keys.append(key if plain else as_slice(entry))
+            keys.append((start, stop, step) if plain else as_slice(entry))
         else:
-            array = entry if kind is int else _array_of(entry)
-            if type(array) is int:
-                if mode is None:
-                    keys.append(array)
-                    continue
-                array = np.asarray(array)
-            keys.append((array.ndim,) if array.dtype == np.bool_ else _POSITIONS)
-            arrays.append(array)
+            key, array = (entry, None) if kind is int else _array_of(entry)
+            if array is None and mode is not None:
+                key, array = _POSITIONS, np.asarray(key)
+            keys.append(key)
+            if array is not None:
+                arrays.append(array)
     return _parsed(shape, tuple(keys)), arrays or ()
 
 
-def _array_of(entry: Any) -> Any:
+def _array_of(entry: Any) -> tuple[Any, Any]:
     """Convert an entry that is no slice to an array of integers or booleans, or an integer.
+
+    Returns:
+      What `_parsed` takes, and the array; or an integer, and None.
 
     Raises:
       ArrayIndexError: it is neither.
     """
     array = entry
-    if isinstance(entry, np.ndarray):
-        pass
-    elif isinstance(entry, bool | np.bool_):
-        return np.asarray(entry)
-    elif is_value(entry):
-        if not entry.ndim and entry.dtype == np.bool_:
-            return np.asarray(bool(entry))
+    if isinstance(entry, bool | np.bool_):
+        array = np.asarray(entry)
     elif isinstance(entry, list | tuple):
         try:
             array = np.asarray(entry)
@@ -161,14 +160,17 @@ def _array_of(entry: Any) -> Any:
         if not array.ndim or array.dtype.kind == "O":
             raise _refused(entry, "no list of integers or booleans")
         array = array if array.size else array.astype(_INDEX)
-    elif getattr(entry, "shape", ()):
-        array = np.asarray(entry)
-    if hasattr(array, "dtype") and (array.ndim or array.dtype == np.bool_):
-        if array.dtype.kind in "biu":
-            return array
-        raise _refused(entry, f"an array of {array.dtype}; arrays of integers or booleans are fine")
+    elif not isinstance(entry, np.ndarray | Value) and getattr(entry, "shape", None):
+        array = entry if is_value(entry) else np.asarray(entry)
+    dtype = getattr(array, "dtype", None)
+    if dtype is not None and ((ndim := array.ndim) or dtype == np.bool_):
+        if dtype.kind == "b":
+            return (ndim,), array if ndim else np.asarray(bool(array))
+        if dtype.kind in "iu":
+            return _POSITIONS, array
+        raise _refused(entry, f"an array of {dtype}; arrays of integers or booleans are fine")
     try:
-        return as_position(array)
+        return as_position(array), None
     except NotBasicError:
         why = "not supported; use integers, slices, '...', None, or arrays of integers or booleans"
         raise _refused(entry, why) from None
@@ -189,7 +191,7 @@ def _parsed(shape: Shape, keys: tuple[Any, ...]) -> ParsedIndex:
     indexing: list[int] = []  # numbers of the entries that index arrays have
     breaks: list[int] = []  # numbers of entries before which `...` stands
     for key in keys:
-        if key == _POSITIONS or (isinstance(key, tuple) and len(key) == 1):
+        if key == _POSITIONS or _is_mask(key):
             added: list[Any] = [slice(None)] * (1 if key == _POSITIONS else key[0]) or [None]
             indexing += range(len(basic), len(basic) + len(added))
             basic += added
@@ -213,6 +215,7 @@ def _parsed(shape: Shape, keys: tuple[Any, ...]) -> ParsedIndex:
         dims,
         Indexed(axes, after, (), inside),
         Indexed(axes, after),
+        tuple(key != _POSITIONS for key in keys if key == _POSITIONS or _is_mask(key)),
         _only_mask(keys, dims),
     )
 
@@ -253,8 +256,12 @@ def _placed(
     return tuple(axis - width for axis in axes), tuple(dims), after
 
 
+def _is_mask(key: Any) -> bool:
+    return isinstance(key, tuple) and len(key) == 1
+
+
 def _only_mask(keys: Sequence[Any], dims: Sequence[int]) -> tuple[int, int] | None:
-    masks = [key for key in keys if isinstance(key, tuple) and len(key) == 1]
+    masks = [key for key in keys if _is_mask(key)]
     others = [key for key in keys if key is not Ellipsis and not isinstance(key, tuple)]
     return (dims[0], dims[-1] + 1) if not others and len(masks) == 1 and masks[0][0] else None
 
@@ -362,9 +369,9 @@ def positions(
     if mode == "promise_in_bounds" or (mode is None and _has_traced(arrays)):
         mode = unknown
     made: list[Positions] = []
-    for array in arrays:
+    for array, is_mask in zip(arrays, parsed.masks, strict=True):
         dim = parsed.dims[len(made)]
-        if array.dtype.kind == "b":
+        if is_mask:
             made += _of_mask(array, shape, dim)
         elif mode is None:
             check_positions(array, shape[dim], dim)
@@ -436,10 +443,11 @@ def check_positions(at: Positions, size: int, dim: int) -> None:
       ArrayIndexError: one is not.
     """
     if not isinstance(at, np.ndarray):
-        if not at.size:
+        nbytes = at.nbytes
+        if not nbytes:
             return
         runtime = at._held().runtime
-        if at.nbytes > runtime.settings.inline_bytes or not runtime.backend.host_readable:
+        if nbytes > runtime.settings.inline_bytes or not runtime.backend.host_readable:
             furthest = known(bind(FURTHEST, (at,), (_all(at), False)))
             if not -size <= furthest < size:
                 raise out_of_bounds(furthest, dim, size)

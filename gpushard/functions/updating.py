@@ -500,8 +500,8 @@ class At(Generic[Array]):
         """
         mode = _mode(hints)
         part = self.get(mode=mode)
-        _, arrays = self._parsed(mode)
-        if not part.size or all(array.dtype == np.bool_ for array in arrays):
+        parsed, _ = self._parsed(mode)
+        if not part.size or all(parsed.masks):
             return self.set(function(part), mode=mode)  # what is selected is so once
         none = bind(ASTYPE, (bind(_AND, (self._x, False)),), (np.dtype(np.int64),))
         times: Any = At(At(none, self._index).add(1, mode=mode), self._index)
