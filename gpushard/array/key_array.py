@@ -108,8 +108,10 @@ class KeyArray(Array):
         words = bind(UNPACK, (elements_of(self),))
         return f"KeyArray({self.shape}, dtype={self.dtype}) overlaying:\n{words}"
 
-    def __str__(self) -> str:
-        return repr(self)
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return object.__format__(self, spec)
 
 
 def elements_of(keys: KeyArray) -> Array:
@@ -128,6 +130,16 @@ def _as(kind: type[Array], x: Array, dtype: Any) -> Array:
     """Return a handle of another class on the data of an array, not registered."""
     data = x._data if isinstance(x._data, Turned) else x._held()
     return handle(data, x._shape, dtype, x._sharding, x._committed, x._weak_type, kind)
+
+
+def refuse_keys(x: Any, what: str) -> None:
+    """Check that an array is one of numbers.
+
+    Raises:
+      ArgumentTypeError: it is one of keys.
+    """
+    if isinstance(x, KeyArray):
+        refuse(what)
 
 
 def refuse(what: str) -> NoReturn:
