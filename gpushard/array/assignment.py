@@ -179,19 +179,17 @@ def _renew(x: Array, new: Array) -> None:
 
 
 def _renew_elsewhere(x: Array, made: Data, sharding: Sharding) -> None:
-    """Give an array data in another sharding; an interrupt leaves it as it was."""
-    data, before = x._held(), (x._sharding, x._committed)
+    """Give an array data in another sharding; an interrupt leaves it as it was.
+
+    Nothing is called, and so nothing interrupted, as long as the array is detached.
+    """
+    data = x._held()
     detached = Detached(data.runtime.backend.new_lock(), data)
     with detached.lock:
-        try:
-            x._data = detached
-            x._sharding, x._committed = sharding, True
-            if x._data is detached:  # nobody has deleted the array meanwhile
-                x._data = made
-        except BaseException:
-            x._sharding, x._committed = before
-            x._data = data
-            raise
+        x._data = detached
+        x._sharding, x._committed = sharding, True
+        if x._data is detached:  # nobody has deleted the array meanwhile
+            x._data = made
 
 
 def _touched(data: Data, parsed: ParsedIndex) -> Touched:
