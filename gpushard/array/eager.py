@@ -41,17 +41,16 @@ class Eager:
         key: list[Any] = [row, params, out_sharding]
         buffers: list[Any] = []
         numbers: list[Any] = []
-        runtime: Runtime | None = None
+        held: Any = None
         for arg in args:
-            kind = type(arg)
-            if kind is Array:
+            if type(arg) is Array:
                 held = arg._data
                 if type(held) is not Data:
                     held = data_of(arg)
-                buffer, runtime = held.buffer, held.runtime
+                buffer = held.buffer
                 buffers.append(buffer)
                 key += (buffer.tiling, arg._dtype, arg._committed, arg._weak_type)
-            elif kind in KINDS and row.reduction is None:
+            elif (kind := type(arg)) in KINDS and row.reduction is None:
                 numbers.append(arg)
                 key.append(kind)
             elif isinstance(arg, np.generic) and row.reduction is None:
@@ -62,11 +61,12 @@ class Eager:
                 buffers.append(data)
                 key += (data.shape, data.dtype)
         cached = tuple(key)
-        if runtime is None:
+        if held is None:
             raise ArgumentTypeError(
                 f"{row.name} got no gpushard array; place its operands with device_put first",
                 argument="x",
             )
+        runtime = held.runtime
         program: Program | None = runtime.plans.get(cached)
         if program is None:
             if args is not given[0]:  # errors are about operands as they were given

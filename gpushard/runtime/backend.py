@@ -211,8 +211,26 @@ class WorkFailure(Exception):
         self.cause = cause
 
 
+@dataclass(frozen=True, eq=False)
+class Reducing:
+    """A function of a backend's namespace that reduces some dims."""
+
+    function: Callable[..., Any]
+    """The function."""
+
+    axes: tuple[int, ...]
+    """These dims, from the end."""
+
+    options: Mapping[str, Any]
+    """What else the function takes by name."""
+
+    def __call__(self, x: LocalArray, out: Any = None) -> Any:
+        """Reduce an array."""
+        return self.function(x, self.axes, out=out, **self.options)
+
+
 class Calls(Protocol):
-    """Calls of an elementwise function that a backend makes at once."""
+    """Calls of a function that a backend makes at once."""
 
     nbytes: int
     """Bytes of the memory for all results, where they share one."""
@@ -374,17 +392,20 @@ class Backend(Store, Protocol):
         scalars: Sequence[int],
         results: Sequence[np.dtype[Any]],
         batches: Sequence[tuple[Stream, Sequence[Shape]]],
+        blocks: Sequence[Shape],
         *,
         together: bool,
     ) -> Sequence[Calls] | None:
-        """Return what makes calls of an elementwise function on dense blocks, many at once.
+        """Return what makes calls of a function on dense blocks, many at once.
 
         Args:
-          function: one of the namespace.
+          function: one of the namespace, elementwise or `Reducing`.
           operands: types of the operands.
           scalars: which of them are numbers, not blocks.
           results: types of the results.
-          batches: for each the stream, all of one chip, and the shapes of the calls' blocks.
+          batches: for each the stream, all of one chip, and for each call the shape of all results.
+          blocks: shapes of the operands that are blocks, the same for each call; none if they have
+            that of the results.
           together: whether the results of a batch share one memory.
 
         Returns:
