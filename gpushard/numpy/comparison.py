@@ -11,11 +11,12 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.functions.checks import check_order
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import is_number, operands, settle
+from gpushard.numpy.arguments import is_number
 from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end
 
 
+@public(operands=2)
 def isclose(
     a: Any,
     b: Any,
@@ -28,23 +29,17 @@ def isclose(
     """Return whether elements differ by at most `atol + rtol * abs(b)`.
 
     Args:
-      a: an array.
-      b: an array.
       rtol: what may differ, as a share of `b`.
       atol: what may differ in any case.
       equal_nan: whether NaNs are close to each other.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x1, x2 = operands("isclose", a, b)
-    if isinstance(x2, int):  # differences of integers may not fit their type
-        x2 = float(x2)
-    elif not isinstance(x2, float | complex) and kind_of(x2.dtype) in "biu":
-        x2 = ew.add(x2, 0.0)
-    found = ew.less_equal(ew.abs(ew.subtract(x1, x2)), atol + rtol * ew.abs(x2))
-    found = (found & ew.isfinite(x2)) | ew.equal(x1, x2)
-    if equal_nan:
-        found = found | (ew.isnan(x1) & ew.isnan(x2))
-    return settle(found, out_sharding)
+    if isinstance(b, int):  # differences of integers may not fit their type
+        b = float(b)
+    elif not isinstance(b, float | complex) and kind_of(b.dtype) in "biu":
+        b = ew.add(b, 0.0)
+    near = ew.less_equal(ew.abs(ew.subtract(a, b)), atol + rtol * ew.abs(b))
+    near = (near & ew.isfinite(b)) | ew.equal(a, b)
+    return near | (ew.isnan(a) & ew.isnan(b)) if equal_nan else near
 
 
 def _on_host(x1: Any, x2: Any) -> bool:

@@ -28,7 +28,7 @@ def nancumsum(
       axis: along which dim; by default in row-major order.
       dtype: type that is summed in, and of the result.
     """
-    return cumsum(filled(a, 0, "nancumsum"), axis, dtype, out, out_sharding=out_sharding)
+    return cumsum(filled(a, 0), axis, dtype, out, out_sharding=out_sharding)
 
 
 @public
@@ -41,4 +41,4 @@ def nancumprod(
       axis: along which dim; by default in row-major order.
       dtype: type that is multiplied in, and of the result.
     """
-    return cumprod(filled(a, 1, "nancumprod"), axis, dtype, out, out_sharding=out_sharding)
+    return cumprod(filled(a, 1), axis, dtype, out, out_sharding=out_sharding)

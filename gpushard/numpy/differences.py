@@ -132,7 +132,6 @@ def gradient(
         the coordinates along it. 1 by default.
       axis: along which dims; all by default.
       edge_order: 1 for differences at the edges, 2 for parabolas there, too.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Returns:
       An array for one dim, a tuple of arrays for several.

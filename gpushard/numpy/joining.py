@@ -12,12 +12,18 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype
-from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out, settle
+from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out
 from gpushard.numpy.data_type import can_cast, result_type
 from gpushard.numpy.public import public
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
+
+_joining = public(
+    tup="a sequence of arrays.",
+    dtype="type of the result; what their types promote to by default.",
+    casting="which conversions to `dtype` are fine.",
+)
 
 
 def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind") -> list[Any]:
@@ -55,6 +61,7 @@ def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind
     return [x if x.dtype == target else x.astype(target) for x in found]
 
 
+@_joining
 def concat(
     arrays: Any,
     axis: int | None = 0,
@@ -69,10 +76,6 @@ def concat(
     Args:
       arrays: a sequence of arrays of equal sizes in the other dims.
       axis: which dim; None joins their elements in row-major order.
-      out: must be None; results are values.
-      dtype: type of the result; what their types promote to by default.
-      casting: which conversions to `dtype` are fine.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are no arrays, or sizes differ.
@@ -101,12 +104,13 @@ def concat(
                 shapes=tuple(one.shape for one in found),
                 axis=axis,
             )
-    return settle(bind(movement.CONCATENATE, found, (at,)), out_sharding)
+    return bind(movement.CONCATENATE, found, (at,))
 
 
 concatenate = concat
 
 
+@_joining
 def stack(
     arrays: Any,
     axis: int = 0,
@@ -121,10 +125,6 @@ def stack(
     Args:
       arrays: a sequence of arrays.
       axis: where the new dim is in the result.
-      out: must be None; results are values.
-      dtype: type of the result; what their types promote to by default.
-      casting: which conversions to `dtype` are fine.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are no arrays, or shapes differ.
@@ -140,7 +140,7 @@ def stack(
             shapes=tuple(shapes),
         )
     at = one_from_end(axis, len(shapes[0]) + 1, "stack")
-    return settle(bind(movement.STACK, found, (at,)), out_sharding)
+    return bind(movement.STACK, found, (at,))
 
 
 @public
@@ -150,7 +150,6 @@ def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> tuple[Arra
     Args:
       x: an array of at least one dim.
       axis: which dim.
-      out_sharding: where the results go; by default they stay where they were made.
     """
     at = one_from_end(axis, x.ndim, "unstack")
     lead = (slice(None),) * (x.ndim + at)
@@ -165,56 +164,35 @@ def _raised(
     return [x if x.ndim >= ndim else x.reshape((1,) * (ndim - x.ndim) + x.shape) for x in found]
 
 
+@_joining
 def vstack(
     tup: Any, *, dtype: Any = None, casting: str = "same_kind", out_sharding: Any = None
 ) -> Array:
-    """Return arrays joined along the first dim; vectors count as rows.
-
-    Args:
-      tup: a sequence of arrays.
-      dtype: type of the result; what their types promote to by default.
-      casting: which conversions to `dtype` are fine.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    return concat(_raised(tup, 2, "vstack", dtype, casting), 0, out_sharding=out_sharding)
+    """Return arrays joined along the first dim; vectors count as rows."""
+    return concat(_raised(tup, 2, "vstack", dtype, casting), 0)
 
 
+@_joining
 def hstack(
     tup: Any, *, dtype: Any = None, casting: str = "same_kind", out_sharding: Any = None
 ) -> Array:
-    """Return arrays joined along the second dim; vectors along their only one.
-
-    Args:
-      tup: a sequence of arrays.
-      dtype: type of the result; what their types promote to by default.
-      casting: which conversions to `dtype` are fine.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
+    """Return arrays joined along the second dim; vectors along their only one."""
     found = _raised(tup, 1, "hstack", dtype, casting)
     axis = 0 if found[0].ndim == 1 else 1
-    return concat(found, axis, out_sharding=out_sharding)
+    return concat(found, axis)
 
 
+@_joining
 def dstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Array:
-    """Return arrays joined along the third dim; vectors count as rows, and matrices get a third.
-
-    Args:
-      tup: a sequence of arrays.
-      dtype: type of the result; what their types promote to by default.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
+    """Return arrays joined along the third dim; vectors count as rows, and matrices get a third."""
     found = _raised(tup, 2, "dstack", dtype)
     deep = [x if x.ndim > 2 else x.reshape((*x.shape, 1)) for x in found]
-    return concat(deep, 2, out_sharding=out_sharding)
+    return concat(deep, 2)
 
 
+@_joining
 def column_stack(tup: Any, *, out_sharding: Any = None) -> Array:
-    """Return arrays joined along the second dim; vectors count as columns.
-
-    Args:
-      tup: a sequence of arrays.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
+    """Return arrays joined along the second dim; vectors count as columns."""
     found = _joined(tup, "column_stack")
     columns = [x if x.ndim > 1 else x.reshape((-1, 1)) for x in found]
-    return concat(columns, 1, out_sharding=out_sharding)
+    return concat(columns, 1)

@@ -10,7 +10,7 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, host_data, is_number, is_value, refuse_out, settle
+from gpushard.numpy.arguments import host_data, is_number, is_value, refuse_out
 from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
@@ -59,38 +59,35 @@ def isscalar(element: Any) -> bool:
     return element.ndim == 0 if is_value(element) else np.isscalar(element)
 
 
+@public
 def isposinf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return whether each element is infinity.
 
     Args:
       x: an array of real numbers.
-      out: must be None; results are values.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentTypeError: the array is complex.
     """
     refuse_out("isposinf", out)
-    return settle(ew.equal(_real("isposinf", x), np.inf), out_sharding)
+    return ew.equal(_real("isposinf", x), np.inf)
 
 
+@public
 def isneginf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return whether each element is minus infinity.
 
     Args:
       x: an array of real numbers.
-      out: must be None; results are values.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentTypeError: the array is complex.
     """
     refuse_out("isneginf", out)
-    return settle(ew.equal(_real("isneginf", x), -np.inf), out_sharding)
+    return ew.equal(_real("isneginf", x), -np.inf)
 
 
 def _real(name: str, x: Any) -> Any:
-    x = as_value(x, name)
     if kind_of(x.dtype) == "c":
         raise ArgumentTypeError(
             f"{name} is not defined for {x.dtype}; take x.real or x.imag",
@@ -100,15 +97,14 @@ def _real(name: str, x: Any) -> Any:
     return x
 
 
+@public
 def fix(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return each element without its fraction.
 
     Args:
       x: an array of real numbers.
-      out: must be None; results are values.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return ew.trunc(x, out, out_sharding=out_sharding)
+    return ew.trunc(x, out)
 
 
 @public

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
-from gpushard.numpy.arguments import as_value, as_view, integer, settle
+from gpushard.numpy.arguments import as_value, as_view, integer
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import flip, moveaxis, swapaxes
 from gpushard.numpy.public import public
@@ -92,6 +92,7 @@ def atleast_3d(*xs: Any) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
+@public()
 def block(arrays: Any, *, out_sharding: Any = None) -> Array:
     """Return an array put together from blocks in nested lists.
 
@@ -99,7 +100,6 @@ def block(arrays: Any, *, out_sharding: Any = None) -> Array:
 
     Args:
       arrays: the blocks, in lists nested to one depth.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: a list is empty, lists are nested to different depths, or sizes do not fit.
@@ -110,7 +110,7 @@ def block(arrays: Any, *, out_sharding: Any = None) -> Array:
     """
     depth = _depth(arrays)
     ndim = max(depth, _most_dims(arrays))
-    return settle(_joined(arrays, depth, ndim), out_sharding)
+    return _joined(arrays, depth, ndim)
 
 
 def _depth(arrays: Any) -> int:

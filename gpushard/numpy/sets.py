@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.numpy.arguments import as_value, check_hint, is_value, operands, settle, wanted
+from gpushard.numpy.arguments import check_hint, is_value
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.joining import concat
+from gpushard.numpy.public import public
 from gpushard.numpy.uniques import different, unique
 from gpushard.ops.bind import bind
 from gpushard.ops.table.searching import ISIN
@@ -17,7 +18,17 @@ from gpushard.ops.table.sets import INDICES, Wish
 
 _METHODS = (None, "auto", "compare_all", "binary_search", "sort")
 
+_sets = public(
+    arrays=2,
+    ar1="an array.",
+    ar2="an array.",
+    assume_unique="makes no difference.",
+    fill_value="what fills places without an element; by default the first one does.",
+    size="how many results there are; None for as many as there are.",
+)
 
+
+@public(operands=2)
 def isin(
     element: Any,
     test_elements: Any,
@@ -37,7 +48,6 @@ def isin(
       invert: whether to return which are not.
       kind: makes no difference.
       method: likewise.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: NumPy has no such `kind`, or JAX no such `method`.
@@ -48,12 +58,11 @@ def isin(
     """
     check_hint("isin", "kind", kind, (None, "sort", "table"))
     check_hint("isin", "method", method, _METHODS)
-    x1, x2 = operands("isin", element, test_elements)
-    x2 = x2.ravel() if is_value(x2) else np.ravel(x2)
-    found = bind(ISIN, (x1, x2), (bool(invert),), wanted(out_sharding, x1, x2))
-    return settle(found, out_sharding)
+    tests = test_elements.ravel() if is_value(test_elements) else np.ravel(test_elements)
+    return bind(ISIN, (element, tests), (bool(invert),), out_sharding)
 
 
+@_sets
 def union1d(
     ar1: Any,
     ar2: Any,
@@ -62,19 +71,12 @@ def union1d(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the different elements of two arrays, in order.
-
-    Args:
-      ar1: an array.
-      ar2: an array.
-      size: how many results there are; None for as many as there are.
-      fill_value: what fills places without an element; by default the first one does.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    both = concat(_vectors("union1d", ar1, ar2))
-    return settle(different("union1d", both, Wish(), size, fill_value)[0], out_sharding)
+    """Return the different elements of two arrays, in order."""
+    both = concat([ar1.ravel(), ar2.ravel()])
+    return different("union1d", both, Wish(), size, fill_value)[0]
 
 
+@_sets
 def intersect1d(
     ar1: Any,
     ar2: Any,
@@ -88,23 +90,19 @@ def intersect1d(
     """Return the different elements that are in both of two arrays, in order.
 
     Args:
-      ar1: an array.
-      ar2: an array.
       assume_unique: makes no difference.
       return_indices: whether to return where they are first in `ar1`, and in `ar2`, too.
-      size: how many results there are; None for as many as there are.
-      fill_value: what fills places without an element; by default the first one does.
-      out_sharding: where the results go; by default they stay where they were made.
     """
-    x1, x2 = _alike(_vectors("intersect1d", ar1, ar2))
+    x1, x2 = _alike(ar1, ar2)
     wish = Wish((INDICES,) * bool(return_indices))
     found = different("intersect1d", x1, wish, size, fill_value, isin(x1, x2))
     if not return_indices:
-        return settle(found[0], out_sharding)
+        return found[0]
     found.append(different("intersect1d", x2, wish, size, fill_value, isin(x2, x1))[1])
-    return settle(tuple(found), out_sharding)
+    return tuple(found)
 
 
+@_sets
 def setdiff1d(
     ar1: Any,
     ar2: Any,
@@ -117,20 +115,17 @@ def setdiff1d(
     """Return the different elements of one array that are not in another, in order.
 
     Args:
-      ar1: an array.
-      ar2: an array.
       assume_unique: whether those of `ar1` are known to differ; then they stay in their order.
-      size: how many results there are; None for as many as there are.
       fill_value: what fills places without an element; 0 by default.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x1, x2 = _vectors("setdiff1d", ar1, ar2)
+    x1, x2 = ar1.ravel(), ar2.ravel()
     wish = Wish(distinct=bool(assume_unique))
     counting = isin(x1, x2, invert=True)
     fill = 0 if fill_value is None else fill_value
-    return settle(different("setdiff1d", x1, wish, size, fill, counting)[0], out_sharding)
+    return different("setdiff1d", x1, wish, size, fill, counting)[0]
 
 
+@_sets
 def setxor1d(
     ar1: Any,
     ar2: Any,
@@ -143,27 +138,19 @@ def setxor1d(
     """Return the different elements that are in just one of two arrays, in order.
 
     Args:
-      ar1: an array.
       ar2: an array; NaNs in both differ from each other.
       assume_unique: whether those of each array are known to differ.
-      size: how many results there are; None for as many as there are.
-      fill_value: what fills places without an element; by default the first one does.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x1, x2 = _alike(_vectors("setxor1d", ar1, ar2))
+    x1, x2 = _alike(ar1, ar2)
     if not assume_unique:
         x1, x2 = unique(x1), unique(x2)
     counting = concat([isin(x1, x2, invert=True), isin(x2, x1, invert=True)])
     wish = Wish(equal_nan=False)
     found = different("setxor1d", concat([x1, x2]), wish, size, fill_value, counting)
-    return settle(found[0], out_sharding)
+    return found[0]
 
 
-def _vectors(name: str, *xs: Any) -> list[Any]:
-    return [as_value(x, name).ravel() for x in xs]
-
-
-def _alike(xs: list[Any]) -> list[Any]:
-    """Convert arrays to the type that they promote to."""
+def _alike(*xs: Any) -> list[Any]:
+    """Return the elements of arrays as vectors of the type that they promote to."""
     dtype = result_type(*xs)
-    return [x.astype(dtype) for x in xs]
+    return [x.ravel().astype(dtype) for x in xs]

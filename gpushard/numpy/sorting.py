@@ -76,7 +76,6 @@ def topk(
       k: how many.
       axis: along which dim; None for all elements in row-major order.
       largest: whether they are the greatest.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Returns:
       (values, positions).

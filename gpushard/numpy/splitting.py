@@ -9,21 +9,24 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import as_source, integer, is_value, settle
+from gpushard.numpy.arguments import integer, is_value
 from gpushard.numpy.public import public
 from gpushard.numpy.slicing import part
 from gpushard.ops.axes import one_from_end
 
+_splitting = public(
+    arrays=1,
+    axis="along which dim.",
+    indices_or_sections="how many parts; or where to cut, a sequence of positions.",
+)
 
-def _cut(name: str, x: Any, cuts: Any, axis: Any, to: Any, *, even: bool) -> list[Any]:
+
+def _cut(name: str, x: Any, cuts: Any, axis: Any, *, even: bool) -> list[Any]:
     """Cut an array, at given positions or into a number of parts."""
-    x = as_source(x, name)
     at = one_from_end(axis, x.ndim, name)
     n = x.shape[at]
     edges = _edges(name, cuts, n, even=even)
-    return [
-        settle(part(x, at, slice(start, stop)), to) for start, stop in itertools.pairwise(edges)
-    ]
+    return [part(x, at, slice(start, stop)) for start, stop in itertools.pairwise(edges)]
 
 
 def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
@@ -53,16 +56,14 @@ def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
     return [i * size + min(i, more) for i in range(many + 1)]
 
 
+@_splitting
 def array_split(
     ary: Any, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
 ) -> list[Array]:
     """Return the parts of an array along a dim, of nearly one length.
 
     Args:
-      ary: an array.
-      indices_or_sections: how many parts; or where to cut, a sequence of positions.
       axis: along which dim.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Raises:
       ArgumentError: the number is not positive.
@@ -70,65 +71,47 @@ def array_split(
     >>> array_split([1, 2, 3], 2)
     [Array([1, 2], dtype=int64), Array([3], dtype=int64)]
     """
-    return _cut("array_split", ary, indices_or_sections, axis, out_sharding, even=False)
+    return _cut("array_split", ary, indices_or_sections, axis, even=False)
 
 
+@_splitting
 def split(
     ary: Any, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
 ) -> list[Array]:
     """Return the parts of an array along a dim, of one length if only their number is given.
 
     Args:
-      ary: an array.
-      indices_or_sections: how many parts; or where to cut, a sequence of positions.
       axis: along which dim.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Raises:
       ArgumentError: the number is not positive, or parts would have different lengths.
     """
-    return _cut("split", ary, indices_or_sections, axis, out_sharding, even=True)
+    return _cut("split", ary, indices_or_sections, axis, even=True)
 
 
-def _deep(name: str, x: Any, cuts: Any, axis: int, ndim: int, to: Any) -> list[Any]:
-    x = as_source(x, name)
+def _deep(name: str, x: Any, cuts: Any, axis: int, ndim: int) -> list[Any]:
     if x.ndim < ndim:
         raise ArgumentError(
             f"{name} needs at least {ndim} dims, the shape is {x.shape}",
             argument="x",
             shape=x.shape,
         )
-    return _cut(name, x, cuts, axis, to, even=True)
+    return _cut(name, x, cuts, axis, even=True)
 
 
+@_splitting
 def vsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
-    """Return the parts of an array of at least two dims along the first.
-
-    Args:
-      ary: an array.
-      indices_or_sections: how many parts; or where to cut, a sequence of positions.
-      out_sharding: where the results go; by default they stay where they were made.
-    """
-    return _deep("vsplit", ary, indices_or_sections, 0, 2, out_sharding)
+    """Return the parts of an array of at least two dims along the first."""
+    return _deep("vsplit", ary, indices_or_sections, 0, 2)
 
 
-@public
+@_splitting
 def hsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
-    """Return the parts of an array along the second dim; of a vector along its only one.
-
-    Args:
-      indices_or_sections: how many parts; or where to cut, a sequence of positions.
-      out_sharding: where the results go; by default they stay where they were made.
-    """
-    return _deep("hsplit", ary, indices_or_sections, int(ary.ndim > 1), 1, out_sharding)
+    """Return the parts of an array along the second dim; of a vector along its only one."""
+    return _deep("hsplit", ary, indices_or_sections, int(ary.ndim > 1), 1)
 
 
+@_splitting
 def dsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
-    """Return the parts of an array of at least three dims along the third.
-
-    Args:
-      ary: an array.
-      indices_or_sections: how many parts; or where to cut, a sequence of positions.
-      out_sharding: where the results go; by default they stay where they were made.
-    """
-    return _deep("dsplit", ary, indices_or_sections, 2, 3, out_sharding)
+    """Return the parts of an array of at least three dims along the third."""
+    return _deep("dsplit", ary, indices_or_sections, 2, 3)

@@ -67,7 +67,6 @@ def unique_all(
       x: an array; NaNs differ from each other.
       size: how many results there are; None for as many as there are different elements.
       fill_value: what fills places without an element; by default the first one does.
-      out_sharding: where the results go; by default they stay where they were made.
 
     >>> import gpushard as gs
     >>> unique_all(gs.numpy.asarray([5, 2, 5])).inverse_indices
@@ -89,7 +88,6 @@ def unique_counts(
       x: an array; NaNs differ from each other.
       size: how many results there are; None for as many as there are different elements.
       fill_value: what fills places without an element; by default the first one does.
-      out_sharding: where the results go; by default they stay where they were made.
     """
     x = x.ravel()
     wish = Wish((COUNTS,), equal_nan=False)
@@ -107,7 +105,6 @@ def unique_inverse(
       x: an array; NaNs differ from each other.
       size: how many results there are; None for as many as there are different elements.
       fill_value: what fills places without an element; by default the first one does.
-      out_sharding: where the results go; by default they stay where they were made.
     """
     wish = Wish((INVERSE,), equal_nan=False)
     values, inverse = different("unique_inverse", x.ravel(), wish, size, fill_value)
@@ -189,7 +186,6 @@ def unique(
       sorted: results are in order in any case.
       size: how many results there are; None for as many as there are different elements.
       fill_value: what fills places without an element; by default the first one does.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Returns:
       The elements, or a tuple of them and what else was asked for.

@@ -53,7 +53,6 @@ def slogdet(a: Any, *, method: Any = None, out_sharding: Any = None) -> SlogdetR
 
     Args:
       a: square matrices.
-      out_sharding: where the results go; by default they stay where they were made.
     """
     check_hint("slogdet", "method", method, (None, "lu", "qr"))
     return SlogdetResult(*bind(rows.SLOGDET, (a,)))
