@@ -3,7 +3,7 @@
 A file for each section of the standard (https://data-apis.org/array-api/2025.12): `elementwise`,
 `statistical` with `cumulative`, `searching`, `sorting`, `sets` with `uniques`, `linear_algebra`,
 `creation` with `ranges` and `grids`, `manipulation` with `joining`, `splitting`, `editing`,
-`rearranging` and `padding`, `indexing` with `positions`, `data_type`, `constants`, `info`. NumPy's
+`rearranging` and `padding`, `indexing`, `data_type`, `constants`, `info`. NumPy's
 own are `comparison`, `number_kinds`, `averages`, `nan_functions`, `quantiles`, `histograms` with
 `bin_edges`, `differences`, `signals`, `windows`, `polynomials`, `bits`, `applying`, `products` and
 `correlation`. The extensions, `linalg`, `fft` and `special`, are imported when they are first asked
@@ -285,29 +285,36 @@ from gpushard.numpy.host import (
     savez,
     set_printoptions,
 )
-from gpushard.numpy.index_tricks import (
-    c_,
-    index_exp,
-    mgrid,
-    ogrid,
-    r_,
-    s_,
-)
 from gpushard.numpy.indexing import (
     argwhere,
+    c_,
     choose,
     compress,
+    diag_indices,
+    diag_indices_from,
     extract,
     fill_diagonal,
     flatnonzero,
+    index_exp,
+    ix_,
+    mgrid,
     nonzero,
+    ogrid,
     place,
     put,
     put_along_axis,
     putmask,
+    r_,
+    ravel_multi_index,
+    s_,
     select,
     take,
     take_along_axis,
+    tril_indices,
+    tril_indices_from,
+    triu_indices,
+    triu_indices_from,
+    unravel_index,
 )
 from gpushard.numpy.info import __array_namespace_info__
 from gpushard.numpy.joining import (
@@ -393,17 +400,6 @@ from gpushard.numpy.polynomials import (
     polysub,
     polyval,
     roots,
-)
-from gpushard.numpy.positions import (
-    diag_indices,
-    diag_indices_from,
-    ix_,
-    ravel_multi_index,
-    tril_indices,
-    tril_indices_from,
-    triu_indices,
-    triu_indices_from,
-    unravel_index,
 )
 from gpushard.numpy.products import (
     cross,

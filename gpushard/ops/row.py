@@ -112,6 +112,10 @@ class Row:
     whole: str = ""
     """Letters of a rule string that must not be split."""
 
+    creates: bool = False
+    """Whether it takes no arrays, only numbers: its parameters are (shape, dtype, whether a user
+    chose the place), and it is bound with the sharding of its result."""
+
     positional: bool = False
     """Whether the kernel takes a `Site` first."""
 

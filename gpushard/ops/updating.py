@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,12 +9,10 @@ import numpy as np
 
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
-from gpushard.movement.blocks import box_of
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.dim_map import Piece
 from gpushard.movement.execute import plan_for
 from gpushard.movement.fill import overlay_of_element, overlay_of_single
-from gpushard.movement.host_copies import from_host
 from gpushard.movement.move import move
 from gpushard.movement.rewrite import Overlay, is_by_host, rewrite
 from gpushard.movement.touched import Touched
@@ -23,9 +20,10 @@ from gpushard.movement.update import overlay_of, touched_by
 from gpushard.movement.windows import started
 from gpushard.ops.layout import in_sharding
 from gpushard.ops.operand import Operand, Scalar, Sharded
+from gpushard.ops.placing import placed
 from gpushard.ops.row import Params, Row
 from gpushard.runtime.runtime import Runtime
-from gpushard.typing import HostArray, Index, Shape
+from gpushard.typing import HostArray
 
 
 class Update:
@@ -117,9 +115,5 @@ def overlay_for(
     if isinstance(value, np.generic):
         return overlay_of_element(base, touched, value)
     assert touched.part is not None
-    data = from_host(base.runtime, touched.part, base.dtype, functools.partial(_box, value))
+    data = placed(base.runtime, value, touched.part)
     return overlay_of(base, data, touched.piece, name)
-
-
-def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:
-    return box_of(data, index)
