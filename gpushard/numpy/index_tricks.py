@@ -15,6 +15,8 @@ from gpushard.numpy.joining import concatenate, stack
 from gpushard.numpy.manipulation import broadcast_arrays
 from gpushard.numpy.ranges import arange, linspace
 
+__all__ = ["c_", "index_exp", "mgrid", "ogrid", "r_", "s_"]
+
 s_ = np.s_
 index_exp = np.index_exp
 

@@ -23,6 +23,13 @@ from gpushard.numpy.data_type import result_type
 from gpushard.ops.bind import bind
 from gpushard.ops.table.gather import GATHER
 
+# fmt: off
+__all__ = [
+    "argwhere", "choose", "compress", "extract", "fill_diagonal", "flatnonzero", "nonzero",
+    "place", "put", "put_along_axis", "putmask", "select", "take", "take_along_axis",
+]
+# fmt: on
+
 
 def take(
     a: Any,

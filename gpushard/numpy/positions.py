@@ -16,6 +16,13 @@ from gpushard.numpy.arguments import as_value, integer, is_value, settle
 from gpushard.numpy.making import place_of
 from gpushard.placement.device_put import device_put
 
+# fmt: off
+__all__ = [
+    "diag_indices", "diag_indices_from", "ix_", "ravel_multi_index", "tril_indices",
+    "tril_indices_from", "triu_indices", "triu_indices_from", "unravel_index",
+]
+# fmt: on
+
 
 def ix_(*args: Any, out_sharding: Any = None) -> tuple[Array, ...]:
     """Return vectors of positions as the index of a grid: each along a dim of its own.
