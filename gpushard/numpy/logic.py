@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
-from gpushard.functions.checks import check_order
+from gpushard.errors import ArgumentTypeError
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import is_number
+from gpushard.numpy.arguments import host_data, is_number, is_value, refuse_out
 from gpushard.numpy.public import public
-from gpushard.ops.axes import from_end
+
+# fmt: off
+__all__ = [
+    "allclose", "array_equal", "array_equiv", "isclose", "iscomplex", "iscomplexobj",
+    "isneginf", "isposinf", "isreal", "isrealobj", "isscalar",
+]
+# fmt: on
 
 
 @public(operands=2)
@@ -108,42 +113,82 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
     return bool(isclose(a, b, rtol, atol, equal_nan).all())
 
 
-def shape(a: Any) -> tuple[int, ...]:
-    """Return the sizes of the dims.
-
-    Args:
-      a: an array.
-    """
-    found: tuple[int, ...] = a.shape if hasattr(a, "shape") else np.shape(a)
-    return found
-
-
-def ndim(a: Any) -> int:
-    """Return the number of dims.
-
-    Args:
-      a: an array.
-    """
-    return len(shape(a))
-
-
-def size(a: Any, axis: Any = None) -> int:
-    """Return the number of elements.
-
-    Args:
-      a: an array.
-      axis: along which dims; all by default.
-    """
-    sizes = shape(a)
-    return math.prod(sizes[dim] for dim in from_end(axis, len(sizes), "size"))
+@public
+def iscomplex(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return whether each element has an imaginary part other than 0."""
+    return ew.not_equal(x.imag, 0)
 
 
 @public
-def copy(a: Any, order: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return an array of the same value.
+def isreal(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return whether each element has no imaginary part other than 0."""
+    return ew.equal(x.imag, 0)
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Return whether the type of an array is of complex numbers.
 
     Args:
-      order: must be "C", or what means it here.
+      x: an array.
     """
-    check_order(order)
-    return a.copy()
+    given = x if is_value(x) or is_number(x) else host_data(x, "iscomplexobj")
+    return np.iscomplexobj(given) if is_number(given) else kind_of(given.dtype) == "c"
+
+
+def isrealobj(x: Any) -> bool:
+    """Return whether the type of an array is of real numbers.
+
+    Args:
+      x: an array.
+    """
+    return not iscomplexobj(x)
+
+
+def isscalar(element: Any) -> bool:
+    """Return whether it is a number; arrays without dims stand for NumPy's scalars, and are.
+
+    Args:
+      element: anything.
+
+    >>> isscalar(2.5), isscalar(np.array(2.5)), isscalar([2.5])
+    (True, False, False)
+    """
+    return element.ndim == 0 if is_value(element) else np.isscalar(element)
+
+
+@public
+def isposinf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return whether each element is infinity.
+
+    Args:
+      x: an array of real numbers.
+
+    Raises:
+      ArgumentTypeError: the array is complex.
+    """
+    refuse_out("isposinf", out)
+    return ew.equal(_real("isposinf", x), np.inf)
+
+
+@public
+def isneginf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return whether each element is minus infinity.
+
+    Args:
+      x: an array of real numbers.
+
+    Raises:
+      ArgumentTypeError: the array is complex.
+    """
+    refuse_out("isneginf", out)
+    return ew.equal(_real("isneginf", x), -np.inf)
+
+
+def _real(name: str, x: Any) -> Any:
+    if kind_of(x.dtype) == "c":
+        raise ArgumentTypeError(
+            f"{name} is not defined for {x.dtype}; take x.real or x.imag",
+            argument="x",
+            dtype=x.dtype,
+        )
+    return x

@@ -21,6 +21,8 @@ from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.repeating import REPEAT_EACH
 
+__all__ = ["append", "delete", "insert", "resize", "trim_zeros"]
+
 
 def append(arr: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None) -> Array:
     """Return an array with others behind it.

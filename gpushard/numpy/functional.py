@@ -23,6 +23,8 @@ from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
 
+__all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "piecewise", "vectorize"]
+
 
 def apply_along_axis(
     func1d: Callable[..., Any],
