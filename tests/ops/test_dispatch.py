@@ -133,7 +133,7 @@ def test_failed_operands_fail_the_result() -> None:
 
 
 def test_pending_operands_are_not_waited_for() -> None:
-    with testing.runtime(host_devices=8):
+    with testing.runtime(backend="host", host_devices=8):
         x = gs.device_put(np.arange(8.0), on(P("x")))
         held, gate = testing.gated(x)
         made = ((held + 1) * 2).sum()

@@ -202,7 +202,7 @@ def _update_own(
     turned = view.transpose(order)
     shape = (*turned.shape[:alone], count)
     cells = xp.lib.stride_tricks.as_strided(turned, shape, (*turned.strides[:alone], 0))
-    if np.ndim(values):
+    if isinstance(values, xp.ndarray):
         values = xp.broadcast_to(values, view.shape).transpose(order).reshape(shape)
     places, dims = [], []
     for axis, at, size, step in zip(indexed.axes, positions, sizes, steps, strict=True):
