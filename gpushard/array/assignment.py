@@ -28,14 +28,20 @@ from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
-from gpushard.movement.blocks import box_of
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.fill import copy_now, fill_now, overlay_of_element, overlay_of_single
-from gpushard.movement.host_copies import from_host
+from gpushard.movement.execute import is_idle
+from gpushard.movement.host import box_of, from_host
 from gpushard.movement.ownership import ALONE, COUNTS_ARE_EXACT, owns_alone
-from gpushard.movement.rewrite import Overlay, is_by_host, is_idle, rewrite
-from gpushard.movement.touched import Touched
-from gpushard.movement.update import overlay_of, touched_by
+from gpushard.movement.planning.update import Touched
+from gpushard.movement.update import (
+    Overlay,
+    copy_now,
+    fill_now,
+    overlay_of,
+    overlay_of_single,
+    rewrite,
+    touched_by,
+)
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import NotBasicError, index_key, index_piece, parse_index
 from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE
@@ -195,7 +201,7 @@ def _assign_number(x: Array, touched: Touched, element: np.generic) -> None:
         x, touched, lambda base: fill_now(base, touched, element), at_once=True
     ):
         return
-    _replace(x, overlay_of_element(x._live(), touched, element))
+    _replace(x, Overlay(touched, constant=element))
 
 
 def _touched(data: Data, index: Any) -> Touched:
@@ -245,7 +251,7 @@ def _fits(own: Shape, shape: Shape) -> bool:
 
 def _overlay(base: ShardedBuffer, touched: Touched, part: ShardedBuffer) -> Overlay:
     if part.tiling.shape == touched.piece.shape or not touched.blocks:
-        return overlay_of(base, part, touched.piece, _NAME)
+        return overlay_of(base, part, touched)
     return overlay_of_single(base, touched, part, _NAME)
 
 
@@ -256,7 +262,7 @@ def _assign_host(x: Array, touched: Touched, data: HostArray) -> None:
     if touched.part is not None:
         read = functools.partial(_box, data)
         value = from_host(x._held().runtime, touched.part, x.dtype, read)
-        _replace(x, overlay_of(x._live(), value, touched.piece, _NAME))
+        _replace(x, overlay_of(x._live(), value, touched))
 
 
 def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:
@@ -267,8 +273,6 @@ def _replace(x: Array, overlay: Overlay) -> None:
     """Give an array a new value."""
     if not overlay.touched.blocks:
         return
-    if is_by_host(x._live()):
-        x._live().wait()
     if not _try_in_place(x, overlay.touched, lambda b: rewrite(b, overlay, _NAME, in_place=True)):
         data = x._held()
         buffer = rewrite(data.buffer, overlay, _NAME)
@@ -342,7 +346,7 @@ def _is_alone(detached: Detached, touched: Touched, at_once: bool) -> bool:
     if sys.getrefcount(detached.data) != ALONE:  # another thread is about to read
         return False
     data = detached.data
-    if at_once and not (data.runtime.backend.host_readable and is_idle(data.buffer, touched)):
+    if at_once and not (data.runtime.backend.host_readable and is_idle(data.buffer, touched.homes)):
         return False
     if data.shards is not None:
         if sys.getrefcount(data.shards) != ALONE:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpushard.movement.host_copies import read_host
+from gpushard.movement.host import read_host
 from gpushard.typing import HostArray
 
 if TYPE_CHECKING:

@@ -1,26 +1,35 @@
-"""Copies between devices and the host, through page-locked memory.
+"""Copies through page-locked host memory: to and from the host, and where a domain cannot read.
 
 What is copied is cut into chunks that fit into slots of the domain's ring. A slot is memory like
 any other: whoever takes it waits for those who used it, so that the next chunk is copied while the
 one before is still on its way. At most a quarter of a ring is one chunk.
+
+What a step reads and its domain cannot reach is packed by the domain that has it, and read in page-
+locked memory by the one that wants it. Two slots per pair of domains take turns, so that both work.
 """
 
 from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from gpushard.frozen import dataclass
 from gpushard.movement.buffer import wait_idle
+from gpushard.movement.plan import Step
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.chunks import Move, bytes_of, chunks, lay_out
 from gpushard.runtime.device import Domain
 from gpushard.runtime.memory import Claim, Memory, NoRoomError
+from gpushard.runtime.phase import BoxCopy, Copy, Phase
 from gpushard.runtime.runtime import Runtime
-from gpushard.typing import HostArray
+from gpushard.runtime.stream import Stream
+from gpushard.typing import HostArray, LocalArray
+
+PARTS_PER_STEP = 1 << 20
+"""More than the parts in which one step is written."""
 
 IN_FLIGHT = 2
 """How many chunks of each domain are on their way while the host copies another one."""
@@ -179,3 +188,95 @@ def boxes_in(runtime: Runtime, slot: Claim, group: Sequence[Move[Memory]]) -> li
 
 def _distinct(group: Sequence[Move[Memory]]) -> list[Memory]:
     return list(dict.fromkeys(move.tag for move in group))
+
+
+def strangers(runtime: Runtime, step: Step) -> set[int]:
+    """Return the domains that a step reads and its own domain cannot reach."""
+    domains = {move[4] for phase in step.phases for move in phase.moves}
+    return {domain for domain in domains if not runtime.backend.reaches(step.domain, domain)}
+
+
+def claim_slots(runtime: Runtime, steps: Sequence[Step]) -> dict[tuple[int, int], list[Claim]]:
+    """Allocate two slots for each (domain, domain out of its reach) of steps; inside `commit`."""
+    pairs = {(step.domain, of) for step in steps for of in strangers(runtime, step)}
+    return {pair: [_claim_slot(runtime, pair[1]) for _ in range(2)] for pair in sorted(pairs)}
+
+
+def _claim_slot(runtime: Runtime, of: int) -> Claim:
+    domain = runtime.domains[of]
+    return runtime.claim_between(domain, chunk_bytes(runtime), domain.fetch)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """How one step reads what its domain cannot reach."""
+
+    runtime: Runtime
+    step: Step
+    stream: Stream
+    """The stream that writes the step's blocks."""
+
+    name: str
+    operands: Sequence[LocalArray]
+    memories: Sequence[Memory]
+    until: Mapping[Memory, int]
+    slots: dict[tuple[int, int], list[Claim]]
+
+    def submit(self, begin: Callable[[], None], writes: Sequence[Memory]) -> int:
+        """Give the copies of the step to streams; inside `commit`.
+
+        Args:
+          begin: does what comes before the copies of the step.
+          writes: the memories that it writes.
+
+        Returns:
+          The tick with which all is written.
+        """
+        runtime, step = self.runtime, self.step
+        tick = 0
+        if not step.part:  # waits for all who use the blocks, which what follows need not do
+            tick = runtime.submit(self.stream, self.name, begin, [], writes)
+        for number, (reads, copies) in enumerate(self._transfers(), start=1):
+            part = step.part * PARTS_PER_STEP + number
+            run = functools.partial(runtime.backend.copy_boxes, copies, step.domain)
+            tick = runtime.submit(
+                self.stream, self.name, run, reads, writes, part=part, until=self.until
+            )
+        return tick
+
+    def _transfers(self) -> Iterator[tuple[list[Memory], list[BoxCopy]]]:
+        """Yield (memories read, copies) for each item, once what it reads is on its way."""
+        far = strangers(self.runtime, self.step)
+        for phase in self.step.phases:
+            near = [move for move in phase.moves if move[4] not in far]
+            if near:
+                yield self._reads(near), [self._copy(move) for move in near]
+            for of in sorted(far):
+                yield from self._across(phase, of)
+
+    def _across(self, phase: Phase, of: int) -> Iterator[tuple[list[Memory], list[BoxCopy]]]:
+        """Pack boxes chunk by chunk, and yield the copies that unpack each."""
+        runtime = self.runtime
+        source, pinned = runtime.domains[of], runtime.domains[of].memories["pinned_host"].index
+        moves = []
+        for move in phase.moves:
+            if move[4] == of:
+                target, value, _ = self._copy(move)
+                moves.append(Move(target, value, self.memories[move[2]]))
+        slots = self.slots[self.step.domain, of]
+        for number, group in enumerate(chunks(moves, chunk_bytes(runtime))):
+            slot = slots[number % len(slots)]
+            boxes = boxes_in(runtime, slot, group)
+            pack = [(box, move.source, of) for box, move in zip(boxes, group, strict=True)]
+            run = functools.partial(runtime.backend.copy_boxes, pack, pinned)
+            reads = list(dict.fromkeys(move.tag for move in group))
+            runtime.submit(source.fetch, self.name, run, reads, [slot.memory], until=self.until)
+            pairs = zip(group, boxes, strict=True)
+            yield [slot.memory], [(move.target, box, pinned) for move, box in pairs]
+
+    def _copy(self, move: Copy) -> BoxCopy:
+        to, target, of, source, domain = move
+        return target.of(self.operands[to]), source.of(self.operands[of]), domain
+
+    def _reads(self, moves: Sequence[Copy]) -> list[Memory]:
+        return list(dict.fromkeys(self.memories[move[2]] for move in moves))
