@@ -199,22 +199,23 @@ def _submit_steps(
         until = {memories[of]: ticks[written] for of, written in step.after}
         writes = list(dict.fromkeys([memories[to] for to in step.writes]))
         forget = () if step.part else [memory for memory in writes if memory in replaced]
-        if slots and strangers(runtime, step):
-            rest = dataclasses.replace(step, phases=())
-            begin = functools.partial(run_step, runtime, rest, operands, fill, forget)
-            staged = Staged(runtime, step, stream, name, operands, memories, until, slots)
-            ticks.append(staged.submit(begin, writes))
-            continue
-        tick = runtime.submit(
-            stream,
-            name,
-            functools.partial(run_step, runtime, step, operands, fill, forget),
-            tuple(dict.fromkeys(memories[of] for of in step.reads)),
-            writes,
-            part=step.part * PARTS_PER_STEP,
-            until=until,
-            scoped=False,
-        )
+        reads = tuple(dict.fromkeys(memories[of] for of in step.reads))
+        staged = bool(slots) and bool(strangers(runtime, step))
+        now = dataclasses.replace(step, phases=()) if staged else step
+        if not (staged and step.part):  # else its blocks are begun already
+            tick = runtime.submit(
+                stream,
+                name,
+                functools.partial(run_step, runtime, now, operands, fill, forget),
+                () if staged else reads,
+                writes,
+                part=step.part * PARTS_PER_STEP,
+                until=until,
+                scoped=False,
+            )
+        if staged:
+            way = Staged(runtime, step, stream, name, operands, memories, until, slots)
+            tick = way.submit(writes)
         ticks.append(tick)
 
 

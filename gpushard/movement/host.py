@@ -16,7 +16,7 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.box import whole
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_idle
-from gpushard.movement.host_staging import stage_in, stage_out
+from gpushard.movement.host_staging import stage_in, stage_out, submit_copies
 from gpushard.movement.planning.aliasing import ALIGNMENT
 from gpushard.movement.planning.copies import expand
 from gpushard.movement.planning.dims import identity
@@ -290,12 +290,8 @@ def _begin(runtime: Runtime, charges: list[tuple[Place, int]]) -> list[Claim]:
     for (place, _), claim in zip(charges, claims, strict=True):
         written.setdefault(place.domain, []).append(claim.memory)
     for domain, memories in written.items():
-        runtime.submit(domain.feed, "copy from host", _nothing, [], memories)
+        submit_copies(runtime, domain.feed, "copy from host", (), domain.index, (), memories)
     return claims
-
-
-def _nothing() -> None:
-    """What an item does that only waits until memory is free."""
 
 
 def _by_device(
@@ -425,12 +421,10 @@ def start_read(buffer: ShardedBuffer) -> HostRead | StagedRead:
     def submit() -> tuple[Claim, HostArray]:
         claim = runtime.claim_host(nbytes, stream)
         target = runtime.backend.view(claim.memory.raw, tiling.shape, buffer.dtype)
-        copies = _fetches(buffer, target)
-
-        def run() -> None:
-            runtime.backend.copy_boxes(copies, HOST_DOMAIN)
-
-        runtime.submit(stream, "copy to host", run, buffer.memories, [claim.memory])
+        copies, written = _fetches(buffer, target), [claim.memory]
+        submit_copies(
+            runtime, stream, "copy to host", copies, HOST_DOMAIN, buffer.memories, written
+        )
         return claim, target
 
     claim, target = runtime.commit(submit, [stream])

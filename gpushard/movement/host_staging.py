@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -38,6 +38,35 @@ IN_FLIGHT = 2
 def chunk_bytes(runtime: Runtime) -> int:
     """Return the bytes of the largest slot: a power of two, four of which fit into a ring."""
     return 1 << (runtime.settings.pinned_bytes // 4).bit_length() - 1
+
+
+def submit_copies(
+    runtime: Runtime,
+    stream: Stream,
+    name: str,
+    copies: Sequence[BoxCopy],
+    domain: int,
+    reads: Sequence[Memory],
+    writes: Sequence[Memory],
+    *,
+    part: int = 0,
+    until: Mapping[Memory, int] | None = None,
+) -> int:
+    """Give a stream copies of boxes, or none, and only the wait for its turn; inside `commit`.
+
+    Args:
+      runtime: of the stream.
+      stream: where they are made.
+      name: what it is, for errors.
+      copies: what to copy.
+      domain: the memory domain that is written.
+      reads: as `Runtime.submit` takes it, and so are the others.
+      writes: likewise.
+      part: likewise.
+      until: likewise.
+    """
+    run = functools.partial(runtime.backend.copy_boxes, copies, domain)
+    return runtime.submit(stream, name, run, reads, writes, part=part, until=until or {})
 
 
 def stage_in(runtime: Runtime, domain: Domain, moves: Sequence[Move[Memory]]) -> None:
@@ -67,9 +96,10 @@ def _feed(
 ) -> None:
     pinned = domain.memories["pinned_host"].index
     copies = [(move.target, box, pinned) for box, move in zip(boxes, group, strict=True)]
-    run = functools.partial(runtime.backend.copy_boxes, copies, domain.index)
     writes = _distinct(group)
-    runtime.submit(domain.feed, "copy from host", run, [slot.memory], writes, part=1)
+    submit_copies(
+        runtime, domain.feed, "copy from host", copies, domain.index, [slot.memory], writes, part=1
+    )
 
 
 def _copy_in_at_once(runtime: Runtime, domain: Domain, group: list[Move[Memory]]) -> None:
@@ -149,8 +179,9 @@ def _start(runtime: Runtime, domain: Domain, group: list[Move[Memory]]) -> _Flig
             return None
         boxes = boxes_in(runtime, slot, group)
         copies = [(box, m.source, domain.index) for box, m in zip(boxes, group, strict=True)]
-        run = functools.partial(runtime.backend.copy_boxes, copies, pinned)
-        tick = runtime.submit(domain.fetch, "copy to host", run, _distinct(group), [slot.memory])
+        tick = submit_copies(
+            runtime, domain.fetch, "copy to host", copies, pinned, _distinct(group), [slot.memory]
+        )
         return _Flight(domain, group, slot, boxes, tick)
 
     return runtime.commit(submit, [domain.fetch])
@@ -222,25 +253,28 @@ class Staged:
     until: Mapping[Memory, int]
     slots: dict[tuple[int, int], list[Claim]]
 
-    def submit(self, begin: Callable[[], None], writes: Sequence[Memory]) -> int:
+    def submit(self, writes: Sequence[Memory]) -> int:
         """Give the copies of the step to streams; inside `commit`.
 
         Args:
-          begin: does what comes before the copies of the step.
-          writes: the memories that it writes.
+          writes: the memories that it writes, which its stream has begun to write.
 
         Returns:
           The tick with which all is written.
         """
-        runtime, step = self.runtime, self.step
-        tick = 0
-        if not step.part:  # waits for all who use the blocks, which what follows need not do
-            tick = runtime.submit(self.stream, self.name, begin, [], writes)
+        step, tick = self.step, self.stream.issued
         for number, (reads, copies) in enumerate(self._transfers(), start=1):
             part = step.part * PARTS_PER_STEP + number
-            run = functools.partial(runtime.backend.copy_boxes, copies, step.domain)
-            tick = runtime.submit(
-                self.stream, self.name, run, reads, writes, part=part, until=self.until
+            tick = submit_copies(
+                self.runtime,
+                self.stream,
+                self.name,
+                copies,
+                step.domain,
+                reads,
+                writes,
+                part=part,
+                until=self.until,
             )
         return tick
 
@@ -268,9 +302,16 @@ class Staged:
             slot = slots[number % len(slots)]
             boxes = boxes_in(runtime, slot, group)
             pack = [(box, move.source, of) for box, move in zip(boxes, group, strict=True)]
-            run = functools.partial(runtime.backend.copy_boxes, pack, pinned)
-            reads = list(dict.fromkeys(move.tag for move in group))
-            runtime.submit(source.fetch, self.name, run, reads, [slot.memory], until=self.until)
+            submit_copies(
+                runtime,
+                source.fetch,
+                self.name,
+                pack,
+                pinned,
+                _distinct(group),
+                [slot.memory],
+                until=self.until,
+            )
             pairs = zip(group, boxes, strict=True)
             yield [slot.memory], [(move.target, box, pinned) for move, box in pairs]
 

@@ -326,23 +326,46 @@ def test_large_ones_are_shared_by_threads(domains: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(15))
-def test_sources_out_of_reach_go_nearby_first(seed: int) -> None:
+def test_out_of_reach_no_byte_is_received_and_no_memory_taken_that_is_not_planned(
+    seed: int,
+) -> None:
     with testing.simulated(
         seed, host_readable=False, host_devices=4, host_domains=4, small_bytes=0
     ) as runtime:
         runtime.sim.failing = 0
-        runtime.sim._strangers = 0.5
+        runtime.sim._strangers = (0.5, 1.0)[seed % 2]
         runtime.sim._reach.clear()
         data, old, new = numbers((6, 5), "int16"), spread("x", "y"), spread("y", None)
-        x = gs.device_put(data, old)._live()
-        for how, expected in (
-            (reshape((6, 5), (5, 6)), data.reshape(5, 6)),
-            (maps.diagonal((6, 5), 1, 0, 1), np.diagonal(data, 1)),
-            (maps.roll((6, 5), (1, 1), (0, 1)), np.roll(data, (1, 1), (0, 1))),
-            (maps.repeat((6, 5), 2, 1), np.repeat(data, 2, 1)),
+        x, y = (gs.device_put(array, old)._live() for array in (data, data[::-1].copy()))
+        both = np.concatenate((data, data[::-1]))
+        for sources, how, expected in (
+            ([x], reshape((6, 5), (5, 6)), data.reshape(5, 6)),
+            ([x], maps.diagonal((6, 5), 1, 0, 1), np.diagonal(data, 1)),
+            ([x], maps.roll((6, 5), (1, 1), (0, 1)), np.roll(data, (1, 1), (0, 1))),
+            ([x], maps.repeat((6, 5), 2, 1), np.repeat(data, 2, 1)),
+            ([x], maps.pad((6, 5), ((1, 0), (0, 2))), np.pad(data, ((1, 0), (0, 2)))),
+            ([x, y], maps.concatenate(((6, 5), (6, 5)), 0), both),
         ):
             sharding = gs.NamedSharding(new.mesh, P(*new.spec[: len(how.shape)]))
-            result = rearrange([x], how, sharding.tiling(how.shape))
+            tiling = sharding.tiling(how.shape)
+            plan = rearrange_plan_for(sources, how, tiling)
+            x.wait()
+            y.wait()
+            runtime.devices[0].memory_stats()
+            used = [device.account.in_use for device in runtime.devices]
+            for device in runtime.devices:
+                device.account.peak = device.account.in_use
+            before = dict(runtime.backend.traffic)
+            result = rearrange(sources, how, tiling)
+            result.wait()
+            places = {device.memory_domain for device in runtime.devices}
+            counted = traffic_of(runtime, before)
+            received = {m: n for m, (_, n) in counted.items() if m in places and n}
+            assert received == {m: n for m, n in plan.received.items() if n}
+            held = sum(n for source in sources for n in (value.nbytes for value in source.values))
+            peaks = [d.account.peak - n for d, n in zip(runtime.devices, used, strict=True)]
+            assert sum(peaks) == sum(value.nbytes for value in result.values)
+            assert sum(plan.peak.values()) == held + sum(peaks)
             assert np.array_equal(np.asarray(gs.Array(result, sharding)), expected)
         links = [(of, to) for of, to in runtime.backend.traffic if HOST_DOMAIN not in (of, to)]
         assert all(runtime.sim.reaches(to, of) for of, to in links)
