@@ -14,8 +14,8 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import plan_for
-from gpushard.movement.move import move
+from gpushard.movement.execute import run
+from gpushard.movement.reshard import plan_for
 from gpushard.ops.aval import Aval
 from gpushard.ops.create import create
 from gpushard.ops.dispatch import Program, check_out, program_for
@@ -116,7 +116,7 @@ def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Shardin
         return Array(create(row, tiling, dtype, numbers), sharding, committed=committed)
     inside = sharding.with_memory_kind("device").tiling(shape)
     buffer = create(row, inside, dtype, numbers)
-    return Array(move(buffer, plan_for(buffer, tiling)), sharding, committed=committed)
+    return Array(run(plan_for(buffer, tiling), (buffer,)), sharding, committed=committed)
 
 
 def _turned(x: Array, data: ShardedBuffer, axes: tuple[int, ...], program: Program) -> Array:

@@ -19,7 +19,7 @@ import numpy as np
 from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.holdings import holdings
+from gpushard.movement.planning.holders import holdings
 from gpushard.ops.jobs import jobs_of
 from gpushard.ops.row import Row
 from gpushard.ops.rule import Rule

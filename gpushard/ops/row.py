@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from gpushard.frozen import dataclass
-from gpushard.movement.dim_map import Piece
-from gpushard.movement.rearrangement import Rearrangement
+from gpushard.movement.planning.dims import Piece
+from gpushard.movement.planning.maps import Rearrangement
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.rule import Rule, parse
 from gpushard.typing import LocalArray, Shape

@@ -19,7 +19,7 @@ from gpushard.runtime.host.linear_algebra import Limits, numpy_library
 from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
 from gpushard.runtime.memory import Memory
-from gpushard.runtime.phase import BoxCopy, Phase, StridedPhase
+from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream
 from gpushard.runtime.traffic import Traffic
 from gpushard.typing import HostArray
@@ -150,12 +150,12 @@ class HostBackend(NumpyStore):
 
     def copy_phase(self, phase: Phase, operands: Sequence[HostArray], domain: int) -> None:
         """Copy the boxes of a phase."""
-        if not isinstance(phase, StridedPhase) or phase.nbytes >= SHARED_BYTES:
+        if phase.nbytes >= STRIP_BYTES:
             self.copy_boxes(phase.copies(operands), domain)
             return
-        indexed, others = phase.indexed  # many are small: nothing but the copies
-        for to, index, of, of_index in indexed:
-            operands[to][index] = operands[of][of_index]
+        indexed, others = phase.indices()  # many are small: nothing but the copies
+        for to, index, of, of_index, _ in indexed:
+            operands[to][index] = operands[of] if of_index is None else operands[of][of_index]
         for to, target, of, source, _ in others:
             target.of(operands[to])[...] = source.of(operands[of])
         self._traffic.add({(of, domain): nbytes for of, nbytes in phase.links.items()})

@@ -1,4 +1,4 @@
-"""Where the elements of one dim come from, cut at all block edges. Pure."""
+"""Where the elements of a dim come from, cut at all block edges; and boxes cut into rows. Pure."""
 
 from __future__ import annotations
 
@@ -183,3 +183,35 @@ def cut_runs(
         counts=counts,
         first=np.cumsum(counts) - counts,
     )
+
+
+def cut_dim(length: IntArray, enough: int) -> IntArray:
+    """Return the dim along which each box is cut: the first that is long enough, else the longest.
+
+    Args:
+      length: of each box in each dim, shape (dims, boxes); at least one dim.
+      enough: the length that is enough.
+
+    >>> cut_dim(np.array([[2, 2], [5, 40], [99, 99]]), 16).tolist()
+    [2, 1]
+    """
+    long = length >= enough
+    return np.asarray(np.where(long.any(axis=0), long.argmax(axis=0), length.argmax(axis=0)))
+
+
+def cut_rows(
+    steps: IntArray, boxes: IntArray, dim: IntArray, low: IntArray, high: IntArray
+) -> None:
+    """Keep only some rows of boxes, in place.
+
+    Args:
+      steps: step of each mapped dim.
+      boxes: source offset, destination offset and length of each box in each mapped dim.
+      dim: the dim that each is cut along.
+      low: the first row that is kept of each.
+      high: the row after the last one.
+    """
+    column = np.arange(boxes.shape[2])
+    boxes[0, dim, column] += steps[dim] * low
+    boxes[1, dim, column] += low
+    boxes[2, dim, column] = high - low

@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpushard.frozen import dataclass
-from gpushard.movement.cuts import cut_dim, cut_rows
-from gpushard.movement.holdings import within
-from gpushard.movement.overlap import Overlap
+from gpushard.movement.planning.dims import cut_dim, cut_rows
+from gpushard.movement.planning.holders import Overlap, within
 from gpushard.typing import IntArray
 
 _CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -146,7 +145,7 @@ def find_relays(overlap: Overlap, wants: Wants, latency: float) -> Relays | None
     chunks = _CHUNKS[int(np.argmin(times))]
     pair, held, made, wave, copy, low, high = _hops(overlap, boxes, chunks)
     cut = wants.boxes[:, :, copy]
-    cut_rows(overlap, cut, _dim(cut[2]), low, high)
+    cut_rows(overlap.map_steps, cut, _dim(cut[2]), low, high)
     cut[0] = np.where(made < 0, cut[0], cut[1])
     return Relays(replaced, pair, held, made, wave, cut)
 

@@ -14,19 +14,20 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.dim_map import DimMap, Piece
-from gpushard.movement.holdings import holdings
-from gpushard.movement.plan import make_plan
-from gpushard.movement.recipe import Recipe
-from gpushard.movement.steps import Step
-from gpushard.runtime.phase import BoxMove, Phase
+from gpushard.movement.plan import Plan, Step
+from gpushard.movement.planning.dims import DimMap, Piece
+from gpushard.movement.planning.holders import holdings
+from gpushard.movement.planning.reshard import make_plan
+from gpushard.runtime.phase import Copy, Phase
+from gpushard.runtime.view import View, dense_strides
+from gpushard.typing import Shape
 
-Run = tuple[int, Any, Any]
-"""(source block, index within it, index within the destination block) in one dim."""
+Run = tuple[int, int, int, int]
+"""(source block, first element within it, first element within the destination block, length) in
+one dim."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -42,20 +43,6 @@ def started(piece: Piece, starts: tuple[int, ...], at: tuple[int, ...]) -> Piece
     for number, start in zip(at, starts, strict=True):
         maps[number] = dataclasses.replace(maps[number], start=start)
     return Piece(tuple(maps))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WindowAt:
-    """A part of an array that starts somewhere, ready to run."""
-
-    source: Tiling
-    """Tiling of the array."""
-
-    destination: Tiling
-    """Tiling of the part."""
-
-    recipe: Recipe
-    """What is made, and the copies."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +64,7 @@ class Window:
     fixed: dict[int, list[list[Run]]]
     """The runs of all others, for each destination block."""
 
-    recipe: Recipe
+    plan: Plan
     """What is made, without the copies."""
 
     pairs: tuple[tuple[int, tuple[int, ...]], ...]
@@ -85,6 +72,9 @@ class Window:
 
     homes: dict[tuple[int, int], int]
     """The device that has a (domain, source block)."""
+
+    strides: list[Shape]
+    """Bytes per step of each dim of the shards, then of what is made."""
 
     volumes: list[int]
     """Elements of each device's block."""
@@ -95,27 +85,28 @@ class Window:
     nbytes: int
     """Bytes that it takes, about."""
 
-    def starting(self, starts: Sequence[int]) -> WindowAt | None:
+    def starting(self, starts: Sequence[int]) -> Plan | None:
         """Return the part that starts somewhere, ready to run; None if it needs its own plan."""
-        found = self.fixed | {
+        every = self.fixed | {
             number: _runs(start, *self.maps[number])
             for number, start in zip(self.at, starts, strict=True)
         }
-        runs = [found[number] for number in range(len(self.maps))]
-        moves: dict[int, list[BoxMove]] = {}
+        runs = [every[number] for number in range(len(self.maps))]
+        moves: dict[int, list[Copy]] = {}
         for number, (domain, blocks) in enumerate(self.pairs, len(self.source.devices)):
             mine = moves.setdefault(domain, [])
             for copied in self._copies(runs, number, domain, blocks):
                 if copied is None:
                     return None
                 mine.append(copied)
-        recipe = copy.copy(self.recipe)
-        recipe.steps = tuple([_step(domain, mine) for domain, mine in moves.items()])
-        return WindowAt(self.source, self.destination, recipe)
+        plan = copy.copy(self.plan)
+        steps = tuple([self._step(domain, mine) for domain, mine in moves.items()])
+        plan.__dict__["steps"] = steps
+        return plan
 
     def _copies(
         self, runs: list[list[list[Run]]], number: int, domain: int, blocks: tuple[int, ...]
-    ) -> Iterator[BoxMove | None]:
+    ) -> Iterator[Copy | None]:
         """Yield the copies into one new block; None where there is none."""
         strides = self.source.assignment.strides
         rows = []
@@ -123,36 +114,50 @@ class Window:
         for (m, _, _), every in zip(self.maps, runs, strict=True):
             rows.append(every[blocks[at]] if m.destination is not None else every[0])
             at += m.destination is not None
+        to_steps = self.strides[number]
         for chosen in itertools.product(*rows):
             block = dim = 0
-            index: list[Any] = []
-            of_index: list[Any] = []
-            for (m, _, _), (n, of, to) in zip(self.maps, chosen, strict=True):
+            for (m, _, _), (n, _, _, _) in zip(self.maps, chosen, strict=True):
                 if m.source is not None:
                     block += n * strides[dim]
                     dim += 1
-                    of_index.append(of)
-                if m.destination is not None:
-                    index.append(to)
             device = self.homes.get((domain, block), -1)
             if device < 0 or 2 * self.volume >= self.volumes[device]:
                 yield None
                 return
-            yield number, (*index, ...), device, (*of_index, ...), domain
+            offset = of_offset = at = dim = 0
+            shape, steps, of_steps = [], [], []
+            for (m, _, _), (_, of, to, length) in zip(self.maps, chosen, strict=True):
+                if m.source is not None:
+                    of_offset += of * self.strides[device][dim]
+                if m.destination is not None:
+                    offset += to * to_steps[at]
+                    if m.source is not None:
+                        shape.append(length)
+                        steps.append(to_steps[at])
+                        of_steps.append(m.step * self.strides[device][dim])
+                    at += 1
+                dim += m.source is not None
+            part = tuple(shape)
+            target, source = (
+                View(offset, part, tuple(steps)),
+                View(of_offset, part, tuple(of_steps)),
+            )
+            yield number, target, device, source, domain
 
-
-def _step(domain: int, moves: list[BoxMove]) -> Step:
-    reads = tuple(sorted({of for _, _, of, _, _ in moves}))
-    writes = tuple(sorted({to for to, *_ in moves}))
-    return Step(domain, 0, (Phase.of_rows(moves),), reads, writes)
+    def _step(self, domain: int, moves: list[Copy]) -> Step:
+        reads = tuple(sorted({of for _, _, of, _, _ in moves}))
+        writes = tuple(sorted({to for to, *_ in moves}))
+        phase = Phase(tuple(moves), self.plan.itemsize, self.plan.operand_shapes)
+        return Step(domain, 0, (), (phase,), reads, writes)
 
 
 def _runs(start: int, m: DimMap, edges: list[int], wanted: list[int] | None) -> list[list[Run]]:
     """Cut a map at block edges, as `cut_runs` does; the runs of each destination block."""
     if wanted is None:
         block = bisect.bisect_right(edges, start) - 1
-        return [[(block, start - edges[block], None)]]
-    found = []
+        return [[(block, start - edges[block], 0, 1)]]
+    cuts = []
     for first, stop in itertools.pairwise(wanted):
         runs: list[Run] = []
         at = first
@@ -163,13 +168,10 @@ def _runs(start: int, m: DimMap, edges: list[int], wanted: list[int] | None) -> 
                 length = min((edges[block + 1] - 1 - of) // m.step + 1, stop - at)
             else:
                 length = min((of - edges[block]) // -m.step + 1, stop - at)
-            offset = of - edges[block]
-            end = offset + m.step * length
-            part = slice(offset, end if end >= 0 else None, m.step)
-            runs.append((block, part, slice(at - first, at - first + length)))
+            runs.append((block, of - edges[block], at - first, length))
             at += length
-        found.append(runs)
-    return found
+        cuts.append(runs)
+    return cuts
 
 
 def make_window(
@@ -202,7 +204,7 @@ def make_window(
     fixed = {}
     for number, (m, edges, cuts) in enumerate(maps):
         if m.source is None:
-            fixed[number] = [[(0, None, 0)]]
+            fixed[number] = [[(0, 0, 0, 1)]]
         elif number not in at:
             fixed[number] = _runs(m.start, m, edges, cuts)
     blocks = wanted.coordinates[:, plan.copied].T.tolist()
@@ -218,10 +220,11 @@ def make_window(
         maps,
         at,
         fixed,
-        plan.recipe,
+        plan,
         pairs,
         homes,
+        [dense_strides(shape, itemsize) for shape in plan.operand_shapes],
         source.volumes.tolist(),
-        int(plan.overlap.volume[plan.copied].sum()),
-        plan.nbytes + 100 * len(homes),
+        int(plan.written_elements.sum()),
+        plan.nbytes + 100 * len(homes) + 100 * len(plan.slots),
     )

@@ -1,21 +1,26 @@
-"""Copies between user memory on the host and shards."""
+"""Copies between user memory on the host and shards: each distinct block of a tiling once."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import math
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpushard.errors import GpushardError
-from gpushard.geometry.tiling import Tiling
-from gpushard.movement.blocks import blocks_of, box_of
+from gpushard.frozen import dataclass
+from gpushard.geometry.box import whole
+from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_idle
-from gpushard.movement.reuse import ALIGNMENT
-from gpushard.movement.staging import stage_in, stage_out
+from gpushard.movement.host_staging import stage_in, stage_out, submit_copies
+from gpushard.movement.planning.aliasing import ALIGNMENT
+from gpushard.movement.planning.copies import expand
+from gpushard.movement.planning.dims import identity
+from gpushard.movement.planning.holders import holdings, overlap, volumes
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.chunks import Move
 from gpushard.runtime.device import Domain, Place
@@ -23,6 +28,120 @@ from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray, Index, LocalArray, Shape
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """The distinct (memory domain, block) pairs of a tiling, for copies from and to the host."""
+
+    homes: list[int]
+    """Position of the device that is charged for each pair."""
+
+    shapes: list[Shape]
+    """Shape of each pair's block."""
+
+    indices: list[Index]
+    """Slices of the global array that it holds."""
+
+    volumes: list[int]
+    """Elements of it."""
+
+    of_device: list[int]
+    """The pair of each device."""
+
+    sharers: list[list[int]]
+    """For each distinct block, the pairs that hold it."""
+
+    distinct: list[int]
+    """For each distinct block that is not empty, one of them."""
+
+    whole: int | None
+    """One of them that is the whole array."""
+
+    fetches: list[tuple[int, Index, Index]]
+    """(device, index within its shard, index of the global array) of copies that read every
+    element once."""
+
+    largest: int
+    """Elements of the largest block."""
+
+    total: int
+    """Elements of all of them."""
+
+
+_blocks: weakref.WeakKeyDictionary[Tiling, Blocks] = weakref.WeakKeyDictionary()
+
+
+def blocks_of(tiling: Tiling) -> Blocks:
+    """Return the distinct blocks of a tiling; cached as long as the tiling lives."""
+    found = _blocks.get(tiling)
+    if found is None:
+        found = _blocks[tiling] = _make_blocks(tiling)
+    return found
+
+
+def _make_blocks(tiling: Tiling) -> Blocks:
+    pairs = holdings(tiling.assignment)
+    homes = pairs.home.tolist()
+    volume = volumes(pairs, tiling)
+    order, first, counts = pairs.by_block
+    sharers = [order[i : i + n].tolist() for i, n in zip(first, counts, strict=True) if n]
+    distinct = [group[0] for group in sharers if volume[group[0]]]
+    size = math.prod(tiling.shape)
+    if pairs.spans is None:
+        fetches = [(homes[pair], whole(()), tiling.indices[homes[pair]]) for pair in distinct]
+    else:
+        fetches = _fetches_of_boxes(tiling)
+    return Blocks(
+        homes=homes,
+        shapes=[tiling.shard_shapes[home] for home in homes],
+        indices=[tiling.indices[home] for home in homes],
+        volumes=volume.tolist(),
+        of_device=pairs.of_device.tolist(),
+        sharers=sharers,
+        distinct=distinct,
+        whole=next((pair for pair in distinct if volume[pair] == size), None),
+        fetches=fetches,
+        largest=int(volume.max()),
+        total=int(volume.sum()),
+    )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Stands for the host where copies to it are planned."""
+
+    memory_domain: int
+    """One that no device has."""
+
+
+def _fetches_of_boxes(tiling: Tiling) -> list[tuple[int, Index, Index]]:
+    """Share all elements out among devices whose boxes may overlap."""
+    reader = _Reader(1 + max(getattr(device, "memory_domain", 0) for device in tiling.devices))
+    here = np.zeros((tiling.ndim, 1), np.int64)
+    to_host = Tiling.regular(tiling.shape, Assignment((reader,), (1,) * tiling.ndim, here))
+    cut = overlap(tiling, to_host, identity(tiling.shape))
+    copies = expand(cut, np.flatnonzero(cut.volume))
+    rows = zip(
+        cut.held.home[copies.held].tolist(),
+        copies.source_offset.T.tolist(),
+        copies.destination_offset.T.tolist(),
+        copies.length.T.tolist(),
+        strict=True,
+    )
+    return [(of, _slices(at, size), _slices(to, size)) for of, at, to, size in rows]
+
+
+def _slices(start: Sequence[int], length: Sequence[int]) -> Index:
+    return tuple(slice(at, at + n) for at, n in zip(start, length, strict=True))
+
+
+def box_of(array: HostArray, index: Index) -> HostArray:
+    """Return a box of a host array as a view, of a 0-d array too."""
+    entries: Any = (*index, ...)
+    box: HostArray = array[entries]
+    return box
+
 
 Reader = Callable[[Index, Shape], HostArray]
 """Gives the host data of a box, from its slices and its shape."""
@@ -171,12 +290,8 @@ def _begin(runtime: Runtime, charges: list[tuple[Place, int]]) -> list[Claim]:
     for (place, _), claim in zip(charges, claims, strict=True):
         written.setdefault(place.domain, []).append(claim.memory)
     for domain, memories in written.items():
-        runtime.submit(domain.feed, "copy from host", _nothing, [], memories)
+        submit_copies(runtime, domain.feed, "copy from host", (), domain.index, (), memories)
     return claims
-
-
-def _nothing() -> None:
-    """What an item does that only waits until memory is free."""
 
 
 def _by_device(
@@ -306,12 +421,10 @@ def start_read(buffer: ShardedBuffer) -> HostRead | StagedRead:
     def submit() -> tuple[Claim, HostArray]:
         claim = runtime.claim_host(nbytes, stream)
         target = runtime.backend.view(claim.memory.raw, tiling.shape, buffer.dtype)
-        copies = _fetches(buffer, target)
-
-        def run() -> None:
-            runtime.backend.copy_boxes(copies, HOST_DOMAIN)
-
-        runtime.submit(stream, "copy to host", run, buffer.memories, [claim.memory])
+        copies, written = _fetches(buffer, target), [claim.memory]
+        submit_copies(
+            runtime, stream, "copy to host", copies, HOST_DOMAIN, buffer.memories, written
+        )
         return claim, target
 
     claim, target = runtime.commit(submit, [stream])

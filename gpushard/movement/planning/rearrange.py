@@ -1,8 +1,11 @@
-"""Copies between blocks that meet in a space: held ones of a source, wanted ones of a result. Pure.
+"""Arrays put together from several others, or whose dims are cut into factors. Pure.
 
-The space has one point for every element of the source that is read. What a domain holds and what
-its new blocks want are boxes of it, so that a movement to boxes that form no grid says who copies
-what from whom, and what several boxes of a domain want is received once. A wanted box stands for a
+It meets the bounds of `gpushard.movement.plan`: a domain writes its distinct new blocks once, and
+receives every element that it lacks once, however often these blocks have it.
+
+A space has one point for every element of a source that is read. What a domain holds and what its
+new blocks want are boxes of it, so that a movement to boxes that form no grid says who copies what
+from whom, and what several boxes of a domain want is received once. A wanted box stands for a
 *region* of a new block, and for as many elements of it as there are repetitions of each point.
 """
 
@@ -16,15 +19,132 @@ import numpy as np
 from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_of_boxes
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.copies import Copies, expand
-from gpushard.movement.dim_map import identity
-from gpushard.movement.holdings import Holdings, holdings, within
-from gpushard.movement.overlap import overlap
-from gpushard.movement.progressions import joined
-from gpushard.movement.rearrangement import Part, Side
-from gpushard.movement.space_boxes import SpaceBoxes, cut_blocks, strides_of
-from gpushard.movement.strided_copies import StridedCopies, concatenated
+from gpushard.movement.plan import Fill, Plan, Table
+from gpushard.movement.planning.aliasing import COPY, find_kept
+from gpushard.movement.planning.copies import Copies, expand
+from gpushard.movement.planning.digits import SpaceBoxes, cut_blocks, strides_of
+from gpushard.movement.planning.dims import identity
+from gpushard.movement.planning.holders import Holdings, holdings, overlap, volumes, within
+from gpushard.movement.planning.maps import Bounds, Part, Rearrangement, Side
+from gpushard.movement.planning.strided import StridedCopies, concatenated, joined
+from gpushard.runtime.view import View
 from gpushard.typing import IntArray, Shape
+
+
+@dataclass(frozen=True, eq=False)
+class Rearranged:
+    """The copies of a rearrangement."""
+
+    copies: tuple[Table, ...]
+    """(source, copies), listed."""
+
+    pairs: int
+    """How many wanted pairs there are."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(len(copies.block) for _, copies in self.copies)
+
+    def tables(self) -> Sequence[Table]:
+        """Return the copies."""
+        return self.copies
+
+    def received(self) -> IntArray:
+        """Return the elements that each wanted pair receives from other domains."""
+        received = np.zeros(self.pairs, np.int64)
+        for _, copies in self.copies:
+            np.add.at(received, copies.block, copies.volume * copies.remote)
+        return received
+
+
+def make_rearrange(
+    how: Rearrangement,
+    sources: Sequence[Tiling],
+    numbers: Sequence[int],
+    destination: Tiling,
+    itemsize: int,
+    root_nbytes: Sequence[int],
+) -> Plan:
+    """Plan a rearrangement.
+
+    Args:
+      how: where the elements come from.
+      sources: tilings of the distinct sources.
+      numbers: for each source of `how`, which of them it is.
+      destination: tiling of the result.
+      itemsize: bytes of an element.
+      root_nbytes: for each distinct source, bytes of its largest root allocation, where that is
+        more than a shard.
+
+    >>> from gpushard.geometry.mesh import Mesh
+    >>> from gpushard.geometry.partition_spec import P
+    >>> from gpushard.geometry.named_sharding import NamedSharding
+    >>> from gpushard.movement.planning.maps import roll
+    >>> tiling = NamedSharding(Mesh(["a", "b"], "x"), P("x")).tiling((8,))
+    >>> plan = make_rearrange(roll((8,), (1,), (0,)), [tiling], [0], tiling, 4, [0])
+    >>> plan.written, plan.received
+    ({0: 16, 1: 16}, {0: 4, 1: 4})
+    """
+    wanted = holdings(destination.assignment)
+    volume = volumes(wanted, destination)
+    tables = _tables(how.parts, sources, numbers, destination, np.flatnonzero(volume))
+    kept = find_kept(sources, tables, volume, itemsize, root_nbytes)
+    new = kept.kind == COPY
+    tables = [(number, copies.take(np.flatnonzero(new[copies.block]))) for number, copies in tables]
+    return Plan(
+        verb="rearrange",
+        sources=tuple(sources),
+        destination=destination,
+        itemsize=itemsize,
+        kept=kept,
+        written_elements=volume * new,
+        how=Rearranged(tuple(tables), len(volume)),
+        filled=_fills(how.filled, destination, wanted.home, np.flatnonzero(new), itemsize),
+    )
+
+
+def _tables(
+    parts: Sequence[Part],
+    sources: Sequence[Tiling],
+    numbers: Sequence[int],
+    destination: Tiling,
+    pairs: IntArray,
+) -> list[Table]:
+    """Return (source, copies) for each space in which sources are read."""
+    spaces: dict[tuple[int, Side], list[Part]] = {}
+    for part in parts:
+        spaces.setdefault((numbers[part.source], part.read), []).append(part)
+    return [
+        (number, _copy_space(sources[number], group, destination, pairs))
+        for (number, _), group in spaces.items()
+    ]
+
+
+def _fills(
+    filled: Sequence[Bounds], destination: Tiling, homes: IntArray, blocks: IntArray, itemsize: int
+) -> list[Fill]:
+    """Return (wanted pair, part of its block) for all that gets a constant.
+
+    Args:
+      filled: boxes of the result.
+      destination: its tiling.
+      homes: position of the device that is charged for each pair.
+      blocks: the pairs that are made.
+      itemsize: bytes of an element.
+    """
+    starts, stops = destination.starts[:, homes[blocks]], destination.stops[:, homes[blocks]]
+    strides = strides_of(stops - starts)
+    found = []
+    for bounds in filled:
+        low, high = np.array(bounds, np.int64).T[:, :, None]
+        begin, end = np.maximum(starts, low), np.minimum(stops, high)
+        offsets = ((begin - starts) * strides).sum(axis=0)
+        for at in np.flatnonzero((end > begin).all(axis=0)).tolist():
+            steps = tuple((strides[:, at] * itemsize).tolist())
+            shape = tuple((end - begin)[:, at].tolist())
+            found.append((int(blocks[at]), View(int(offsets[at]) * itemsize, shape, steps)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -34,7 +154,7 @@ class _Holder:
     memory_domain: int
 
 
-def copy_space(
+def _copy_space(
     source: Tiling, parts: Sequence[Part], destination: Tiling, pairs: IntArray
 ) -> StridedCopies:
     """Plan the copies of all parts that read one source through the same space.
@@ -196,6 +316,8 @@ def _rows(
         length=length,
         target_stride=regions.stride[:, region],
         source_stride=stride,
+        wave=np.zeros_like(region),
+        phase=again.astype(np.int64),
     )
 
 
@@ -229,4 +351,6 @@ def _spread(
         length=length,
         target_stride=some.target_stride,
         source_stride=stride,
+        wave=np.zeros_like(some.block),
+        phase=np.ones_like(some.block),
     )
