@@ -125,11 +125,9 @@ def as_new_part(value: Any, shape: Shape, x: Any) -> Any:
       ArgumentTypeError: the value cannot be converted.
       ArgumentRangeError: a Python integer does not fit.
     """
-    element = as_element(value, x.dtype)
-    if element is not None:
-        return element
     if not is_value(value):
-        return as_part(value, shape, x.dtype)
+        element = as_element(value, x.dtype)
+        return as_part(value, shape, x.dtype) if element is None else element
     if is_plain(value):
         value._live()  # one that was deleted has a shape still
     own = value.shape

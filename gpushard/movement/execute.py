@@ -60,7 +60,7 @@ class Launch:
     """Whether the caller runs the steps, if what they read is there."""
 
     claim: Callable[[], Claim] | None
-    """Counts all blocks, where they are so small that each owns its bytes; outside of `commit`."""
+    """Counts all blocks inside `commit`, where they are so small that each owns its bytes."""
 
 
 def launch_of(plan: Plan) -> Launch:
@@ -82,8 +82,7 @@ def _make_launch(plan: Plan) -> Launch:
     few = nbytes <= settings.shared_bytes and runtime.backend.host_readable
     if few and not by_host and plan.allocations and plan.largest < settings.small_bytes:
         charges = tuple((places[home].account, n) for home, _, n in plan.allocations)
-        total = sum(n for _, _, n in plan.allocations)
-        claim = functools.partial(runtime.claim_at_once, first.domain.pool, charges, total)
+        claim = functools.partial(runtime.claim_charged, first.domain.pool, charges)
     streams = {domain.index: domain.feed if up else domain.copy for domain in domains}
     return Launch(places, by_host, kinds == {kind}, streams, few, claim)
 
@@ -120,7 +119,7 @@ def run(
     for source in sources:
         settled = settled and (source.settled or source.is_settled())
     if launch.claim is not None and settled:
-        claim = launch.claim()
+        claim = runtime.commit(launch.claim)
         dtype = sources[0].dtype
         values: list[Any] = [np.empty(shape, dtype) for _, shape, _ in plan.allocations]
         targets = Targets(values, [claim] * len(values), True)
