@@ -172,15 +172,22 @@ class Stage:
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[Parts]:
         """Make the calls, and return for each result what every call made."""
-        here = self._here
+        here, columns = self._here, []
         if here:
             for operand in operands:
                 if not (operand.settled or operand.is_settled()):
                     here = False
                     break
+                columns.append(operand.values)
             else:
                 if self._small:
-                    return self._call_here([operand.values for operand in operands], scalars)
+                    return self._call_here(columns, scalars)
+        return self._call_there(operands, scalars, here)
+
+    def _call_there(
+        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]], here: bool
+    ) -> list[Parts]:
+        """Make the calls where memory for the results has to be found."""
 
         def arguments(job: Job) -> list[Any]:
             found: list[Any] = [operand.values[job.home] for operand in operands]
@@ -194,9 +201,7 @@ class Stage:
             here=here,
         )
 
-    def _call_here(
-        self, columns: list[Sequence[Any]], scalars: Sequence[tuple[int, Any]]
-    ) -> list[Parts]:
+    def _call_here(self, columns: list[Any], scalars: Sequence[tuple[int, Any]]) -> list[Parts]:
         """Make the calls in the caller; `columns` has what the devices have of each operand."""
         if not self._in_order:
             columns = [[of[home] for home in self._homes] for of in columns]
