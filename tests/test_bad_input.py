@@ -934,6 +934,13 @@ ARRAYS: dict[str, Case] = {
         ("index", "only one '...'"),
         {"argument": "index"},
     ),
+    "two ellipses beside positions of an update": Case(
+        lambda w: w.x.at[..., np.array([0, 1]), ...].add(1),
+        ArrayIndexError,
+        IndexError,
+        ("index", "only one '...'"),
+        {"argument": "index"},
+    ),
     "float index": Case(
         lambda w: w.x[1.0],
         ArrayIndexError,

@@ -437,8 +437,6 @@ class _Joined:
             return x
         dims = list(range(ndim))
         first = start if start >= 0 else start + new + 1
-        if start == -1 or not x.ndim:
-            first = new
         x = x.reshape((1,) * new + x.shape)
         return x.transpose(dims[:first] + dims[new:] + dims[first:new])
 
