@@ -21,8 +21,8 @@ import numpy as np
 from bench.case import Sampler
 from gpushard.config import Settings
 from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.cuda.driver import Driver
-from gpushard.runtime.cuda.probe import probe
+from gpushard.runtime.cuda.devices.probe import probe
+from gpushard.runtime.cuda.driver.driver import Driver
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.runtime import using
 

@@ -5,10 +5,11 @@ The map of the house; imports point downwards only.
 ====== ================================= ===================================================
 layer  package                           what it knows
 ====== ================================= ===================================================
-9      `cli`, `testing`                  the command line; tools for tests
-8      `interop`                         other array libraries: DLPack, CUDA arrays, PyTorch
-7      `numpy`, `random`, `special`      functions, as NumPy, JAX and SciPy name them
-5      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
+10     `cli`, `testing`                  the command line; tools for tests
+9      `interop`                         other array libraries: DLPack, CUDA arrays, PyTorch
+8      `numpy`, `random`, `special`      functions, as NumPy, JAX and SciPy name them
+6      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
+5      `functions`                       functions of values, written once
 4      `ops`                             operations: rows, how they are split, their execution
 3      `movement`                        copies between shards: plans and their execution
 2      `runtime`                         devices, streams, memory, events; the host backend

@@ -47,9 +47,9 @@ from gpushard.errors import (
 )
 from gpushard.runtime import current
 from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.cuda.green_driver import GreenDriver
-from gpushard.runtime.cuda.libraries import Libraries
-from gpushard.runtime.cuda.probe import probe
+from gpushard.runtime.cuda.devices.probe import probe
+from gpushard.runtime.cuda.driver.green_driver import GreenDriver
+from gpushard.runtime.cuda.driver.libraries import Libraries
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import gated, runtime
 from gpushard.testing.runtime import using

@@ -70,7 +70,7 @@ UNUSED = [
     "gpushard.ops.random",
     "gpushard.placement.npy",
     "gpushard.placement.prefetch",
-    "gpushard.runtime.checker",
+    "gpushard.runtime.checking.checker",
     "gpushard.sharding",
     "gpushard.tree_util",
     "logging",

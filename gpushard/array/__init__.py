@@ -1,4 +1,4 @@
-"""Layer 5: `Array` and its shards."""
+"""Layer 6: `Array` and its shards."""
 
 from __future__ import annotations
 

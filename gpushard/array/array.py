@@ -10,7 +10,6 @@ import numpy as np
 
 from gpushard.array.assignment import Assignable
 from gpushard.array.aval import ShapeDtypeStruct
-from gpushard.array.checks import place_tiling, sharding_at
 from gpushard.array.conversions import Conversions
 from gpushard.array.data import Data, Detached, KnownShards, Turned, data_of, is_gone
 from gpushard.array.elements import Elements
@@ -26,6 +25,7 @@ from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.array.views import Origin, View, view
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import place_tiling, sharding_at
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -382,18 +382,35 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
 
     def _handle(self, data: Data | Turned, sharding: Sharding, *, registered: bool = True) -> Array:
         """Return a new handle on data of this array, as committed and weak as this one."""
-        made = Array.__new__(Array)
-        made._data = data
-        made._shape = data.tiling.shape
-        made._dtype = self._dtype
-        made._sharding = sharding
-        made._committed = self._committed
-        made._weak_type = self._weak_type
-        made._view = None
-        made._origin = None
+        weak = self._weak_type
+        made = handle(data, data.tiling.shape, self._dtype, sharding, self._committed, weak)
         if registered:
             data.runtime.register(made)
         return made
+
+
+def handle(
+    data: Data | Turned,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    sharding: Sharding,
+    committed: bool,
+    weak_type: bool,
+) -> Array:
+    """Return an array of data, not yet registered."""
+    made = _new(Array)
+    made._data = data
+    made._shape = shape
+    made._dtype = dtype
+    made._sharding = sharding
+    made._committed = committed
+    made._weak_type = weak_type
+    made._view = None
+    made._origin = None
+    return made
+
+
+_new = object.__new__
 
 
 shown_as("Array", *Array.__mro__)

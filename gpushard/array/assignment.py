@@ -19,11 +19,11 @@ import numpy as np
 from gpushard.array.at import Indexer
 from gpushard.array.data import Data, Detached, Turned
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
-from gpushard.array.host_values import as_element, as_part
 from gpushard.array.shard import Shards
 from gpushard.array.updating import converted, follows, updated
 from gpushard.array.views import assigned
 from gpushard.errors import ArgumentError
+from gpushard.functions.host_values import as_element, as_part
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from gpushard.array.known import known
 from gpushard.array.reading import read_part
 from gpushard.array.selection import check_mode, entries_of, is_mask
 from gpushard.array.shard import Shards
 from gpushard.array.updating import converted, updated
 from gpushard.errors import ArgumentTypeError
+from gpushard.functions.concrete import known
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import NotBasicError, parse_index

@@ -6,9 +6,9 @@ import dataclasses
 import math
 from typing import Any
 
-from gpushard.array.checks import as_dtype, as_shape
 from gpushard.dtypes import prng_key
 from gpushard.errors import ArgumentTypeError
+from gpushard.functions.checks import as_dtype, as_shape
 from gpushard.geometry.sharding import Sharding
 from gpushard.typing import Shape
 

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.array import Array
-from gpushard.array.checks import check_dtype
-from gpushard.array.data import Data, Turned
+from gpushard.array.array import Array, handle
+from gpushard.array.data import Data, Turned, data_of
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError
+from gpushard.functions.checks import check_dtype
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.aval import Aval
 from gpushard.ops.dispatch import Program, check_out, program_for
+from gpushard.ops.layout import Result
 from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
 from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
@@ -44,7 +45,9 @@ class Eager:
         for arg in args:
             kind = type(arg)
             if kind is Array:
-                held = arg._held()
+                held = arg._data
+                if type(held) is not Data:
+                    held = data_of(arg)
                 buffer, runtime = held.buffer, held.runtime
                 buffers.append(buffer)
                 key += (buffer.tiling, arg._dtype, arg._committed, arg._weak_type)
@@ -76,20 +79,35 @@ class Eager:
             return _turned(args[0], buffers[0], params[0], program)
         made = program.run(buffers, numbers)
         if len(made) == 1:
-            (result,) = program.results
-            weak = result.aval.weak
-            return Array(made[0], result.sharding, committed=program.committed, weak_type=weak)
+            return _array(made[0], program, program.results[0], runtime)
         return tuple(
-            Array(buffer, result.sharding, committed=program.committed, weak_type=result.aval.weak)
+            _array(buffer, program, result, runtime)
             for buffer, result in zip(made, program.results, strict=True)
         )
+
+
+def _array(buffer: ShardedBuffer, program: Program, result: Result, runtime: Runtime) -> Array:
+    """Return a result as an array; as `Array` does, of what is known beforehand."""
+    aval = result.aval
+    made = handle(
+        Data(buffer, runtime),
+        aval.shape,
+        aval.dtype,
+        result.sharding,
+        program.committed,
+        aval.weak,
+    )
+    if runtime.settings.enable_checks:
+        buffer.check()
+    runtime.register(made)
+    return made
 
 
 def _turned(x: Array, data: ShardedBuffer, axes: tuple[int, ...], program: Program) -> Array:
     """Return an array transposed, which moves nothing as long as nobody needs that."""
     (result,) = program.results
     source = x._handle(Data(data, data.runtime), x._sharding, registered=False)
-    turned = Turned(source, axes, lambda buffer: program.run([buffer])[0], result.tiling)
+    turned = Turned(source, axes, lambda buffer: program.run([buffer], ())[0], result.tiling)
     return x._handle(turned, result.sharding)
 
 

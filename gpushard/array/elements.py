@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from gpushard.array import picking
-from gpushard.array.checks import refuse_out
+from gpushard.functions.checks import refuse_out
 from gpushard.geometry.sharding import Sharding
 
 if TYPE_CHECKING:

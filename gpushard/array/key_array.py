@@ -11,10 +11,10 @@ import numpy as np
 
 from gpushard.array.array import Array
 from gpushard.array.aval import KeyDType, ShapeDtypeStruct
-from gpushard.array.checks import place_tiling, sharding_at
 from gpushard.array.operators import Operators
 from gpushard.array.shard import Shard
 from gpushard.errors import ArgumentTypeError
+from gpushard.functions.checks import place_tiling, sharding_at
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec

@@ -8,13 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from gpushard.array.checks import as_dtype, check_order, count, integer, new_shape_of
 from gpushard.array.operators import shape_of
 from gpushard.array.reducing import Scans
 from gpushard.array.repeats import is_counts, repeated_each
 from gpushard.array.views import view
 from gpushard.dtypes import can_cast, iinfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_dtype, check_order, count, integer, new_shape_of
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from gpushard.array.assignment import renew
-from gpushard.array.checks import check_dtype, count
 from gpushard.array.positions import count_true, true_positions
 from gpushard.array.reading import fill_bytes, read_part
 from gpushard.array.selection import as_int64, check_positions, clipped, is_on_devices
@@ -20,6 +19,7 @@ from gpushard.array.shard import Shards
 from gpushard.array.updating import as_operand, scattered, stays
 from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import check_dtype, count
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import one_from_end

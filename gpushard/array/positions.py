@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpushard.array.known import known, known_array
 from gpushard.array.masks import is_in_place, true_places
+from gpushard.functions.concrete import known, known_array
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec

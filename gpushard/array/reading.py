@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from gpushard.array.host_values import as_element
 from gpushard.array.masks import is_in_place, select_true
 from gpushard.array.selection import Selection, is_on_devices, select
 from gpushard.dtypes import iinfo, kind_of
+from gpushard.functions.host_values import as_element
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding

@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from gpushard.array.checks import as_dtype, correction_of, refuse_out
 from gpushard.array.taking_part import (
     all_take_part,
     initial_of,
@@ -17,6 +16,7 @@ from gpushard.array.taking_part import (
     variance_of,
     with_initial,
 )
+from gpushard.functions.checks import as_dtype, correction_of, refuse_out
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind

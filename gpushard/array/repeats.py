@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.host_values import as_part
-from gpushard.array.known import known
 from gpushard.array.shard import Shards
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.concrete import known
+from gpushard.functions.host_values import as_part
 from gpushard.ops.bind import bind
 from gpushard.ops.table.reductions import MIN, SUM
 from gpushard.ops.table.repeating import REPEAT_EACH

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.checks import as_dtype, number_of
 from gpushard.array.operators import Operators, shape_of
 from gpushard.dtypes import kind_of, wide
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import as_dtype, number_of
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from gpushard.array.host_values import as_element, as_part
 from gpushard.array.selection import entries_of, is_mask, is_on_devices, select
 from gpushard.array.shard import Shards
 from gpushard.errors import ArgumentTypeError
+from gpushard.functions.host_values import as_element, as_part
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind

@@ -1,1 +1,1 @@
-"""Layer 9: the command line, `gpushard demo` and `gpushard info`."""
+"""Layer 10: the command line, `gpushard demo` and `gpushard info`."""

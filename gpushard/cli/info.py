@@ -12,9 +12,9 @@ import gpushard as gs
 from gpushard.errors import ConfigurationError
 from gpushard.runtime import current
 from gpushard.runtime.backend import DeviceInfo
-from gpushard.runtime.cuda.libraries import installed_version, one_line
-from gpushard.runtime.cuda.nvml import GpuFacts, NvmlReport, read_nvml
-from gpushard.runtime.cuda.probe import CUPY_PACKAGES, Availability, probe, version_text
+from gpushard.runtime.cuda.devices.nvml import GpuFacts, NvmlReport, read_nvml
+from gpushard.runtime.cuda.devices.probe import CUPY_PACKAGES, Availability, probe, version_text
+from gpushard.runtime.cuda.driver.libraries import installed_version, one_line
 
 SUMMARY = "print versions, backend, devices, memory, GPUs and settings"
 DESCRIPTION = (

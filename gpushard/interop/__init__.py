@@ -1,4 +1,4 @@
-"""Layer 8: other array libraries, with which memory is shared.
+"""Layer 9: other array libraries, with which memory is shared.
 
 - `exports`: DLPack and the CUDA array interface of arrays.
 - `imports`: arrays from anything that speaks DLPack.

@@ -7,9 +7,9 @@ import functools
 from typing import Any
 
 from gpushard.array.array import Array
-from gpushard.array.checks import check_dtype, place_tiling
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentError, ArgumentTypeError, ProtocolError
+from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.interop.kinds import place_name

@@ -11,9 +11,9 @@ import numpy as np
 from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.array.aval import ShapeDtypeStruct
-from gpushard.array.checks import as_dtype, place_tiling
 from gpushard.errors import ArgumentError, ArgumentTypeError, ExecutionError, ShardingError
 from gpushard.frozen import dataclass
+from gpushard.functions.checks import as_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of, failure

@@ -1,4 +1,4 @@
-"""Layer 7: `gpushard.numpy`, functions of sharded arrays under NumPy's and the Array API's names.
+"""Layer 8: `gpushard.numpy`, functions of sharded arrays under NumPy's and the Array API's names.
 
 A file for each section of the standard (https://data-apis.org/array-api/2025.12): `elementwise`,
 `statistical` with `cumulative`, `searching`, `sorting`, `sets` with `uniques`, `linear_algebra`,

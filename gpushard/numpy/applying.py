@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_shape, check_dtype
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_shape, check_dtype
 from gpushard.numpy.arguments import as_value, is_number, is_value, settle
 from gpushard.numpy.creation import asarray
 from gpushard.numpy.joining import stack

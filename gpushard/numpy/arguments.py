@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import integer as integer  # of methods, too
-from gpushard.array.checks import number_of as number_of
-from gpushard.array.checks import refuse_out as refuse_out
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.views import view
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import integer as integer  # of methods, too
+from gpushard.functions.checks import number_of as number_of
+from gpushard.functions.checks import refuse_out as refuse_out
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding

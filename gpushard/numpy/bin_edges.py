@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.known import known
 from gpushard.dtypes import is_custom, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.concrete import known
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import host_data, is_value

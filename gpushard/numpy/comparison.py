@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import check_order
 from gpushard.dtypes import kind_of
+from gpushard.functions.checks import check_order
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, is_number, operands, settle
 from gpushard.ops.axes import from_end

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype
 from gpushard.dtypes import kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_dtype
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, is_value, settle
 from gpushard.numpy.joining import concatenate

@@ -12,9 +12,9 @@ from typing import Any, cast
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype, as_shape, check_dtype, check_order
 from gpushard.array.protocols import provided
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import as_dtype, as_shape, check_dtype, check_order
 from gpushard.numpy.arguments import (
     as_list,
     as_value,

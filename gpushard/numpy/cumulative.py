@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import as_dtype
 from gpushard.numpy.arguments import as_value, refuse_out, settle, wanted
 from gpushard.numpy.nan_functions import filled
 from gpushard.ops.axes import one_from_end

@@ -10,9 +10,9 @@ import numpy as np
 from gpushard import dtypes
 from gpushard.array import Array
 from gpushard.array.aval import KeyDType
-from gpushard.array.checks import as_dtype
 from gpushard.dtypes import is_custom, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_dtype
 from gpushard.numpy.arguments import as_value, is_number, is_value, settle
 
 bool = bool_ = np.bool_

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_shape
-from gpushard.array.known import known
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
+from gpushard.functions.checks import as_shape
+from gpushard.functions.concrete import known
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, settle
 from gpushard.numpy.creation import zeros

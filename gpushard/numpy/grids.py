@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype, as_shape, check_order, count
 from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import as_dtype, as_shape, check_order, count
 from gpushard.numpy.arguments import as_value, integer, settle
 from gpushard.numpy.cumulative import cumprod
 from gpushard.numpy.joining import stack

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype, integer
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_dtype, integer
 from gpushard.numpy.creation import asarray, ones
 from gpushard.placement.device_put import device_get
 from gpushard.placement.npy import PathLike

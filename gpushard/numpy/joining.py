@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_dtype
 from gpushard.numpy.arguments import as_source, as_value, host_data, is_value, refuse_out, settle
 from gpushard.numpy.data_type import can_cast, result_type
 from gpushard.ops.axes import one_from_end

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array, methods, operators
-from gpushard.array.checks import as_dtype, check_dtype
 from gpushard.array.operators import shape_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_dtype, check_dtype
 from gpushard.numpy.arguments import (
     as_source,
     as_value,

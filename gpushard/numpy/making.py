@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import place_tiling
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import place_tiling
 from gpushard.geometry.format import Format
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.create import create

@@ -11,8 +11,8 @@ from typing import Any, overload
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_shape, count
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import as_shape, count
 from gpushard.numpy.arguments import as_source, as_value, integer, settle
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind

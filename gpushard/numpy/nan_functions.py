@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype, correction_of
 from gpushard.array.reducing import extreme
 from gpushard.array.taking_part import all_take_part, variance_of
 from gpushard.dtypes import finfo, kind_of
+from gpushard.functions.checks import as_dtype, correction_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, number_of, refuse_out, settle, wanted

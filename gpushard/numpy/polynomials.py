@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.known import known
 from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError
+from gpushard.functions.concrete import known
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, integer, is_value, settle

@@ -9,9 +9,9 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype
-from gpushard.array.known import known
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_dtype
+from gpushard.functions.concrete import known
 from gpushard.numpy.arguments import integer, is_number, number_of, operands
 from gpushard.numpy.comparison import shape
 from gpushard.numpy.data_type import result_type

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_dtype
 from gpushard.numpy.arguments import as_value, check_precision, is_number, operands, settle
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row

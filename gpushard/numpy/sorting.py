@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array, ordering
-from gpushard.array.checks import count
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import count
 from gpushard.numpy.arguments import as_value, is_number, operands, settle, wanted
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype
+from gpushard.functions.checks import as_dtype
 from gpushard.numpy.arguments import as_value, refuse_out, settle, wanted
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype
 from gpushard.dtypes import can_cast, check_casting, is_custom
 from gpushard.errors import ArgumentTypeError
+from gpushard.functions.checks import as_dtype
 from gpushard.numpy.arguments import number_of, operands, wanted
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import ufunc_row

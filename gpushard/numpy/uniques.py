@@ -11,8 +11,8 @@ import math
 from typing import Any, Literal, NamedTuple, overload
 
 from gpushard.array import Array
-from gpushard.array.checks import count
-from gpushard.array.known import known
+from gpushard.functions.checks import count
+from gpushard.functions.concrete import known
 from gpushard.numpy.arguments import as_value, number_of, settle
 from gpushard.numpy.manipulation import moveaxis
 from gpushard.ops.axes import one_from_end

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
@@ -36,6 +36,10 @@ from gpushard.ops.scalars import converter
 from gpushard.ops.stage import Stage
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray
+
+Run: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], list[ShardedBuffer]]
+"""Takes buffers in order, or NumPy arrays where a program was made for data on the host, and the
+Python numbers in order. Raises `OutOfMemoryError`: a device has no room."""
 
 
 class Computation:
@@ -116,6 +120,9 @@ class Computation:
                 for x, aval in zip(operands, _inside(row, operands), strict=True)
             ]
             self._work = launched(*calls, blocks) or Stage(*calls, threaded=row.threaded)
+        alone = not (self._scalars or self._moves or self._ends)
+        self.run: Run = self._work.run if alone else self._run_between
+        """Runs the operation."""
 
     def _merge(
         self, row: Row, rule: Rule, avals: Sequence[Aval], params: Params, layout: Layout
@@ -188,17 +195,8 @@ class Computation:
         """Bytes that this program takes, about."""
         return 6000 + 900 * len(self.results[0].tiling.devices)
 
-    def run(self, operands: Sequence[Any], numbers: Sequence[Any] = ()) -> list[ShardedBuffer]:
-        """Run the operation.
-
-        Args:
-          operands: buffers, in order; NumPy arrays where the program was made for data on the
-            host.
-          numbers: the Python numbers, in order.
-
-        Raises:
-          OutOfMemoryError: a device has no room.
-        """
+    def _run_between(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Run the operation, with all that comes before and after it."""
         scalars: Sequence[tuple[int, Any]] = ()
         if numbers:
             scalars = [

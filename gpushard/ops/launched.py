@@ -16,10 +16,9 @@ from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.ops.row import Kernel
 from gpushard.ops.stage import Job, Parts, Stage
 from gpushard.runtime.backend import Calls
-from gpushard.runtime.memory import Account, Claim, Memory, Pool
+from gpushard.runtime.memory import Account, Memory, Pool
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
-from gpushard.typing import LocalArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,10 +75,11 @@ class Launched(Stage):
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[Parts]:
         """Make the calls."""
-        numbers = [number for _, number in scalars]
-        if [number.dtype for number in numbers] != self._numbers:
-            # An integer beyond its type is compared with as an infinite number.
-            return super().run_parts(operands, scalars)
+        numbers = [number for _, number in scalars] if scalars else ()
+        for number, dtype in zip(numbers, self._numbers, strict=True):
+            if number.dtype != dtype:
+                # An integer beyond its type is compared with as an infinite number.
+                return super().run_parts(operands, scalars)
         step = functools.partial(self._launch_all, operands, numbers)
         return self.runtime.commit(step, self._streams)
 
@@ -89,8 +89,7 @@ class Launched(Stage):
         if group is not None:
             reads = _reads(group, operands)
             if not group.alone or _wait_alike(group.stream, reads):
-                made = self._launch(group, operands, reads, numbers)
-                return [Parts(values, claims, False) for values, claims in made]
+                return self._launch(group, operands, reads, numbers)
         nothing: Any = None
         count = len(self.jobs)
         parts = [Parts([nothing] * count, [nothing] * count, False) for _ in self.dtypes]
@@ -98,8 +97,8 @@ class Launched(Stage):
             one = not group.alone or _wait_alike(group.stream, _reads(group, operands))
             for part in (group,) if one else group.alone:
                 made = self._launch(part, operands, _reads(part, operands), numbers)
-                for result, (values, claims) in zip(parts, made, strict=True):
-                    for number, value, claim in zip(part.jobs, values, claims, strict=True):
+                for result, own in zip(parts, made, strict=True):
+                    for number, value, claim in zip(part.jobs, own.values, own.claims, strict=True):
                         result.values[number], result.claims[number] = value, claim
         return parts
 
@@ -109,10 +108,9 @@ class Launched(Stage):
         operands: Sequence[ShardedBuffer],
         reads: dict[Memory, None],
         numbers: Sequence[Any],
-    ) -> list[tuple[list[LocalArray], list[Claim]]]:
-        """Allocate the results of a group and launch; return the values and claims of each."""
+    ) -> list[Parts]:
+        """Allocate the results of a group and launch; return what each is made of."""
         runtime, stream, calls, homes = self.runtime, group.stream, group.calls, group.homes
-        blocks = [operand.values[home] for operand in operands for home in homes]
         charges = group.charges
         if group.shared:
             claim = runtime.claim_shared(group.pool, charges, calls.nbytes, stream)
@@ -122,20 +120,27 @@ class Launched(Stage):
                 runtime.claim_shared(group.pool, (charge,), charge[1], stream) for charge in charges
             ]
             memories = [claim.memory for claim in claims]
-        raws = [memory.raw for memory in memories]
-        values = calls.results(raws)
-        work = calls.on(blocks, raws, numbers)
+        if len(homes) == 1:
+            blocks = [operand.values[homes[0]] for operand in operands]
+        else:
+            blocks = [operand.values[home] for operand in operands for home in homes]
+        values, work = calls.on(blocks, [memory.raw for memory in memories], numbers)
         runtime.submit(stream, self.name, work, tuple(reads), memories, scoped=False)
         if len(values) == len(homes):
-            return [(values, claims)]
+            return [Parts(values, claims, False)]
         n = len(homes)
         starts = range(0, len(values), n)
-        return [(values[at : at + n], claims[at : at + n]) for at in starts]
+        return [Parts(values[at : at + n], claims[at : at + n], False) for at in starts]
 
 
 def _reads(group: Group, operands: Sequence[ShardedBuffer]) -> dict[Memory, None]:
     """Return the distinct memories that the calls of a group read."""
-    return {operand.claims[home].memory: None for operand in operands for home in group.homes}
+    reads: dict[Memory, None] = {}
+    for operand in operands:
+        claims = operand.claims
+        for home in group.homes:
+            reads[claims[home].memory] = None
+    return reads
 
 
 def _wait_alike(lead: Stream, reads: dict[Memory, None]) -> bool:

@@ -111,9 +111,10 @@ class Stage:
             for job, size in zip(jobs, self._sizes, strict=True)
         )
         pool = self.devices[0].domain.pool
-        self._claim = functools.partial(runtime.claim_charged, pool, charges)
-        """Counts all results; inside `commit`."""
-        total = sum(map(sum, self._sizes)) + sum(job.reads for job in jobs)
+        written = sum(map(sum, self._sizes))
+        self._claim = functools.partial(runtime.claim_at_once, pool, charges, written)
+        """Counts all results."""
+        total = written + sum(job.reads for job in jobs)
         largest = max((max(size) for size in self._sizes), default=0)
         settings = runtime.settings
         # What is for one device goes there: others may have work, too, and the caller goes on.
@@ -123,7 +124,7 @@ class Stage:
         self._small = self._here and largest < settings.small_bytes
         self._threaded = threaded and total > THREADED_BYTES
         self._run = self._run_among if self._threaded else quietly
-        single = len(dtypes) == 1
+        self._one_result = single = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
         self._plain = all(shape for job in jobs for shape in job.shapes)
         self._direct = single and list(of_device) == list(range(len(jobs)))
@@ -165,12 +166,7 @@ class Stage:
                     break
             else:
                 if self._small:
-                    columns: list[Sequence[Any]] = [operand.values for operand in operands]
-                    if not self._in_order:
-                        columns = [[of[home] for home in self._homes] for of in columns]
-                    for position, value in scalars:
-                        columns.insert(position, (value,) * len(self.jobs))
-                    return self.call_here(columns)
+                    return self._call_here([operand.values for operand in operands], scalars)
 
         def arguments(job: Job) -> list[Any]:
             found: list[Any] = [operand.values[job.home] for operand in operands]
@@ -184,31 +180,30 @@ class Stage:
             here=here,
         )
 
-    def call_here(self, columns: Sequence[Sequence[Any]]) -> list[Parts]:
-        """Make the calls in the caller.
-
-        Args:
-          columns: for each argument of the kernel after the site its value in every job.
-        """
-        claim = self.runtime.commit(self._claim)
-        made = self._run(self._compute, columns)
-        claims = [claim] * len(self.jobs)
-        return [Parts(values, claims, True) for values in made]
+    def _call_here(
+        self, columns: list[Sequence[Any]], scalars: Sequence[tuple[int, Any]]
+    ) -> list[Parts]:
+        """Make the calls in the caller; `columns` has what the devices have of each operand."""
+        if not self._in_order:
+            columns = [[of[home] for home in self._homes] for of in columns]
+        count = len(self.jobs)
+        for position, value in scalars:
+            columns.insert(position, (value,) * count)
+        if not self._one_result or not (columns or self._sites):
+            return self.call_rows(list(zip(*columns, strict=True)) if columns else [()] * count)
+        claims = [self._claim()] * count
+        calls = map(self.kernel, *self._sites, *columns)
+        run = self._run
+        values = _quiet.copy().run(list, calls) if run is quietly else run(list, calls)
+        if not self._plain:
+            values = list(map(np.asarray, values))
+        return [Parts(values, claims, True)]
 
     def call_rows(self, rows: Sequence[Sequence[Any]]) -> list[Parts]:
         """Make the calls in the caller; `rows` has the arguments of each."""
-        claim = self.runtime.commit(self._claim)
+        claims = [self._claim()] * len(self.jobs)
         made = self._run(self._compute_rows, rows)
-        claims = [claim] * len(self.jobs)
         return [Parts(values, claims, True) for values in made]
-
-    def _compute(self, columns: Sequence[Sequence[Any]]) -> list[list[LocalArray]]:
-        if len(self.dtypes) == 1 and (self._sites or columns):
-            made = map(self.kernel, *self._sites, *columns)
-            return [list(made if self._plain else map(np.asarray, made))]
-        return self._compute_rows(
-            list(zip(*columns, strict=True)) if columns else [()] * len(self.jobs)
-        )
 
     def _compute_rows(self, rows: Sequence[Sequence[Any]]) -> list[list[LocalArray]]:
         outs = []

@@ -1,1 +1,1 @@
-"""Layer 5: how data gets onto devices, from one sharding to another, and back."""
+"""Layer 6: how data gets onto devices, from one sharding to another, and back."""

@@ -8,9 +8,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpushard.array.checks import as_shape
 from gpushard.errors import ArgumentTypeError, MeshError, NoDeviceError
 from gpushard.frozen import dataclass
+from gpushard.functions.checks import as_shape
 from gpushard.geometry.mesh import AxisType, Mesh, create_device_mesh, current_mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec

@@ -11,10 +11,10 @@ import numpy as np
 
 from gpushard import tree
 from gpushard.array.array import Array
-from gpushard.array.checks import check_dtype, place_tiling
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.key_array import KeyArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.geometry.format import Format
 from gpushard.geometry.mesh import current_mesh
 from gpushard.geometry.named_sharding import NamedSharding

@@ -10,9 +10,9 @@ import numpy as np
 
 from gpushard import tree
 from gpushard.array.array import Array
-from gpushard.array.checks import as_dtype, as_shape, check_dtype, place_tiling
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError, ArrayIndexError, ShardingError
+from gpushard.functions.checks import as_dtype, as_shape, check_dtype, place_tiling
 from gpushard.geometry.columns import distinct_columns
 from gpushard.geometry.format import Format
 from gpushard.geometry.memory_kind import device_of

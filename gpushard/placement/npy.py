@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard.array.array import Array
-from gpushard.array.checks import check_dtype
 from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard.errors import (
     ArgumentTypeError,
@@ -25,6 +24,7 @@ from gpushard.errors import (
     FileFormatError,
     MissingLibraryError,
 )
+from gpushard.functions.checks import check_dtype
 from gpushard.movement.blocks import blocks_of
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host_copies import fetch

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype
+from gpushard.functions.checks import as_dtype
 from gpushard.ops.table import random_counts
 from gpushard.random.sampling import float_dtype, int_dtype, parameter, sample
 from gpushard.random.uniform import probable

@@ -10,9 +10,9 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.aval import KeyDType
-from gpushard.array.checks import as_shape
 from gpushard.array.key_array import KeyArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_shape
 from gpushard.ops.bind import bind
 from gpushard.ops.table import movement, random_keys
 from gpushard.placement.defaults import default_sharding

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_shape
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_shape
+from gpushard.functions.checks import as_shape
 from gpushard.ops.table import random
 from gpushard.random.sampling import common_shape, float_dtype, parameter, sample
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import place_tiling
 from gpushard.frozen import dataclass
+from gpushard.functions.checks import place_tiling
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec

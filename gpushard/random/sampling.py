@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype, as_shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_dtype, as_shape
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.placement.device_put import as_host_array

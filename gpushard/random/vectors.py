@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype, as_shape, count
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import as_dtype, as_shape, count
 from gpushard.ops.bind import bind
 from gpushard.ops.random.sampler import floats
 from gpushard.ops.table import decompositions, elementwise, movement, random

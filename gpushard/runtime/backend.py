@@ -171,21 +171,14 @@ class Calls(Protocol):
     nbytes: int
     """Bytes of the memory for all results, where they share one."""
 
-    def results(self, raws: Sequence[Any]) -> list[LocalArray]:
-        """Return the results of all calls, those of the first result first.
-
-        Args:
-          raws: the memory for all of them, or that of each.
-        """
-
     def on(
         self, blocks: Sequence[LocalArray], raws: Sequence[Any], numbers: Sequence[np.generic]
-    ) -> Callable[[], None]:
-        """Return the work of an item that makes the calls.
+    ) -> tuple[list[LocalArray], Callable[[], None]]:
+        """Return the results of all calls and the work of an item that makes them.
 
         Args:
-          blocks: operands, all of the first one first, in the order of the calls.
-          raws: as for `results`.
+          blocks: operands, all of the first one first, in the order of the calls; so are results.
+          raws: the memory for all results, or that of each.
           numbers: the operands that are none, the same for each call.
         """
 

@@ -16,8 +16,8 @@ from gpushard.errors import ConfigurationError, DeserializationError, ReentrantC
 from gpushard.frozen import dataclass
 from gpushard.runtime import forks
 from gpushard.runtime.backend import Backend, BackendFactory
-from gpushard.runtime.cuda.probe import Availability, probe
-from gpushard.runtime.cuda.selection import select
+from gpushard.runtime.cuda.devices.probe import Availability, probe
+from gpushard.runtime.cuda.devices.selection import select
 from gpushard.runtime.device import Device
 from gpushard.runtime.host import HostBackend
 from gpushard.runtime.runtime import Runtime
@@ -31,7 +31,7 @@ def _cuda_backend(settings: Settings) -> Backend:
 
 def _checked(backend: Backend) -> Backend:
     """Look for races in what a backend does, which few programs ask for."""
-    made: Backend = importlib.import_module("gpushard.runtime.checker").Checker(backend)
+    made: Backend = importlib.import_module("gpushard.runtime.checking.checker").Checker(backend)
     return made
 
 

@@ -25,6 +25,9 @@ _CLASSES_PER_DOUBLING = 8
 _MOST_LOOKS = 16
 """So many blocks that are waited for are looked at before a pool grows."""
 
+_MOST_EMPTY = 64
+"""So many sizes are remembered though there are no free blocks of some."""
+
 
 class Account:
     """What one device is charged for.
@@ -128,7 +131,10 @@ class Memory:
 
     def covered(self, stream: Stream) -> bool:
         """Whether `stream` may overwrite it without a wait."""
-        for other, tick in self.clock():
+        written = self.written
+        if written is not None and written[0] is not stream and not stream.covers(*written):
+            return False
+        for other, tick in self.used.items():
             if other is not stream and not stream.covers(other, tick):
                 return False
         return True
@@ -151,11 +157,12 @@ class _ClaimEnd(weakref.ref[Claim]):
 
 
 class Claims:
-    """All claims of a runtime, and the queue of those that ended."""
+    """All claims of a runtime, and the queue of those that began without the lock, or ended."""
 
     def __init__(self) -> None:
         self._open: dict[int, _ClaimEnd] = {}
-        self._ended: deque[Any] = deque()
+        self.queue: deque[Any] = deque()
+        """Ends of claims; those that began, each in a tuple, to be charged first."""
         self._followed: list[weakref.ref[Claim]] = []
 
     def memories(self) -> list[Memory]:
@@ -165,24 +172,40 @@ class Claims:
     def make(self, memory: Memory) -> Claim:
         """Return the claim on a fresh memory."""
         claim = Claim(memory)
-        end = _ClaimEnd(claim, self._ended.append)
+        end = _ClaimEnd(claim, self.queue.append)
         end.memory = memory
         self._open[id(end)] = end
         return claim
 
+    def begin(self, memory: Memory) -> Claim:
+        """Return the claim on a fresh memory that `drain` is to charge; needs no lock."""
+        claim, queue = Claim(memory), self.queue
+        end = _ClaimEnd(claim, queue.append)
+        end.memory = memory
+        queue.append((end,))
+        return claim
+
     def drain(self) -> None:
-        """Give back the memory of claims that ended; under the submission lock."""
-        ended, still_open = self._ended, self._open
-        while ended:
-            end = ended.popleft()
-            name = id(end)
-            if name in still_open:
+        """Charge claims that began, give back the memory of those that ended; under the lock.
+
+        What an interrupt cuts short here comes again after `repair`.
+        """
+        queue, still_open = self.queue, self._open
+        while queue:
+            end = queue[0]
+            if type(end) is tuple:
+                (end,) = end
+                if id(end) not in still_open:
+                    end.memory.pool.charge(end.memory)
+                    still_open[id(end)] = end
+            elif id(end) in still_open:
                 memory = end.memory
                 borrower = memory.borrower
                 if borrower is not None:  # any item that was launched so far may have used it
                     memory.written, memory.used = (borrower, borrower.issued), {}
                 memory.pool.release(memory)
-                del still_open[name]
+                del still_open[id(end)]
+            queue.popleft()
 
     def follow(self, drain: Callable[[], object]) -> None:
         """From now on do not wait until somebody drains: call what does so when a claim ends.
@@ -196,7 +219,7 @@ class Claims:
                 self._followed.append(weakref.ref(claim, gone))
 
     def _drain_at_once(self, end: _ClaimEnd, drain: Callable[[], object], _: object) -> None:
-        self._ended.append(end)  # its own callback comes after this one
+        self.queue.append(end)  # its own callback comes after this one
         if sys.is_finalizing():
             return
         with contextlib.suppress(ReentrantCallError):  # it ended within a submission
@@ -327,7 +350,7 @@ class Pool:
         in_use = self.total - self.free
         if in_use > self.peak:
             self.peak = in_use
-        self._charge(memory)
+        self.charge(memory)
         return memory
 
     @property
@@ -347,7 +370,7 @@ class Pool:
                 raise NoRoomError(nbytes, account, self)
             total += nbytes
         memory = Memory(None, total, 0, charges, self)
-        self._charge(memory)
+        self.charge(memory)
         return memory
 
     def release(self, memory: Memory) -> None:
@@ -399,7 +422,8 @@ class Pool:
                 self._list(block)
         self.total = self.free + sum(memory.capacity for memory in self._used.values())
 
-    def _charge(self, memory: Memory) -> None:
+    def charge(self, memory: Memory) -> None:
+        """Let the accounts of a memory pay for it."""
         for account, nbytes in memory.charges:  # a small array has one for each device
             account.in_use = in_use = account.in_use + nbytes
             account.allocations += 1
@@ -415,9 +439,10 @@ class Pool:
             return None
         if not shelf.idle:
             waiting = shelf.waiting.get(stream)
-            if waiting:
+            if waiting and stream is not None:
                 own = next(iter(waiting.values()))
-                if self._is_covered(own, stream):
+                self.looks += 1
+                if own.covered(stream):
                     return own
             self._settle()
         if shelf.idle:
@@ -500,9 +525,11 @@ class Pool:
         if block.written is None and not block.used:
             shelf.idle[number] = block
         else:
-            block.home = block.written[0] if block.written is not None else None
-            shelf.waiting.setdefault(block.home, {})[number] = block
-            self._waiting[number] = block
+            home = block.home = block.written[0] if block.written is not None else None
+            waiting = shelf.waiting.get(home)
+            if waiting is None:
+                waiting = shelf.waiting[home] = {}
+            waiting[number] = self._waiting[number] = block
             self._waited_for += block.capacity
         shelf.blocks[number] = self._by_release[number] = block
         self.free += block.capacity
@@ -515,7 +542,7 @@ class Pool:
         else:
             del shelf.idle[number]
         del shelf.blocks[number], self._by_release[number]
-        if not shelf.blocks:
+        if not shelf.blocks and len(self._shelves) > _MOST_EMPTY:
             del self._shelves[block.capacity]
         self.free -= block.capacity
 
@@ -524,8 +551,6 @@ class Pool:
         waiting = self._shelves[block.capacity].waiting
         del self._waiting[block.released], waiting[block.home][block.released]
         self._waited_for -= block.capacity
-        if not waiting[block.home]:
-            del waiting[block.home]
 
 
 def _first(blocks: dict[int, Memory]) -> Memory | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -24,7 +24,10 @@ _ALL: Mapping[Memory, int] = {}
 _LEAST_SLOT = 64
 
 _MOST_DEAD = 1000
-"""So many arrays that are gone are not yet forgotten."""
+"""So many arrays that are gone, beside as many as are there, are not yet forgotten."""
+
+_MOST_QUEUED = 64
+"""So many claims that began or ended wait for the next submission."""
 
 
 class Runtime:
@@ -51,8 +54,8 @@ class Runtime:
         self.streams: list[Stream] = []
         """Every stream that was made."""
         self._places: dict[Stream, tuple[int, int | None]] = {}  # their domains and devices
-        self._arrays: dict[int, weakref.ref[Any]] = {}  # by id: arrays have no hash
-        self._dead_arrays: deque[weakref.ref[Any]] = deque()
+        self._arrays: list[weakref.ref[Any]] = []
+        self._most_arrays = _MOST_DEAD  # so many are registered before dead ones are forgotten
         self.domains: list[Domain] = []
         self.devices: tuple[Device, ...] = self._make_devices()
         self.host_pool = Pool(backend, HOST_DOMAIN, None)
@@ -197,8 +200,6 @@ class Runtime:
                         self._repair()
                     self._cut_short = True
                     self._claims.drain()
-                    while self._dead_arrays:
-                        self._arrays.pop(id(self._dead_arrays.popleft()), None)
                     for stream in streams:
                         tick = stream.issued - self.settings.queue_limit + 1
                         if tick > stream.done and not stream.finished(tick):
@@ -235,9 +236,6 @@ class Runtime:
         for memory in claimed:
             for account, nbytes in memory.charges:
                 account.in_use += nbytes
-        for key, reference in self._arrays.copy().items():
-            if reference() is None:
-                self._arrays.pop(key, None)
 
     def claim(self, place: Place, nbytes: int, stream: Stream | None) -> Claim:
         """Allocate on a device, or beside it; inside `commit`."""
@@ -300,6 +298,30 @@ class Runtime:
                 raise self._out_of_memory(shortage) from None
         memory.borrower = stream
         return self._claims.make(memory)
+
+    def claim_at_once(
+        self, pool: Pool, charges: tuple[tuple[Account, int], ...], nbytes: int
+    ) -> Claim:
+        """Count small shards that own their bytes against accounts; outside of `commit`.
+
+        Without quotas there is room, and nothing else has to be in order: then this takes no lock,
+        and whoever takes it next charges the accounts.
+
+        Args:
+          pool: of the domain.
+          charges: who pays, and for how many bytes.
+          nbytes: those of all.
+
+        Raises:
+          OutOfMemoryError: a quota has no room.
+        """
+        if self.settings.memory_limit is not None:
+            return self.commit(functools.partial(self.claim_charged, pool, charges))
+        claims = self._claims
+        if len(claims.queue) > _MOST_QUEUED:
+            with contextlib.suppress(ReentrantCallError):
+                self.run_locked(_nothing)
+        return claims.begin(Memory(None, nbytes, 0, charges, pool))
 
     def claim_small(self, charges: Sequence[tuple[Place, int]]) -> Claim:
         """Count small shards that own their bytes; inside `commit`."""
@@ -380,18 +402,24 @@ class Runtime:
 
     def register(self, array: Any) -> None:
         """Remember a live array, weakly."""
-        reference = weakref.ref(array, self._dead_arrays.append)
-        self._arrays[id(reference)] = reference
-        if len(self._dead_arrays) > _MOST_DEAD:  # where arrays are made and nothing is submitted
+        arrays = self._arrays
+        arrays.append(weakref.ref(array))
+        if len(arrays) > self._most_arrays:
             with contextlib.suppress(ReentrantCallError):
-                self.run_locked(_nothing)
+                self.run_locked(self._forget_dead)
+
+    def _forget_dead(self) -> None:
+        arrays, count = self._arrays, len(self._arrays)
+        alive = [reference for reference in arrays[:count] if reference() is not None]
+        arrays[:count] = alive  # other threads may have added to the end
+        self._most_arrays = 2 * len(arrays) + _MOST_DEAD
 
     def live_arrays(self) -> list[Any]:
         """Return the arrays that are still reachable."""
         return self.run_locked(self._live_arrays)
 
     def _live_arrays(self) -> list[Any]:
-        found = [reference() for reference in self._arrays.copy().values()]
+        found = [reference() for reference in self._arrays.copy()]
         return [array for array in found if array is not None]
 
     def claimed_bytes(self) -> int:

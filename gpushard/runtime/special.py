@@ -12,7 +12,7 @@ from gpushard.errors import MissingLibraryError
 
 _MODULES = {
     "numpy": "scipy.special",
-    "gpushard.runtime.cuda.namespace": "gpushard.runtime.cuda.special",
+    "gpushard.runtime.cuda.kernels.namespace": "gpushard.runtime.cuda.kernels.special",
 }
 """For each namespace of arrays, by name."""
 

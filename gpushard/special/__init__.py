@@ -1,4 +1,4 @@
-"""Layer 7: `gpushard.special`, special functions under SciPy's names.
+"""Layer 8: `gpushard.special`, special functions under SciPy's names.
 
 Elementwise ones are SciPy's on the host, which the extra `special` installs, and CuPy's on GPUs.
 `scipy.special` itself takes arrays, too, where it has a ufunc.

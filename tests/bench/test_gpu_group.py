@@ -15,7 +15,7 @@ from bench.chip import Lab, WallClock
 from bench.groups import gpu
 from bench.measure import measure
 from bench.report import group_json, tables
-from gpushard.runtime.cuda.probe import probe
+from gpushard.runtime.cuda.devices.probe import probe
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpushard.config import Settings
-from gpushard.runtime.checker import Checker
+from gpushard.runtime.checking.checker import Checker
 from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.conformance import ArrayConformance, BackendConformance

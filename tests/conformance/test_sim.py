@@ -3,7 +3,7 @@
 from typing import Any
 
 from gpushard.config import Settings
-from gpushard.runtime.checker import Checker
+from gpushard.runtime.checking.checker import Checker
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.conformance import ArrayConformance, BackendConformance
 from gpushard.testing.sim import SimBackend

@@ -115,7 +115,7 @@ def counted() -> Counts:
 
 def counting_driver() -> Any:
     """A driver with `inside`: what was counted within items."""
-    base: Any = importlib.import_module("gpushard.runtime.cuda.cupy_driver").CupyDriver
+    base: Any = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver").CupyDriver
 
     class CountingDriver(base):
         inside = Counts()

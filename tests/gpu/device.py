@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from gpushard.config import Settings
-from gpushard.runtime.checker import Checker
+from gpushard.runtime.checking.checker import Checker
 from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.cuda.probe import probe
+from gpushard.runtime.cuda.devices.probe import probe
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Tick
 from gpushard.testing.runtime import using
@@ -71,7 +71,7 @@ CYCLES_PER_US = 1700
 def late_driver() -> type:
     """A `CupyDriver` that puts a spinning kernel before what a stream is given, now and then."""
     cupy = importlib.import_module("cupy")
-    base: Any = importlib.import_module("gpushard.runtime.cuda.cupy_driver").CupyDriver
+    base: Any = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver").CupyDriver
 
     class LateDriver(base):
         def __init__(self, seed: int, share: float = 0.5, most_us: int = 300) -> None:

@@ -52,8 +52,8 @@ class Watched:
 
 @pytest.mark.skipif(FOUND.gpus < 2, reason="needs two GPUs")
 def test_calls_make_no_context_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = importlib.import_module("gpushard.runtime.cuda.cupy_driver")
-    scope = importlib.import_module("gpushard.runtime.cuda.cupy_scope")
+    driver = importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver")
+    scope = importlib.import_module("gpushard.runtime.cuda.driver.cupy_scope")
     watched = Watched(driver.runtime, 1)
     for module in (driver, scope):
         monkeypatch.setattr(module, "runtime", watched)

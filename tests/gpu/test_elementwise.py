@@ -44,7 +44,7 @@ def test_no_function_is_left_to_cupy_unseen() -> None:
 )
 def test_results_are_cupys(ufunc: np.ufunc) -> None:
     cupy: Any = importlib.import_module("cupy")
-    namespace = importlib.import_module("gpushard.runtime.cuda.namespace")
+    namespace = importlib.import_module("gpushard.runtime.cuda.kernels.namespace")
     function = getattr(namespace, ufunc.__name__, None)
     if not isinstance(function, cupy.ufunc):
         pytest.skip("it is no ufunc of CuPy")

@@ -14,8 +14,8 @@ from gpushard.config import Settings
 from gpushard.errors import ConfigurationError
 from gpushard.runtime import current
 from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.cuda.libraries import installed_version
-from gpushard.runtime.cuda.probe import probe
+from gpushard.runtime.cuda.devices.probe import probe
+from gpushard.runtime.cuda.driver.libraries import installed_version
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
 from gpushard.testing.conformance import ArrayConformance
@@ -60,7 +60,7 @@ def places(driver: Any, stream: Any) -> set[int]:
 
 @pytest.fixture
 def driver() -> Any:
-    return importlib.import_module("gpushard.runtime.cuda.cupy_driver").CupyDriver()
+    return importlib.import_module("gpushard.runtime.cuda.driver.cupy_driver").CupyDriver()
 
 
 def most_parts(driver: Any) -> int:

@@ -98,7 +98,7 @@ def test_updates_are_the_hosts_to_the_bit(name: str, dtype: str) -> None:
         site = Site(((0,) * x.ndim,) * 3, (0,) * x.ndim, shape)
         want = np.empty_like(x)
         scatter.SCATTER.kernel(np, avals, (indexed, ufunc))(site, x, values, at, out=want)
-        cupy = importlib.import_module("gpushard.runtime.cuda.namespace")
+        cupy = importlib.import_module("gpushard.runtime.cuda.kernels.namespace")
         found = cupy.empty(shape, dtype)
         given = [cupy.asarray(array) for array in (x, values, at)]
         scatter.SCATTER.kernel(cupy, avals, (indexed, ufunc))(site, *given, out=found)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.runtime.cuda.pieces import SIDES, Allocation, Box, Pieces, make_pieces
+from gpushard.runtime.cuda.kernels.pieces import SIDES, Allocation, Box, Pieces, make_pieces
 
 ITEMSIZES = (1, 2, 3, 4, 8, 12, 16)
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from gpushard.runtime.cuda import fills, pieces
+from gpushard.runtime.cuda.kernels import fills, pieces
 from tests.kernels.harness import KERNELS, NVCC
 
 STRUCTS = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -191,3 +193,37 @@ def test_what_reads_much_does_not_run_in_the_caller() -> None:
         total = x.sum()
         assert sum(stream.issued for stream in runtime.streams) - before >= 8
         assert float(total) == 1024 * 512
+
+
+def test_small_operations_wait_for_no_submission_of_another_thread() -> None:
+    with testing.runtime(host_devices=8) as runtime:
+        x = gs.device_put(np.arange(64.0).reshape(8, 8), on(P("x", "y")))
+        x + x  # so that the program is there
+        inside, through = threading.Event(), threading.Event()
+
+        def step() -> bool:
+            inside.set()
+            return through.wait(20)
+
+        with ThreadPoolExecutor(1) as pool:
+            busy = pool.submit(runtime.run_locked, step)
+            inside.wait()
+            made = [x + x for _ in range(10)]
+            through.set()
+            assert busy.result()
+        assert all(np.array_equal(y, 2 * np.asarray(x)) for y in made)
+
+
+def test_statistics_know_every_small_result_though_none_takes_the_lock() -> None:
+    with testing.runtime(host_devices=1) as runtime:
+        device = runtime.devices[0]
+        x = gs.device_put(np.arange(64.0), device)
+        x + x
+        before = device.memory_stats()
+        kept = [x + x for _ in range(100)]
+        del kept[50:]
+        kept += [x + x for _ in range(20)]
+        after = device.memory_stats()
+        assert after["num_allocs"] == before["num_allocs"] + 120
+        assert after["bytes_in_use"] == before["bytes_in_use"] + 70 * x.nbytes
+        assert after["peak_bytes_in_use"] == before["bytes_in_use"] + 100 * x.nbytes

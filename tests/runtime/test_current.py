@@ -14,7 +14,7 @@ import gpushard as gs
 from gpushard.config import BACKENDS, Settings
 from gpushard.errors import ConfigurationError
 from gpushard.runtime import current
-from gpushard.runtime.cuda.probe import Availability
+from gpushard.runtime.cuda.devices.probe import Availability
 from gpushard.testing import runtime
 from tests.runtime.cuda import fakes
 

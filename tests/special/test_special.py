@@ -260,13 +260,13 @@ def test_gpus_have_cupys(monkeypatch: pytest.MonkeyPatch) -> None:
     package.special = theirs  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cupyx", types.ModuleType("cupyx"))
     monkeypatch.setitem(sys.modules, "cupyx.scipy", package)
-    monkeypatch.delitem(sys.modules, "gpushard.runtime.cuda.special", raising=False)
-    xp = types.ModuleType("gpushard.runtime.cuda.namespace")
+    monkeypatch.delitem(sys.modules, "gpushard.runtime.cuda.kernels.special", raising=False)
+    xp = types.ModuleType("gpushard.runtime.cuda.kernels.namespace")
     assert special_functions(xp).erf is erf
     operand = [Aval((3,), np.dtype("l"))]
     kernel = ufunc_row(special_ufunc("erf")).kernel(xp, operand, ())
     assert kernel(np.arange(3)).dtype == np.float64 and seen == [np.float64]
     with pytest.raises(ArgumentTypeError, match="erfcx is not available on GPUs"):
         ufunc_row(special_ufunc("erfcx")).kernel(xp, operand, ())
-    monkeypatch.delitem(sys.modules, "gpushard.runtime.cuda.special")
+    monkeypatch.delitem(sys.modules, "gpushard.runtime.cuda.kernels.special")
     importlib.invalidate_caches()

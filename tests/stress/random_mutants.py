@@ -1,9 +1,11 @@
 """Draws small changes of the package at random, and runs the tests that cover them.
 
 `python -m tests.stress.random_mutants --count 400 --seed 1` first runs all tests once to learn
-which tests run which lines (`--coverage FOLDER` keeps that, or takes it from an earlier run; it
-needs pytest-cov). Then it makes each change in a copy of the package and runs tests that cover its
-lines, the shortest of many files first, until one fails. What no test catches must stand in
+which tests run which lines (it needs pytest-cov). `--coverage FOLDER` keeps that; the next time,
+only files of tests that have changed are run, and lines of the package are found where they are by
+now. Then it makes each change in a copy of the package and runs tests that cover its lines, the
+shortest of many files first, until one fails: the first of them, then more, then those of CI on the
+software GPU, then all that `--most` leaves time for. What no test catches must stand in
 `random_mutants.json` with a reason: it changes no behaviour, or speed alone. `--only TEXT` takes
 the changes whose name contains a text.
 
@@ -17,13 +19,19 @@ from __future__ import annotations
 import argparse
 import ast
 import concurrent.futures
+import contextlib
 import copy
 import dataclasses
+import difflib
 import functools
 import itertools
 import json
 import os
 import random
+import re
+import resource
+import shlex
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -33,15 +41,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.stress.mutations import mutant, run_tests
+from tests.stress.mutations import mutant, run_pytest, run_tests
 from tests.stress.sites import PACKAGE, Site, parse
 
 RECORD = Path(__file__).with_name("random_mutants.json")
 
 OUT_OF_REACH = {
-    "runtime/cuda/cupy_driver.py": "every line calls CuPy",
-    "runtime/cuda/special.py": "every line calls CuPy",
-    "runtime/cuda/green_driver.py": "every line calls the driver of a GPU",
+    "runtime/cuda/driver/cupy_driver.py": "every line calls CuPy",
+    "runtime/cuda/kernels/special.py": "every line calls CuPy",
+    "runtime/cuda/driver/green_driver.py": "every line calls the driver of a GPU",
     "interop/torch.py": "every line calls PyTorch",
     "testing": "tools for tests",
 }
@@ -58,11 +66,27 @@ LOOKING = (
 BUDGETS = (20.0, 200.0)
 """Seconds of tests to run for a change: at first, and again where these did not catch it."""
 
+ON_SOFTWARE_GPUS = (
+    "--softgpu tests/gpu",
+    "--softgpu --softgpu-seed 1 --softgpu-devices 2 tests/gpu/test_ordering.py"
+    " tests/conformance/test_cuda.py -k 'cupy or Gpu'",
+)
+"""What CI runs there."""
+
 TYPICAL = 0.1
 """Seconds of a test whose time is not known."""
 
-LONGEST = 600
-"""Seconds after which a run hangs, and the change is caught."""
+SLOWNESS = 10
+"""How many times as long as measured a run takes that hangs, by which the change is caught."""
+
+STARTING = 200.0
+"""Seconds that a run may take besides."""
+
+MEMORY = 6 << 30
+"""Bytes that a process may write: changes can make arrays of any size."""
+
+_ON_ONE_LIBRARY = re.compile("^(import|from) (cupy|torch)", re.MULTILINE)
+"""Doctests of what cannot be imported without it are not asked for."""
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -100,22 +124,73 @@ class Mutant:
     """The file after the change."""
 
 
-class Suite:
-    """Which tests run which lines, and how long they take.
+class Run:
+    """Which tests ran which lines, and how long they took.
 
     Args:
-      folder: has the coverage of a run of the suite, with contexts, and its times.
+      folder: has the coverage of a run of tests, with contexts, its times, and the package and the
+        tests as they were.
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.seconds: dict[str, float] = {}
         cases = xml.etree.ElementTree.parse(folder / "times.xml").iter("testcase")
         for case in cases:
             if case.find("skipped") is None:
                 key = _key(case.get("classname", ""), case.get("name", ""))
                 self.seconds[key] = float(case.get("time", 0))
-        self._lines: dict[str, dict[int, set[str]]] = {}
         self._base = sqlite3.connect(folder / "coverage", check_same_thread=False)
+
+    @functools.cached_property
+    def contents(self) -> dict[str, str]:
+        """The files of tests, and what they said."""
+        return _contents(self.folder)
+
+    def tests(self, file: str) -> dict[int, set[str]]:
+        """Return the tests that ran each line of a file that is still there, as it is now."""
+        old, found = self.folder / "gpushard" / file, defaultdict(set)
+        if not old.exists():
+            return found
+        now = self._now(old, PACKAGE / file)
+        query = """
+            select context.context, line_bits.numbits from line_bits
+            join file on file.id = line_bits.file_id
+            join context on context.id = line_bits.context_id
+            where file.path like ? and context.context != ''
+        """
+        for context, bits in self._base.execute(query, (f"%/gpushard/{file}",)):
+            test = context.rpartition("|")[0]
+            for byte, bit in itertools.product(range(len(bits)), range(8)):
+                if bits[byte] >> bit & 1 and 8 * byte + bit in now:
+                    found[now[8 * byte + bit]].add(test)
+        return found
+
+    @staticmethod
+    def _now(old: Path, new: Path) -> dict[int, int]:
+        """Return where the lines of a file, from 1, have gone."""
+        texts = [path.read_text(encoding="utf-8").splitlines() for path in (old, new)]
+        blocks = difflib.SequenceMatcher(None, *texts, autojunk=False).get_matching_blocks()
+        return {a + n: b + n for a, b, size in blocks for n in range(1, size + 1)}
+
+
+class Suite:
+    """Which tests run which lines, and how long they take.
+
+    Args:
+      runs: of each file of tests the last run that has it counts.
+    """
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._runs = runs
+        self._last = {file: run for run in runs for file in map(_file, run.seconds)}
+        self.seconds = {
+            test: seconds
+            for run in runs
+            for test, seconds in run.seconds.items()
+            if self._last[_file(test)] is run
+        }
+        self._lines: dict[str, dict[int, set[str]]] = {}
 
     def covering(self, file: str, lines: range) -> list[str]:
         """List the tests that run some of the lines, the shortest of each file first.
@@ -134,7 +209,7 @@ class Suite:
             found = set().union(*(each for of in several for each in of.values()))
             found = found.union(self._named(*LOOKING)).difference(own)
         files: dict[str, list[str]] = defaultdict(list)
-        for test in sorted(found, key=lambda test: self.seconds.get(_name(test), TYPICAL)):
+        for test in sorted(found, key=self.time):
             files[test.partition("::")[0]].append(test)
         rounds = itertools.zip_longest(*files.values())
         return [*own, *(test for turn in rounds for test in turn if test is not None)]
@@ -146,24 +221,20 @@ class Suite:
 
     def _tests(self, file: str) -> dict[int, set[str]]:
         if file not in self._lines:
-            found: dict[int, set[str]] = defaultdict(set)
-            query = """
-                select context.context, line_bits.numbits from line_bits
-                join file on file.id = line_bits.file_id
-                join context on context.id = line_bits.context_id
-                where file.path like ? and context.context != ''
-            """
-            for context, bits in self._base.execute(query, (f"%/gpushard/{file}",)):
-                test = context.rpartition("|")[0]
-                for byte, bit in itertools.product(range(len(bits)), range(8)):
-                    if bits[byte] >> bit & 1:
-                        found[8 * byte + bit].add(test)
-            self._lines[file] = found
+            self._lines[file] = defaultdict(set)
+            for run in self._runs:
+                for line, tests in run.tests(file).items():
+                    there = {test for test in tests if self._last.get(_file(_name(test))) is run}
+                    self._lines[file][line] |= there
         return self._lines[file]
+
+    def time(self, test: str) -> float:
+        """Return the seconds that a test takes."""
+        return self.seconds.get(_name(test), TYPICAL)
 
     def within(self, tests: Sequence[str], budget: float) -> list[str]:
         """Return the first of the tests that take no longer, and at least one."""
-        ends = itertools.accumulate(self.seconds.get(_name(test), TYPICAL) for test in tests)
+        ends = itertools.accumulate(map(self.time, tests))
         return [test for test, end in zip(tests, ends, strict=True) if end <= budget] or [
             *tests[:1]
         ]
@@ -184,6 +255,11 @@ def _key(module: str, name: str) -> str:
     return f"{module.replace('/', '.')}::{name}"
 
 
+def _file(key: str) -> str:
+    """Return the module, or the folder of a class, of a test."""
+    return key.partition("::")[0]
+
+
 def _name(test: str) -> str:
     """Return the name that pytest gives a test in its times."""
     path, _, rest = test.partition("::")
@@ -191,23 +267,45 @@ def _name(test: str) -> str:
     return _key(".".join([path.removesuffix(".py").replace("/", "."), *classes]), name)
 
 
-def measure(folder: Path) -> None:
-    """Run the suite but for what takes minutes, and keep which test runs which line.
+def measure(folder: Path) -> list[Run]:
+    """Keep which test runs which line, and return all that is known.
 
-    Signals at random moments find coverage in the middle of its own work, and hang.
+    Runs the files of tests that are new or have changed, but for what takes minutes, and for
+    signals at random moments: these find coverage in the middle of its own work, and hang.
     """
-    (folder / "rc").write_text(f"[run]\ndata_file = {folder}/coverage\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "--all", "-m", "not minutes"]
-    command += [
-        "-p",
-        "no:xdist",
-        "--ignore=tests/test_interrupts.py",
-        "--cov=gpushard",
-        f"--cov-config={folder}/rc",
-        "--cov-context=test",
+    runs = [Run(path) for path in sorted(folder.iterdir(), key=lambda path: int(path.name))]
+    known = {file: text for run in runs for file, text in run.contents.items()}
+    changed = [
+        file
+        for file, text in _contents(PACKAGE.parent).items()
+        if known.get(file) != text and file != "tests/test_interrupts.py"
     ]
-    command += ["--cov-report=", f"--junitxml={folder}/times.xml", "--timeout=900"]
-    subprocess.run(command, cwd=PACKAGE.parent, check=True)
+    if not changed:
+        return runs
+    with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+        new = Path(temporary, "run")
+        for name in ("gpushard", "tests"):
+            shutil.copytree(PACKAGE.parent / name, new / name)
+        (new / "rc").write_text(f"[run]\ndata_file = {new}/coverage\n", encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-q", "--all", "-m", "not minutes"]
+        command += ["-p", "no:xdist", "--cov=gpushard", f"--cov-config={new}/rc"]
+        command += ["--cov-context=test", "--cov-report=", f"--junitxml={new}/times.xml"]
+        done = subprocess.run([*command, "--timeout=900", *changed], cwd=PACKAGE.parent)
+        if done.returncode not in (0, 5):
+            raise SystemExit("a test fails without any change")
+        if not (new / "coverage").exists():  # no test of these files runs the package
+            return runs
+        return [*runs, Run(new.rename(folder / str(len(runs))))]
+
+
+def _contents(root: Path) -> dict[str, str]:
+    """Return the files that have tests, and what they say: a change elsewhere is of no account."""
+    found = {}
+    for path in [*root.glob("tests/**/test_*.py"), *root.glob("gpushard/**/*.py")]:
+        text = path.read_text(encoding="utf-8")
+        if path.match("test_*") or (">>> " in text and not _ON_ONE_LIBRARY.search(text)):
+            found[path.relative_to(root).as_posix()] = text
+    return found
 
 
 def draw(count: int, seed: int) -> list[Mutant]:
@@ -311,32 +409,55 @@ def _can_go(node: ast.AST) -> bool:
     return isinstance(node, ast.Raise | ast.Continue | ast.Break | ast.AugAssign)
 
 
-def caught_by(change: Mutant, suite: Suite) -> str | None:
+def caught_by(change: Mutant, suite: Suite, most: float) -> str | None:
     """Return the test that fails with a change, and not without; None if none does."""
     tests = suite.covering(change.site.file, change.lines)
-    done = 0
+    first, second = (len(suite.within(tests, budget)) for budget in BUDGETS)
+    last = max(second, len(suite.within(tests, most)))
     with mutant(change.site.file, change.source) as folder:
-        for budget in BUDGETS:
-            chosen = suite.within(tests, budget)[done:]
+
+        def fails(chosen: Sequence[str]) -> str | None:
             while chosen:
-                failed = run_tests(folder, chosen, LONGEST)
-                if failed not in chosen:
-                    if failed is not None:
-                        return failed
-                    break
+                patience = STARTING + SLOWNESS * sum(map(suite.time, chosen))
+                failed = run_tests(folder, chosen, patience)
+                if failed not in chosen:  # None, or it hangs, or cannot be imported
+                    return failed and failed * _passes(chosen[0])
                 if _passes(failed):
                     return failed
                 chosen = chosen[chosen.index(failed) + 1 :]
-            done = max(done, len(suite.within(tests, budget)))
-    return None
+            return None
+
+        return (
+            fails(tests[:first])
+            or fails(tests[first:second])
+            or next(filter(None, (_fails_on_gpus(folder, run) for run in ON_SOFTWARE_GPUS)), None)
+            or fails(tests[second:last])
+        )
+
+
+def _fails_on_gpus(folder: str, run: str) -> str | None:
+    """Return the test that fails on the software GPU; None if none does, or without a change."""
+    failed = run_pytest(folder, shlex.split(run), STARTING + SLOWNESS * 60)
+    return failed if failed and _passes_on_gpus(run) else None
+
+
+@functools.cache
+def _passes_on_gpus(run: str) -> bool:
+    """Say whether all tests pass there on a copy of the package without any change."""
+    with _unchanged() as folder:
+        return run_pytest(folder, shlex.split(run), STARTING + SLOWNESS * 60) is None
 
 
 @functools.cache
 def _passes(test: str) -> bool:
     """Say whether a test passes on a copy of the package without any change."""
+    with _unchanged() as folder:
+        return run_tests(folder, [test], STARTING) is None
+
+
+def _unchanged() -> contextlib.AbstractContextManager[str]:
     file = "__init__.py"
-    with mutant(file, (PACKAGE / file).read_text(encoding="utf-8")) as folder:
-        return run_tests(folder, [test], LONGEST) is None
+    return mutant(file, (PACKAGE / file).read_text(encoding="utf-8"))
 
 
 def main() -> None:
@@ -345,14 +466,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--coverage", type=Path, help="a folder for which test runs which line")
     parser.add_argument("--only", default="", help="a text in the names of changes")
+    parser.add_argument("--most", type=float, default=600.0, help="seconds of tests for a change")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.coverage or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / "times.xml").exists():
-            measure(folder)
-        lost = _survivors(options, Suite(folder))
+        suite = Suite(measure(folder))
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+        lost = _survivors(options, suite)
     raise SystemExit(bool(lost))
 
 
@@ -362,7 +484,7 @@ def _survivors(options: argparse.Namespace, suite: Suite) -> list[str]:
     drawn = [m for m in draw(options.count, options.seed) if options.only in str(m.site)]
     caught, known, lost = 0, 0, []
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        results = pool.map(lambda change: caught_by(change, suite), drawn)
+        results = pool.map(lambda change: caught_by(change, suite, options.most), drawn)
         for change, test in zip(drawn, results, strict=True):
             name = str(change.site)
             if test is not None:

@@ -7,7 +7,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.errors import RaceError
-from gpushard.runtime.checker import Checker, Shadow
+from gpushard.runtime.checking.checker import Checker, Shadow
 from gpushard.runtime.memory import Claim
 from gpushard.runtime.stream import Stream
 from gpushard.testing import deferred, runtime, simulated

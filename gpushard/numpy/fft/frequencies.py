@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_dtype
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import as_dtype
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, integer, number_of, settle
 from gpushard.numpy.making import place_of

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.checks import as_shape
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import as_shape
 from gpushard.numpy.arguments import as_value, settle
 from gpushard.numpy.indexing import take
 from gpushard.numpy.manipulation import moveaxis

@@ -39,7 +39,7 @@ class Sampler:
     """The type to work in, which parameters are converted to, from that of the result."""
 
     code: str
-    """The same for GPUs: a function of `kernels/random.cuh`; see `runtime.cuda.own.draw`."""
+    """The same for GPUs: a function of `kernels/random.cuh`, which the backend's `draw` calls."""
 
     bounded: bool = False
     """Whether `draw` takes the type of the result too, to stay within bounds when rounded to it."""

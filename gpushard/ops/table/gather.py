@@ -143,7 +143,7 @@ def _take_own(
       block: likewise; it may have no elements.
       positions: likewise.
       out: gets the elements.
-      **what: is done with others: see `gpushard.runtime.cuda.own.take`.
+      **what: is done with others: see `gpushard.runtime.cuda.kernels.own.take`.
     """
     wide = spread(indexed, block.shape, tuple(at.shape for at in positions))
     view, steps = indexed.first_of(xp, block, wide)

@@ -22,21 +22,27 @@ from gpushard.config import Settings
 from gpushard.dtypes import is_custom
 from gpushard.errors import DeviceLostError, OutOfMemoryError
 from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, T
-from gpushard.runtime.cuda.bounce import Bounce
-from gpushard.runtime.cuda.calls import Calls
 from gpushard.runtime.cuda.copier import Copier
-from gpushard.runtime.cuda.driver import Driver, Share
-from gpushard.runtime.cuda.elementwise import MOST_CALLS, Signature
+from gpushard.runtime.cuda.devices.health import Health
+from gpushard.runtime.cuda.devices.selection import select
+from gpushard.runtime.cuda.devices.topology import make_topology
+from gpushard.runtime.cuda.driver.driver import Driver, Share
 from gpushard.runtime.cuda.events import CudaEvent, EventPool, LostEvent
-from gpushard.runtime.cuda.health import Health
-from gpushard.runtime.cuda.launches import Launches
+from gpushard.runtime.cuda.kernels.calls import Calls, Launch
+from gpushard.runtime.cuda.kernels.elementwise import MOST_CALLS, Signature
+from gpushard.runtime.cuda.kernels.launches import Launches
 from gpushard.runtime.cuda.loans import Loans
+from gpushard.runtime.cuda.memory.bounce import Bounce
+from gpushard.runtime.cuda.memory.slabs import Slabs
+from gpushard.runtime.cuda.memory.stores import (
+    GpuStore,
+    PageableStore,
+    PinnedStore,
+    address_of,
+    reach_of,
+)
 from gpushard.runtime.cuda.prefetch import Prefetcher
 from gpushard.runtime.cuda.queue import Lease, Queue
-from gpushard.runtime.cuda.selection import select
-from gpushard.runtime.cuda.slabs import Slabs
-from gpushard.runtime.cuda.stores import GpuStore, PageableStore, PinnedStore, address_of, reach_of
-from gpushard.runtime.cuda.topology import make_topology
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
 from gpushard.runtime.memory import Claim, Memory
@@ -73,7 +79,9 @@ class CudaBackend:
 
     def __init__(self, settings: Settings, driver: Driver | None = None) -> None:
         if driver is None:
-            driver = importlib.import_module("gpushard.runtime.cuda.cupy_driver").CupyDriver()
+            driver = importlib.import_module(
+                "gpushard.runtime.cuda.driver.cupy_driver"
+            ).CupyDriver()
         self._driver: Driver = driver
         self._health = Health(driver)
         self._settings = settings
@@ -192,8 +200,9 @@ class CudaBackend:
 
     def taken(self, raw: Any) -> None:
         """Take the occasion to let go of loans that are over."""
-        if not self._health.is_lost:
-            self._loans.collect()
+        loans = self._loans
+        if loans.pending and not self._health.is_lost:
+            loans.collect()
 
     def empty_cache(self) -> int:
         """Give memory that nothing uses back to the driver; under the submission lock.
@@ -354,14 +363,17 @@ class CudaBackend:
         queue.launched = item.tick
 
     def _execute(self, queue: Queue, item: Item) -> None:
-        inside = self._inside
-        inside.queue = queue
-        try:
+        if type(item.run) is Launch:
             raised = item.execute()
-        finally:
-            inside.queue = None
-            if queue.spare:
-                self._drop_spare(queue)
+        else:
+            inside = self._inside
+            inside.queue = queue
+            try:
+                raised = item.execute()
+            finally:
+                inside.queue = None
+                if queue.spare:
+                    self._drop_spare(queue)
         if raised is None:
             return
         if (noted := self._health.note(raised)) is not raised:

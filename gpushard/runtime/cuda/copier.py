@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpushard.runtime.cuda.bounce import Bounce
-from gpushard.runtime.cuda.driver import Driver, StreamHandle
-from gpushard.runtime.cuda.launches import Launches
-from gpushard.runtime.cuda.stores import address_of
-from gpushard.runtime.cuda.topology import Topology
+from gpushard.runtime.cuda.devices.topology import Topology
+from gpushard.runtime.cuda.driver.driver import Driver, StreamHandle
+from gpushard.runtime.cuda.kernels.launches import Launches
+from gpushard.runtime.cuda.memory.bounce import Bounce
+from gpushard.runtime.cuda.memory.stores import address_of
 from gpushard.runtime.engines import by_engine
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.traffic import Traffic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from gpushard.runtime.cuda.driver import Driver, EventHandle
+from gpushard.runtime.cuda.driver.driver import Driver, EventHandle
 
 
 class EventPool:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from gpushard.runtime.cuda.driver import Driver, EventHandle
+from gpushard.runtime.cuda.driver.driver import Driver, EventHandle
 from gpushard.runtime.cuda.events import EventPool
 from gpushard.runtime.stream import Tick
 
@@ -77,9 +77,14 @@ class Loans:
         """Return what an array must own so that the memory of `array` outlives our use of it."""
         return _Token(self._borrowed, array)
 
+    @property
+    def pending(self) -> bool:
+        """Whether some loans have ended, and are not known to be over."""
+        return bool(self._lent or self._borrowed or self._followed or self._leaving)
+
     def collect(self) -> None:
         """Let go of what is known to be unused; never waits."""
-        if not (self._lent or self._borrowed or self._followed or self._leaving):
+        if not self.pending:
             return
         with self._lock:
             self._sort()

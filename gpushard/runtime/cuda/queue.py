@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from gpushard.runtime.cuda.driver import StreamHandle
+from gpushard.runtime.cuda.driver.driver import StreamHandle
 from gpushard.runtime.memory import Claim
 
 

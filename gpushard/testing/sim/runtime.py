@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpushard.config import Settings
-from gpushard.runtime.checker import Checker
+from gpushard.runtime.checking.checker import Checker
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.sim.backend import SimBackend
 from gpushard.testing.topology import Topology

@@ -7,6 +7,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import dataclasses
+import functools
 import random
 import threading
 from collections import deque
@@ -15,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.runtime.cuda.batches import THREADS
-from gpushard.runtime.cuda.driver import Gpu, Share
-from gpushard.runtime.cuda.elementwise import SCALAR_BYTES, Signature
-from gpushard.runtime.cuda.fills import FILL_BATCH, INLINE_FILLS, Fills
-from gpushard.runtime.cuda.green import Group, equal_groups
-from gpushard.runtime.cuda.pieces import BATCH, INLINE_PIECES, Pieces
+from gpushard.runtime.cuda.devices.green import Group, equal_groups
+from gpushard.runtime.cuda.driver.driver import Gpu, Share
+from gpushard.runtime.cuda.kernels.batches import THREADS
+from gpushard.runtime.cuda.kernels.elementwise import SCALAR_BYTES, Signature
+from gpushard.runtime.cuda.kernels.fills import FILL_BATCH, INLINE_FILLS, Fills
+from gpushard.runtime.cuda.kernels.pieces import BATCH, INLINE_PIECES, Pieces
 from gpushard.runtime.host.store import allocate
 from gpushard.runtime.host.views import address
 
@@ -497,7 +498,12 @@ class FakeDriver:
             return None
         return FakeKernel(gpu, function, signature)
 
-    def launch_elementwise(
+    def launcher(
+        self, kernel: FakeKernel, grid: tuple[int, int], parameters: int, stream: FakeStream
+    ) -> Callable[[], None]:
+        return functools.partial(self._launch_elementwise, kernel, grid, parameters, stream)
+
+    def _launch_elementwise(
         self, kernel: FakeKernel, grid: tuple[int, int], parameters: int, stream: FakeStream
     ) -> None:
         with self._mutex:

@@ -10,8 +10,8 @@ import pytest
 
 from gpushard.config import Settings
 from gpushard.runtime.backend import DeviceInfo
-from gpushard.runtime.cuda.libraries import Libraries
-from gpushard.runtime.cuda.selection import select
+from gpushard.runtime.cuda.devices.selection import select
+from gpushard.runtime.cuda.driver.libraries import Libraries
 from gpushard.runtime.host import HostBackend
 
 STATUSES = {

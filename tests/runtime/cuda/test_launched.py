@@ -13,7 +13,7 @@ import pytest
 import gpushard as gs
 from gpushard.config import Settings
 from gpushard.errors import ExecutionError, OutOfMemoryError
-from gpushard.runtime.checker import Checker
+from gpushard.runtime.checking.checker import Checker
 from gpushard.runtime.cuda import backend
 from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.runtime import Runtime

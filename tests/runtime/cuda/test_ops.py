@@ -9,7 +9,7 @@ import pytest
 import gpushard as gs
 from gpushard.config import Settings
 from gpushard.ops.row import Row
-from gpushard.runtime.checker import Checker
+from gpushard.runtime.checking.checker import Checker
 from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.runtime import using

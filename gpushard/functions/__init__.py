@@ -1,0 +1,1 @@
+"""Layer 5: functions of values, written once, through `bind` alone."""

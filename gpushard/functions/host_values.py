@@ -1,0 +1,128 @@
+"""Values of the host that are assigned to a part of an array, converted as NumPy's assignment does.
+
+Numbers are converted with the rules of Python's own ("2.7 becomes 2, 300 does not fit into int8"),
+arrays with casting="unsafe". What loses an imaginary part is refused, where NumPy warns.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from gpushard.dtypes import kind_of
+from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
+from gpushard.functions.checks import check_dtype
+from gpushard.typing import HostArray, Shape
+
+_PLAIN = (int, float, bool)
+_REAL = "iuf"
+
+
+def as_element(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
+    """Return a number as an element of a dtype, or None if the value is no number.
+
+    Raises:
+      ArgumentRangeError: an integer does not fit, or infinity is to become one.
+      ArgumentTypeError: the dtype is of real numbers and the value is not.
+      ArgumentError: NaN is to become an integer.
+    """
+    kind = type(value)
+    if kind not in _PLAIN:
+        if not isinstance(value, np.generic | int | float | complex):
+            return None
+        _check_kind(np.asarray(value).dtype if kind is not int else dtype, dtype)
+    element: Any = _converted(value, dtype, ())[()]
+    return cast("np.generic", element)
+
+
+def as_part(value: Any, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+    """Return what `numpy.asarray` takes, of a part's shape and dtype; may be a view of the value.
+
+    Raises:
+      ArgumentError: it cannot be broadcast to the shape.
+      ArgumentTypeError: it is not made of numbers, or the dtype is of real numbers and they are
+        not.
+      ArgumentRangeError: a Python integer does not fit into the dtype.
+    """
+    array = _as_array(value)
+    if kind_of(array.dtype) == "O" and all(type(entry) is int for entry in array.flat):
+        array = np.empty(array.shape, dtype)  # integers of any size, for the shape
+    _check_kind(array.dtype, dtype)
+    if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
+        converted = array.astype(dtype, copy=False)
+    else:
+        converted = _converted(value, dtype, array.shape)
+    return converted if array.shape == shape else _broadcast(converted, shape)
+
+
+def _broadcast(array: HostArray, shape: Shape) -> HostArray:
+    """Return an array of a part's shape; leading dims of length 1 may be too many.
+
+    Raises:
+      ArgumentError: it cannot be broadcast to the shape.
+    """
+    lead = max(array.ndim - len(shape), 0)
+    if not set(array.shape[:lead]) - {1}:
+        try:
+            return np.broadcast_to(array.reshape(array.shape[lead:]), shape)
+        except ValueError:
+            pass
+    raise ArgumentError(
+        f"value has shape {array.shape} and the part of the array {shape}: it cannot be "
+        "broadcast; give a value of the part's shape",
+        argument="value",
+        shape=array.shape,
+        expected=shape,
+    )
+
+
+def _as_array(value: Any) -> HostArray:
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentTypeError(
+            "value is a masked array, whose mask would be lost; assign value.filled(number)",
+            argument="value",
+            type=type(value),
+        )
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ArgumentError(
+            f"value is no array: {error}; give numbers, or nested lists of them of one length",
+            argument="value",
+        ) from None
+    return array
+
+
+def _check_kind(own: np.dtype[Any], dtype: np.dtype[Any]) -> None:
+    check_dtype(own, "value")
+    if kind_of(own) == "c" and kind_of(dtype) in _REAL:
+        raise ArgumentTypeError(
+            f"value has dtype {own} and the array {dtype}, which would lose the imaginary parts; "
+            "assign value.real",
+            argument="value",
+            dtype=own,
+            expected=dtype,
+        )
+
+
+def _converted(value: Any, dtype: np.dtype[Any], shape: Shape) -> HostArray:
+    """Convert numbers of Python's as NumPy does when it assigns them."""
+    array = np.empty(shape, dtype)
+    try:
+        array[...] = value
+    except OverflowError as error:
+        raise ArgumentRangeError(
+            f"value does not fit into dtype {dtype}: {error}; convert it, or give an array of "
+            "another dtype",
+            argument="value",
+            dtype=dtype,
+        ) from None
+    except (TypeError, ValueError) as error:
+        kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentError
+        raise kind(
+            f"value cannot be converted to dtype {dtype}: {error}; give numbers of that dtype",
+            argument="value",
+            dtype=dtype,
+        ) from None
+    return array

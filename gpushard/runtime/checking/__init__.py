@@ -1,0 +1,1 @@
+"""A backend around another one that finds races."""

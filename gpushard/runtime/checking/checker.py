@@ -1,0 +1,464 @@
+"""A backend around another one that finds races.
+
+It rebuilds what happens before what from the calls that it sees alone: items with their waits, and
+what the host has seen to be finished. It never looks at a stream's own numbers or a memory's clock,
+so a mistake in those shows even where all values came out right. The order is kept as vector
+clocks (Mattern, 1989).
+"""
+
+from __future__ import annotations
+
+import bisect
+import copy
+import functools
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import RaceError
+from gpushard.runtime.backend import Backend, Calls, DeviceInfo, Item, T
+from gpushard.runtime.checking.checked_event import CheckedEvent
+from gpushard.runtime.checking.shadow import Access, Shadow, caller_place, raise_to
+from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.phase import BoxCopy, Phase
+from gpushard.runtime.stream import Clock, Event, Stream, Tick
+from gpushard.typing import HostArray, LocalArray, Shape
+
+
+class Checker:
+    """Passes every call on to a backend, and raises `RaceError` where two uses of memory collide.
+
+    Args:
+      backend: does the work.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.name = backend.name
+        self.platform = backend.platform
+        self.checks = 0
+        """How many uses of memory were checked."""
+        self._mutex = threading.RLock()
+        self._inside = threading.local()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything, as if nothing had been submitted."""
+        self.races: list[str] = []
+        """What was found; where an item was stopped by it, only its readers hear of that."""
+        self._host: Clock = {}  # what the host knows to be finished
+        self._last: dict[Stream, Clock] = {}  # clock of the last item of each stream
+        self._clocks: dict[Tick, Clock] = {}  # clocks of items that may be unfinished
+        self._shadows: dict[int, Shadow] = {}  # by id of the raw buffer
+        self._starts: list[tuple[int, int]] = []  # (address, id), ascending
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.backend, name)
+
+    @property
+    def exact(self) -> bool:
+        """Whether an event can still be placed at a past item of a stream."""
+        return self.backend.exact
+
+    @property
+    def host_readable(self) -> bool:
+        """Whether the host can read device memory as it lies."""
+        return self.backend.host_readable
+
+    def computes(self, dtype: np.dtype[Any]) -> bool:
+        """Whether the backend's functions know a type."""
+        return self.backend.computes(dtype)
+
+    @property
+    def traffic(self) -> dict[tuple[int, int], int]:
+        """Bytes copied so far for each (source domain, destination domain)."""
+        return self.backend.traffic
+
+    def describe(self) -> list[DeviceInfo]:
+        """List the devices."""
+        return self.backend.describe()
+
+    def new_lock(self) -> AbstractContextManager[Any]:
+        """Make a lock."""
+        return self.backend.new_lock()
+
+    def reaches(self, domain: int, source: int) -> bool:
+        """Whether work on the streams of `domain` can read memory of `source`."""
+        return self.backend.reaches(domain, source)
+
+    def calls(self, *of: Any, together: bool) -> Sequence[Calls] | None:
+        """Return what makes calls of an elementwise function, many at once."""
+        return self.backend.calls(*of, together=together)
+
+    def call_among(self, calls: int, function: Callable[[], T]) -> T:
+        """Call a function, as one of several."""
+        return self.backend.call_among(calls, function)
+
+    def prefetch(self, read: Callable[[], object]) -> None:
+        """Perhaps call a function soon."""
+        self.backend.prefetch(read)
+
+    def view(self, raw: Any, shape: Shape, dtype: Any) -> LocalArray:
+        """Return the start of a raw buffer as a dense array."""
+        return self.backend.view(raw, shape, dtype)
+
+    def address(self, array: LocalArray) -> int:
+        """Return the address of the first element."""
+        return self.backend.address(array)
+
+    def dlpack_device(self, domain: int) -> tuple[int, int]:
+        """Return DLPack's device type and id of a memory domain."""
+        return self.backend.dlpack_device(domain)
+
+    def borrow(self, producer: Any, domain: int, stream: Stream) -> LocalArray:
+        """Return what a DLPack producer has."""
+        return self.backend.borrow(producer, domain, stream)
+
+    def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
+        """Make a consumer's stream wait for ticks."""
+        self.backend.follow(consumer, ticks, domain)
+
+    def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
+        """Return a context in which work of this thread runs in the stream."""
+        return self.backend.on_stream(stream, tick)
+
+    def check(self) -> None:
+        """Check that the devices still work."""
+        self.backend.check()
+
+    def recall(self) -> None:
+        """Wait for the work of others on memory that was lent."""
+        self.backend.recall()
+
+    def empty_cache(self) -> int:
+        """Give memory that nothing uses back to the system."""
+        return self.backend.empty_cache()
+
+    def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
+        """Make the queue behind a stream."""
+        self.backend.add_stream(stream, domain, device)
+
+    def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
+        """Follow what libraries allocate, which the item that needs it writes."""
+        self.backend.serve(functools.partial(self._claim, claim), reclaim)
+
+    def _claim(self, claim: Callable[[Stream, int], Claim], stream: Stream, nbytes: int) -> Claim:
+        made = claim(stream, nbytes)
+        memory, item = made.memory, self._inside.item
+        with self._mutex:
+            clock = self._clocks[stream, item.tick]
+            raise_to(clock, self._join(tuple(memory.clock())))  # from now on the stream waits
+            access = Access(stream, item.tick, 0, f"memory that {item.name!r} needs")
+            shadow = self._owned(memory, access)
+            if shadow is not None:
+                self._check_write(shadow, clock, access, "is overwritten")
+                self._check_reads(shadow, clock, access)
+                shadow.wrote(access)
+            item.writes = (*item.writes, memory)
+        return made
+
+    def rehearse(
+        self,
+        kernel: Callable[..., Any],
+        operands: Sequence[Any],
+        results: Sequence[tuple[Shape, np.dtype[Any]]],
+        domain: int,
+    ) -> None:
+        """Let a library compile what a kernel needs."""
+        self.backend.rehearse(kernel, operands, results, domain)
+
+    def close(self) -> None:
+        """Stop."""
+        self.backend.close()
+
+    def allocate(self, domain: int, nbytes: int) -> Any:
+        """Make a raw buffer, and follow what is done with it."""
+        raw = self.backend.allocate(domain, nbytes)
+        start = self.backend.address(self.backend.view(raw, (nbytes,), np.uint8))
+        with self._mutex:
+            self._follow(Shadow(raw, start, start + nbytes))
+        return raw
+
+    def free(self, raw: Any) -> None:
+        """Check that nothing uses a buffer any more."""
+        with self._mutex:
+            shadow = self._shadows.get(id(raw))
+            if shadow is not None:
+                for access in shadow.accesses():
+                    self._check(access.before(self._host), "is given back to the system", access)
+                self._forget(shadow)
+        self.backend.free(raw)
+
+    def released(self, raw: Any, ticks: Sequence[Tick]) -> None:
+        """Check that who waits for the ticks waits for all uses."""
+        with self._mutex:
+            shadow = self._shadows.get(id(raw))
+            if shadow is not None:
+                clock = self._join(ticks)
+                for access in shadow.accesses():
+                    self._check(access.before(clock), "is released without its tick", access)
+                lent = shadow.lent()
+                self._check(lent is None, "is released while the host may still read it", lent)
+                shadow.owner, shadow.free = None, True
+        self.backend.released(raw, ticks)
+
+    def taken(self, raw: Any) -> None:
+        """Follow a buffer to its next owner."""
+        with self._mutex:
+            shadow = self._shadows.get(id(raw))
+            if shadow is not None:
+                shadow.owner, shadow.free = None, False
+        self.backend.taken(raw)
+
+    def enqueue(self, item: Item) -> None:
+        """Check what an item reads and writes against everything that it does not wait for."""
+        with self._mutex:
+            clock = dict(self._last.get(item.stream, self._host))
+            for known in (self._host, self._join(item.waits)):
+                raise_to(clock, known)
+            clock[item.stream] = item.tick
+            access = Access(item.stream, item.tick, item.part, f"{item.name!r} {caller_place()}")
+            for memory in item.reads:
+                shadow = self._owned(memory, access)
+                if shadow is not None:
+                    self._check_parts(shadow, clock, access, item.until.get(memory))
+                    shadow.reads.append(access)
+            for memory in item.writes:
+                shadow = self._owned(memory, access)
+                if shadow is not None:
+                    self._check_write(shadow, clock, access, "is overwritten")
+                    self._check_reads(shadow, clock, access)
+                    shadow.wrote(access)
+            self._last[item.stream] = self._clocks[item.stream, item.tick] = clock
+            declared = copy.copy(item)  # with itself in hand an item would be part of a cycle
+            item.run = functools.partial(self._run, declared)
+        self.backend.enqueue(item)
+
+    def record(self, stream: Stream, tick: int) -> Event:
+        """Make an event whose answers are heard.
+
+        Within an item it comes after what a library has done so far with memory that it let go of.
+        """
+        event = self.backend.record(stream, tick)
+        item: Item | None = getattr(self._inside, "item", None)
+        if item is None or item.stream is not stream:
+            return CheckedEvent(self.learn, event, stream)
+        with self._mutex:
+            dropped = [(shadow, shadow.write) for shadow in self._shadows.values() if shadow.free]
+        over = [(s, w) for s, w in dropped if w is not None and w.is_of(item.stream, item.tick)]
+        return CheckedEvent(functools.partial(self._learn_within, over), event, stream)
+
+    def _learn_within(
+        self, over: Sequence[tuple[Shadow, Access]], stream: Stream, tick: int
+    ) -> None:
+        """Remember that the host has seen `tick` finished, and uses of memory by the next item."""
+        self.learn(stream, tick)
+        with self._mutex:
+            for shadow, access in over:
+                if shadow.write is access:
+                    shadow.write = shadow.whole = None
+                    shadow.reads = []
+
+    def learn(self, stream: Stream, tick: int) -> None:
+        """Remember that the host has seen `tick` of `stream` finished."""
+        with self._mutex:
+            known = self._host.get(stream, 0)
+            if tick > known:
+                for n in range(known + 1, tick + 1):
+                    raise_to(self._host, self._clocks.pop((stream, n), {}))
+                self._host[stream] = tick
+
+    def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
+        """Return an array without elements."""
+        return self.backend.empty(domain, shape, dtype)
+
+    def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
+        """Check and copy the boxes of a phase, one by one."""
+        self.copy_boxes(phase.copies(operands), domain)
+
+    def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
+        """Copy boxes, once that is known to be right."""
+        run = functools.partial(self.backend.copy_boxes, copies, domain)
+        self._use([source for _, source, _ in copies], [target for target, _, _ in copies], run)
+
+    def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+        """Fill boxes, once that is known to be right."""
+        self._use([], targets, functools.partial(self.backend.fill_boxes, targets, value, domain))
+
+    def _use(
+        self, sources: Sequence[LocalArray], targets: Sequence[LocalArray], run: Callable[[], None]
+    ) -> None:
+        """Check what the host does, or that an item touches nothing but what it declared; run."""
+        with self._mutex:
+            reads = {id(s): s for array in sources if (s := self._find(array)) is not None}
+            writes = {id(s): s for array in targets if (s := self._find(array)) is not None}
+        self._watch(reads, writes, run)
+
+    def run_now(
+        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+    ) -> None:
+        """Run work of the host's own, once that is known to be right."""
+        with self._mutex:
+            sources, targets = self._shadows_of(reads), self._shadows_of(writes)
+        run = functools.partial(self.backend.run_now, calls, reads, writes)
+        self._watch(sources, targets, run)
+
+    def _shadows_of(self, memories: Sequence[Memory]) -> dict[int, Shadow]:
+        found = {id(memory.raw): self._shadows.get(id(memory.raw)) for memory in memories}
+        return {name: shadow for name, shadow in found.items() if shadow is not None}
+
+    def _watch(
+        self, reads: dict[int, Shadow], writes: dict[int, Shadow], run: Callable[[], None]
+    ) -> None:
+        """Check a use of buffers, and follow it as long as it lasts."""
+        item: Item | None = getattr(self._inside, "item", None)
+        with self._mutex:
+            if item is not None:
+                self._check_declared(item, reads, writes)
+            else:
+                access = Access(None, 0, 0, f"the host {caller_place()}")
+                self._check_host(access, reads, writes)
+                for shadow in (*reads.values(), *writes.values()):
+                    shadow.hosts.append(access)
+        try:
+            run()
+        finally:
+            if item is None:
+                with self._mutex:
+                    for shadow in (*reads.values(), *writes.values()):
+                        shadow.hosts.remove(access)
+
+    def host_view(self, array: LocalArray, owner: Any) -> HostArray:
+        """Lend memory to the host, and watch how long it has it."""
+        view = self.backend.host_view(array, owner)
+        with self._mutex:
+            shadow = self._find(array)
+            if shadow is not None:
+                access = Access(None, 0, 0, f"the host {caller_place()}")
+                shadow.lend(view, access)
+        return view
+
+    def lend(self, array: LocalArray, owner: Any, *, consumer: int | None = None) -> Any:
+        """Lend memory to another library, unwatched: it may have been lent to be written."""
+        return self.backend.lend(array, owner, consumer=consumer)
+
+    def _run(self, item: Item) -> None:
+        self._inside.item = item
+        try:
+            item.run()
+        finally:
+            self._inside.item = None
+
+    def _check_host(
+        self, access: Access, reads: dict[int, Shadow], writes: dict[int, Shadow]
+    ) -> None:
+        for shadow in reads.values():
+            self._check(not shadow.free, "is used after its release", access)
+            self._check_write(shadow, self._host, access, "is read")
+        for shadow in writes.values():
+            self._check(not shadow.free, "is used after its release", access)
+            self._check_write(shadow, self._host, access, "is overwritten")
+            self._check_reads(shadow, self._host, access)
+
+    def _check_declared(
+        self, item: Item, reads: dict[int, Shadow], writes: dict[int, Shadow]
+    ) -> None:
+        written = {id(memory.raw) for memory in item.writes}
+        known = written | {id(memory.raw) for memory in item.reads}
+        access = Access(item.stream, item.tick, item.part, f"{item.name!r}")
+        for shadow in writes.values():
+            self._check(id(shadow.raw) in written, "is written without being declared", access)
+        for shadow in reads.values():  # what is on loan may have come back, as borrowed memory
+            declared = id(shadow.raw) in known or shadow.on_loan() is not None
+            self._check(declared, "is read without being declared", access)
+
+    def _check_write(self, shadow: Shadow, clock: Clock, access: Access, what: str) -> None:
+        self.checks += 1
+        if shadow.write is not None:
+            self._check(shadow.write.before(clock), what, access, shadow.write)
+
+    def _check_parts(self, shadow: Shadow, clock: Clock, access: Access, until: int | None) -> None:
+        """Check a read of the whole content, or only of the parts up to a tick of its writer."""
+        first, last = shadow.whole, shadow.write
+        if (
+            until is None
+            or first is None
+            or last is None
+            or last.stream is None
+            or last.stream is not first.stream
+            or not first.tick <= until <= last.tick
+        ):
+            self._check_write(shadow, clock, access, "is read")
+            return
+        self.checks += 1
+        self._check(until <= clock.get(last.stream, 0), "is read", access, last)
+
+    def _check_reads(self, shadow: Shadow, clock: Clock, access: Access) -> None:
+        for read in shadow.reads:
+            apart = 0 < access.part > read.part and shadow.extends(access)
+            self._check(apart or read.before(clock), "is overwritten", access, read)
+        for host in shadow.hosts:
+            self._check(False, "is overwritten", access, host)
+        lent = shadow.lent()
+        self._check(lent is None, "is overwritten", access, lent)
+
+    def _owned(self, memory: Memory, access: Access) -> Shadow | None:
+        shadow = self._shadows.get(id(memory.raw))
+        if shadow is not None:
+            stale = shadow.free or shadow.owner not in (None, memory)
+            self._check(not stale, "is used after its release", access)
+            shadow.owner = memory
+        return shadow
+
+    def _check(
+        self, fine: bool, what: str, access: Access | None, other: Access | None = None
+    ) -> None:
+        if fine:
+            return
+        after = "" if other is None else f", which is not known to come after {other.place}"
+        race = (
+            f"memory {what} by {access.place if access else 'nobody'}{after}. This is a defect of "
+            "whatever submitted the work"
+        )
+        self.races.append(race)
+        raise RaceError(
+            race,
+            first=None if other is None else other.place,
+            second=None if access is None else access.place,
+        )
+
+    def _join(self, ticks: Sequence[Tick]) -> Clock:
+        """Return what is known to be over once the ticks and what the host knows are."""
+        clock = dict(self._host)
+        for stream, tick in ticks:
+            raise_to(clock, self._clocks.get((stream, tick), {}))
+            clock[stream] = max(tick, clock.get(stream, 0))
+        return clock
+
+    def _find(self, array: LocalArray) -> Shadow | None:
+        """Return the shadow of the buffer that an array lies in."""
+        if isinstance(array, np.generic) or not array.nbytes:
+            return None  # the host's own, or nothing
+        address = self.backend.address(array)
+        shadow = self._at_or_before(address)
+        return shadow if shadow is not None and address < shadow.stop else None
+
+    def _at_or_before(self, address: int) -> Shadow | None:
+        """Return the shadow that starts last, but not after an address."""
+        at = bisect.bisect_right(self._starts, (address, sys.maxsize)) - 1
+        return self._shadows[self._starts[at][1]] if at >= 0 else None
+
+    def _follow(self, shadow: Shadow) -> None:
+        """Begin to follow a new buffer; what lay there before was given back unseen."""
+        while (before := self._at_or_before(shadow.stop - 1)) and shadow.start < before.stop:
+            self._forget(before)
+        self._shadows[id(shadow.raw)] = shadow
+        bisect.insort(self._starts, (shadow.start, id(shadow.raw)))
+
+    def _forget(self, shadow: Shadow) -> None:
+        self._starts.remove((shadow.start, id(shadow.raw)))
+        del self._shadows[id(shadow.raw)]

@@ -1,0 +1,87 @@
+"""Whether this process can still use its GPUs, and what to tell users if not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from gpushard.errors import DeviceLostError
+from gpushard.runtime.cuda.driver.driver import Driver
+
+
+class Health:
+    """Remembers the process that CUDA belongs to, and an error after which nothing works.
+
+    Args:
+      driver: knows which errors those are.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.process = os.getpid()
+        """The process that CUDA belongs to."""
+        self._lost: str | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a GPU has failed."""
+        return self._lost is not None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether this process can call CUDA."""
+        return self._lost is None and os.getpid() == self.process
+
+    def note(self, error: BaseException) -> BaseException:
+        """Return what to tell of an error: itself, or that the GPUs are lost."""
+        if not self._driver.is_fatal(error):
+            return error
+        self._lost = self._lost or str(error)
+        return self._lost_error(self._lost)
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        """Check that this process can call CUDA, and note what a `with` block raises.
+
+        Raises:
+          DeviceLostError: a GPU failed, or the process was forked.
+        """
+        self.check()
+        try:
+            yield
+        except Exception as error:
+            noted = self.note(error)
+            if noted is error:
+                raise
+            raise noted from error
+
+    def check(self) -> None:
+        """Check that this process can call CUDA.
+
+        Raises:
+          DeviceLostError: a GPU failed, or the process was forked.
+        """
+        if self._lost is not None or os.getpid() != self.process:
+            self.check_process()
+            raise self._lost_error(str(self._lost))
+
+    def check_process(self) -> None:
+        """Check that CUDA belongs to this process.
+
+        Raises:
+          DeviceLostError: it was forked from one that uses CUDA.
+        """
+        if os.getpid() != self.process:
+            raise DeviceLostError(
+                f"process {os.getpid()} was forked from process {self.process}, which uses CUDA; "
+                'a forked child cannot. Start it with multiprocessing.get_context("spawn")',
+                parent=self.process,
+            )
+
+    def _lost_error(self, cause: str) -> DeviceLostError:
+        return DeviceLostError(
+            f"a GPU failed ({cause}); nothing on the GPUs of this process can be used any more. "
+            "Start a new process",
+            cause=cause,
+        )

@@ -1,0 +1,1 @@
+"""What is asked of CUDA, and CuPy, which does it."""

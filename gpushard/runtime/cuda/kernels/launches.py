@@ -1,0 +1,193 @@
+"""Launches of the kernels: descriptors by value, or for copies from tables kept on GPUs."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpushard.runtime.cuda.driver.driver import Driver, EventHandle, StreamHandle, Table
+from gpushard.runtime.cuda.events import EventPool
+from gpushard.runtime.cuda.kernels.fills import INLINE_FILLS, Filling, Fills, make_fills
+from gpushard.runtime.cuda.kernels.pieces import (
+    BASES,
+    ENDS,
+    INLINE_PIECES,
+    MOST_OPERANDS,
+    Allocation,
+    Box,
+    Pieces,
+    make_pieces,
+)
+from gpushard.runtime.cuda.kernels.templates import Choice, Template, make_template
+from gpushard.runtime.cuda.memory.slabs import Block
+from gpushard.runtime.cuda.memory.stores import GpuStore, address_of, extent_of
+from gpushard.runtime.phase import Phase
+from gpushard.typing import HostArray, LocalArray
+
+
+class _Kept:
+    """A table in the memory of a GPU, for launches on one stream."""
+
+    __slots__ = ("block", "chip", "parts", "stream", "table")
+
+    def __init__(
+        self, chip: int, block: Block, table: Table, stream: StreamHandle, parts: list[HostArray]
+    ) -> None:
+        self.parts = parts
+        """What was uploaded, which some systems read later than others."""
+        self.chip = chip
+        self.block = block
+        self.table = table
+        self.stream = stream
+
+
+class _Ready:
+    """What is kept for a phase."""
+
+    __slots__ = ("tables", "template")
+
+    def __init__(self, template: Template) -> None:
+        self.template = template
+        self.tables: dict[int, _Kept] = {}  # by id of the stream
+
+
+class Launches:
+    """Gives streams copies.
+
+    Args:
+      driver: makes the calls.
+      events: of each GPU that is used.
+      stores: the memory of each.
+    """
+
+    def __init__(self, driver: Driver, events: EventPool, stores: Sequence[GpuStore]) -> None:
+        self._driver = driver
+        self._events = events
+        self._stores = stores
+        self._ready: weakref.WeakKeyDictionary[Phase, _Ready] = weakref.WeakKeyDictionary()
+        self._lock = threading.RLock()
+        self._dead: deque[dict[int, _Kept]] = deque()  # of phases that are gone
+        self._ending: list[tuple[_Kept, EventHandle]] = []
+
+    def launch_phase(
+        self,
+        phase: Phase,
+        operands: Sequence[LocalArray],
+        chip: int,
+        stream: StreamHandle,
+        choose: Choice,
+    ) -> Template:
+        """Copy the boxes of a phase that kernels copy, and return its template.
+
+        Args:
+          phase: which boxes.
+          operands: the arrays, of the same layouts whenever the phase comes again.
+          chip: position of the GPU that copies.
+          stream: where.
+          choose: says what copy engines move instead.
+        """
+        with self._lock:
+            ready = self._ready.get(phase)
+            if ready is None:
+                ready = self._ready[phase] = _Ready(make_template(phase, operands, choose))
+                end = weakref.finalize(phase, self._dead.append, ready.tables)
+                end.atexit = False
+        template = ready.template
+        if not len(template.pieces.table):
+            return template
+        addresses = [address_of(self._driver, operands[n]) for n in template.operands]
+        bases = np.array(addresses, np.uint64)
+        if len(template.pieces.table) <= INLINE_PIECES:
+            with self._lock:
+                self._driver.launch_pieces(template.aimed(bases), stream)
+            return template
+        if len(bases) > MOST_OPERANDS:
+            self._launch(template.located(bases), stream)
+            return template
+        argument = np.zeros((), BASES)
+        argument["at"][: len(bases)] = bases
+        table = self._table(ready, chip, stream)
+        self._driver.launch_table(table, template.pieces, argument, stream)
+        return template
+
+    def launch_boxes(
+        self, copies: Sequence[tuple[LocalArray, LocalArray]], stream: StreamHandle
+    ) -> None:
+        """Copy boxes from (target, source) arrays."""
+        self._launch(make_pieces(self._box(to, of) for to, of in copies), stream)
+
+    def launch_fills(
+        self, targets: Sequence[LocalArray], value: np.generic, stream: StreamHandle
+    ) -> None:
+        """Set all elements of boxes to a value of their dtype."""
+        fills = make_fills(self._filling(target, value.tobytes()) for target in targets)
+        for start in range(0, len(fills.table), INLINE_FILLS):
+            stop = min(start + INLINE_FILLS, len(fills.table))
+            first = fills.first[start : stop + 1] - fills.first[start]
+            self._driver.launch_fills(Fills(fills.table[start:stop], first), stream)
+
+    def collect(self, *, wait: bool = False) -> None:
+        """Take back the memory of tables that no launch reads any more.
+
+        Args:
+          wait: whether to wait for launches that still read some.
+        """
+        while self._dead:
+            for kept in self._dead.popleft().values():
+                event = self._events.take(kept.chip)
+                self._driver.record(event, kept.stream)
+                self._ending.append((kept, event))
+        ending, self._ending = self._ending, []
+        for kept, event in ending:
+            if wait:
+                self._driver.synchronize(event)
+            if self._driver.is_done(event):
+                self._stores[kept.chip].free(kept.block)
+                self._events.free[kept.chip].append(event)
+            else:
+                self._ending.append((kept, event))
+
+    def _launch(self, pieces: Pieces, stream: StreamHandle) -> None:
+        """Launch pieces as arguments, as many at once as there is room for."""
+        for start in range(0, len(pieces.table), INLINE_PIECES):
+            stop = min(start + INLINE_PIECES, len(pieces.table))
+            first = pieces.first[start : stop + 1] - pieces.first[start]
+            self._driver.launch_pieces(Pieces(pieces.table[start:stop], first), stream)
+
+    def _table(self, ready: _Ready, chip: int, stream: StreamHandle) -> Table:
+        """Return the table of a phase for a stream, which is uploaded with its first launch."""
+        kept = ready.tables.get(id(stream))
+        if kept is None:
+            pieces, template = ready.template.pieces, ready.template
+            ends = np.empty(len(pieces.table), ENDS)
+            ends["target"], ends["source"] = template.targets, template.sources
+            parts = [part.view(np.uint8) for part in (pieces.table, pieces.first, ends)]
+            block = self._stores[chip].allocate(sum(part.nbytes for part in parts))
+            places = [block.address]
+            for part in parts:
+                self._driver.upload(places[-1], part, stream)
+                places.append(places[-1] + part.nbytes)
+            kept = _Kept(chip, block, Table(*places[:3]), stream, parts)
+            ready.tables[id(stream)] = kept
+        return kept.table
+
+    def _filling(self, target: LocalArray, value: bytes) -> Filling:
+        memory = Allocation(*extent_of(self._driver, target))
+        first = address_of(self._driver, target)
+        return Filling(first, target.strides, memory, target.shape, value)
+
+    def _box(self, target: LocalArray, source: LocalArray) -> Box:
+        return Box(
+            address_of(self._driver, target),
+            target.strides,
+            Allocation(*extent_of(self._driver, target)),
+            address_of(self._driver, source),
+            source.strides,
+            Allocation(*extent_of(self._driver, source)),
+            target.shape,
+            target.dtype.itemsize,
+        )

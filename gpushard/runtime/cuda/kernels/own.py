@@ -1,0 +1,673 @@
+"""Kernels of one launch for what takes CuPy many, on CuPy arrays in the current stream.
+
+Loops over elements, strides and types are CuPy's `ElementwiseKernel` and `ReductionKernel`; what
+is done with an element lies in `kernels/*.cuh`, where it is tested without a GPU. All write into
+arrays that they are given.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import cupy
+import numpy as np
+
+from gpushard.runtime.cuda.kernels.sources import kernel_header
+from gpushard.typing import LocalArray, Shape
+
+_OPTIONS = ("--fmad=false",)
+"""Products and sums are rounded one by one, as on the host."""
+
+_LETTERS = "ABCDEFGH"
+"""Names for types of operands, which CuPy wants to be one letter long."""
+
+_NAMES = {
+    "?": "bool",
+    **{f"i{n}": f"{name}" for n, name in ((1, "signed char"), (2, "short"), (4, "int"))},
+    **{f"u{n}": f"unsigned {name}" for n, name in ((1, "char"), (2, "short"), (4, "int"))},
+    **{"i8": "long long", "u8": "unsigned long long"},
+    **{"f2": "float16", "f4": "float", "f8": "double"},
+    **{"c8": "complex<float>", "c16": "complex<double>"},
+}
+
+
+def _name(dtype: np.dtype[Any]) -> str:
+    """Return what CUDA C++ calls a type.
+
+    >>> _name(np.dtype(np.uint8))
+    'unsigned char'
+    """
+    return _NAMES["?" if dtype.kind == "b" else f"{dtype.kind}{dtype.itemsize}"]
+
+
+def _type(operand: Any, letter: str) -> str:
+    """Return the type of an operand in CuPy's terms: a letter stands for that of an array."""
+    return letter if isinstance(operand, cupy.ndarray) else operand.dtype.name
+
+
+def _types(operands: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(map(_type, operands, _LETTERS))
+
+
+def _with_dim(x: LocalArray) -> LocalArray:
+    """Return an array with a dim: elements of those without have no address in a kernel."""
+    return x if x.ndim else x.reshape(1)
+
+
+def _elementwise(inputs: str, outputs: str, code: str, name: str, header: str, **more: Any) -> Any:
+    return cupy.ElementwiseKernel(
+        inputs,
+        outputs,
+        code,
+        f"gpushard_{name}",
+        preamble=kernel_header(header),
+        options=_OPTIONS,
+        **more,
+    )
+
+
+_threefry = functools.cache(
+    lambda: _elementwise(
+        "uint32 key0, uint32 key1, uint32 high, uint32 low",
+        "uint32 first, uint32 second",
+        "const Words drawn = threefry(key0, key1, high, low);"
+        "first = drawn.first; second = drawn.second",
+        "threefry",
+        "random",
+    )
+)
+
+
+def threefry(
+    key: tuple[Any, Any], high: Any, low: Any, out: tuple[LocalArray, ...] = ()
+) -> tuple[Any, Any]:
+    """Do what `gpushard.ops.random.threefry` does, for results that may be given."""
+    first, second = _threefry()(*key, high, low, *out)
+    return first, second
+
+
+@functools.lru_cache(maxsize=1024)
+def _drawing(code: str, work: str, types: tuple[str, ...], ndim: int, batch: int) -> Any:
+    dims, parameters = range(ndim), range(len(types))
+    inputs = [
+        "raw K keys",
+        "uint64 count",
+        *(f"{type_of} given{n}" for n, type_of in enumerate(types)),
+        *(f"int64 length{dim}" for dim in dims),
+        *(f"int64 start{dim}" for dim in dims[batch:]),
+    ]
+    number, at = "0", "0"
+    for dim in dims[:batch]:
+        number = f"({number}) * length{dim} + index[{dim}]"
+    for dim in dims[batch:]:
+        at = f"({at}) * length{dim} + (start{dim} + index[{dim}])"
+    lines = [
+        f"typedef {work} W",
+        "const ptrdiff_t* index = _ind.get()",
+        f"const Stream s = stream_of(keys, {number}, {at}, count)",
+        *(f"const W p{n} = W(given{n})" for n in parameters),
+        f"drawn = T({code}({', '.join(['s', *(f'p{n}' for n in parameters)])}))",
+    ]
+    text = "; ".join(lines)
+    return _elementwise(", ".join(inputs), "T drawn", text, "draw", "random", reduce_dims=False)
+
+
+def draw(
+    code: str,
+    work: np.dtype[Any],
+    keys: LocalArray,
+    parameters: Sequence[Any],
+    out: LocalArray,
+    start: Shape,
+    whole: Shape,
+) -> None:
+    """Draw a number for each element of a block.
+
+    Args:
+      code: a function of `kernels/random.cuh`, which takes the stream of an element and parameters
+        of the type `W`; `T` is the type of the result.
+      work: what `W` is.
+      keys: uint32 of shape (..., 2); the leading dims are those of the block, and every key counts
+        the elements of the other dims on its own.
+      parameters: numbers, or arrays that broadcast with the block.
+      out: the block.
+      start: its first element in the whole array.
+      whole: shape of that.
+    """
+    batch = keys.ndim - 1
+    local = out.shape
+    if not local:
+        out, local, start, whole = out.reshape(1), (1,), (0,), (1,)
+    given = [p if isinstance(p, cupy.ndarray) else work.type(p) for p in parameters]
+    kernel = _drawing(code, _name(work), _types(given), len(local), batch)
+    lengths = (*local[:batch], *whole[batch:])
+    kernel(keys, math.prod(whole[batch:]), *given, *lengths, *start[batch:], out)
+
+
+@dataclasses.dataclass(frozen=True)
+class Along:
+    """A dim that is indexed, of a block."""
+
+    size: int
+    """Length of the dim of the whole array."""
+
+    start: int
+    """Where the block starts in it."""
+
+    length: int
+    """How long that is."""
+
+    step: int
+    """Bytes from one position to the next."""
+
+
+def _offset(types: Sequence[str]) -> tuple[list[str], str]:
+    """Return the operands, and the offset in a block, of positions along several dims."""
+    inputs, offset = [], "0"
+    for n, type_of in enumerate(types):
+        inputs += [f"{type_of} at{n}", *(f"int64 {name}{n}" for name in _ALONG)]
+        part = f"offset_in(at{n}, {', '.join(f'{name}{n}' for name in _ALONG)})"
+        offset = part if not n else f"both({offset}, {part})"
+    return inputs, offset
+
+
+_ALONG = tuple(field.name for field in dataclasses.fields(Along))
+
+
+@functools.lru_cache(maxsize=1024)
+def _taking(types: tuple[str, ...], mode: str) -> Any:
+    inputs, offset = _offset(types)
+    missing = {"fill": "else part = fill", "there": "else part = T(0); there = from >= 0"}
+    return _elementwise(
+        ", ".join(["T x", *inputs, *(["T fill"] if mode == "fill" else [])]),
+        "T part, bool there" if mode == "there" else "T part",
+        f"const long long from = {offset}; if (from >= 0) part = moved(x, from);"
+        f"{missing.get(mode, '')}",
+        "take",
+        "indexing",
+    )
+
+
+def take(
+    x: LocalArray,
+    positions: Sequence[Any],
+    dims: Sequence[Along],
+    out: LocalArray,
+    fill: Any = None,
+    there: LocalArray | None = None,
+) -> None:
+    """Take from a block what lies in it of what index arrays select.
+
+    Args:
+      x: the block, seen as having the shape of the selected part: of the indexed dims only the
+        first element.
+      positions: one array for each indexed dim, which broadcast with the part.
+      dims: these.
+      out: the part.
+      fill: what elements get that are not in the block; if it is None, and `there`, they stay.
+      there: gets which elements are; others become 0.
+    """
+    mode = "there" if there is not None else "" if fill is None else "fill"
+    types = _types(positions)
+    given = [(at, *dataclasses.astuple(dim)) for at, dim in zip(positions, dims, strict=True)]
+    more = [fill] if mode == "fill" else []
+    outs = [out] if there is None else [out, there]
+    kernel = _taking(types, mode)
+    kernel(_with_dim(x), *itertools.chain(*given), *more, *map(_with_dim, outs))
+
+
+@functools.lru_cache(maxsize=1024)
+def _locating(types: tuple[str, ...]) -> Any:
+    inputs, offset = _offset(types)
+    return _elementwise(", ".join(inputs), "int64 key", f"key = {offset}", "locate", "indexing")
+
+
+@functools.lru_cache(maxsize=1024)
+def _updating(operation: str, work: str, value: str, given: str, ndim: int, is_sorted: bool) -> Any:
+    if is_sorted:
+        replaces = "true" if operation == "Replace" else "false"
+        call = f"update_sorted<{operation}, W, V>(x, value, step, &key - n, &order - n, n, count, "
+        call += f"{replaces})"
+    else:
+        call = f"update_few<{operation}, W, V>(x, value, step, &key - n, n, count)"
+    lines = [
+        f"typedef {work} W",
+        f"typedef {value} V",
+        f"const long long n = _ind.get()[{ndim - 1}]",
+        call,
+    ]
+    inputs = f"{given} value, int64 step, int64 count, int64 key"
+    return _elementwise(
+        inputs + ", int64 order" * is_sorted,
+        "T x",
+        "; ".join(lines),
+        "update",
+        "indexing",
+        reduce_dims=False,
+    )
+
+
+FEW = 1 << 10
+"""So many updates look at one another before they are sorted."""
+
+
+def update(
+    operation: str,
+    work: np.dtype[Any],
+    kind: np.dtype[Any],
+    x: LocalArray,
+    value: Any,
+    positions: Sequence[LocalArray],
+    dims: Sequence[Along],
+    grid: Shape,
+    shape: Shape,
+) -> None:
+    """Replace elements of a block, or combine them with values, one after the other.
+
+    Args:
+      operation: a class of `kernels/indexing.cuh`.
+      work: the type to combine in.
+      kind: the type of values for that.
+      x: the block, seen as having the shape of values that broadcast: of the indexed dims only the
+        first element. The last dim is that of updates which may be of the same element.
+      value: of each update; of the same shape.
+      positions: numbers, or arrays of one shape, one for each indexed dim.
+      dims: these.
+      grid: that shape.
+      shape: what it is reshaped to, so that it broadcasts with the block.
+    """
+    count = x.shape[-1]
+    key = cupy.empty(grid, np.int64)
+    given = [(at, *dataclasses.astuple(dim)) for at, dim in zip(positions, dims, strict=True)]
+    _locating(_types(positions))(*itertools.chain(*given), key)
+    key = key.reshape(shape)
+    step, more, is_sorted = 0, [key], count > FEW
+    if isinstance(value, cupy.ndarray):
+        step = value.strides[-1]
+        value = value[..., :1] if is_sorted else value
+    if is_sorted:
+        more.append(cupy.argsort(key, axis=-1, kind="stable"))
+    if operation in ("Add", "Subtract", "Multiply"):  # overflow of these is defined
+        work, kind = (np.dtype(f"u{t.itemsize}") if t.kind == "i" else t for t in (work, kind))
+    kernel = _updating(operation, _name(work), _name(kind), _type(value, "G"), x.ndim, is_sorted)
+    kernel(value, step, count, *more, x)
+
+
+_REDUCTIONS = {
+    "nonzero": ("int64 out0", "in0 != T(0) ? 1 : 0", "a + b", "out0 = a", "0", "long long"),
+    "valid": ("int64 out0", "in0 == in0 ? 1 : 0", "a + b", "out0 = a", "0", "long long"),
+    "valid sum": ("S out0", "in0 == in0 ? S(in0) : S(0)", "a + b", "out0 = a", "0", None),
+    "nanmin": (
+        "T out0", "Held<T>(in0)", "further(a, b, true)", "out0 = a.value", "Held<T>()", "Held<T>"
+    ),
+    "nanmax": (
+        "T out0", "Held<T>(in0)", "further(a, b, false)", "out0 = a.value", "Held<T>()", "Held<T>"
+    ),
+    "furthest": ("int64 out0", "position(in0)", "outer(a, b)", "out0 = a", "-1", "long long"),
+    "argmin": (
+        "int64 out0", "Placed<T>(in0, _J)", "first(a, b, true)", "out0 = a.at", "Placed<T>()",
+        "Placed<T>",
+    ),
+    "argmax": (
+        "int64 out0", "Placed<T>(in0, _J)", "first(a, b, false)", "out0 = a.at", "Placed<T>()",
+        "Placed<T>",
+    ),
+}  # fmt: skip
+"""Reductions of one operand to one result, which CuPy makes in two steps where they are large: type
+of the result, what elements become, how two come together, the result, what to start with, its type
+where that is not the result's."""
+
+
+@functools.cache
+def _reduction(name: str) -> Any:
+    *given, start, kind = _REDUCTIONS[name]
+    return cupy.ReductionKernel(
+        "T in0",
+        *given,
+        start,
+        f"gpushard_{name.replace(' ', '_')}",
+        reduce_type=kind,
+        preamble=kernel_header("reduction"),
+        options=_OPTIONS,
+    )
+
+
+def reduce(name: str, x: LocalArray, axes: tuple[int, ...], out: LocalArray) -> LocalArray:
+    """Reduce some dims of an array, and return `out`.
+
+    Args:
+      name: how: "nonzero" and "valid" count what is not 0 or no NaN, "valid sum" adds that up;
+        "nanmin" and "nanmax" are extremes of it; "furthest" is the position that takes the longest
+        dim to be in bounds; "argmin" and "argmax" are the row-major number of the first extreme, or
+        the first NaN.
+      x: the array, which has elements along these dims.
+      axes: they.
+      out: the result, with or without them as dims of length 1.
+    """
+    gone = {axis % x.ndim for axis in axes}
+    shape = [n for dim, n in enumerate(x.shape) if dim not in gone]
+    _reduction(name)(x, axis=axes, out=out.reshape(shape))
+    return out
+
+
+@functools.lru_cache(maxsize=64)
+def _numbering(count: int, valued: bool) -> Any:
+    lines = ["long long left = at, offset = 0, number = 0, many = 1, place"]
+    for n in reversed(range(count)):
+        lines += [
+            f"place = left % length{n}; left /= length{n}; offset += place * step{n}",
+            f"number += (place + start{n}) * many; many *= size{n}",
+        ]
+    scalars = [f"int64 {name}{n}" for n in range(count) for name in _ALONG]
+    lines += ["at = number", *(["value = moved(x, offset)"] if valued else [])]
+    return _elementwise(
+        ", ".join([*(["T x"] if valued else []), *scalars]),
+        "int64 at" + (", T value" if valued else ""),
+        "; ".join(lines),
+        "number",
+        "indexing",
+    )
+
+
+def extremes(
+    name: str,
+    x: LocalArray,
+    axes: tuple[int, ...],
+    dims: Sequence[Along],
+    number: LocalArray,
+    value: LocalArray | None = None,
+) -> None:
+    """Find where the extremes of a block are, as row-major numbers in dims of the whole array.
+
+    Args:
+      name: "argmin" or "argmax".
+      x: the block.
+      axes: the dims that are searched, ascending.
+      dims: they.
+      number: gets the positions, without these dims.
+      value: gets what lies there, if it is not None.
+    """
+    if x.dtype.kind == "f":  # CuPy's find any of several NaNs
+        reduce(name, x, axes, number)
+    else:
+        getattr(x, name)(axis=axes, out=number)
+    if value is None:
+        if any(dim.start or dim.length != dim.size for dim in dims[-len(axes) :]):
+            scalars = itertools.chain(*map(dataclasses.astuple, dims))
+            _numbering(len(dims), False)(*scalars, number)
+        return
+    kept = [dim for dim in range(x.ndim) if dim - x.ndim not in axes]
+    shape, strides = ([of[dim] for dim in kept] for of in (x.shape, x.strides))
+    view = cupy.lib.stride_tricks.as_strided(x, shape, strides)
+    scalars = itertools.chain(*map(dataclasses.astuple, dims))
+    _numbering(len(dims), True)(_with_dim(view), *scalars, *map(_with_dim, (number, value)))
+
+
+@functools.cache
+def _binning(common: str) -> Any:
+    return _elementwise(
+        "X x, raw E edges, int64 bins, int64 before",
+        "int64 number",
+        f"const long long at = bin_of<{common}>(edges, bins, static_cast<{common}>(x));"
+        "number = at < 0 || (before && number < 0) ? -1 : before ? number * bins + at : at",
+        "bin",
+        "counting",
+    )
+
+
+def bin_numbers(x: LocalArray, edges: LocalArray, number: LocalArray, *, further: bool) -> None:
+    """Find the bin of each element; -1 where it is in none.
+
+    Args:
+      x: the elements.
+      edges: of the bins, ascending.
+      number: gets the numbers.
+      further: whether the bins are those of one dim more: numbers are there, and become those of
+        both, counted by rows.
+    """
+    common = _name(np.result_type(x.dtype, edges.dtype))
+    _binning(common)(x, edges, len(edges) - 1, int(further), number)
+
+
+@functools.lru_cache(maxsize=4)
+def _tallying(weighted: bool) -> Any:
+    what = "double(weight)" if weighted else "1ull"
+    kind = "float64" if weighted else "uint64"
+    return _elementwise(
+        "N number, int64 length" + (", W weight" if weighted else ""),
+        f"raw {kind} totals",
+        "const long long at = static_cast<long long>(number);"
+        f"if (at >= 0 && at < length) atomicAdd(&totals[at], {what})",
+        "tally",
+        "counting",
+    )
+
+
+def tally(number: LocalArray, length: int, weights: LocalArray | None, out: LocalArray) -> None:
+    """Count how often each number below a length is there, or add up weights, in no set order.
+
+    Args:
+      number: integers; those out of bounds do not count.
+      length: how many numbers there are.
+      weights: of each; None to count.
+      out: gets int64, or float64 with weights.
+    """
+    out[...] = 0
+    if weights is None:
+        _tallying(False)(number, length, out.view(np.uint64))
+    else:
+        _tallying(True)(number, length, weights, out)
+
+
+@functools.lru_cache(maxsize=64)
+def _finding(ndim: int) -> Any:
+    lines = ["long long at = rank_of(counts, size, wanted + i - 1)", "const bool there = at < size"]
+    for dim in reversed(range(ndim)):
+        lines.append(f"place{dim} = there ? at % length{dim} : fill{dim}; at /= length{dim}")
+    scalars = [f"int64 {name}{dim}" for dim in range(ndim) for name in ("length", "fill")]
+    return _elementwise(
+        ", ".join(["raw int64 counts, int64 size, int64 wanted", *scalars]),
+        ", ".join(f"int64 place{dim}" for dim in range(ndim)),
+        "; ".join(lines),
+        "find",
+        "counting",
+    )
+
+
+def nth_places(
+    counts: LocalArray,
+    shape: Shape,
+    fills: Sequence[int],
+    first: int,
+    out: Sequence[LocalArray],
+) -> None:
+    """Find where some of the true elements of a mask are.
+
+    Args:
+      counts: how many elements are true up to each, in row-major order.
+      shape: of the mask.
+      fills: what is given in each dim beyond the last one that is true.
+      first: the number of the first of them, from 0.
+      out: gets where they are in each dim.
+    """
+    scalars = itertools.chain(*zip(shape, fills, strict=True))
+    _finding(len(shape))(counts, math.prod(shape), first + 1, *scalars, *out)
+
+
+@functools.lru_cache(maxsize=8)
+def _squaring(count: str, skips: bool, is_complex: bool) -> Any:
+    square = "norm(apart)" if is_complex else "apart * apart"
+    return _elementwise(
+        f"T x, S total, {count} count",
+        "R square",
+        f"const S apart = S(x) - total / S(R(count > 1 ? count : 1)); square = {square};"
+        + "if (x != x) square = R(0)" * skips,
+        "square",
+        "reduction",
+    )
+
+
+def squares(x: LocalArray, total: LocalArray, count: Any, *, skips: bool) -> LocalArray:
+    """Return squared distances from means.
+
+    Args:
+      x: elements.
+      total: their sums, which broadcast with them.
+      count: how many there are: a number, or as many as there are sums.
+      skips: whether NaNs give 0.
+    """
+    real = np.empty(0, total.dtype).real.dtype
+    square = cupy.empty(np.broadcast_shapes(x.shape, total.shape), real)
+    kernel = _squaring(_type(count, "C"), skips, total.dtype.kind == "c")
+    kernel(x, total, count, square)
+    return square
+
+
+@functools.lru_cache(maxsize=8)
+def _dividing(count: str, root: bool) -> Any:
+    return _elementwise(
+        f"S total, {count} count, float64 correction, float64 otherwise",
+        "S mean",
+        "const double many = count - correction;"
+        "mean = total / S(many > 0 ? many : otherwise);" + "mean = sqrt(mean)" * root,
+        "quotient",
+        "reduction",
+    )
+
+
+def quotient(
+    total: LocalArray,
+    count: Any,
+    correction: float = 0,
+    *,
+    root: bool = False,
+    otherwise: float = math.nan,
+    out: LocalArray | None = None,
+) -> LocalArray:
+    """Return sums over counts less a correction.
+
+    Args:
+      total: the sums.
+      count: a number, or an array.
+      correction: what is taken from it.
+      root: whether the square root is taken.
+      otherwise: what sums are divided by where nothing is left.
+      out: the result; None for a fresh one.
+    """
+    kernel = _dividing(_type(count, "C"), root)
+    found: LocalArray = kernel(total, count, correction, otherwise, *([] if out is None else [out]))
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _made(inputs: str, code: str) -> Any:
+    return _elementwise(inputs, "T made", code, "make", "counting", reduce_dims=False)
+
+
+def arange(out: LocalArray, start: int, begin: Any, delta: Any, ends: Sequence[Any]) -> None:
+    """Count up or down, from an element on.
+
+    Args:
+      out: the elements.
+      start: the number of the first of them in the whole array.
+      begin: element 0, of the type to count in; integers count in uint64, and wrap around.
+      delta: how far elements are apart, likewise.
+      ends: elements 0 and 1 as they are.
+    """
+    work = begin.dtype.name
+    code = f"begin + static_cast<{_name(begin.dtype)}>(at) * delta"
+    kernel = _made(
+        f"{work} begin, {work} delta, T first, T second, int64 start",
+        "const long long at = start + i;"
+        f"made = at == 0 ? first : at == 1 ? second : static_cast<T>({code})",
+    )
+    kernel(begin, delta, *ends, start, out)
+
+
+def linspace(out: LocalArray, start: int, numbers: Sequence[Any], div: int, last: int) -> None:
+    """Space evenly, from an element on, as NumPy does to the bit.
+
+    Args:
+      out: the elements.
+      start: the number of the first of them in the whole array.
+      numbers: the first, the last, their difference, and the step, of the type to work in.
+      div: the number of steps.
+      last: the number of the element that is the last number.
+    """
+    work = numbers[0].dtype
+    names = ("begin", "end", "delta", "step")
+    whole = "floor" if out.dtype.kind in "iu" else ""
+    kernel = _made(
+        ", ".join(
+            [*(f"{work.name} {name}" for name in names), "int64 start, int64 div, int64 last"]
+        ),
+        f"typedef {_name(work)} W; const long long at = start + i; W value = W(at);"
+        "value = div > 0 ? step == W(0) ? value / W(div) * delta : value * step : value * delta;"
+        f"value = at == last ? end : value + begin; made = static_cast<T>({whole}(value))",
+    )
+    kernel(*numbers, start, div, last, out)
+
+
+def eye(out: LocalArray, right: int) -> None:
+    """Write 1 on the diagonal that starts so far to the right of the first element, else 0."""
+    kernel = _made(
+        "int64 right",
+        "const ptrdiff_t* at = _ind.get(); made = T(at[0] + right == at[1] ? 1 : 0)",
+    )
+    kernel(right, out)
+
+
+def triangle(x: LocalArray, edge: int, part: str, out: LocalArray) -> None:
+    """Keep a part of matrices, and write 0 elsewhere.
+
+    Args:
+      x: the matrices.
+      edge: how many elements of the first row are on the left; each row has one more.
+      part: "left" or "right", which part is kept.
+      out: gets them.
+    """
+    kept = "<" if part == "left" else ">="
+    kernel = _made(
+        "T x, int64 edge",
+        f"const ptrdiff_t* at = _ind.get() + {x.ndim - 2};"
+        f"made = at[1] {kept} at[0] + edge ? x : T(0)",
+    )
+    kernel(x, edge, out)
+
+
+@functools.lru_cache(maxsize=64)
+def _choosing(types: tuple[str, ...]) -> Any:
+    pairs = zip(types, ("which", "x", "y"), strict=True)
+    inputs = ", ".join(f"{type_of} {name}" for type_of, name in pairs)
+    return _elementwise(inputs, "T made", "made = which ? T(x) : T(y)", "where", "counting")
+
+
+def where(which: Any, x: Any, y: Any, out: LocalArray) -> LocalArray:
+    """Do what `where` does for arrays and numbers, and write what is chosen."""
+    _choosing(_types((which, x, y)))(which, x, y, out)
+    return out
+
+
+_replacing = functools.cache(
+    lambda: _elementwise(
+        "T x, T nan, T high, T low",
+        "T made",
+        "made = x != x ? nan : x - x == T(0) ? x : x > T(0) ? high : low",
+        "finite",
+        "counting",
+    )
+)
+
+
+def finite(x: LocalArray, others: Sequence[Any], out: LocalArray | None = None) -> LocalArray:
+    """Replace NaN, infinity and minus infinity, where nothing is said by the ends of the type."""
+    ends = np.finfo(x.dtype)
+    defaults = (0, ends.max, ends.min)
+    given = [x.dtype.type(e if o is None else o) for o, e in zip(others, defaults, strict=True)]
+    made: LocalArray = _replacing()(x, *given, *([] if out is None else [out]))
+    return made

@@ -1,0 +1,53 @@
+"""The sources of the kernels, as they lie in the package or in the repository."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parents[3]
+_INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
+
+
+@functools.cache
+def kernel_source(name: str) -> str:
+    """Return a source with what it includes, ready for a compiler that knows no folders.
+
+    Args:
+      name: of the file, without its ending: such as "box_copy".
+
+    Raises:
+      FileNotFoundError: there is none; the installation is incomplete.
+
+    >>> "#include" in kernel_source("box_copy")
+    False
+    """
+    text = _find(f"{name}.cu").read_text(encoding="utf-8")
+    return _INCLUDE.sub(lambda found: _without_pragma(found[1]), text)
+
+
+@functools.cache
+def kernel_header(name: str) -> str:
+    """Return a file of functions that kernels call.
+
+    Args:
+      name: of the file, without its ending: such as "random".
+
+    Raises:
+      FileNotFoundError: there is none; the installation is incomplete.
+    """
+    return _without_pragma(f"{name}.cuh")
+
+
+def _without_pragma(name: str) -> str:
+    return _find(name).read_text(encoding="utf-8").replace("#pragma once\n", "")
+
+
+def _find(name: str) -> Path:
+    for folder in (_PACKAGE / "kernels", _PACKAGE.parent / "kernels"):
+        if (folder / name).exists():
+            return folder / name
+    raise FileNotFoundError(
+        f"the kernel {name} is not there; gpushard is not installed completely, install it again"
+    )

@@ -1,0 +1,136 @@
+"""Phases of a plan as descriptors that serve all operands of the same layout. Pure.
+
+Addresses are relative to operands, so that a phase is described once however often it runs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpushard.frozen import dataclass
+from gpushard.runtime.cuda.kernels.pieces import Allocation, Box, Pieces, make_counted_pieces
+from gpushard.runtime.phase import Phase
+from gpushard.runtime.strided import views_of
+from gpushard.typing import LocalArray
+
+
+@dataclass(frozen=True)
+class Span:
+    """A dense box that a copy engine moves."""
+
+    target: int
+    """The operand written."""
+
+    target_offset: int
+    source: int
+    """The operand read."""
+
+    source_offset: int
+    nbytes: int
+    domain: int
+    """The memory domain read."""
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """A phase, ready for operands of a layout."""
+
+    pieces: Pieces
+    """What a kernel copies; addresses are relative to the operands."""
+
+    targets: npt.NDArray[np.intp]
+    """The operand that each piece is written to."""
+
+    sources: npt.NDArray[np.intp]
+    """The operand that each piece is read from."""
+
+    operands: tuple[int, ...]
+    """The operands that the pieces use: `targets` and `sources` are positions among these."""
+
+    spans: tuple[Span, ...]
+    """What copy engines move."""
+
+    traffic: dict[int, int]
+    """Bytes read from each memory domain."""
+
+    def located(self, bases: npt.NDArray[np.uint64]) -> Pieces:
+        """Return the pieces with addresses.
+
+        Args:
+          bases: the address of each of `operands`.
+        """
+        table = self.pieces.table.copy()
+        table["target"] += bases[self.targets]
+        table["source"] += bases[self.sources]
+        return Pieces(table, self.pieces.first)
+
+    def aimed(self, bases: npt.NDArray[np.uint64]) -> Pieces:
+        """Return the pieces, few enough for an argument, with addresses in that.
+
+        It is one argument for all calls, so it has to be launched before the next one.
+
+        Args:
+          bases: the address of each of `operands`.
+        """
+        for addresses, offsets, operands in self._aims:
+            np.add(offsets, bases[operands], out=addresses)
+        return self.pieces
+
+    @functools.cached_property
+    def _aims(self) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]]:
+        table = self.pieces.table
+        entries = self.pieces.inline()["pieces"][: len(table)]
+        ends = ("target", self.targets), ("source", self.sources)
+        return [(entries[end], table[end].copy(), operands) for end, operands in ends]
+
+
+Choice = Callable[[int, int, bool], bool]
+"""Says whether a copy engine moves a box: takes its bytes, the domain read, and if it is dense."""
+
+
+def make_template(phase: Phase, operands: Sequence[LocalArray], by_engine: Choice) -> Template:
+    """Describe a phase.
+
+    Args:
+      phase: which boxes.
+      operands: the arrays; of these only shapes, strides and sizes count.
+      by_engine: says what copy engines move.
+
+    Raises:
+      AssertionError: a box leaves its operand. This is a defect of the library.
+    """
+    boxes: list[tuple[Box, int, int]] = []
+    spans: list[Span] = []
+    traffic: dict[int, int] = {}
+    layouts = [(operand.shape, operand.strides) for operand in operands]
+    for to, target, of, source, domain in views_of(phase, layouts):
+        itemsize = operands[to].dtype.itemsize
+        nbytes = itemsize * int(np.prod(target.shape))
+        traffic[domain] = traffic.get(domain, 0) + nbytes
+        dense = target.is_dense(itemsize) and source.is_dense(itemsize)
+        if by_engine(nbytes, domain, dense):
+            spans.append(Span(to, target.offset, of, source.offset, nbytes, domain))
+            continue
+        within = Allocation(0, operands[to].nbytes), Allocation(0, operands[of].nbytes)
+        box = Box(
+            target.offset, target.strides, within[0],
+            source.offset, source.strides, within[1],
+            target.shape, itemsize,
+        )  # fmt: skip
+        boxes.append((box, to, of))
+    used = tuple(sorted({n for _, to, of in boxes for n in (to, of)}))
+    number = {operand: position for position, operand in enumerate(used)}
+    pieces, counts = make_counted_pieces(box for box, _, _ in boxes)
+    return Template(
+        pieces,
+        np.repeat(np.array([number[to] for _, to, _ in boxes], np.intp), counts),
+        np.repeat(np.array([number[of] for _, _, of in boxes], np.intp), counts),
+        used,
+        tuple(spans),
+        traffic,
+    )

@@ -1,0 +1,119 @@
+"""Copies that the host makes itself, through a small page-locked buffer of each GPU."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gpushard.errors import ReentrantCallError
+from gpushard.runtime.chunks import Move, chunks, lay_out
+from gpushard.runtime.cuda.driver.driver import Driver
+from gpushard.runtime.cuda.kernels.launches import Launches
+from gpushard.runtime.cuda.memory.stores import bytes_at
+from gpushard.typing import HostArray, LocalArray
+
+BOUNCE_BYTES = 1 << 20
+"""Larger copies take turns; for much more than this, work on streams is faster."""
+
+
+class Bounce:
+    """The buffer of one GPU, and a stream; one thread at a time.
+
+    Args:
+      driver: makes the calls.
+      gpu: CUDA's number of it.
+      launches: the kernels.
+    """
+
+    def __init__(self, driver: Driver, gpu: int, launches: Launches) -> None:
+        self._driver = driver
+        self._launches = launches
+        self._lock = threading.RLock()
+        self._stream = driver.stream(gpu)
+        self._event = driver.event(gpu)
+        self._address = 0
+        self._using = False
+
+    def _alone(self, work: Callable[[], None]) -> None:
+        """Call a function while nobody else uses the buffer and the stream.
+
+        Raises:
+          ReentrantCallError: this very thread uses them.
+        """
+        with self._lock:
+            if self._using:
+                raise ReentrantCallError(
+                    "a signal handler or a finalizer uses gpushard in the middle of a copy from or "
+                    "to a GPU, on the same thread. Let a handler set a flag, and do the work "
+                    "outside of it"
+                )
+            try:
+                self._using = True
+                work()
+            finally:
+                self._using = False
+
+    def close(self) -> None:
+        """Give the buffer back; copies that come later make one that lasts to the end."""
+        with self._lock:
+            address, self._address = self._address, 0
+            if address:
+                self._driver.free_host(address)
+
+    def _bytes(self) -> HostArray:
+        if not self._address:
+            self._address = self._driver.malloc_host(BOUNCE_BYTES)
+        return bytes_at(self._address, BOUNCE_BYTES)
+
+    def to_device(self, copies: Sequence[tuple[LocalArray, HostArray]]) -> None:
+        """Copy host data to memory of the GPU that nothing else uses; returns when it is there."""
+        self._alone(functools.partial(self._to_device, copies))
+
+    def _to_device(self, copies: Sequence[tuple[LocalArray, HostArray]]) -> None:
+        buffer = self._bytes()
+        for group in chunks((Move(to, of, None) for to, of in copies), BOUNCE_BYTES):
+            boxes = lay_out(buffer, group)
+            for box, move in zip(boxes, group, strict=True):
+                np.copyto(box, move.source)
+            self._run([(move.target, box) for box, move in zip(boxes, group, strict=True)])
+
+    def to_host(self, copies: Sequence[tuple[HostArray, LocalArray]]) -> None:
+        """Copy from the GPU what is there already; returns when the host has it."""
+        self._alone(functools.partial(self._to_host, copies))
+
+    def _to_host(self, copies: Sequence[tuple[HostArray, LocalArray]]) -> None:
+        buffer = self._bytes()
+        for group in chunks((Move(to, of, None) for to, of in copies), BOUNCE_BYTES):
+            boxes = lay_out(buffer, group)
+            self._run([(box, move.source) for box, move in zip(boxes, group, strict=True)])
+            for box, move in zip(boxes, group, strict=True):
+                np.copyto(move.target, box)
+
+    def within(self, copies: Sequence[tuple[LocalArray, LocalArray]]) -> None:
+        """Copy between memories that the GPU reaches; returns when all is copied."""
+        moved = [(to, of) for to, of in copies if to.nbytes]
+        self._alone(functools.partial(self._run, moved))
+
+    def fill(self, targets: Sequence[LocalArray], value: np.generic) -> None:
+        """Fill boxes of the GPU that nothing else uses; returns when they are filled."""
+        fill = functools.partial(self._launches.launch_fills, targets, value, self._stream)
+        self._alone(functools.partial(self._wait_for, fill))
+
+    def _run(self, copies: Sequence[tuple[LocalArray, LocalArray]]) -> None:
+        if copies:
+            self._wait_for(functools.partial(self._launches.launch_boxes, copies, self._stream))
+
+    def _wait_for(self, launch: Callable[[], None]) -> None:
+        try:
+            self._driver.run(self._stream, launch)
+            self._wait()
+        except BaseException:  # whoever interrupts must not let others have the memory too early
+            self._wait()
+            raise
+
+    def _wait(self) -> None:
+        self._driver.record(self._event, self._stream)
+        self._driver.synchronize(self._event)

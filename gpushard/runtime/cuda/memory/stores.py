@@ -1,0 +1,162 @@
+"""Where the CUDA backend's memory comes from: GPUs, page-locked and ordinary host memory."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.runtime.cuda.driver.driver import Driver
+from gpushard.runtime.cuda.memory.slabs import Block, Slab, Slabs
+from gpushard.runtime.host.store import allocate
+from gpushard.runtime.host.views import address
+from gpushard.typing import HostArray, LocalArray, Shape
+
+_PINNED_SLAB_BYTES = 8 << 20
+"""Page-locking takes milliseconds; a slab of this size is shared by many."""
+
+
+class GpuStore:
+    """Memory of one GPU.
+
+    Args:
+      driver: makes the calls.
+      gpu: CUDA's number of it.
+      slab_bytes: the least that the driver is asked for.
+    """
+
+    def __init__(self, driver: Driver, gpu: int, slab_bytes: int) -> None:
+        self._driver = driver
+        self._gpu = gpu
+        self.slabs = Slabs(
+            functools.partial(driver.malloc, gpu), functools.partial(driver.free, gpu), slab_bytes
+        )
+
+    def allocate(self, nbytes: int) -> Block:
+        """Return a block.
+
+        Raises:
+          MemoryError: the GPU is full.
+        """
+        return self.slabs.take(nbytes)
+
+    def free(self, raw: Block) -> None:
+        """Take a block back that nothing uses any more."""
+        self.slabs.give(raw)
+
+    def view(self, raw: Block, shape: Shape, dtype: np.dtype[Any]) -> LocalArray:
+        """Return the start of a block as a dense array."""
+        return self.views(raw, (0,), ((shape, dtype),))[0]
+
+    def views(
+        self, raw: Block, offsets: tuple[int, ...], kinds: tuple[tuple[Shape, np.dtype[Any]], ...]
+    ) -> Sequence[LocalArray]:
+        """Return parts of a block as dense arrays.
+
+        They are kept with the block, as who has it next often wants the same. They do not keep it:
+        memory is for who claims it.
+
+        Args:
+          raw: the block.
+          offsets: the first byte of each.
+          kinds: shape and type of each.
+        """
+        kept = raw.kept
+        if kept is not None and kept[0] == kinds and kept[1] == offsets:
+            arrays: Sequence[LocalArray] = kept[2]
+            return arrays
+        make, gpu, start, end = self._driver.array, self._gpu, raw.address, raw.nbytes
+        arrays = [
+            make(gpu, start + offset, end - offset, shape, dtype, None)
+            for offset, (shape, dtype) in zip(offsets, kinds, strict=True)
+        ]
+        raw.kept = kinds, offsets, arrays
+        return arrays
+
+    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> LocalArray:
+        """Return an array without elements."""
+        return self._driver.array(self._gpu, 0, 0, shape, dtype, None)
+
+
+class PinnedStore:
+    """Page-locked memory of the host; its arrays are NumPy's.
+
+    Args:
+      driver: makes the calls.
+      slab_bytes: the least that the driver is asked for.
+    """
+
+    def __init__(self, driver: Driver, slab_bytes: int = _PINNED_SLAB_BYTES) -> None:
+        self._bytes: dict[int, HostArray] = {}  # of each slab, by address
+        self._driver = driver
+        self.slabs = Slabs(self._malloc, self._free, slab_bytes)
+
+    def allocate(self, nbytes: int) -> Block:
+        """Return a block.
+
+        Raises:
+          MemoryError: the host has no room for it.
+        """
+        return self.slabs.take(nbytes)
+
+    def view(self, raw: Block, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+        """Return the start of a block as a dense array."""
+        slab: Slab = raw.slab
+        return np.ndarray(shape, dtype, self._bytes[slab.address], raw.address - slab.address)
+
+    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+        """Return an array without elements."""
+        return np.empty(shape, dtype)
+
+    def _malloc(self, nbytes: int) -> int:
+        start = self._driver.malloc_host(nbytes)
+        self._bytes[start] = bytes_at(start, nbytes)
+        return start
+
+    def _free(self, start: int) -> None:
+        del self._bytes[start]
+        self._driver.free_host(start)
+
+
+class PageableStore:
+    """Ordinary memory of the host."""
+
+    def allocate(self, nbytes: int) -> HostArray:
+        """Return a byte buffer."""
+        return allocate(nbytes)
+
+    def view(self, raw: HostArray, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+        """Return the start of a buffer as a dense array."""
+        return np.ndarray(shape, dtype, raw)
+
+    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+        """Return an array without elements."""
+        return np.empty(shape, dtype)
+
+
+def bytes_at(start: int, nbytes: int) -> HostArray:
+    """Return memory of the host as an array, which does not own it."""
+    return np.ctypeslib.as_array((ctypes.c_ubyte * nbytes).from_address(start))
+
+
+def address_of(driver: Driver, array: LocalArray) -> int:
+    """Return the address of the first element of any array."""
+    return address(array) if isinstance(array, np.ndarray) else driver.address(array)
+
+
+def extent_of(driver: Driver, array: LocalArray) -> tuple[int, int]:
+    """Return the address and the bytes of the memory that an array is a part of."""
+    while isinstance(array.base, type(array)):
+        array = array.base
+    return address_of(driver, array), reach_of(array)
+
+
+def reach_of(array: LocalArray) -> int:
+    """Return the bytes from the first element of an array, without negative strides, to its end."""
+    if not array.size:
+        return 0
+    steps = zip(array.shape, array.strides, strict=True)
+    return int(array.itemsize + sum((size - 1) * step for size, step in steps))

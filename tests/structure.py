@@ -1,0 +1,204 @@
+"""How the package is put together: its size, its circles of imports, and what a value passes.
+
+`python -m tests.structure` prints the figures; `--write` also brings the reader's page in
+CONTRIBUTING.md up to date, which a test holds against the code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+import gpushard as gs
+import gpushard.numpy as gnp
+from gpushard.testing import runtime
+
+PACKAGE = Path(gs.__file__).parent
+PAGE = PACKAGE.parent / "CONTRIBUTING.md"
+BEGIN, END = "<!-- walks: begin -->", "<!-- walks: end -->"
+
+
+def modules() -> dict[str, Path]:
+    """Give the file of each module by its name, but for `gpushard` itself."""
+    paths = {path.relative_to(PACKAGE.parent): path for path in sorted(PACKAGE.rglob("*.py"))}
+    names = {".".join(at.with_suffix("").parts): path for at, path in paths.items()}
+    return {name.removesuffix(".__init__"): path for name, path in names.items()}
+
+
+def imports(name: str, path: Path, known: Sequence[str] | dict[str, Path]) -> Iterator[str]:
+    """Yield the modules of the package that a file names in an import, wherever that stands."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module in known:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in known else str(node.module)
+
+
+def circles() -> list[list[str]]:
+    """List the groups of modules that import each other, those for type checkers included.
+
+    Strongly connected components, by Tarjan's algorithm.
+    """
+    files = modules()
+    graph = {name: sorted({*imports(name, path, files)} - {name}) for name, path in files.items()}
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    components = []
+
+    def visit(name: str) -> None:
+        number[name] = lowest[name] = len(number)
+        stack.append(name)
+        for other in graph[name]:
+            if other not in number:
+                visit(other)
+                lowest[name] = min(lowest[name], lowest[other])
+            elif other in stack:
+                lowest[name] = min(lowest[name], number[other])
+        if lowest[name] == number[name]:
+            component = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(component) > 1:
+                components.append(sorted(component))
+
+    for name in graph:
+        if name not in number:
+            visit(name)
+    return components
+
+
+class Walk:
+    """The functions of the package that a call passes, in order, each with its depth."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.calls: list[tuple[int, str, str]] = []
+        depths = {id(sys._getframe()): -1}
+
+        def look(frame: FrameType, event: str, _: Any) -> None:
+            if event != "call":
+                return
+            code = frame.f_code
+            depth = depths.get(id(frame.f_back), -1)
+            file = _file(code)
+            if file is not None and not code.co_name.startswith("<"):
+                depth += 1
+                self.calls.append((depth, file, code.co_qualname))
+            depths[id(frame)] = depth
+
+        sys.setprofile(look)
+        try:
+            function()
+        finally:
+            sys.setprofile(None)
+
+    @property
+    def files(self) -> list[str]:
+        """The files that are passed."""
+        return sorted({file for _, file, _ in self.calls})
+
+    @property
+    def changes(self) -> int:
+        """How often one call and the next are in different packages."""
+        folders = [file.rpartition("/")[0].partition("/")[0] for _, file, _ in self.calls]
+        return sum(a != b for a, b in itertools.pairwise(folders))
+
+    def lines(self) -> list[str]:
+        """List the functions, each where it is passed first."""
+        first = dict.fromkeys(("  " * depth, file, name) for depth, file, name in self.calls)
+        seen: set[tuple[str, str]] = set()
+        result = []
+        for indent, file, name in first:
+            if (file, name) not in seen:
+                seen.add((file, name))
+                result.append(f"{indent}{file}: {name.replace('.<locals>', '')}")
+        return result
+
+
+@functools.cache
+def _file(code: CodeType) -> str | None:
+    path = Path(code.co_filename)
+    return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else None
+
+
+def programs() -> dict[str, Callable[[], Any]]:
+    """Give the calls that are followed, by what they are called; in a runtime of 8 devices."""
+    mesh = gs.make_mesh((4, 2), ("x", "y"))
+    rows, columns = (gs.NamedSharding(mesh, gs.P(axis)) for axis in ("x", "y"))
+    data = np.arange(64.0).reshape(8, 8)
+    x, y = (gs.device_put(data, rows) for _ in range(2))
+    idx = gs.device_put(np.array([5, 0, 3]))
+    key = gs.random.key(0)
+    return {
+        "x + y": lambda: x + y,
+        "device_put": lambda: gs.device_put(data, rows),
+        "reshard": lambda: gs.reshard(x, columns),
+        "x.sum()": lambda: x.sum(),
+        "x[idx]": lambda: x[idx],
+        "random.normal": lambda: gs.random.normal(key, (8, 8)),
+        "gnp.sum(x)": lambda: gnp.sum(x),
+    }
+
+
+FOLLOWED = ("x + y", "device_put", "reshard", "x.sum()")
+"""What the reader's page shows."""
+
+
+def walks() -> tuple[dict[str, Walk], dict[str, Walk]]:
+    """Follow each program at first, and when it has been run before."""
+    with runtime(host_devices=8):
+        calls = programs()
+        cold = {name: Walk(call) for name, call in calls.items()}
+        for call in calls.values():
+            call()
+        return cold, {name: Walk(call) for name, call in calls.items()}
+
+
+def page() -> str:
+    """Write the part of CONTRIBUTING.md that says what a value passes."""
+    _, warm = walks()
+    parts = []
+    for name in FOLLOWED:
+        parts.append("\n".join([f"`{name}`:\n", "```text", *warm[name].lines(), "```"]))
+    return "\n\n".join(parts)
+
+
+def written(text: str) -> str:
+    """Return what stands on the page now."""
+    return text.partition(BEGIN)[2].partition(END)[0].strip()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the page of CONTRIBUTING.md")
+    options = parser.parse_args()
+    files = modules()
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files.values())
+    print(f"{lines} lines in {len(files)} files, {len(circles())} circles of imports")
+    for circle in circles():
+        print("  circle:", " ".join(circle))
+    cold, warm = walks()
+    print("walk            | changes of package, at first | warm | files, at first | warm")
+    for name, walk in cold.items():
+        then = warm[name]
+        print(
+            f"{name:15} | {walk.changes} | {then.changes} | {len(walk.files)} | {len(then.files)}"
+        )
+    if options.write:
+        text = PAGE.read_text(encoding="utf-8")
+        head, _, rest = text.partition(BEGIN)
+        PAGE.write_text(f"{head}{BEGIN}\n\n{page()}\n\n{END}{rest.partition(END)[2]}", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

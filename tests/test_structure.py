@@ -1,0 +1,41 @@
+"""The package is put together as its documentation says."""
+
+import re
+from pathlib import Path
+
+import gpushard as gs
+from tests import structure
+
+PAGES = Path(gs.__file__).parents[1]
+MODULES = {name.split(".")[1] for name in structure.modules() if "." in name}
+
+
+def test_the_glossary_has_every_public_name() -> None:
+    text = (PAGES / "docs" / "glossary.md").read_text(encoding="utf-8")
+    first = text.partition("## Words of the source")[0]
+    quoted = set(re.findall(r"`(\w+)`", first))
+    assert set(gs.__all__) - quoted == set()
+
+
+def test_a_word_stands_once_and_in_order_in_a_table_of_the_glossary() -> None:
+    text = (PAGES / "docs" / "glossary.md").read_text(encoding="utf-8")
+    for table in text.split("## ")[1:]:
+        words = re.findall(r"^\| ([\w -]+) \| (?!meaning)", table, re.MULTILINE)
+        assert words
+        assert words == sorted(set(words), key=str.lower)
+
+
+def test_the_maps_name_what_there_is() -> None:
+    named = {
+        word
+        for row in re.findall(r"^\d+ +((?:`\w+`(?:, )?)+)", str(gs.__doc__), re.MULTILINE)
+        for word in re.findall(r"\w+", row)
+    }
+    assert named <= MODULES
+    packages = {path.parent.name for path in Path(gs.__file__).parent.glob("*/__init__.py")}
+    assert packages - named <= {"sharding"}
+    table = (PAGES / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", table, re.MULTILINE)
+    listed = {word for row in rows for word in re.findall(r"\w+", row)}
+    assert packages - listed == set()
+    assert listed <= MODULES
