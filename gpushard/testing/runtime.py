@@ -9,7 +9,7 @@ from typing import Any
 
 from gpushard.config import Settings
 from gpushard.runtime import current
-from gpushard.runtime.cuda.probe import probe
+from gpushard.runtime.cuda.devices.probe import probe
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.sim import SimRuntime
 from gpushard.testing.topology import Topology
