@@ -76,7 +76,7 @@ def test_devices_that_differ_are_an_error_that_names_them() -> None:
     with testing.runtime(host_devices=8):
         x = gs.device_put(np.arange(8.0), on(P("x")))
         y = gs.device_put(np.arange(8.0), gs.devices()[3])
-        with pytest.raises(gs.errors.ShardingError, match=r"CpuDevice\(id=3\)"):
+        with pytest.raises(gs.errors.ShardingError, match=r"[CG]puDevice\(id=3\)"):
             x + y
 
 
@@ -115,11 +115,11 @@ def test_integers_beyond_a_type_are_refused_except_in_comparisons() -> None:
 
 
 def test_a_kernel_runs_once_for_replicas_of_a_domain() -> None:
-    with testing.runtime(host_devices=8, host_domains=2):
+    with testing.runtime(host_devices=8, host_domains=2) as runtime:
         x = gs.device_put(np.arange(6.0), on(P()))
         made = x + x
         addresses = {s.data.unsafe_buffer_pointer() for s in made.addressable_shards}
-        assert len(addresses) == 2
+        assert len(addresses) == len({device.memory_domain for device in runtime.devices})
 
 
 def test_failed_operands_fail_the_result() -> None:
@@ -160,7 +160,7 @@ def test_results_of_reductions_are_dense_and_share_no_memory(domains: int, inlin
 
 
 def test_small_results_are_charged_as_long_as_an_array_has_them() -> None:
-    with testing.runtime(host_devices=8) as runtime:
+    with testing.runtime(backend="host", host_devices=8) as runtime:
         x = gs.device_put(np.arange(64.0).reshape(8, 8), on(P("x", "y")))
         gc.collect()
         before = runtime.claimed_bytes()

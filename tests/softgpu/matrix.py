@@ -122,7 +122,7 @@ def state() -> str:
     ).stdout  # fmt: skip
     total = hashlib.sha256()
     for name in sorted(listed.decode().split("\0")):
-        if (path := ROOT / name).is_file():
+        if (path := ROOT / name).is_file() and path.suffix != ".md":
             total.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
     return total.hexdigest()[:16]
 
