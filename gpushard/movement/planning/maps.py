@@ -218,6 +218,24 @@ def roll(shape: Shape, shifts: tuple[int, ...], axes: tuple[int, ...]) -> Rearra
 
 
 @_remember
+def permute_rows(shape: Shape, pairs: tuple[tuple[int, int], ...]) -> Rearrangement:
+    """Return what moves rows: row `to` of the result is row `of` for each pair (of, to), or filled.
+
+    >>> permute_rows((3, 2), ((0, 1), (1, 2))).filled
+    (((0, 1), (0, 2)),)
+    """
+    read, rest = plain(shape), shape[1:]
+    zeros = (0,) * len(rest)
+    sent = {to: of for of, to in pairs}
+    parts: list[Part] = []
+    for to, of in sorted(sent.items()):
+        write = _placed(0, (1, *rest), (to, *zeros)).write
+        parts += _unless_empty(rest, Part(0, read, write, (of, *zeros)))
+    rows = [((to, to + 1), *((0, n) for n in rest)) for to in range(shape[0]) if to not in sent]
+    return Rearrangement((shape,), shape, tuple(parts), tuple(rows) if 0 not in rest else ())
+
+
+@_remember
 def tile(shape: Shape, reps: tuple[int, ...]) -> Rearrangement:
     """Return what `numpy.tile` does.
 
