@@ -26,7 +26,7 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.fill import copy_now, fill_now
 from gpushard.movement.ownership import ALONE, COUNTS_ARE_EXACT, owns_alone
-from gpushard.movement.rewrite import Overlay, is_by_host, is_idle, rewrite
+from gpushard.movement.rewrite import Overlay, is_idle, rewrite
 from gpushard.movement.touched import Touched
 from gpushard.movement.update import touched_by
 from gpushard.ops.indexing import index_piece
@@ -209,8 +209,6 @@ def _replace(x: Array, overlay: Overlay) -> None:
     """Give an array a new value."""
     if not overlay.touched.blocks:
         return
-    if is_by_host(x._live()):
-        x._live().wait()
     if not _try_in_place(x, overlay.touched, lambda b: rewrite(b, overlay, _NAME, in_place=True)):
         data = x._held()
         buffer = rewrite(data.buffer, overlay, _NAME)

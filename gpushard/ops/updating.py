@@ -82,8 +82,6 @@ class Update:
         piece = started(self._piece, starts, self._starts) if starts else self._piece
         touched = touched_by(base, piece)
         overlay = overlay_for(base, touched, value, self.name)
-        if overlay.touched.blocks and is_by_host(base):
-            base.wait()
         made = rewrite(base, overlay, self.name)
         tiling = self.results[0].tiling
         if tiling is not made.tiling:
@@ -97,7 +95,7 @@ def overlay_for(
     """Return new values of a part where they can be written from.
 
     Args:
-      base: what they are for; only how it is laid out matters.
+      base: what they are for; there is nothing left to wait for if the host writes it.
       touched: the blocks that the part touches.
       value: an element, data of the part's shape, or an array of size 1; of the dtype of `base`.
       name: of the operation, for errors.
@@ -108,6 +106,8 @@ def overlay_for(
     """
     if not touched.blocks:
         return Overlay(touched, ())
+    if is_by_host(base):
+        base.wait()
     if isinstance(value, ShardedBuffer):
         if value.tiling.shape == touched.piece.shape:
             return overlay_of(base, value, touched.piece, name)
