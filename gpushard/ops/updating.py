@@ -82,11 +82,10 @@ class Update:
         piece = started(self._piece, starts, self._starts) if starts else self._piece
         touched = touched_by(base, piece)
         overlay = overlay_for(base, touched, value, self.name)
-        made = rewrite(base, overlay, self.name)
-        tiling = self.results[0].tiling
-        if tiling is not made.tiling:
-            made = move(made, plan_for(made, tiling), self.name)
-        return [made]
+        result, tiling = rewrite(base, overlay, self.name), self.results[0].tiling
+        if tiling is not result.tiling:
+            result = move(result, plan_for(result, tiling), self.name)
+        return [result]
 
 
 def overlay_for(
