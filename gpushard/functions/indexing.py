@@ -87,8 +87,8 @@ class ParsedIndex:
     masks: tuple[bool, ...] = ()
     """Which of its arrays are masks."""
 
-    mask: tuple[int, int] | None = None
-    """The dims of a mask, from and to, where there is nothing else but slices."""
+    only_mask: bool = False
+    """Whether there is one mask, which has dims, and nothing else but slices."""
 
 
 def parse(
@@ -209,6 +209,8 @@ def _parsed(shape: Shape, keys: tuple[Any, ...]) -> ParsedIndex:
     numbers = [n if n < start else n + more for n in indexing]
     axes, dims, after = _placed(entries, numbers, start)
     inside = all(selected[axis] for axis in axes)
+    masks = tuple(_is_mask(key) for key in keys if key == _POSITIONS or _is_mask(key))
+    others = [key for key in keys if key is not Ellipsis and not isinstance(key, tuple)]
     return ParsedIndex(
         entries,
         selected,
@@ -216,8 +218,8 @@ def _parsed(shape: Shape, keys: tuple[Any, ...]) -> ParsedIndex:
         dims,
         Indexed(axes, after, (), inside),
         Indexed(axes, after),
-        tuple(key != _POSITIONS for key in keys if key == _POSITIONS or _is_mask(key)),
-        _only_mask(keys, dims),
+        masks,
+        len(masks) == 1 and not others and -1 not in dims,
     )
 
 
@@ -261,12 +263,6 @@ def _is_mask(key: Any) -> bool:
     return isinstance(key, tuple) and len(key) == 1
 
 
-def _only_mask(keys: Sequence[Any], dims: Sequence[int]) -> tuple[int, int] | None:
-    masks = [key for key in keys if _is_mask(key)]
-    others = [key for key in keys if key is not Ellipsis and not isinstance(key, tuple)]
-    return (dims[0], dims[-1] + 1) if not others and len(masks) == 1 and masks[0][0] else None
-
-
 def part_of(x: Array, parsed: ParsedIndex, out: Sharding | None = None) -> Array:
     """Select what the basic index says that comes first."""
     return x if parsed.everything and out is None else index_part(x, parsed.entries, out)
@@ -294,7 +290,7 @@ def read(
     Raises:
       ArrayIndexError: a position is out of bounds, or arrays do not broadcast.
     """
-    if parsed.mask is not None and out is None and arrays[0].shape == x.shape:
+    if parsed.only_mask and out is None and arrays[0].shape == x.shape:
         mask = arrays[0]
         if is_in_place(mask, x) and (chosen := select_true(x, mask)) is not None:
             return chosen
@@ -302,7 +298,7 @@ def read(
     fill = fill_bytes(fill_value, x.dtype) if mode in ("fill", "drop") else b""
     if not parsed.everything:
         x = index_part(x, parsed.entries)
-    if out is None and parsed.mask is not None and arrays[0].size:
+    if out is None and parsed.only_mask and arrays[0].size:
         out = _like_mask(x, indexed, at[0])
     return bind(GATHER, (x, *at), (indexed, fill), out)
 
@@ -369,20 +365,20 @@ def positions(
     """
     if mode == "promise_in_bounds" or (mode is None and _has_traced(arrays)):
         mode = unknown
-    made: list[Positions] = []
+    at: list[Positions] = []
     for array, is_mask in zip(arrays, parsed.masks, strict=True):
-        dim = parsed.dims[len(made)]
+        dim = parsed.dims[len(at)]
         if is_mask:
-            made += _of_mask(array, shape, dim)
+            at += _of_mask(array, shape, dim)
         elif mode is None:
             check_positions(array, shape[dim], dim)
-            made.append(array)
+            at.append(array)
         else:
-            made.append(_inside(array, shape[dim], mode))
+            at.append(_inside(array, shape[dim], mode))
     indexed = parsed.indexed if mode is None or mode == "wrap" else parsed.unchecked
-    if len(made) > 1:
-        selected_shape(indexed, parsed.shape, made)
-    return made, indexed
+    if len(at) > 1:
+        selected_shape(indexed, parsed.shape, at)
+    return at, indexed
 
 
 def _has_traced(arrays: Sequence[Positions]) -> bool:
@@ -477,15 +473,15 @@ def as_int64(at: Positions) -> Positions:
     return bind(ASTYPE, (at,), (_INDEX,)) if is_value(at) else at.astype(_INDEX)
 
 
-def check_mode(mode: Any) -> None:
-    """Check the mode of `x.at[index]`.
+def check_mode(mode: Any, modes: Sequence[str] = MODES, name: str = "x.at[index]") -> None:
+    """Check what is to happen to positions out of bounds.
 
     Raises:
       ArgumentError: it is unknown.
     """
-    if mode is not None and mode not in MODES:
+    if mode not in modes:
         raise ArgumentError(
-            f"mode={mode!r} is unknown; use one of {', '.join(MODES)}, or None to raise",
+            f"{name}: mode={mode!r} is unknown; use one of {', '.join(map(repr, modes))}",
             argument="mode",
             mode=mode,
         )
@@ -527,8 +523,8 @@ def true_positions(
     if isinstance(own, NamedSharding) and isinstance(own.mesh, Mesh):
         axes = tuple(axis for dim in range(mask.ndim) for axis in own.spec.axes(dim))
         out = own.with_spec(PartitionSpec(axes) if axes else PartitionSpec())
-    made = bind(NONZERO, (mask,), (number, fills or (0,) * mask.ndim), out)
-    return made if isinstance(made, tuple) else (made,)
+    result = bind(NONZERO, (mask,), (number, fills or (0,) * mask.ndim), out)
+    return result if isinstance(result, tuple) else (result,)
 
 
 def as_integers(at: Any, name: str, argument: str = "indices") -> Positions:
@@ -573,14 +569,7 @@ def bounded(
       ArrayIndexError: one is out of bounds, and the mode is "raise".
       ArgumentError: the mode is unknown.
     """
-    modes = ("raise", "clip", "wrap", *(("fill",) if fill else ()))
-    if mode not in modes:
-        raise ArgumentError(
-            f"{name}: mode={mode!r} is unknown; use one of "
-            + ", ".join(f'"{known_mode}"' for known_mode in modes),
-            argument="mode",
-            mode=mode,
-        )
+    check_mode(mode, ("raise", "clip", "wrap", *(("fill",) if fill else ())), name)
     if mode == "fill":
         return as_int64(at)
     if mode == "raise" and size and _has_traced((at,)):  # nobody knows them

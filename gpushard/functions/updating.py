@@ -164,8 +164,8 @@ def part_updated(
 ) -> Any:
     """Replace elements of what the basic index selects that comes first, as `updated` does."""
     mask = None
-    if parsed.everything and parsed.mask is not None and not parsed.mask[0]:
-        mask = arrays[0] if arrays[0].shape == x.shape[: parsed.mask[1]] else None
+    if parsed.everything and parsed.only_mask and not parsed.dims[0]:
+        mask = arrays[0] if arrays[0].shape == x.shape[: arrays[0].ndim] else None
     if mask is not None:
         rest = x.shape[mask.ndim :]
         alike = _same_for_all(value, rest)
@@ -509,7 +509,8 @@ class At(Generic[Array]):
         return self.set(part, mode=mode)
 
     def _parsed(self, mode: Any) -> tuple[ParsedIndex, Sequence[Positions]]:
-        check_mode(mode)
+        if mode is not None:
+            check_mode(mode)
         return parse(self._x.shape, self._index, mode)
 
     def _combined(self, ufunc: np.ufunc, value: Any, hints: dict[str, Any]) -> Array:

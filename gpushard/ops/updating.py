@@ -93,7 +93,7 @@ def overlay_for(
     """Return new values of a part where they can be written from.
 
     Args:
-      base: what they are for; only how it is laid out matters.
+      base: what they are for; there is nothing left to wait for if the host writes it.
       touched: the blocks that the part touches.
       value: an element, data of the part's shape, or an array of size 1; of the dtype of `base`.
       name: of the operation, for errors.
