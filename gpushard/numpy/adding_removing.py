@@ -10,6 +10,7 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.functions.checks import as_shape
 from gpushard.functions.concrete import known
+from gpushard.functions.docstrings import described
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, settle
 from gpushard.numpy.creation import zeros
@@ -24,14 +25,13 @@ from gpushard.ops.table.repeating import REPEAT_EACH
 __all__ = ["append", "delete", "insert", "resize", "trim_zeros"]
 
 
+@described()
 def append(arr: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None) -> Array:
     """Return an array with others behind it.
 
     Args:
-      arr: an array.
       values: what comes behind it, of its sizes in the other dims.
       axis: along which dim; by default both are taken in row-major order.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: sizes differ.
@@ -98,6 +98,7 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
     return np.where(found < 0, found + n, found)
 
 
+@described()
 def delete(
     arr: Any,
     obj: Any,
@@ -109,12 +110,10 @@ def delete(
     """Return an array without some of its elements along a dim.
 
     Args:
-      arr: an array.
       obj: which go: an integer, a slice, or a vector of integers or booleans on the host. The dim
         is made whole if they are not in a row.
       axis: along which dim; by default in row-major order.
       assume_unique_indices: a hint.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
@@ -139,19 +138,18 @@ def delete(
     return settle(bind(REPEAT_EACH, (x, keeps), (n - gone.size, at)), out_sharding)
 
 
+@described()
 def insert(
     arr: Any, obj: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None
 ) -> Array:
     """Return an array with elements put in along a dim.
 
     Args:
-      arr: an array.
       obj: before which elements: an integer, a slice, or a vector of integers or booleans on the
         host.
       values: what is put in, converted to the type of the array; for one integer as much as it
         has along the dim, for others one for each position. It is broadcast.
       axis: along which dim; by default in row-major order.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
