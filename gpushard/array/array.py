@@ -253,7 +253,11 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         return self._moved(sharding, "x.to_device(device)")
 
     def plan(self, sharding: Sharding) -> Plan:
-        """Return the plan of moving this array to another sharding."""
+        """Return the plan of moving this array to another sharding.
+
+        Args:
+          sharding: the other one.
+        """
         return plan_for(self._live(), sharding.tiling(self._shape))
 
     def _moved(self, sharding: Sharding, what: str) -> Array:

@@ -36,7 +36,12 @@ class Conversions(abc.ABC):
         """Return the data, unless the array was deleted."""
 
     def item(self, *args: int) -> Any:
-        """Return one element as a Python scalar, as `numpy.ndarray.item` does."""
+        """Return one element as a Python scalar, as `numpy.ndarray.item` does.
+
+        Args:
+          *args: its position: an integer in row-major order, or one for each dim; none for the
+            only element.
+        """
         return self._host_value("x.item()").item(*args)
 
     def tolist(self) -> Any:
@@ -44,7 +49,10 @@ class Conversions(abc.ABC):
         return self._host_value("x.tolist()").tolist()
 
     def tobytes(self, order: Any = "C") -> bytes:
-        """Return the bytes of the elements in the given order: "C", "F" or another of NumPy's.
+        """Return the bytes of the elements.
+
+        Args:
+          order: of the elements: "C", "F" or another of NumPy's.
 
         Raises:
           ArgumentError: it is none of these.
