@@ -28,7 +28,9 @@ COMMON = {
     "correction": "`ddof`, as the Array API calls it.",
     "ddof": "what is taken from the number of elements that squares are divided by.",
     "descending": "whether the greatest element comes first; NaNs come last in any case.",
+    "indices_are_sorted": "makes no difference.",
     "initial": "a number that takes part, too.",
+    "inplace": "False returns an array with the new value, and leaves this one as it is.",
     "keepdims": "whether dims stay, with length 1.",
     "k": "which diagonal: 0 for the main one, positive for one above it.",
     "mean": "their mean, if it is known, with `axis` kept as of length 1.",
@@ -41,6 +43,7 @@ COMMON = {
     "precision": "makes no difference; products have all digits of their type.",
     "preferred_element_type": "type of the result, which operands are converted to.",
     "stable": "whether equal elements have to keep their order.",
+    "unique_indices": "makes no difference.",
     "where": "which elements take part, booleans that broadcast to the array; all by default.",
 }
 """What an argument of a name means where a docstring does not say."""

@@ -2,12 +2,12 @@
 
 A file for each section of NumPy's reference (https://numpy.org/doc/stable/reference/routines.html),
 with an `__all__` of its own: `creation` with `ranges` and `grids`, `manipulation` with `joining`,
-`adding_removing` and `padding`, `bits`, `data_type`, `functional`, `indexing` with `positions` and
-`index_tricks`, `linear_algebra`, `logic`, `elementwise` with `cumulative`, `differences` and
-`signals`, `polynomials`, `sets`, `sorting`, `statistical` with `nan_functions`, `quantiles`,
-`correlation` and `histograms`, `windows`. `public` makes public functions of functions of values,
-and `protocol` lets NumPy's own functions take arrays. The extensions, `linalg`, `fft` and
-`special`, are imported when they are first asked for.
+`adding_removing` and `padding`, `bits`, `data_type`, `functional`, `indexing`, `linear_algebra`,
+`logic`, `elementwise` with `cumulative`, `differences` and `signals`, `polynomials`, `sets`,
+`sorting`, `statistical` with `nan_functions`, `quantiles`, `correlation` and `histograms`,
+`windows`. `public` makes public functions of functions of values, and `protocol` lets NumPy's own
+functions take arrays. The extensions, `linalg`, `fft` and `special`, are imported when they are
+first asked for.
 
 Functions take arrays, and what `asarray` takes. They run where their operands lie.
 
@@ -39,7 +39,6 @@ from gpushard.numpy import (
     grids,
     histograms,
     host,
-    index_tricks,
     indexing,
     info,
     joining,
@@ -49,7 +48,6 @@ from gpushard.numpy import (
     nan_functions,
     padding,
     polynomials,
-    positions,
     protocol,
     quantiles,
     ranges,
@@ -71,7 +69,6 @@ from gpushard.numpy.functional import *
 from gpushard.numpy.grids import *
 from gpushard.numpy.histograms import *
 from gpushard.numpy.host import *
-from gpushard.numpy.index_tricks import *
 from gpushard.numpy.indexing import *
 from gpushard.numpy.info import *
 from gpushard.numpy.joining import *
@@ -81,7 +78,6 @@ from gpushard.numpy.manipulation import *
 from gpushard.numpy.nan_functions import *
 from gpushard.numpy.padding import *
 from gpushard.numpy.polynomials import *
-from gpushard.numpy.positions import *
 from gpushard.numpy.quantiles import *
 from gpushard.numpy.ranges import *
 from gpushard.numpy.sets import *
@@ -137,7 +133,6 @@ __all__ += functional.__all__
 __all__ += grids.__all__
 __all__ += histograms.__all__
 __all__ += host.__all__
-__all__ += index_tricks.__all__
 __all__ += indexing.__all__
 __all__ += info.__all__
 __all__ += joining.__all__
@@ -147,7 +142,6 @@ __all__ += manipulation.__all__
 __all__ += nan_functions.__all__
 __all__ += padding.__all__
 __all__ += polynomials.__all__
-__all__ += positions.__all__
 __all__ += quantiles.__all__
 __all__ += ranges.__all__
 __all__ += sets.__all__

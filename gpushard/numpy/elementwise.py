@@ -11,9 +11,10 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
-from gpushard.array import Array, picking
+from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions import elementwise
+from gpushard.functions.indexing import nonzero
 from gpushard.numpy import ufuncs
 from gpushard.numpy.arguments import (
     as_value,
@@ -235,7 +236,7 @@ def where(
       ArgumentError: only one of `x` and `y` is given, or both and `size` or `fill_value`, too.
     """
     if x is None and y is None:
-        found = picking.nonzero(as_value(condition, "where"), size, fill_value)
+        found = nonzero(as_value(condition, "where"), size=size, fill_value=fill_value)
         return settle(found, out_sharding)
     if x is None or y is None:
         raise ArgumentError("where: give both x and y, or none", argument="y")

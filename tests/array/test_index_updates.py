@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.array import masks, positions
+from gpushard.functions import indexing as positions
+from gpushard.functions import masks
 from gpushard.ops.aval import Aval
 from gpushard.ops.indexed import Indexed
 from gpushard.ops.row import Site
