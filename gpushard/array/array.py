@@ -12,20 +12,18 @@ from gpushard.array.assignment import Assignable
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.conversions import Conversions
 from gpushard.array.data import Data, Detached, KnownShards, Turned, data_of, is_gone
-from gpushard.array.elements import Elements
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
 from gpushard.array.operators import Operators
-from gpushard.array.ordering import Ordering
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
-from gpushard.array.reading import read_part
-from gpushard.array.selection import is_only_array
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.array.views import Origin, View, view
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import place_tiling, sharding_at
+from gpushard.functions.concrete import Concrete, concrete
+from gpushard.functions.indexing import parse, read
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -35,13 +33,12 @@ from gpushard.movement.execute import plan_for
 from gpushard.movement.host_copies import HostRead, StagedRead, read_host, start_read
 from gpushard.movement.move import move
 from gpushard.movement.plan import Plan
-from gpushard.ops.indexing import NotBasicError, parse_index
 from gpushard.ops.table.movement import INDEX
 from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape, shown_as
 
 
-class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assignable, Ordering):
+class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable, Concrete):
     """An array spread over devices as its sharding says.
 
     Arrays are values: what other arrays hold never changes. `x[index] = value` gives `x` a new
@@ -56,6 +53,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
     """
 
     __array_priority__ = 100
+    _viewed = view  # what functions take from an array is remembered
 
     __slots__ = (
         "__weakref__",
@@ -271,21 +269,18 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         """Return the part that an index selects, as NumPy does; it stays on the devices.
 
         Integers, slices, `...` and None select a part that is moved as it is. Integer arrays and
-        lists, on the host or sharded, and masks select elements: see `gpushard.array.reading`.
+        lists, on the host or sharded, and masks select elements: see `gpushard.functions.indexing`.
         Positions out of bounds raise; to see that those on devices are not, the host reads one
         number, and to know how many a mask selects. `x.at[index].get(mode=...)` does not check.
 
         Raises:
           ArrayIndexError: it is no index of the array, or a position is out of bounds.
         """
-        if is_only_array(index):
-            return read_part(self, index)
-        try:
-            entries = parse_index(self._shape, index)
-        except NotBasicError:
-            return read_part(self, index)
-        result: Array = view(self, INDEX, (entries,))
-        return result
+        parsed, arrays = parse(self._shape, index)
+        if arrays:
+            return read(self, parsed, arrays)
+        part: Array = view(self, INDEX, (parsed.entries,))
+        return part
 
     def __iter__(self) -> Iterator[Array]:
         """Yield the parts along the first dim; they stay on the devices."""
@@ -302,26 +297,17 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
     def __array__(
         self, dtype: Any = None, context: None = None, copy: bool | None = None
     ) -> HostArray:
-        value = self._host_value("numpy.asarray(x)")
+        value = concrete(self, "numpy.asarray(x)", explicit=False)
         if copy:
             return np.array(value, dtype=dtype)
         return np.asarray(value, dtype=dtype, copy=copy)
 
-    def _host_value(self, what: str, *, explicit: bool = False) -> HostArray:
-        """Return the value on the host: read-only, fetched once.
-
-        Args:
-          what: who asks, for transfer guards.
-          explicit: whether the transfer was asked for by name.
-
-        Raises:
-          ExecutionError: the work that should have made the value failed.
-          TransferGuardError: a guard forbids the transfer.
-        """
+    def _concrete(self, why: str, explicit: bool | None) -> HostArray:
         data = self._held()
         host = data.host  # read once: another thread may be here too
         if host is None:
-            check_transfer(DEVICE_TO_HOST, what, explicit=explicit)
+            if explicit is not None:
+                check_transfer(DEVICE_TO_HOST, why, explicit=explicit)
             host = data.host = read_host(data.buffer)
         elif isinstance(host, HostRead | StagedRead):
             host = data.host = host.wait()
@@ -344,7 +330,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        value = self._host_value("pickling")
+        value = concrete(self, "pickling", explicit=False)
         state = np.array(value), self._sharding, self.committed, self.weak_type
         return rebuild, (type(self), *state)
 

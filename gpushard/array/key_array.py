@@ -85,8 +85,8 @@ class KeyArray(Array):
         super().__init__(buffer, sharding, committed=committed, weak_type=weak_type)
         self._dtype = _DTYPE
 
-    def _host_value(self, what: str, *, explicit: bool = False) -> HostArray:
-        refuse(what)
+    def _concrete(self, why: str, explicit: bool | None) -> HostArray:
+        refuse(why)
 
     def __len__(self) -> int:
         if not self.shape:

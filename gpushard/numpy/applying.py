@@ -17,6 +17,7 @@ from gpushard.numpy.arguments import as_value, is_number, is_value, settle
 from gpushard.numpy.creation import asarray
 from gpushard.numpy.joining import stack
 from gpushard.numpy.manipulation import broadcast_arrays, broadcast_to, expand_dims, moveaxis
+from gpushard.numpy.public import public
 from gpushard.numpy.ranges import arange
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
@@ -103,6 +104,7 @@ def apply_over_axes(
     return settle(x, out_sharding)
 
 
+@public
 def piecewise(
     x: Any,
     condlist: Any,
@@ -114,12 +116,10 @@ def piecewise(
     """Return a function that is defined by cases, the last condition that holds deciding.
 
     Args:
-      x: an array.
       condlist: the conditions, arrays of booleans of its shape.
       funclist: for each a number, or a function of arrays; one more for all other elements, which
         are 0 by default. Every function is called for the whole array, NumPy calls it for a part.
       *args: what else functions take.
-      out_sharding: where the result goes; by default it stays where it was made.
       **kwargs: likewise.
 
     Raises:
@@ -129,7 +129,6 @@ def piecewise(
     >>> piecewise([-2.0, 3.0], [[True, False]], [-1.0, lambda x: x * 2])
     Array([-1.,  6.], dtype=float64)
     """
-    x = as_value(x, "piecewise")
     conditions = _conditions(condlist, x)
     if len(funclist) not in (len(conditions), len(conditions) + 1):
         raise ArgumentError(
@@ -143,7 +142,7 @@ def piecewise(
     found = _case(funclist[-1] if has_default else 0, x, args, kwargs)
     for condition, function in zip(conditions, funclist, strict=False):
         found = bind(rows.WHERE, (condition, _case(function, x, args, kwargs), found))
-    return settle(found, out_sharding)
+    return found
 
 
 def _conditions(condlist: Any, x: Any) -> list[Any]:

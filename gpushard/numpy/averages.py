@@ -13,6 +13,7 @@ from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out, settle
 from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.public import public
 from gpushard.numpy.slicing import lengthwise
 from gpushard.ops.axes import from_end
 
@@ -144,6 +145,7 @@ def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
     return np.broadcast_to(spread, x.shape)
 
 
+@public
 def ptp(
     a: Any,
     axis: Any = None,
@@ -152,16 +154,7 @@ def ptp(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return how far the greatest element is from the least over dims.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
+    """Return how far the greatest element is from the least over dims."""
     refuse_out("ptp", out)
-    x = as_value(a, "ptp")
-    most, least = (f(x, axis, keepdims=keepdims) for f in (statistical.max, statistical.min))
-    return settle(ew.subtract(most, least), out_sharding)
+    most, least = (f(a, axis, keepdims=keepdims) for f in (statistical.max, statistical.min))
+    return ew.subtract(most, least)

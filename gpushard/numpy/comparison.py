@@ -11,7 +11,8 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.functions.checks import check_order
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, is_number, operands, settle
+from gpushard.numpy.arguments import is_number, operands, settle
+from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end
 
 
@@ -142,13 +143,12 @@ def size(a: Any, axis: Any = None) -> int:
     return math.prod(sizes[dim] for dim in from_end(axis, len(sizes), "size"))
 
 
+@public
 def copy(a: Any, order: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array of the same value.
 
     Args:
-      a: an array.
       order: must be "C", or what means it here.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
     check_order(order)
-    return settle(as_value(a, "copy").copy(), out_sharding)
+    return a.copy()

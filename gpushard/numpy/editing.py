@@ -9,12 +9,13 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.functions.checks import as_shape
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, settle
 from gpushard.numpy.creation import zeros
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import broadcast_to, moveaxis, tile
+from gpushard.numpy.public import public
 from gpushard.numpy.slicing import part
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
@@ -200,28 +201,28 @@ def _woven(x: Any, new: Any, places: Any, axis: int) -> Any:
     return concat([piece for piece in pieces if piece.shape[axis]] or pieces[:1], axis)
 
 
+@public
 def resize(a: Any, new_shape: Any, *, out_sharding: Any = None) -> Array:
     """Return the elements in row-major order in another shape, over and over if it is larger.
 
     Args:
-      a: an array.
       new_shape: the sizes.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> resize([1, 2, 3], (2, 2))
     Array([[1, 2],
            [3, 1]], dtype=int64)
     """
-    x = as_value(a, "resize").ravel()
+    x = a.ravel()
     shape = as_shape(new_shape, "new_shape")
     size = int(np.prod(shape))
     if not x.size:
-        return settle(zeros(shape, dtype=x.dtype), out_sharding)
+        return zeros(shape, dtype=x.dtype)
     if size > x.size:
         x = tile(x, -(-size // x.size))
-    return settle(x[:size].reshape(shape), out_sharding)
+    return x[:size].reshape(shape)
 
 
+@public
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array without zeros at its ends; the host reads where these begin.
 
@@ -229,7 +230,6 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: A
       filt: an array.
       trim: at which ends: "f" for the front, "b" for the back, "fb" for both.
       axis: along which dims; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: `trim` is something else.
@@ -237,21 +237,22 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: A
     >>> trim_zeros([0, 0, 1, 0, 2, 0])
     Array([1, 0, 2], dtype=int64)
     """
-    x = as_value(filt, "trim_zeros")
     ends = trim.lower() if isinstance(trim, str) else trim
     if ends not in ("fb", "bf", "f", "b"):
         raise ArgumentError(
             f'trim_zeros: trim={trim!r} must be "f", "b" or "fb"', argument="trim", value=trim
         )
-    chosen: list[Any] = [slice(None)] * x.ndim
-    for at in from_end(axis, x.ndim, "trim_zeros"):
-        others = tuple(dim for dim in range(-x.ndim, 0) if dim != at)
-        some = statistical.any(x, others)
-        n = x.shape[at]
-        if not n or not known(statistical.any(some)):
+    chosen: list[Any] = [slice(None)] * filt.ndim
+    for at in from_end(axis, filt.ndim, "trim_zeros"):
+        others = tuple(dim for dim in range(-filt.ndim, 0) if dim != at)
+        some = statistical.any(filt, others)
+        n = filt.shape[at]
+        if not n or not concrete(statistical.any(some), "trim_zeros").item():
             chosen[at] = slice(0, 0)
             continue
-        first = known(statistical.argmax(some)) if "f" in ends else 0
-        last = n - known(statistical.argmax(some[::-1])) if "b" in ends else n
-        chosen[at] = slice(first, last)
-    return settle(x[tuple(chosen)], out_sharding)
+        leading, trailing = (
+            int(concrete(statistical.argmax(way), "trim_zeros")) if end in ends else 0
+            for end, way in (("f", some), ("b", some[::-1]))
+        )
+        chosen[at] = slice(leading, n - trailing)
+    return filt[tuple(chosen)]

@@ -11,10 +11,11 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import count
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, settle
 from gpushard.numpy.bin_edges import edges_of, is_many
+from gpushard.numpy.public import public
 from gpushard.numpy.slicing import but_first, but_last, lengthwise, part
 from gpushard.ops.bind import bind
 from gpushard.ops.table import counting
@@ -23,6 +24,7 @@ _COUNTED = np.dtype(np.int64)
 _SUMMED = np.dtype(np.float64)
 
 
+@public
 def bincount(
     x: Any,
     weights: Any = None,
@@ -41,7 +43,6 @@ def bincount(
       minlength: how many counts there are at least.
       length: how many counts there are, as JAX has it: elements outside are not counted, and the
         host reads nothing. By default it reads the least and the greatest element.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: an element is negative, the array is no vector, or weights do not fit.
@@ -50,7 +51,6 @@ def bincount(
     >>> bincount([0, 1, 1, 3]), bincount([0, 1, 1, 3], length=2)
     (Array([1, 2, 0, 1], dtype=int64), Array([1, 2], dtype=int64))
     """
-    x = as_value(x, "bincount")
     if kind_of(x.dtype) not in "?biu":
         raise ArgumentTypeError(
             f"bincount: x of {x.dtype} must be integers; convert it with astype",
@@ -75,21 +75,21 @@ def bincount(
     many = _length(x, least) if length is None else count(length, "bincount", "length")
     operands = (x,) if heavy is None else (x, heavy)
     dtype = _COUNTED if heavy is None else _SUMMED
-    return settle(bind(counting.BINCOUNT, operands, (many, dtype)), out_sharding)
+    return bind(counting.BINCOUNT, operands, (many, dtype))
 
 
 def _length(x: Any, least: int) -> int:
     """Return how many counts there are; the host reads two numbers."""
     if not x.size:
         return least
-    lowest = known(statistical.min(x))
+    lowest = concrete(statistical.min(x), "bincount").item()
     if lowest < 0:
         raise ArgumentError(
             f"bincount: x has the element {lowest}; elements must not be negative",
             argument="x",
             value=lowest,
         )
-    return max(least, int(known(statistical.max(x))) + 1)
+    return max(least, int(concrete(statistical.max(x), "bincount")) + 1)
 
 
 def _weights_like(x: Any, weights: Any, name: str) -> Any:

@@ -12,8 +12,9 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype
-from gpushard.numpy.arguments import as_source, as_value, host_data, is_value, refuse_out, settle
+from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out, settle
 from gpushard.numpy.data_type import can_cast, result_type
+from gpushard.numpy.public import public
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
@@ -142,6 +143,7 @@ def stack(
     return settle(bind(movement.STACK, found, (at,)), out_sharding)
 
 
+@public
 def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> tuple[Array, ...]:
     """Return a tuple of the parts along a dim, without it.
 
@@ -150,10 +152,9 @@ def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> tuple[Arra
       axis: which dim.
       out_sharding: where the results go; by default they stay where they were made.
     """
-    x = as_source(x, "unstack")
     at = one_from_end(axis, x.ndim, "unstack")
     lead = (slice(None),) * (x.ndim + at)
-    return tuple(settle(x[(*lead, i)], out_sharding) for i in range(x.shape[at]))
+    return tuple(x[(*lead, i)] for i in range(x.shape[at]))
 
 
 def _raised(

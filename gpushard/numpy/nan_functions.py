@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.reducing import extreme
-from gpushard.array.taking_part import all_take_part, variance_of
 from gpushard.dtypes import finfo, kind_of
 from gpushard.functions.checks import as_dtype, correction_of
+from gpushard.functions.statistical import all_take_part, extreme, in_type, variance_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, number_of, refuse_out, settle, wanted
+from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
@@ -90,6 +90,7 @@ def nanprod(
     return statistical.prod(filled(a, 1, "nanprod"), *given, out_sharding=out_sharding)
 
 
+@public
 def nanmin(
     a: Any,
     axis: Any = None,
@@ -103,19 +104,13 @@ def nanmin(
     """Return the least element over dims that is no NaN; NaN if there is nothing else.
 
     Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
       initial: a number that takes part, too; needed where there may be no element.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(a, "nanmin")
-    given = axis, out, keepdims, initial, where, wanted(out_sharding, x)
-    return settle(extreme(reductions.NANMIN, np.fmin, x, *given), out_sharding)
+    given = axis, out, keepdims, initial, where, out_sharding
+    return extreme(reductions.NANMIN, np.fmin, a, *given)
 
 
+@public
 def nanmax(
     a: Any,
     axis: Any = None,
@@ -129,17 +124,10 @@ def nanmax(
     """Return the greatest element over dims that is no NaN; NaN if there is nothing else.
 
     Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
       initial: a number that takes part, too; needed where there may be no element.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(a, "nanmax")
-    given = axis, out, keepdims, initial, where, wanted(out_sharding, x)
-    return settle(extreme(reductions.NANMAX, np.fmax, x, *given), out_sharding)
+    given = axis, out, keepdims, initial, where, out_sharding
+    return extreme(reductions.NANMAX, np.fmax, a, *given)
 
 
 def nanargmin(
@@ -197,6 +185,7 @@ def _place(name: str, last: float, x: Any, axis: Any, out: Any, keepdims: bool, 
     return settle(bind(rows.WHERE, (nothing, -1, at)), to)
 
 
+@public
 def nanmean(
     a: Any,
     axis: Any = None,
@@ -210,25 +199,18 @@ def nanmean(
     """Return the mean over dims of what is no NaN; NaN if there is nothing else.
 
     Args:
-      a: an array.
-      axis: which dims.
       dtype: type that it is worked out in, and of the result.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> nanmean([1.0, np.nan, 2.0])
     Array(1.5, dtype=float64)
     """
     refuse_out("nanmean", out)
-    x = as_value(a, "nanmean")
-    if kind_of(x.dtype) not in "fc":
+    if kind_of(a.dtype) not in "fc":
         given = axis, dtype, out, keepdims
-        return statistical.mean(x, *given, where=where, out_sharding=out_sharding)
-    x = _or_nan(x, where)
-    params = from_end(axis, x.ndim, "nanmean"), bool(keepdims), _kind(dtype)
-    return settle(bind(NANMEAN, (x,), params, wanted(out_sharding, x)), out_sharding)
+        return statistical.mean(a, *given, where=where, out_sharding=out_sharding)
+    a = _or_nan(a, where)
+    params = from_end(axis, a.ndim, "nanmean"), bool(keepdims), _kind(dtype)
+    return bind(NANMEAN, (a,), params, out_sharding)
 
 
 def _or_nan(x: Any, where: Any) -> Any:
@@ -278,7 +260,7 @@ def nanvar(
 
 
 def _floats(a: Any, dtype: Any, name: str) -> Any:
-    x = statistical.typed(a, dtype, name)
+    x = in_type(as_value(a, name), dtype)
     return x if kind_of(x.dtype) in "fc" else x.astype(np.float64)
 
 
@@ -319,6 +301,7 @@ def nanstd(
     return settle(bind(NANSTD, (x,), params, wanted(out_sharding, x)), out_sharding)
 
 
+@public
 def nan_to_num(
     x: Any,
     copy: bool = True,
@@ -331,12 +314,9 @@ def nan_to_num(
     """Return an array with numbers where it has NaNs and infinities.
 
     Args:
-      x: an array.
-      copy: arrays are values, so this makes no difference.
       nan: what replaces NaNs.
       posinf: what replaces infinity; the greatest number by default.
       neginf: what replaces minus infinity; the least number by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentTypeError: what replaces them is no number.
@@ -344,9 +324,8 @@ def nan_to_num(
     >>> nan_to_num([1.0, np.nan, np.inf], posinf=9)
     Array([1., 0., 9.], dtype=float64)
     """
-    x = as_value(x, "nan_to_num")
     if kind_of(x.dtype) not in "fc":
-        return settle(x, out_sharding)
+        return x
     own = np.empty(0, x.dtype).real.dtype
     most = finfo(own)
     given = [("nan", nan, 0), ("posinf", posinf, most.max), ("neginf", neginf, most.min)]
@@ -354,4 +333,4 @@ def nan_to_num(
         float(number_of(default if value is None else value, own, "nan_to_num", name))
         for name, value, default in given
     )
-    return settle(bind(NAN_TO_NUM, (x,), values), out_sharding)
+    return bind(NAN_TO_NUM, (x,), values)

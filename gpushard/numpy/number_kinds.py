@@ -11,28 +11,21 @@ from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, host_data, is_number, is_value, refuse_out, settle
+from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
 
 
+@public
 def iscomplex(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return whether each element has an imaginary part other than 0.
-
-    Args:
-      x: an array.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    return settle(ew.not_equal(as_value(x, "iscomplex").imag, 0), out_sharding)
+    """Return whether each element has an imaginary part other than 0."""
+    return ew.not_equal(x.imag, 0)
 
 
+@public
 def isreal(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return whether each element has no imaginary part other than 0.
-
-    Args:
-      x: an array.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    return settle(ew.equal(as_value(x, "isreal").imag, 0), out_sharding)
+    """Return whether each element has no imaginary part other than 0."""
+    return ew.equal(x.imag, 0)
 
 
 def iscomplexobj(x: Any) -> bool:
@@ -118,14 +111,10 @@ def fix(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
     return ew.trunc(x, out, out_sharding=out_sharding)
 
 
+@public
 def sinc(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return sin(pi x) / (pi x); 1 at 0.
-
-    Args:
-      x: an array.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    turned = as_value(x, "sinc") * np.pi
+    """Return sin(pi x) / (pi x); 1 at 0."""
+    turned = x * np.pi
     zero = ew.equal(turned, 0)
     safe = bind(rows.WHERE, (zero, 1, turned))
-    return settle(bind(rows.WHERE, (zero, 1, ew.sin(safe) / safe)), out_sharding)
+    return bind(rows.WHERE, (zero, 1, ew.sin(safe) / safe))

@@ -9,7 +9,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, integer, is_value, settle
@@ -20,6 +20,7 @@ from gpushard.numpy.joining import concat
 from gpushard.numpy.linalg.decompositions import eigvals
 from gpushard.numpy.linalg.solving import inv, lstsq
 from gpushard.numpy.padding import pad
+from gpushard.numpy.public import public
 from gpushard.numpy.signals import convolve
 from gpushard.ops.bind import bind
 from gpushard.ops.table import polynomials as rows
@@ -126,7 +127,7 @@ def polydiv(
     if trim_leading_zeros and rest.shape[0] > 1:
         large = ew.abs(rest) > 1e-8
         first = ew.where(statistical.any(large), statistical.argmax(large), rest.shape[0] - 1)
-        rest = rest[known(first) :]
+        rest = rest[concrete(first, "polydiv").item() :]
     return settle((quotient, rest), out_sharding)
 
 
@@ -214,6 +215,7 @@ def polyval(p: Any, x: Any, *, out_sharding: Any = None) -> Array:
     return settle(found, out_sharding)
 
 
+@public(arrays=2)
 def polyfit(
     x: Any,
     y: Any,
@@ -249,7 +251,7 @@ def polyfit(
     [2.0, 1.0]
     """
     order = integer(deg, "polyfit", "deg") + 1
-    x, y = as_value(x, "polyfit") + 0.0, as_value(y, "polyfit") + 0.0
+    x, y = x + 0.0, y + 0.0
     _check_points(x, y, order)
     left, right = vander(x, order), y
     if w is not None:
@@ -269,13 +271,13 @@ def polyfit(
     found, sums, rank, values = lstsq(left, right, share)
     found = (found.T / scale).T
     if full:
-        return (*settle((found, sums, rank, values), out_sharding), share)
+        return (*(found, sums, rank, values), share)
     if not cov:
-        return settle(found, out_sharding)
+        return found
     spread = inv(left.T @ left) / (scale[:, None] * scale)
     spread = spread if y.ndim == 1 else spread[:, :, None]
     if isinstance(cov, str) and cov == "unscaled":
-        return settle((found, spread), out_sharding)
+        return (found, spread)
     if x.shape[0] <= order:
         raise ArgumentError(
             f"polyfit: {x.shape[0]} points are too few for the covariance of {order} coefficients; "
@@ -283,7 +285,7 @@ def polyfit(
             argument="cov",
             shape=x.shape,
         )
-    return settle((found, spread * (sums / (x.shape[0] - order))), out_sharding)
+    return (found, spread * (sums / (x.shape[0] - order)))
 
 
 def _check_points(x: Any, y: Any, order: int) -> None:
@@ -300,6 +302,7 @@ def _check_points(x: Any, y: Any, order: int) -> None:
         )
 
 
+@public
 def poly(seq_of_zeros: Any, *, out_sharding: Any = None) -> Array:
     """Return the coefficients of the polynomial that has given roots.
 
@@ -307,7 +310,6 @@ def poly(seq_of_zeros: Any, *, out_sharding: Any = None) -> Array:
 
     Args:
       seq_of_zeros: the roots, a vector; or a square matrix, whose characteristic polynomial it is.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: it is neither.
@@ -315,18 +317,21 @@ def poly(seq_of_zeros: Any, *, out_sharding: Any = None) -> Array:
     >>> poly([1.0, 2.0])
     Array([ 1., -3.,  2.], dtype=float64)
     """
-    given = as_value(seq_of_zeros, "poly")
-    if given.ndim == 2 and given.shape[0] == given.shape[1] and given.shape[0]:
-        given = eigvals(given)
-    if given.ndim != 1:
+    if (
+        seq_of_zeros.ndim == 2
+        and seq_of_zeros.shape[0] == seq_of_zeros.shape[1]
+        and seq_of_zeros.shape[0]
+    ):
+        seq_of_zeros = eigvals(seq_of_zeros)
+    if seq_of_zeros.ndim != 1:
         raise ArgumentError(
-            f"poly: roots of shape {given.shape} must be a vector, or a square matrix",
+            f"poly: roots of shape {seq_of_zeros.shape} must be a vector, or a square matrix",
             argument="seq_of_zeros",
-            shape=given.shape,
+            shape=seq_of_zeros.shape,
         )
-    if kind_of(given.dtype) not in "fc":
-        given = given.astype(np.float64)
-    return settle(bind(rows.POLY, (given,)), out_sharding)
+    if kind_of(seq_of_zeros.dtype) not in "fc":
+        seq_of_zeros = seq_of_zeros.astype(np.float64)
+    return bind(rows.POLY, (seq_of_zeros,))
 
 
 def roots(p: Any, *, strip_zeros: bool = True, out_sharding: Any = None) -> Array:

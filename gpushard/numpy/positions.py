@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.picking import as_integers, bounded, nonzero, unravelled
-from gpushard.array.selection import as_int64
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_shape, count
+from gpushard.functions.indexing import as_int64, as_integers, bounded, nonzero, unravelled
 from gpushard.numpy.arguments import as_value, integer, is_value, settle
 from gpushard.numpy.making import place_of
 from gpushard.placement.device_put import device_put

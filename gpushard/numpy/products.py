@@ -6,41 +6,16 @@ from typing import Any
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
+from gpushard.functions import manipulation
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, refuse_out, settle
 from gpushard.numpy.manipulation import expand_dims, moveaxis, roll
+from gpushard.numpy.public import public, public_array
 from gpushard.ops.axes import one_from_end
 
-
-def trace(
-    a: Any,
-    offset: int = 0,
-    axis1: int = 0,
-    axis2: int = 1,
-    dtype: Any = None,
-    out: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the sum of the diagonal of two dims; small integers are summed in 64 bits.
-
-    Args:
-      a: an array of at least two dims.
-      offset: which diagonal: 0 for the main one, positive for one above it.
-      axis1: the dim of rows.
-      axis2: the dim of columns.
-      dtype: type that is summed in, and of the result.
-      out: must be None; results are values.
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    >>> import gpushard as gs
-    >>> trace(gs.numpy.arange(9).reshape(3, 3))
-    Array(12, dtype=int64)
-    """
-    refuse_out("trace", out)
-    return settle(as_value(a, "trace").trace(offset, axis1, axis2, dtype), out_sharding)
+trace = public_array(manipulation.trace)
 
 
+@public(arrays=2)
 def cross(
     a: Any,
     b: Any,
@@ -54,13 +29,11 @@ def cross(
     """Return cross products of vectors of three elements.
 
     Args:
-      a: an array.
       b: an array; the two broadcast.
       axisa: the dim of the vectors of `a`.
       axisb: the same for `b`.
       axisc: the same for the result.
       axis: the same for all three.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: vectors do not have three elements.
@@ -71,7 +44,7 @@ def cross(
     """
     if axis is not None:
         axisa = axisb = axisc = axis
-    x1, x2 = as_value(a, "cross"), as_value(b, "cross")
+    x1, x2 = a, b
     a = moveaxis(x1, one_from_end(axisa, x1.ndim, "cross", "axisa"), -1)
     b = moveaxis(x2, one_from_end(axisb, x2.ndim, "cross", "axisb"), -1)
     if a.shape[-1] != 3 or b.shape[-1] != 3:
@@ -83,28 +56,25 @@ def cross(
         )
     # Element i is a[i + 1] * b[i + 2] - a[i + 2] * b[i + 1], counted around.
     found = roll(a, -1, -1) * roll(b, -2, -1) - roll(a, -2, -1) * roll(b, -1, -1)
-    return settle(
-        moveaxis(found, -1, one_from_end(axisc, found.ndim, "cross", "axisc")), out_sharding
-    )
+    return moveaxis(found, -1, one_from_end(axisc, found.ndim, "cross", "axisc"))
 
 
+@public(arrays=2)
 def kron(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
     """Return the Kronecker product: every element of `a` times all of `b`, in blocks.
 
     Args:
-      a: an array.
       b: an array; new dims of the one with fewer come first.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> import gpushard as gs
     >>> kron(gs.numpy.asarray([1, 10]), gs.numpy.asarray([1, 2, 3]))
     Array([ 1,  2,  3, 10, 20, 30], dtype=int64)
     """
-    x1, x2 = as_value(a, "kron"), as_value(b, "kron")
+    x1, x2 = a, b
     ndim = max(x1.ndim, x2.ndim)
     a = x1.reshape((1,) * (ndim - x1.ndim) + x1.shape)
     b = x2.reshape((1,) * (ndim - x2.ndim) + x2.shape)
     shape = tuple(m * n for m, n in zip(a.shape, b.shape, strict=True))
     blocks = expand_dims(a, tuple(range(1, 2 * ndim, 2)))
     inner = expand_dims(b, tuple(range(0, 2 * ndim, 2)))
-    return settle(ew.multiply(blocks, inner).reshape(shape), out_sharding)
+    return ew.multiply(blocks, inner).reshape(shape)

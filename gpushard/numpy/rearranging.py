@@ -8,12 +8,14 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
-from gpushard.numpy.arguments import as_source, as_value, as_view, integer, settle
+from gpushard.numpy.arguments import as_value, as_view, integer, settle
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import flip, moveaxis, swapaxes
+from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end, one_from_end
 
 
+@public
 def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: Any = None) -> Array:
     """Return an array turned by right angles, from the first towards the second of two dims.
 
@@ -21,7 +23,6 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: A
       m: an array of at least two dims.
       k: by how many.
       axes: the two dims.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: they are not two dims.
@@ -30,46 +31,43 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: A
     Array([[2, 4],
            [1, 3]], dtype=int64)
     """
-    x = as_view(m, "rot90")
-    found = from_end(tuple(axes) if np.iterable(axes) else axes, x.ndim, "rot90", "axes")
+    found = from_end(tuple(axes) if np.iterable(axes) else axes, m.ndim, "rot90", "axes")
     if len(found) != 2:
         raise ArgumentError(f"rot90: axes={axes} must name two dims", argument="axes", axes=axes)
     first, second = found
     turns = integer(k, "rot90", "k") % 4
     if turns == 2:
-        x = flip(x, found)
+        m = flip(m, found)
     elif turns == 1:
-        x = swapaxes(flip(x, second), first, second)
+        m = swapaxes(flip(m, second), first, second)
     elif turns == 3:
-        x = flip(swapaxes(x, first, second), second)
-    return settle(x, out_sharding)
+        m = flip(swapaxes(m, first, second), second)
+    return m
 
 
+@public
 def rollaxis(a: Any, axis: int, start: int = 0, *, out_sharding: Any = None) -> Array:
     """Return an array with one dim moved before another; `moveaxis` is clearer.
 
     Args:
-      a: an array.
       axis: which dim.
       start: before which dim it goes.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are no such dims.
     """
-    x = as_source(a, "rollaxis")
-    own = one_from_end(axis, x.ndim, "rollaxis") + x.ndim
+    own = one_from_end(axis, a.ndim, "rollaxis") + a.ndim
     place = integer(start, "rollaxis", "start")
-    if not -x.ndim <= place <= x.ndim:
+    if not -a.ndim <= place <= a.ndim:
         raise ArgumentError(
-            f"rollaxis: start={start} is out of range for an array of {x.ndim} dims; use "
-            f"{-x.ndim} to {x.ndim}",
+            f"rollaxis: start={start} is out of range for an array of {a.ndim} dims; use "
+            f"{-a.ndim} to {a.ndim}",
             argument="start",
             value=start,
-            ndim=x.ndim,
+            ndim=a.ndim,
         )
-    place += x.ndim if place < 0 else 0
-    return settle(moveaxis(x, own, place - 1 if own < place else place), out_sharding)
+    place += a.ndim if place < 0 else 0
+    return moveaxis(a, own, place - 1 if own < place else place)
 
 
 @overload

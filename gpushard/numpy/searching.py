@@ -7,73 +7,26 @@ from typing import Any
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions import sorting
+from gpushard.functions.sorting import METHODS
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import (
-    as_value,
-    check_hint,
-    host_data,
-    is_value,
-    operands,
-    settle,
-    wanted,
-)
+from gpushard.numpy.arguments import check_hint, host_data, is_value
 from gpushard.numpy.manipulation import flip
-from gpushard.ops.bind import bind
-from gpushard.ops.table import searching as rows
+from gpushard.numpy.public import public, public_array
 
-_METHODS = (None, "default", "scan", "scan_unrolled", "sort", "compare_all")
-
-
-def searchsorted(
-    a: Any,
-    v: Any,
-    side: str = "left",
-    sorter: Any = None,
-    *,
-    method: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return where elements would go into a sorted vector, so that it stays sorted.
-
-    Either side may be split: what moves is the smaller one, or the positions that parts give.
-
-    Args:
-      a: the sorted vector; NaNs come last.
-      v: the elements, of any shape.
-      side: "left" for before those that are equal, "right" for behind them.
-      sorter: positions that sort `a`; None if it is sorted.
-      method: makes no difference.
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArgumentError: `a` is no vector, or `side` is neither.
-
-    >>> import gpushard as gs
-    >>> searchsorted(gs.numpy.asarray([1, 3, 3, 7]), [3, 8], side="right")
-    Array([3, 4], dtype=int64)
-    """
-    check_hint("searchsorted", "method", method, _METHODS)
-    if side not in ("left", "right"):
-        raise ArgumentError(
-            f'searchsorted: side={side!r} must be "left" or "right"', argument="side", side=side
-        )
-    given = operands("searchsorted", a, v, *(() if sorter is None else (sorter,)))
-    found = bind(rows.SEARCHSORTED, given, (side,), wanted(out_sharding, *given))
-    return settle(found, out_sharding)
+searchsorted = public_array(sorting.searchsorted)
 
 
+@public
 def digitize(
     x: Any, bins: Any, right: bool = False, *, method: Any = None, out_sharding: Any = None
 ) -> Array:
     """Return the number of the bin that each element is in; 0 and `len(bins)` are outside.
 
     Args:
-      x: an array.
       bins: a vector of edges, ascending or descending. One on devices is not checked: its first and
         its last element say which.
       right: whether bins include their right edge rather than the left one.
-      method: makes no difference.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: `bins` is no vector, or on the host and not in order.
@@ -83,8 +36,7 @@ def digitize(
     >>> digitize(gs.numpy.asarray([0.5, 1.0, 9.0]), [1, 2, 3])
     Array([0, 1, 3], dtype=int64)
     """
-    check_hint("digitize", "method", method, _METHODS)
-    x = as_value(x, "digitize")
+    check_hint("digitize", "method", method, METHODS)
     bins = bins if is_value(bins) else host_data(bins, "digitize")
     if kind_of(x.dtype) == "c" or kind_of(bins.dtype) == "c":
         raise ArgumentTypeError(
@@ -98,7 +50,7 @@ def digitize(
             argument="bins",
             shape=bins.shape,
         )
-    return settle(_digitized(x, bins, ("right", "left")[bool(right)]), out_sharding)
+    return _digitized(x, bins, ("right", "left")[bool(right)])
 
 
 def _digitized(x: Any, bins: Any, side: str) -> Any:

@@ -9,7 +9,8 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import as_source, as_value, integer, is_value, settle
+from gpushard.numpy.arguments import as_source, integer, is_value, settle
+from gpushard.numpy.public import public
 from gpushard.numpy.slicing import part
 from gpushard.ops.axes import one_from_end
 
@@ -111,16 +112,15 @@ def vsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> l
     return _deep("vsplit", ary, indices_or_sections, 0, 2, out_sharding)
 
 
+@public
 def hsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
     """Return the parts of an array along the second dim; of a vector along its only one.
 
     Args:
-      ary: an array.
       indices_or_sections: how many parts; or where to cut, a sequence of positions.
       out_sharding: where the results go; by default they stay where they were made.
     """
-    x = as_value(ary, "hsplit")
-    return _deep("hsplit", x, indices_or_sections, int(x.ndim > 1), 1, out_sharding)
+    return _deep("hsplit", ary, indices_or_sections, int(ary.ndim > 1), 1, out_sharding)
 
 
 def dsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:

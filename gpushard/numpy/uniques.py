@@ -12,9 +12,10 @@ from typing import Any, Literal, NamedTuple, overload
 
 from gpushard.array import Array
 from gpushard.functions.checks import count
-from gpushard.functions.concrete import known
-from gpushard.numpy.arguments import as_value, number_of, settle
+from gpushard.functions.concrete import concrete
+from gpushard.numpy.arguments import number_of
 from gpushard.numpy.manipulation import moveaxis
+from gpushard.numpy.public import public
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.sets import COUNTS, INDICES, INVERSE, UNIQUE, Wish
@@ -56,6 +57,7 @@ class UniqueInverse(NamedTuple):
     """Which of them each element is."""
 
 
+@public
 def unique_all(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueAll:
@@ -71,13 +73,13 @@ def unique_all(
     >>> unique_all(gs.numpy.asarray([5, 2, 5])).inverse_indices
     Array([1, 0, 1], dtype=int64)
     """
-    x = as_value(x, "unique_all")
     wish = Wish((INDICES, INVERSE, COUNTS), equal_nan=False)
     values, indices, inverse, counts = different("unique_all", x.ravel(), wish, size, fill_value)
     found = UniqueAll(values, indices, inverse.reshape(x.shape), counts)
-    return UniqueAll(*settle(found, out_sharding))
+    return UniqueAll(*found)
 
 
+@public
 def unique_counts(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueCounts:
@@ -89,12 +91,13 @@ def unique_counts(
       fill_value: what fills places without an element; by default the first one does.
       out_sharding: where the results go; by default they stay where they were made.
     """
-    x = as_value(x, "unique_counts").ravel()
+    x = x.ravel()
     wish = Wish((COUNTS,), equal_nan=False)
     values, counts = different("unique_counts", x, wish, size, fill_value)
-    return UniqueCounts(*settle((values, counts), out_sharding))
+    return UniqueCounts(*(values, counts))
 
 
+@public
 def unique_inverse(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueInverse:
@@ -106,13 +109,13 @@ def unique_inverse(
       fill_value: what fills places without an element; by default the first one does.
       out_sharding: where the results go; by default they stay where they were made.
     """
-    x = as_value(x, "unique_inverse")
     wish = Wish((INVERSE,), equal_nan=False)
     values, inverse = different("unique_inverse", x.ravel(), wish, size, fill_value)
     found = values, inverse.reshape(x.shape)
-    return UniqueInverse(*settle(found, out_sharding))
+    return UniqueInverse(*found)
 
 
+@public
 def unique_values(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Array:
@@ -122,11 +125,10 @@ def unique_values(
       x: an array; NaNs differ from each other.
       size: how many results there are; None for as many as there are different elements.
       fill_value: what fills places without an element; by default the first one does.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(x, "unique_values").ravel()
+    x = x.ravel()
     (values,) = different("unique_values", x, Wish(equal_nan=False), size, fill_value)
-    return settle(values, out_sharding)
+    return values
 
 
 @overload
@@ -161,6 +163,7 @@ def unique(
 ) -> Any: ...
 
 
+@public
 def unique(
     ar: Any,
     return_index: bool = False,
@@ -197,23 +200,22 @@ def unique(
     >>> unique(gs.numpy.asarray([5, 2, 5]), size=4, fill_value=0)
     Array([2, 5, 0, 0], dtype=int64)
     """
-    x = as_value(ar, "unique")
     asked = (INDICES, return_index), (INVERSE, return_inverse), (COUNTS, return_counts)
     parts = tuple(part for part, there in asked if there)
     if axis is None:
         wish = Wish(parts, bool(equal_nan))
-        found = different("unique", x.ravel(), wish, size, fill_value)
+        found = different("unique", ar.ravel(), wish, size, fill_value)
         if return_inverse:
             at = 1 + parts.index(INVERSE)
-            found[at] = found[at].reshape(x.shape)
+            found[at] = found[at].reshape(ar.shape)
     else:
-        where = one_from_end(axis, x.ndim, "unique")
-        x = moveaxis(x, where, 0)
-        rest = x.shape[1:]
-        rows = x.reshape(x.shape[0], math.prod(rest))
+        where = one_from_end(axis, ar.ndim, "unique")
+        ar = moveaxis(ar, where, 0)
+        rest = ar.shape[1:]
+        rows = ar.reshape(ar.shape[0], math.prod(rest))
         found = different("unique", rows, Wish(parts, equal_nan=False), size, fill_value)
         found[0] = moveaxis(found[0].reshape(found[0].shape[0], *rest), 0, where)
-    return settle(tuple(found) if parts else found[0], out_sharding)
+    return tuple(found) if parts else found[0]
 
 
 def different(
@@ -239,7 +241,7 @@ def different(
     found: list[Any]
     *found, number = bind(UNIQUE, given, (wish,))
     if many is None:
-        there = known(number)
+        there = concrete(number, "unique").item()
         for at, part in enumerate(("values", *wish.parts)):
             if part != INVERSE:
                 found[at] = found[at][:there]

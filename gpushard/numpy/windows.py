@@ -9,8 +9,9 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, integer, number_of, settle, wanted
+from gpushard.numpy.arguments import integer, number_of
 from gpushard.numpy.making import kept_at, place_of
+from gpushard.numpy.public import public
 from gpushard.numpy.ranges import arange
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import I0
@@ -98,12 +99,12 @@ def kaiser(M: int, beta: float, *, device: Any = None, out_sharding: Any = None)
     return kept_at(found, place)
 
 
+@public
 def i0(x: Any, *, out_sharding: Any = None) -> Array:
     """Return the modified Bessel function of the first kind, of order 0.
 
     Args:
       x: an array of real numbers.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentTypeError: the array is complex.
@@ -111,5 +112,4 @@ def i0(x: Any, *, out_sharding: Any = None) -> Array:
     >>> i0([0.0, 1.0])
     Array([1.        , 1.26606588], dtype=float64)
     """
-    x = as_value(x, "i0")
-    return settle(bind(I0, (x,), (), wanted(out_sharding, x)), out_sharding)
+    return bind(I0, (x,), (), out_sharding)

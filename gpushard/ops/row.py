@@ -82,6 +82,9 @@ class Moves:
     later: bool = False
     """Whether nothing moves before somebody needs the result in order; see `Row.turned`."""
 
+    into: bool = False
+    """Whether the second operand replaces the piece of the first one, rather than that is taken."""
+
 
 @dataclass(frozen=True, eq=False)
 class Row:
@@ -108,6 +111,10 @@ class Row:
 
     whole: str = ""
     """Letters of a rule string that must not be split."""
+
+    creates: bool = False
+    """Whether it takes no arrays, only numbers: its parameters are (shape, dtype, whether a user
+    chose the place), and it is bound with the sharding of its result."""
 
     positional: bool = False
     """Whether the kernel takes a `Site` first."""

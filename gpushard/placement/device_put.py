@@ -15,6 +15,7 @@ from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.key_array import KeyArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
+from gpushard.functions.concrete import concrete
 from gpushard.geometry.format import Format
 from gpushard.geometry.mesh import current_mesh
 from gpushard.geometry.named_sharding import NamedSharding
@@ -148,7 +149,7 @@ def device_get(x: Any) -> Any:
             leaf.copy_to_host_async()
     return tree.map(
         lambda leaf: (
-            leaf._host_value("device_get(x)", explicit=True) if _has_host_value(leaf) else leaf
+            concrete(leaf, "device_get(x)", explicit=True) if _has_host_value(leaf) else leaf
         ),
         x,
     )

@@ -1,6 +1,7 @@
 """Operations that make arrays of no others, and those whose elements depend on their position.
 
-The kernels of rows without operands take a `Site` and then numbers; parameters: (shape, dtype).
+The kernels of rows without operands take a `Site` and then numbers; parameters: (shape, dtype,
+whether a user chose the place).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 
 def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval(*params),)
+    return (Aval(*params[:2]),)
 
 
 def _row(name: str, make: Callable[[Any, Dtype], Callable[..., None]]) -> Row:
@@ -51,7 +52,7 @@ def _row(name: str, make: Callable[[Any, Dtype], Callable[..., None]]) -> Row:
 
         return fill
 
-    return Row(name, _infer, _rule, kernel, positional=True)
+    return Row(name, _infer, _rule, kernel, creates=True, positional=True)
 
 
 def _full(xp: Any, dtype: Dtype) -> Callable[..., None]:

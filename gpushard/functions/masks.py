@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gpushard.array.shard import Shards
+from gpushard.functions.values import Value
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -29,7 +29,7 @@ FEW = 1 << 14
 def is_in_place(mask: Any, x: Any = None) -> bool:
     """Whether a mask, and an array of its shape, are large plain arrays split over one mesh."""
     found = [mask] if x is None else [mask, x]
-    if any(not isinstance(one, Shards) or hasattr(one, "interpreter") for one in found):
+    if any(not isinstance(one, Value) or hasattr(one, "interpreter") for one in found):
         return False
     shardings = [one.sharding for one in found]
     return (
