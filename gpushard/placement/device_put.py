@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, overload
 import numpy as np
 
 from gpushard import tree
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.key_array import KeyArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
@@ -325,7 +325,7 @@ def _put_leaf(x: Array | HostData, place: Any, may_alias: bool) -> Array:
         buffer = alias_host(runtime, tiling, dtype, data)
     else:
         buffer = from_host(runtime, tiling, dtype, functools.partial(_box, data))
-    return Array(buffer, sharding, committed=committed, weak_type=weak)
+    return ConcreteArray(buffer, sharding, committed=committed, weak_type=weak)
 
 
 def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:

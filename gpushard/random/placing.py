@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -93,7 +93,7 @@ def committed(x: Any, chosen: bool) -> Any:
     """Return an array as somebody chose its devices, or as one that follows others."""
     if not isinstance(x, Array) or x.committed == chosen:
         return x
-    return Array(x._live(), x.sharding, committed=chosen)
+    return ConcreteArray(x._live(), x.sharding, committed=chosen)
 
 
 def beside(key: Any, x: Any) -> Any:
