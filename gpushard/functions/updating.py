@@ -16,9 +16,9 @@ from typing import Any, Generic
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import Concrete, concrete
 from gpushard.functions.docstrings import described
-from gpushard.functions.host_values import as_element, as_part
+from gpushard.functions.host_values import as_element, as_part, check_replaced
 from gpushard.functions.indexing import (
     ParsedIndex,
     Positions,
@@ -37,7 +37,7 @@ from gpushard.functions.indexing import (
     take,
     unravelled,
 )
-from gpushard.functions.values import Array, Value, is_value
+from gpushard.functions.values import Array, is_value
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
@@ -210,7 +210,7 @@ def scattered(
 
 def is_plain(x: Any) -> bool:
     """Whether it is an array that has data."""
-    return isinstance(x, Value) and not hasattr(x, "interpreter")
+    return isinstance(x, Concrete)
 
 
 def follows(x: Any, *others: Any) -> bool:
@@ -305,7 +305,10 @@ def converted(value: Any, dtype: np.dtype[Any]) -> Any:
             dtype=value.dtype,
             expected=dtype,
         )
-    return value if value.dtype == dtype else bind(ASTYPE, (value,), (dtype,))
+    if value.dtype == dtype:
+        return value
+    check_replaced(value, dtype)
+    return bind(ASTYPE, (value,), (dtype,))
 
 
 def as_operand(value: Any, shape: Shape, x: Any, ufunc: np.ufunc | None) -> Any:
@@ -502,7 +505,7 @@ class At(Generic[Array]):
         none = bind(ASTYPE, (bind(_AND, (self._x, False)),), (np.dtype(np.int64),))
         times: Any = At(At(none, self._index).add(1, mode=mode), self._index)
         times = times.get(mode=mode, fill_value=0)
-        for time in range(known(times.max())):
+        for time in range(int(concrete(times.max(), "x.at[index].apply"))):
             new = bind(WHERE, (times > time, function(part), part))
             part = converted(new, self._x.dtype)
         return self.set(part, mode=mode)

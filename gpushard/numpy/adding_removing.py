@@ -9,7 +9,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.functions.checks import as_shape
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, settle
@@ -247,10 +247,12 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: A
         others = tuple(dim for dim in range(-filt.ndim, 0) if dim != at)
         some = statistical.any(filt, others)
         n = filt.shape[at]
-        if not n or not known(statistical.any(some)):
+        if not n or not concrete(statistical.any(some), "trim_zeros").item():
             chosen[at] = slice(0, 0)
             continue
-        first = known(statistical.argmax(some)) if "f" in ends else 0
-        last = n - known(statistical.argmax(some[::-1])) if "b" in ends else n
-        chosen[at] = slice(first, last)
+        leading, trailing = (
+            int(concrete(statistical.argmax(way), "trim_zeros")) if end in ends else 0
+            for end, way in (("f", some), ("b", some[::-1]))
+        )
+        chosen[at] = slice(leading, n - trailing)
     return filt[tuple(chosen)]

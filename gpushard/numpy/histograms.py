@@ -11,7 +11,7 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import count
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, settle
@@ -85,14 +85,14 @@ def _length(x: Any, least: int) -> int:
     """Return how many counts there are; the host reads two numbers."""
     if not x.size:
         return least
-    lowest = known(statistical.min(x))
+    lowest = concrete(statistical.min(x), "bincount").item()
     if lowest < 0:
         raise ArgumentError(
             f"bincount: x has the element {lowest}; elements must not be negative",
             argument="x",
             value=lowest,
         )
-    return max(least, int(known(statistical.max(x))) + 1)
+    return max(least, int(concrete(statistical.max(x), "bincount")) + 1)
 
 
 def _weights_like(x: Any, weights: Any, name: str) -> Any:

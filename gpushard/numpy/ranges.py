@@ -11,7 +11,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import integer, is_number, number_of, operands
 from gpushard.numpy.data_type import result_type
@@ -85,7 +85,7 @@ def _number(x: Any, name: str, argument: str) -> Any:
     if isinstance(x, np.ndarray) and not x.ndim:
         x = x[()]
     elif isinstance(x, Array) and not x.ndim:
-        x = x.dtype.type(known(x))
+        x = x.dtype.type(concrete(x, "arange").item())
     if not is_number(x) or np.asarray(x).dtype.kind not in "?biufc":
         raise ArgumentTypeError(
             f"{name}: {argument}={x!r} must be a number; of an array take float(x) or int(x)",

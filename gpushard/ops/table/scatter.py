@@ -300,7 +300,14 @@ def _places(
     return places
 
 
-SCATTER = Row("indexed update", _infer, _rule, _kernel, positional=True)
+SCATTER = Row(
+    "indexed update",
+    _infer,
+    _rule,
+    _kernel,
+    positional=True,
+    beside_keys=frozenset(range(2, 64)),
+)
 """Operands: the array, the values, then index arrays. Parameters: (`Indexed`, the ufunc that
 combines elements with values, None where values take their place)."""
 
@@ -338,6 +345,7 @@ UPDATE = Row(
         starts=lambda params: open_starts(params[0]),
         into=True,
     ),
+    beside_keys=frozenset(range(2, 64)),
 )
 """Operands: the array; an element, or an array of the part's shape or of size 1, of its type; and
 Python integers, where entries start. Parameters: (open index,)."""

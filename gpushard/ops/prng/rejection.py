@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Dtype
-from gpushard.ops.random.blocks import even
-from gpushard.ops.random.special import log_factorial
-from gpushard.ops.random.stream import Stream
+from gpushard.ops.prng.blocks import even
+from gpushard.ops.prng.special import log_factorial
+from gpushard.ops.prng.stream import Stream
 
 _DOUBLE = np.dtype(np.float64)
 _BOOST = 0

@@ -11,8 +11,8 @@ import numpy as np
 
 from gpushard.frozen import dataclass
 from gpushard.ops.aval import Dtype
-from gpushard.ops.random.special import erfinv
-from gpushard.ops.random.threefry import threefry
+from gpushard.ops.prng.special import erfinv
+from gpushard.ops.prng.threefry import threefry
 
 _WORD = np.uint64(32)
 _ZERO = np.uint32(0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.ops.random import giles
+from gpushard.ops.prng import giles
 
 
 def _polynomial(coefficients: Sequence[float], x: Any) -> Any:

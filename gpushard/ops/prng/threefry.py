@@ -37,10 +37,10 @@ def threefry(xp: Any, key: tuple[Any, Any], high: Any, low: Any) -> tuple[Any, A
     >>> [hex(word[0]) for word in threefry(np, (zero, zero), zero, zero)]
     ['0x6b200159', '0x99ba4efe']
     """
-    own = own_kernels(xp)
+    own = None if xp is np else own_kernels(xp)
     if own is not None:
-        made: tuple[Any, Any] = own.threefry(key, high, low)
-        return made
+        words: tuple[Any, Any] = own.threefry(key, high, low)
+        return words
     keys = (*key, key[0] ^ key[1] ^ _PARITY)
     shifts = _HOST_SHIFTS if xp is np else _SHIFTS
     second = low + keys[1]

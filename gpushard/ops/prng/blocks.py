@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.ops.random.stream import Stream
+from gpushard.ops.prng.stream import Stream
 from gpushard.runtime.sharing import share
 from gpushard.typing import Shape
 
@@ -33,6 +33,15 @@ def even(xp: Any, x: Any) -> Any:
 def evenly(xp: Any, function: Callable[[Any], Any], x: Any) -> Any:
     """Apply an elementwise function to an array, with bits that do not depend on its length."""
     return function(even(xp, x.ravel()))[: x.size].reshape(x.shape)
+
+
+def words_of(keys: Any) -> Any:
+    """Return the two words of each key, along a new last dim, of keys of 64 bits.
+
+    >>> words_of(np.zeros((3, 4), np.uint64)).shape
+    (3, 4, 2)
+    """
+    return keys.reshape(-1).view(np.uint32).reshape(*keys.shape, 2)
 
 
 def each_block(
@@ -83,6 +92,10 @@ def each_block(
         stream = Stream(xp, key, high, low, math.prod(whole[batch:]))
         work(first, first + count * n, stream)
 
+    if height >= size // max(inner, 1) and width >= inner:
+        if size:
+            block(0, 0)
+        return
     share(
         [
             functools.partial(block, row, column)
