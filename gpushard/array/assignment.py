@@ -32,7 +32,7 @@ from gpushard.ops.indexing import index_piece
 from gpushard.ops.updating import overlay_for
 
 if TYPE_CHECKING:
-    from gpushard.array.array import Array
+    from gpushard.array.array import ConcreteArray
 
 _NAME = "x[index] = value"
 
@@ -66,8 +66,8 @@ class Assignable:
           OutOfMemoryError: a device has no room for new blocks.
         """
         if ShardedBuffer.ever_lent and sys.getrefcount(self) == _IN_VARIABLE:
-            _forget_exports(cast("Array", self)._data)
-        x = cast("Array", self)
+            _forget_exports(cast("ConcreteArray", self)._data)
+        x = cast("ConcreteArray", self)
         if (x._view is None and x._origin is None) or not _assigned_as_view(x, index, value):
             _assign(x, *parse(x._shape, index), value)
 
@@ -97,9 +97,9 @@ class Assignable:
         """
         updating.put(self, indices, values, mode)
 
-    def _renew(self, new: Array) -> None:
+    def _renew(self, new: ConcreteArray) -> None:
         """Take the value of another array, and its layout if this one follows others."""
-        x = cast("Array", self)
+        x = cast("ConcreteArray", self)
         if (x._view is None and x._origin is None) or not _assigned_as_view(x, ..., new):
             _renew(x, new)
 
@@ -130,7 +130,7 @@ class Assignable:
         return indexing.compress(condition, self, axis, out, out_sharding=out_sharding)
 
 
-def _assigned_as_view(x: Array, index: Any, value: Any) -> bool:
+def _assigned_as_view(x: ConcreteArray, index: Any, value: Any) -> bool:
     """Assign to all that NumPy would have as views of one array, and say whether that was done."""
     values = assigned(x, index, value)
     for array, new in values:
@@ -138,7 +138,7 @@ def _assigned_as_view(x: Array, index: Any, value: Any) -> bool:
     return bool(values)
 
 
-def _assign(x: Array, parsed: ParsedIndex, arrays: Sequence[Any], value: Any) -> None:
+def _assign(x: ConcreteArray, parsed: ParsedIndex, arrays: Sequence[Any], value: Any) -> None:
     if arrays:
         value = part_updated(x, parsed, arrays, value)
         if parsed.everything:
@@ -167,7 +167,7 @@ def _assign(x: Array, parsed: ParsedIndex, arrays: Sequence[Any], value: Any) ->
     x._weak_type = False
 
 
-def _renew(x: Array, new: Array) -> None:
+def _renew(x: ConcreteArray, new: ConcreteArray) -> None:
     data = x._held()
     made = Data(new._live(), data.runtime, _exported(data))
     if new.sharding == x.sharding:
@@ -177,7 +177,7 @@ def _renew(x: Array, new: Array) -> None:
     x._weak_type = False
 
 
-def _renew_elsewhere(x: Array, made: Data, sharding: Sharding) -> None:
+def _renew_elsewhere(x: ConcreteArray, made: Data, sharding: Sharding) -> None:
     """Give an array data in another sharding; an interrupt leaves it as it was.
 
     Nothing is called, and so nothing interrupted, as long as the array is detached.
@@ -202,7 +202,7 @@ def _touched(data: Data, parsed: ParsedIndex) -> Touched:
     return found
 
 
-def _replace(x: Array, overlay: Overlay) -> None:
+def _replace(x: ConcreteArray, overlay: Overlay) -> None:
     """Give an array a new value."""
     if not overlay.touched.blocks:
         return
@@ -243,7 +243,11 @@ def _exported(data: Data) -> tuple[ShardedBuffer, ...]:
 
 
 def _try_in_place(
-    x: Array, touched: Touched, write: Callable[[ShardedBuffer], object], *, at_once: bool = False
+    x: ConcreteArray,
+    touched: Touched,
+    write: Callable[[ShardedBuffer], object],
+    *,
+    at_once: bool = False,
 ) -> bool:
     """Write an array's blocks if nobody else can see them, and say whether that was so.
 

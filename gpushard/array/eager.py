@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.array import Array, handle
+from gpushard.array.array import Array, ConcreteArray, handle
 from gpushard.array.data import Data, Turned, data_of
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError
@@ -46,7 +46,7 @@ class Eager:
         numbers: list[Any] = []
         held: Any = None
         for arg in args:
-            if type(arg) is Array:
+            if type(arg) is ConcreteArray:
                 held = arg._data
                 if type(held) is not Data:
                     held = data_of(arg)
@@ -91,8 +91,10 @@ class Eager:
         )
 
 
-def _array(buffer: ShardedBuffer, program: Program, result: Result, runtime: Runtime) -> Array:
-    """Return a result as an array; as `Array` does, of what is known beforehand."""
+def _array(
+    buffer: ShardedBuffer, program: Program, result: Result, runtime: Runtime
+) -> ConcreteArray:
+    """Return a result as an array; as `ConcreteArray` does, of what is known beforehand."""
     aval = result.aval
     made = handle(
         Data(buffer, runtime),
@@ -108,18 +110,20 @@ def _array(buffer: ShardedBuffer, program: Program, result: Result, runtime: Run
     return made
 
 
-def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Sharding) -> Array:
+def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Sharding) -> ConcreteArray:
     """Return what an operation makes of numbers, where it goes."""
     shape, dtype, committed = params
     tiling = place_tiling(sharding, shape)
     if sharding.memory_kind == "device":
-        return Array(create(row, tiling, dtype, numbers), sharding, committed=committed)
+        return ConcreteArray(create(row, tiling, dtype, numbers), sharding, committed=committed)
     inside = sharding.with_memory_kind("device").tiling(shape)
     buffer = create(row, inside, dtype, numbers)
-    return Array(run(plan_for(buffer, tiling), (buffer,)), sharding, committed=committed)
+    return ConcreteArray(run(plan_for(buffer, tiling), (buffer,)), sharding, committed=committed)
 
 
-def _turned(x: Array, data: ShardedBuffer, axes: tuple[int, ...], program: Program) -> Array:
+def _turned(
+    x: ConcreteArray, data: ShardedBuffer, axes: tuple[int, ...], program: Program
+) -> ConcreteArray:
     """Return an array transposed, which moves nothing as long as nobody needs that."""
     (result,) = program.results
     source = x._handle(Data(data, data.runtime), x._sharding, registered=False)
@@ -131,7 +135,7 @@ def _as_they_lie(row: Row, args: Sequence[Any], params: Params) -> tuple[Sequenc
     """Return transposed operands as they were before that, and parameters for these."""
     assert row.turned is not None
     for position, arg in enumerate(args):
-        if type(arg) is Array and type(data := arg._data) is Turned:
+        if type(arg) is ConcreteArray and type(data := arg._data) is Turned:
             args = [*args[:position], data.source, *args[position + 1 :]]
             params = row.turned(params, position, data.axes)
     return args, params
@@ -163,7 +167,7 @@ def _host_data(row: Row, arg: Any) -> HostArray:
 
 
 def _operand(row: Row, arg: Any) -> Operand:
-    if type(arg) is Array:
+    if type(arg) is ConcreteArray:
         sharding, committed = arg.sharding, arg.committed  # before the data, which change last
         return Sharded(_aval(row, arg), arg._live().tiling, sharding, committed)
     scalar = row.reduction is None and (type(arg) in KINDS or isinstance(arg, np.generic))
@@ -172,7 +176,7 @@ def _operand(row: Row, arg: Any) -> Operand:
 
 def _aval(row: Row, arg: Any) -> Aval:
     """Return what is known of an operand but for where it lies."""
-    if type(arg) is Array:
+    if type(arg) is ConcreteArray:
         return Aval(arg.shape, arg.dtype, arg.weak_type)
     if row.reduction is None and type(arg) in KINDS:
         return KINDS[type(arg)]

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gpushard.array.array import Array, handle
+from gpushard.array.array import Array, ConcreteArray, handle
 from gpushard.array.aval import KeyDType
 from gpushard.array.data import Turned
 from gpushard.errors import ArgumentTypeError
@@ -50,7 +50,7 @@ class _OfKeys:
         return result if row in _COMPARES else keys_of(result)
 
 
-class KeyArray(Array):
+class KeyArray(ConcreteArray):
     """An array of keys.
 
     It has what an `Array` has, and is placed like one: a spec names the dims of the keys. What
@@ -85,8 +85,8 @@ class KeyArray(Array):
         super().__init__(buffer, sharding, committed=committed, weak_type=weak_type)
         self._dtype = _DTYPE
 
-    def _host_value(self, what: str, *, explicit: bool = False) -> HostArray:
-        refuse(what)
+    def _concrete(self, why: str, explicit: bool | None) -> HostArray:
+        refuse(why)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -116,7 +116,7 @@ class KeyArray(Array):
 
 def elements_of(keys: KeyArray) -> Array:
     """Return an array with one element of 64 bits for each key, of the same memory."""
-    return _as(Array, keys, _ELEMENT)
+    return _as(ConcreteArray, keys, _ELEMENT)
 
 
 def keys_of(elements: Array) -> KeyArray:
@@ -126,7 +126,7 @@ def keys_of(elements: Array) -> KeyArray:
     return keys
 
 
-def _as(kind: type[Array], x: Array, dtype: Any) -> Array:
+def _as(kind: type[ConcreteArray], x: Array, dtype: Any) -> Array:
     """Return a handle of another class on the data of an array, not registered."""
     data = x._data if isinstance(x._data, Turned) else x._held()
     return handle(data, x._shape, dtype, x._sharding, x._committed, x._weak_type, kind)

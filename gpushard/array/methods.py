@@ -179,11 +179,19 @@ class Methods(Value):
         return manipulation.reshape(self, sizes, order, copy=copy)
 
     def flatten(self, order: str = "C") -> Self:
-        """Return the elements in row-major order as one dim."""
+        """Return the elements in row-major order as one dim.
+
+        Args:
+          order: must be "C", or what means it here.
+        """
         return python_copy.copy(self.ravel(order))
 
     def transpose(self, *axes: Any) -> Self:
-        """Return the array with its dims in another order; in reverse order by default."""
+        """Return the array with its dims in another order; each keeps its mesh axes.
+
+        Args:
+          *axes: the dims in their new order, or a tuple of them; reversed by default.
+        """
         order = axes[0] if len(axes) == 1 and np.ndim(axes[0]) else axes
         return manipulation.permute_dims(self, order if axes and axes[0] is not None else None)
 

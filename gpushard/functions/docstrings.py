@@ -55,28 +55,40 @@ _ENTRY = re.compile(r"^  (?=\S)", re.MULTILINE)
 
 
 def complete(
-    function: FunctionType, texts: Mapping[str, str] = MappingProxyType({}), *, bound: bool = False
+    function: FunctionType,
+    texts: Mapping[str, str] = MappingProxyType({}),
+    like: FunctionType | None = None,
+    *,
+    bound: bool = False,
 ) -> str:
     """Return the docstring of a function with all arguments described, in their order.
 
     Args:
       function: its own docstring may leave out what `COMMON` says.
       texts: what arguments mean in all functions of a family; comes before `COMMON`.
+      like: another function, whose arguments this one takes with the same meaning.
       bound: whether the first argument is bound, and so none of those that are described.
     """
-    text = inspect.cleandoc(function.__doc__ or "")
-    head, _, own = text.partition("\n\nArgs:\n")
-    body, tail = _split(own or head)
-    entries = {entry.partition(":")[0]: entry.rstrip("\n") for entry in _ENTRY.split(body)[1:]}
+    head, entries, tail = _read(function)
+    if like is not None:
+        entries = _read(like)[1] | entries
     known = {**COMMON, **texts}
-    if function.__annotations__.get("return") != "Array" and "out_sharding" not in texts:
+    if (like or function).__annotations__.get("return") != "Array" and "out_sharding" not in texts:
         known["out_sharding"] = _SEVERAL
     lines = [
         f"  {entries.get(name) or f'{name}: {known[name]}'}"
-        for name in _parameters(function)[bound:]
+        for name in _parameters(like or function)[bound:]
         if name in entries or name in known
     ]
-    return "\n".join([f"{head if own else body}\n\nArgs:", *lines]) + tail if lines else text
+    return "\n".join([f"{head}\n\nArgs:", *lines] if lines else [head]) + tail
+
+
+def _read(function: FunctionType) -> tuple[str, dict[str, str], str]:
+    """Return what a docstring has before its Args, those that it describes, and the rest."""
+    head, _, own = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
+    body, tail = _split(own or head)
+    entries = {entry.partition(":")[0]: entry.rstrip("\n") for entry in _ENTRY.split(body)[1:]}
+    return (head, entries, tail) if own else (body, {}, tail)
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -27,12 +27,12 @@ def as_element(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
       ArgumentTypeError: the dtype is of real numbers and the value is not.
       ArgumentError: NaN is to become an integer.
     """
-    check_replaced(value, dtype)
     kind = type(value)
     if kind not in _PLAIN:
         if not isinstance(value, np.generic | int | float | complex):
             return None
         _check_kind(np.asarray(value).dtype if kind is not int else dtype, dtype)
+    check_replaced(value, dtype)
     element: Any = _converted(value, dtype, ())[()]
     return cast("np.generic", element)
 

@@ -21,7 +21,7 @@ from gpushard.dtypes import iinfo, kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.frozen import dataclass
 from gpushard.functions.checks import check_dtype, count, refuse_out
-from gpushard.functions.concrete import known, known_array
+from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element
 from gpushard.functions.masks import is_in_place, select_true, true_places
@@ -445,11 +445,11 @@ def check_positions(at: Positions, size: int, dim: int) -> None:
             return
         runtime = at._held().runtime
         if nbytes > runtime.settings.inline_bytes or not runtime.backend.host_readable:
-            furthest = known(bind(FURTHEST, (at,), (_all(at), False)))
+            furthest = concrete(bind(FURTHEST, (at,), (_all(at), False)), "x[index]").item()
             if not -size <= furthest < size:
                 raise out_of_bounds(furthest, dim, size)
             return
-        at = known_array(at)
+        at = concrete(at, "x[index]")
     if at.size and (at.max() >= size or at.min() < -size):
         wrong = (at >= size) | (at < -size)
         raise out_of_bounds(int(at[wrong][0]), dim, size)
@@ -497,7 +497,7 @@ def count_true(mask: Any) -> int:
         return 0
     if not is_value(mask):
         return int(np.count_nonzero(mask))
-    return int(known(bind(COUNT_NONZERO, (mask,), (_all(mask), False, None))))
+    return int(concrete(bind(COUNT_NONZERO, (mask,), (_all(mask), False, None)), "x[mask]"))
 
 
 def true_positions(

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_order, count, integer, new_shape_of, refuse_out
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
 from gpushard.functions.cumulative import cumsum
 from gpushard.functions.host_values import as_part
 from gpushard.functions.sorting import searchsorted
@@ -255,4 +255,4 @@ def _extent(counts: Any) -> tuple[int, int]:
     if not is_value(counts):
         return int(counts.min()), int(counts.sum())
     least, total = min(counts), sum(counts)
-    return int(known(least)), int(known(total))
+    return int(concrete(least, "repeat")), int(concrete(total, "repeat"))

@@ -160,8 +160,8 @@ def min(
     Args:
       initial: a number that takes part, too; needed where there may be no element.
     """
-    how = axis, out, keepdims, initial, where, out_sharding
-    return extreme(reductions.MIN, np.minimum, a, *how)
+    how = axis, out, keepdims, initial, where
+    return extreme(reductions.MIN, np.minimum, a, *how, out_sharding=out_sharding)
 
 
 def max(
@@ -179,8 +179,8 @@ def max(
     Args:
       initial: a number that takes part, too; needed where there may be no element.
     """
-    how = axis, out, keepdims, initial, where, out_sharding
-    return extreme(reductions.MAX, np.maximum, a, *how)
+    how = axis, out, keepdims, initial, where
+    return extreme(reductions.MAX, np.maximum, a, *how, out_sharding=out_sharding)
 
 
 def any(
@@ -320,30 +320,22 @@ def extreme(
     row: Row,
     ufunc: np.ufunc,
     x: Any,
-    axis: Any,
-    out: Any,
-    keepdims: bool,
-    initial: Any,
-    where: Any,
-    to: Sharding | None,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+    *,
+    out_sharding: Sharding | None = None,
 ) -> Any:
-    """Return the result of a row of the kind of `MIN`; arguments are as users give them.
-
-    Args:
-      row: which.
-      ufunc: what it does with two elements.
-      x: a value.
-      out: must be None.
-      where: which elements take part.
-      to: how the result is laid out.
-    """
+    """Return the result of a row of the kind of `MIN`; `ufunc` does the same with two elements."""
     refuse_out(row.name, out)
     axes = from_end(axis, x.ndim, row.name)
     x = _taking_part(x, where, _initial_of(initial, x.dtype, row.name), row.name)
     if initial is not None and 0 in [x.shape[at] for at in from_end(axis, x.ndim, row.name)]:
-        zeros = bind(reductions.SUM, (x,), (axes, bool(keepdims), x.dtype), to)
+        zeros = bind(reductions.SUM, (x,), (axes, bool(keepdims), x.dtype), out_sharding)
         return _with_initial(np.add, zeros, initial, row.name)
-    result = bind(row, (x,), (axes, bool(keepdims), None), to)
+    result = bind(row, (x,), (axes, bool(keepdims), None), out_sharding)
     return _with_initial(ufunc, result, initial, row.name)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Generic
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import Concrete, concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element, as_part, check_replaced
 from gpushard.functions.indexing import (
@@ -37,7 +37,7 @@ from gpushard.functions.indexing import (
     take,
     unravelled,
 )
-from gpushard.functions.values import Array, Value, is_value
+from gpushard.functions.values import Array, is_value
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
@@ -208,7 +208,7 @@ def scattered(
 
 def is_plain(x: Any) -> bool:
     """Whether it is an array that has data."""
-    return isinstance(x, Value) and not hasattr(x, "interpreter")
+    return isinstance(x, Concrete)
 
 
 def follows(x: Any, *others: Any) -> bool:
@@ -503,7 +503,7 @@ class At(Generic[Array]):
         none = bind(ASTYPE, (bind(_AND, (self._x, False)),), (np.dtype(np.int64),))
         times: Any = At(At(none, self._index).add(1, mode=mode), self._index)
         times = times.get(mode=mode, fill_value=0)
-        for time in range(known(times.max())):
+        for time in range(int(concrete(times.max(), "x.at[index].apply"))):
             new = bind(WHERE, (times > time, function(part), part))
             part = converted(new, self._x.dtype)
         return self.set(part, mode=mode)

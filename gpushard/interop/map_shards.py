@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpushard import tree
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.key_array import refuse_keys
 from gpushard.errors import ArgumentError, ArgumentTypeError, ExecutionError, ShardingError
@@ -71,7 +71,7 @@ def map_shards(f: Callable[..., Any], *arrays: Array, out: Any, sharding: Any = 
     made = _run(f, devices, inputs, declared)
     follows = sharding is None and not any(array.committed for array in arrays)
     results = [
-        Array(buffer, one.sharding, committed=one.chosen or not follows)
+        ConcreteArray(buffer, one.sharding, committed=one.chosen or not follows)
         for buffer, one in zip(made, declared, strict=True)
     ]
     return tree.unflatten(structure, results)

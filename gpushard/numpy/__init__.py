@@ -2,12 +2,12 @@
 
 A file for each section of NumPy's reference (https://numpy.org/doc/stable/reference/routines.html),
 with an `__all__` of its own: `creation` with `ranges` and `grids`, `manipulation` with `joining`,
-`adding_removing` and `padding`, `bits`, `data_type`, `functional`, `indexing`,
-`linear_algebra`, `logic`, `elementwise` with `cumulative`, `differences` and
-`signals`, `polynomials`, `sets`, `sorting`, `statistical` with `nan_functions`, `quantiles`,
-`correlation` and `histograms`, `windows`. `public` makes public functions of functions of values,
-and `protocol` lets NumPy's own functions take arrays. The extensions, `linalg`, `fft` and
-`special`, are imported when they are first asked for.
+`adding_removing` and `padding`, `bits`, `data_type`, `functional`, `indexing`, `linear_algebra`,
+`logic`, `elementwise` with `cumulative`, `differences` and `signals`, `polynomials`, `sets`,
+`sorting`, `statistical` with `nan_functions`, `quantiles`, `correlation` and `histograms`,
+`windows`. `public` makes public functions of functions of values, and `protocol` lets NumPy's own
+functions take arrays. The extensions, `linalg`, `fft` and `special`, are imported when they are
+first asked for.
 
 Functions take arrays, and what `asarray` takes. They run where their operands lie.
 

@@ -9,7 +9,8 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.functions.checks import as_shape
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
+from gpushard.functions.docstrings import described
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, settle
 from gpushard.numpy.creation import zeros
@@ -24,14 +25,13 @@ from gpushard.ops.table.repeating import REPEAT_EACH
 __all__ = ["append", "delete", "insert", "resize", "trim_zeros"]
 
 
+@described()
 def append(arr: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None) -> Array:
     """Return an array with others behind it.
 
     Args:
-      arr: an array.
       values: what comes behind it, of its sizes in the other dims.
       axis: along which dim; by default both are taken in row-major order.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: sizes differ.
@@ -98,6 +98,7 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
     return np.where(found < 0, found + n, found)
 
 
+@described()
 def delete(
     arr: Any,
     obj: Any,
@@ -109,12 +110,10 @@ def delete(
     """Return an array without some of its elements along a dim.
 
     Args:
-      arr: an array.
       obj: which go: an integer, a slice, or a vector of integers or booleans on the host. The dim
         is made whole if they are not in a row.
       axis: along which dim; by default in row-major order.
       assume_unique_indices: a hint.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
@@ -139,19 +138,18 @@ def delete(
     return settle(bind(REPEAT_EACH, (x, keeps), (n - gone.size, at)), out_sharding)
 
 
+@described()
 def insert(
     arr: Any, obj: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None
 ) -> Array:
     """Return an array with elements put in along a dim.
 
     Args:
-      arr: an array.
       obj: before which elements: an integer, a slice, or a vector of integers or booleans on the
         host.
       values: what is put in, converted to the type of the array; for one integer as much as it
         has along the dim, for others one for each position. It is broadcast.
       axis: along which dim; by default in row-major order.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
@@ -249,10 +247,12 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: A
         others = tuple(dim for dim in range(-filt.ndim, 0) if dim != at)
         some = statistical.any(filt, others)
         n = filt.shape[at]
-        if not n or not known(statistical.any(some)):
+        if not n or not concrete(statistical.any(some), "trim_zeros").item():
             chosen[at] = slice(0, 0)
             continue
-        first = known(statistical.argmax(some)) if "f" in ends else 0
-        last = n - known(statistical.argmax(some[::-1])) if "b" in ends else n
-        chosen[at] = slice(first, last)
+        leading, trailing = (
+            int(concrete(statistical.argmax(way), "trim_zeros")) if end in ends else 0
+            for end, way in (("f", some), ("b", some[::-1]))
+        )
+        chosen[at] = slice(leading, n - trailing)
     return filt[tuple(chosen)]

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpushard.array import Array
 from gpushard.functions import cumulative
 from gpushard.numpy.nan_functions import filled
-from gpushard.numpy.public import public, public_array
+from gpushard.numpy.public import public_array, public_like
 
 __all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod", "nancumsum"]
 
@@ -20,27 +19,13 @@ cumulative_sum = public_array(cumulative.cumulative_sum)
 cumulative_prod = public_array(cumulative.cumulative_prod)
 
 
-@public
-def nancumsum(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, out_sharding: Any = None
-) -> Array:
-    """Return running sums in which NaNs count as 0.
-
-    Args:
-      axis: along which dim; by default in row-major order.
-      dtype: type that is summed in, and of the result.
-    """
-    return cumsum(filled(a, 0), axis, dtype, out, out_sharding=out_sharding)
+@public_like(cumsum)
+def nancumsum(a: Any, *how: Any, **more: Any) -> Any:
+    """Return running sums in which NaNs count as 0."""
+    return cumulative.cumsum(filled(a, 0), *how, **more)
 
 
-@public
-def nancumprod(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *, out_sharding: Any = None
-) -> Array:
-    """Return running products in which NaNs count as 1.
-
-    Args:
-      axis: along which dim; by default in row-major order.
-      dtype: type that is multiplied in, and of the result.
-    """
-    return cumprod(filled(a, 1), axis, dtype, out, out_sharding=out_sharding)
+@public_like(cumprod)
+def nancumprod(a: Any, *how: Any, **more: Any) -> Any:
+    """Return running products in which NaNs count as 1."""
+    return cumulative.cumprod(filled(a, 1), *how, **more)

@@ -13,6 +13,7 @@ from gpushard.array.aval import KeyDType
 from gpushard.dtypes import is_custom, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype
+from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import as_value, is_number, is_value, settle
 
 # fmt: off
@@ -59,15 +60,14 @@ _KINDS = {
 """Letters of the kinds that `isdtype` takes."""
 
 
+@described()
 def astype(
     x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None, out_sharding: Any = None
 ) -> Array:
     """Return an array with another type of elements.
 
     Args:
-      x: an array.
       dtype: the type.
-      copy: arrays are values, so this makes no difference.
       device: where the result goes; by default it stays.
       out_sharding: the same.
     """

@@ -99,48 +99,44 @@ def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
     return function
 
 
-abs = _unary("abs", np.absolute, "Return the absolute value of each element.")
-absolute = abs
-acos = _unary("acos", np.arccos, "Return the angle in [0, pi] whose cosine is each element.")
-arccos = acos
-acosh = _unary("acosh", np.arccosh, "Return what has each element as hyperbolic cosine.")
-arccosh = acosh
+abs = absolute = _unary("abs", np.absolute, "Return the absolute value of each element.")
+acos = arccos = _unary(
+    "acos", np.arccos, "Return the angle in [0, pi] whose cosine is each element."
+)
+acosh = arccosh = _unary("acosh", np.arccosh, "Return what has each element as hyperbolic cosine.")
 add = _binary("add", np.add, "Return the sum of the elements of two arrays.")
-asin = _unary("asin", np.arcsin, "Return the angle in [-pi/2, pi/2] whose sine is each element.")
-arcsin = asin
-asinh = _unary("asinh", np.arcsinh, "Return what has each element as hyperbolic sine.")
-arcsinh = asinh
-atan = _unary("atan", np.arctan, "Return the angle whose tangent is each element.")
-arctan = atan
-atan2 = _binary("atan2", np.arctan2, "Return the angle of the point (x2, x1), in [-pi, pi].")
-arctan2 = atan2
-atanh = _unary("atanh", np.arctanh, "Return what has each element as hyperbolic tangent.")
-arctanh = atanh
+asin = arcsin = _unary(
+    "asin", np.arcsin, "Return the angle in [-pi/2, pi/2] whose sine is each element."
+)
+asinh = arcsinh = _unary("asinh", np.arcsinh, "Return what has each element as hyperbolic sine.")
+atan = arctan = _unary("atan", np.arctan, "Return the angle whose tangent is each element.")
+atan2 = arctan2 = _binary(
+    "atan2", np.arctan2, "Return the angle of the point (x2, x1), in [-pi, pi]."
+)
+atanh = arctanh = _unary("atanh", np.arctanh, "Return what has each element as hyperbolic tangent.")
 bitwise_and = _binary("bitwise_and", np.bitwise_and, "Return the bits that both elements have.")
 bitwise_or = _binary("bitwise_or", np.bitwise_or, "Return the bits that either element has.")
 bitwise_xor = _binary("bitwise_xor", np.bitwise_xor, "Return the bits that one element has.")
-bitwise_invert = _unary("bitwise_invert", np.invert, "Return each element with its bits inverted.")
-bitwise_not = invert = bitwise_invert
+bitwise_invert = bitwise_not = invert = _unary(
+    "bitwise_invert", np.invert, "Return each element with its bits inverted."
+)
 bitwise_count = _unary("bitwise_count", np.bitwise_count, "Return how many bits of abs(x) are 1.")
-bitwise_left_shift = _binary(
+bitwise_left_shift = left_shift = _binary(
     "bitwise_left_shift", np.left_shift, "Return the bits of x1 shifted left by x2."
 )
-left_shift = bitwise_left_shift
-bitwise_right_shift = _binary(
+bitwise_right_shift = right_shift = _binary(
     "bitwise_right_shift", np.right_shift, "Return the bits of x1 shifted right by x2."
 )
-right_shift = bitwise_right_shift
 cbrt = _unary("cbrt", np.cbrt, "Return the cube root of each element.")
 ceil = _unary("ceil", np.ceil, "Return the least integer that is not below each element.")
-conj = _unary("conj", np.conjugate, "Return the complex conjugate of each element.")
-conjugate = conj
+conj = conjugate = _unary("conj", np.conjugate, "Return the complex conjugate of each element.")
 copysign = _binary("copysign", np.copysign, "Return x1 with the sign of x2.")
 cos = _unary("cos", np.cos, "Return the cosine of each element, in radians.")
 cosh = _unary("cosh", np.cosh, "Return the hyperbolic cosine of each element.")
-deg2rad = _unary("deg2rad", np.deg2rad, "Return each angle, given in degrees, in radians.")
-radians = deg2rad
-divide = _binary("divide", np.divide, "Return x1 divided by x2.")
-true_divide = divide
+deg2rad = radians = _unary(
+    "deg2rad", np.deg2rad, "Return each angle, given in degrees, in radians."
+)
+divide = true_divide = _binary("divide", np.divide, "Return x1 divided by x2.")
 divmod = _binary("divmod", np.divmod, "Return the quotient, rounded down, and the remainder.")
 equal = _binary("equal", np.equal, "Return whether elements are equal.")
 exp = _unary("exp", np.exp, "Return e to the power of each element.")
@@ -184,13 +180,14 @@ negative = _unary("negative", np.negative, "Return each element with the other s
 nextafter = _binary("nextafter", np.nextafter, "Return the next number after x1 towards x2.")
 not_equal = _binary("not_equal", np.not_equal, "Return whether elements differ.")
 positive = _unary("positive", np.positive, "Return each element.")
-pow = _binary("pow", np.power, "Return x1 to the power of x2.")
-power = pow
-rad2deg = _unary("rad2deg", np.rad2deg, "Return each angle, given in radians, in degrees.")
-degrees = rad2deg
+pow = power = _binary("pow", np.power, "Return x1 to the power of x2.")
+rad2deg = degrees = _unary(
+    "rad2deg", np.rad2deg, "Return each angle, given in radians, in degrees."
+)
 reciprocal = _unary("reciprocal", np.reciprocal, "Return 1 divided by each element.")
-remainder = _binary("remainder", np.remainder, "Return what x1 // x2 leaves; of the sign of x2.")
-mod = remainder
+remainder = mod = _binary(
+    "remainder", np.remainder, "Return what x1 // x2 leaves; of the sign of x2."
+)
 rint = _unary("rint", np.rint, "Return the nearest integer, the even one if there are two.")
 sign = _unary("sign", np.sign, "Return -1, 0 or 1; of complex numbers x / abs(x).")
 signbit = _unary("signbit", np.signbit, "Return whether the sign bit is set.")

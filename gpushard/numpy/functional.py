@@ -13,6 +13,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_shape, check_dtype
+from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import as_value, is_number, is_value, settle
 from gpushard.numpy.creation import asarray
 from gpushard.numpy.joining import stack
@@ -26,6 +27,7 @@ from gpushard.ops.table import elementwise as rows
 __all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "piecewise", "vectorize"]
 
 
+@described()
 def apply_along_axis(
     func1d: Callable[..., Any],
     axis: int,
@@ -44,7 +46,6 @@ def apply_along_axis(
       axis: along which dim.
       arr: the array.
       *args: what else it takes.
-      out_sharding: where the result goes; by default it stays where it was made.
       **kwargs: likewise.
 
     Raises:
@@ -75,6 +76,7 @@ def apply_along_axis(
     return settle(found, out_sharding)
 
 
+@described()
 def apply_over_axes(
     func: Callable[[Any, int], Any], a: Any, axes: Any, *, out_sharding: Any = None
 ) -> Array:
@@ -84,7 +86,6 @@ def apply_over_axes(
       func: takes an array and a dim; gives an array with the dim of length 1 or without it.
       a: the array.
       axes: the dims.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: the function gives an array of other dims.

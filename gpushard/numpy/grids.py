@@ -10,6 +10,7 @@ from gpushard.array import Array
 from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_dtype, as_shape, check_order, count
+from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import as_value, integer, settle
 from gpushard.numpy.cumulative import cumprod
 from gpushard.numpy.joining import stack
@@ -31,6 +32,15 @@ __all__ = [
 # fmt: on
 
 
+_grids = described(
+    dtype="type of the elements; float64 by default.",
+    order='must be "C" or None.',
+    device="where it goes.",
+    out_sharding="the same.",
+)
+
+
+@_grids
 def eye(
     N: Any,
     M: Any = None,
@@ -46,11 +56,6 @@ def eye(
     Args:
       N: how many rows.
       M: how many columns; as many by default.
-      k: which diagonal: 0 for the main one, positive for one above it.
-      dtype: type of the elements; float64 by default.
-      order: must be "C" or None.
-      device: where it goes.
-      out_sharding: the same.
     """
     check_order(order)
     place = place_of(device, out_sharding)
@@ -61,14 +66,12 @@ def eye(
     return made(rows.EYE, shape, target, (diagonal,), place)
 
 
+@_grids
 def identity(n: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Return a square matrix with ones on its diagonal and zeros elsewhere.
 
     Args:
       n: how many rows and columns.
-      dtype: type of the elements; float64 by default.
-      device: where it goes.
-      out_sharding: the same.
     """
     return eye(n, dtype=dtype, device=device, out_sharding=out_sharding)
 
@@ -133,6 +136,7 @@ def indices(
     return stack(meshgrid(*lines, indexing="ij"), out_sharding=out_sharding)
 
 
+@_grids
 def tri(
     N: Any,
     M: Any = None,
@@ -147,10 +151,6 @@ def tri(
     Args:
       N: how many rows.
       M: how many columns; as many by default.
-      k: which diagonal: 0 for the main one, positive for one above it.
-      dtype: type of the elements; float64 by default.
-      device: where it goes.
-      out_sharding: the same.
     """
     place = place_of(device, out_sharding)
     shape = as_shape((N, N if M is None else M), "N, M")
@@ -158,12 +158,12 @@ def tri(
     return kept_at(tril(made(rows.FULL, shape, target, (target.type(1),), place), k), place)
 
 
+@_grids
 def tril(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return matrices with zeros above a diagonal.
 
     Args:
       m: an array of at least two dims.
-      k: which diagonal: 0 for the main one, positive for one above it.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
@@ -172,12 +172,12 @@ def tril(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     return settle(_part(rows.TRIL, m, k), out_sharding)
 
 
+@_grids
 def triu(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return matrices with zeros below a diagonal.
 
     Args:
       m: an array of at least two dims.
-      k: which diagonal: 0 for the main one, positive for one above it.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
@@ -224,6 +224,7 @@ def vander(
     return powers if increasing else powers[:, ::-1]
 
 
+@_grids
 def meshgrid(
     *xs: Any,
     copy: bool = True,
@@ -235,7 +236,6 @@ def meshgrid(
 
     Args:
       *xs: the vectors.
-      copy: arrays are values, so this makes no difference.
       sparse: whether dims that a coordinate does not depend on have length 1.
       indexing: "xy" for the first vector along the second dim, "ij" for it along the first.
       out_sharding: where the results go; by default they stay where they were made.

@@ -11,7 +11,8 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import count
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
+from gpushard.functions.docstrings import described
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, settle
 from gpushard.numpy.bin_edges import edges_of, is_many
@@ -84,14 +85,14 @@ def _length(x: Any, least: int) -> int:
     """Return how many counts there are; the host reads two numbers."""
     if not x.size:
         return least
-    lowest = known(statistical.min(x))
+    lowest = concrete(statistical.min(x), "bincount").item()
     if lowest < 0:
         raise ArgumentError(
             f"bincount: x has the element {lowest}; elements must not be negative",
             argument="x",
             value=lowest,
         )
-    return max(least, int(known(statistical.max(x))) + 1)
+    return max(least, int(concrete(statistical.max(x), "bincount")) + 1)
 
 
 def _weights_like(x: Any, weights: Any, name: str) -> Any:
@@ -113,17 +114,16 @@ def _weights_like(x: Any, weights: Any, name: str) -> Any:
     return found
 
 
+@described()
 def histogram_bin_edges(
     a: Any, bins: Any = 10, range: Any = None, weights: Any = None, *, out_sharding: Any = None
 ) -> Array:
     """Return the edges of the bins that `histogram` takes.
 
     Args:
-      a: an array.
       bins: how many, their edges, or the name of a rule for their width.
       range: (least, greatest) edge; by default those of the elements.
       weights: must be None where a rule is named; otherwise it makes no difference.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are no such bins, or edges do not ascend.
@@ -137,6 +137,7 @@ def histogram_bin_edges(
     return settle(as_value(found, "histogram_bin_edges"), out_sharding)
 
 
+@described()
 def histogram(
     a: Any,
     bins: Any = 10,
@@ -151,7 +152,6 @@ def histogram(
     A bin has its lower edge, and the last one both. Elements outside are not counted.
 
     Args:
-      a: an array.
       bins: how many, their edges, or the name of a rule for their width. A rule, but for those
         that need only the size, reads a few numbers on the host.
       range: (least, greatest) edge; by default those of the elements. With NaNs or infinities

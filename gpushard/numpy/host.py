@@ -10,6 +10,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, integer
+from gpushard.functions.docstrings import described
 from gpushard.numpy.creation import asarray, ones
 from gpushard.placement.device_put import device_get
 from gpushard.placement.npy import PathLike
@@ -28,6 +29,10 @@ get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
 errstate, iterable, ndindex, printoptions = np.errstate, np.iterable, np.ndindex, np.printoptions
 
 
+_host = described(device="where the result goes.", out_sharding="the same.")
+
+
+@_host
 def frombuffer(
     buffer: Any,
     dtype: Any = float,
@@ -44,8 +49,6 @@ def frombuffer(
       dtype: type of the elements.
       count: how many; -1 for all.
       offset: where the first one begins, in bytes.
-      device: where the result goes.
-      out_sharding: the same.
 
     Raises:
       ArgumentError: the buffer does not hold so many elements, or not whole ones.
@@ -67,6 +70,7 @@ def frombuffer(
     return asarray(data, device=device, out_sharding=out_sharding)
 
 
+@_host
 def fromiter(
     iter: Iterable[Any],
     dtype: Any,
@@ -81,8 +85,6 @@ def fromiter(
       iter: gives the numbers.
       dtype: type of the elements.
       count: how many; -1 for all.
-      device: where the result goes.
-      out_sharding: the same.
 
     >>> fromiter((n * n for n in range(4)), int)
     Array([0, 1, 4, 9], dtype=int64)

@@ -9,6 +9,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError
+from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import host_data, is_number, is_value, refuse_out
 from gpushard.numpy.public import public
@@ -95,14 +96,13 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     return bool(ew.equal(a1, a2).all())
 
 
+@described()
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
     """Return whether all elements differ by at most `atol + rtol * abs(b)`.
 
     Arrays on the same devices are compared there, others on the host.
 
     Args:
-      a: an array.
-      b: an array.
       rtol: what may differ, as a share of `b`.
       atol: what may differ in any case.
       equal_nan: whether NaNs are close to each other.
@@ -125,22 +125,16 @@ def isreal(x: Any, *, out_sharding: Any = None) -> Array:
     return ew.equal(x.imag, 0)
 
 
+@described()
 def iscomplexobj(x: Any) -> bool:
-    """Return whether the type of an array is of complex numbers.
-
-    Args:
-      x: an array.
-    """
+    """Return whether the type of an array is of complex numbers."""
     given = x if is_value(x) or is_number(x) else host_data(x, "iscomplexobj")
     return np.iscomplexobj(given) if is_number(given) else kind_of(given.dtype) == "c"
 
 
+@described()
 def isrealobj(x: Any) -> bool:
-    """Return whether the type of an array is of real numbers.
-
-    Args:
-      x: an array.
-    """
+    """Return whether the type of an array is of real numbers."""
     return not iscomplexobj(x)
 
 

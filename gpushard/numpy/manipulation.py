@@ -15,6 +15,7 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions import manipulation
 from gpushard.functions.checks import as_shape, count
+from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import (
     as_value,
     as_view,
@@ -100,23 +101,15 @@ def flip(m: Any, axis: Any = None, *, out_sharding: Any = None) -> Array:
     return m[tuple(entries)]
 
 
+@described()
 def flipud(m: Any, *, out_sharding: Any = None) -> Array:
-    """Return an array with the elements along its first dim in reverse order.
-
-    Args:
-      m: an array.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
+    """Return an array with the elements along its first dim in reverse order."""
     return flip(m, 0, out_sharding=out_sharding)
 
 
+@described()
 def fliplr(m: Any, *, out_sharding: Any = None) -> Array:
-    """Return an array with the elements along its second dim in reverse order.
-
-    Args:
-      m: an array.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
+    """Return an array with the elements along its second dim in reverse order."""
     return flip(m, 1, out_sharding=out_sharding)
 
 
@@ -205,12 +198,12 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Array:
     return found
 
 
+@described()
 def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> tuple[Array, ...]:
     """Return arrays broadcast to one shape.
 
     Args:
       *xs: the arrays.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Raises:
       ArgumentError: they do not broadcast.
@@ -283,30 +276,24 @@ def atleast_2d(*xs: Any) -> Any:
     return _atleast(2, xs, "atleast_2d")
 
 
+@described()
 def shape(a: Any) -> tuple[int, ...]:
-    """Return the sizes of the dims.
-
-    Args:
-      a: an array.
-    """
+    """Return the sizes of the dims."""
     found: tuple[int, ...] = a.shape if hasattr(a, "shape") else np.shape(a)
     return found
 
 
+@described()
 def ndim(a: Any) -> int:
-    """Return the number of dims.
-
-    Args:
-      a: an array.
-    """
+    """Return the number of dims."""
     return len(shape(a))
 
 
+@described()
 def size(a: Any, axis: Any = None) -> int:
     """Return the number of elements.
 
     Args:
-      a: an array.
       axis: along which dims; all by default.
     """
     sizes = shape(a)

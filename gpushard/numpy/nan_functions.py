@@ -5,6 +5,7 @@ Nothing here needs a dim whole: what is merged over devices moves one partial re
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from gpushard.functions.statistical import all_take_part, extreme, in_type, vari
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import number_of, refuse_out
-from gpushard.numpy.public import public
+from gpushard.numpy.public import public, public_like
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
+from gpushard.ops.row import Row
 from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table import reductions
 from gpushard.ops.table.nan_moments import NANMEAN, NANSTD, NANVAR
@@ -39,138 +41,69 @@ def filled(x: Any, value: Any) -> Any:
     return bind(rows.WHERE, (ew.isnan(x), x.dtype.type(value), x))
 
 
-@public
-def nansum(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Array:
+@public_like(statistical.sum)
+def nansum(a: Any, *how: Any, **more: Any) -> Any:
     """Return the sum over dims of what is no NaN; 0 if there is nothing else.
-
-    Args:
-      dtype: type that is summed in, and of the result.
 
     >>> nansum([1.0, np.nan, 2.0])
     Array(3., dtype=float64)
     """
-    given = axis, dtype, out, keepdims, initial, where
-    return statistical.sum(filled(a, 0), *given, out_sharding=out_sharding)
+    return statistical.sum(filled(a, 0), *how, **more)
 
 
-@public
-def nanprod(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the product over dims of what is no NaN; 1 if there is nothing else.
-
-    Args:
-      dtype: type that is multiplied in, and of the result.
-    """
-    given = axis, dtype, out, keepdims, initial, where
-    return statistical.prod(filled(a, 1), *given, out_sharding=out_sharding)
+@public_like(statistical.prod)
+def nanprod(a: Any, *how: Any, **more: Any) -> Any:
+    """Return the product over dims of what is no NaN; 1 if there is nothing else."""
+    return statistical.prod(filled(a, 1), *how, **more)
 
 
-@public
-def nanmin(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the least element over dims that is no NaN; NaN if there is nothing else.
-
-    Args:
-      initial: a number that takes part, too; needed where there may be no element.
-    """
-    given = axis, out, keepdims, initial, where, out_sharding
-    return extreme(reductions.NANMIN, np.fmin, a, *given)
+@public_like(statistical.min)
+def nanmin(a: Any, *how: Any, **more: Any) -> Any:
+    """Return the least element over dims that is no NaN; NaN if there is nothing else."""
+    return extreme(reductions.NANMIN, np.fmin, a, *how, **more)
 
 
-@public
-def nanmax(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the greatest element over dims that is no NaN; NaN if there is nothing else.
-
-    Args:
-      initial: a number that takes part, too; needed where there may be no element.
-    """
-    given = axis, out, keepdims, initial, where, out_sharding
-    return extreme(reductions.NANMAX, np.fmax, a, *given)
+@public_like(statistical.max)
+def nanmax(a: Any, *how: Any, **more: Any) -> Any:
+    """Return the greatest element over dims that is no NaN; NaN if there is nothing else."""
+    return extreme(reductions.NANMAX, np.fmax, a, *how, **more)
 
 
-@public
-def nanargmin(
-    a: Any,
-    axis: int | None = None,
-    out: Any = None,
-    *,
-    keepdims: bool = False,
-    out_sharding: Any = None,
-) -> Array:
+@public_like(statistical.argmin)
+def nanargmin(a: Any, *how: Any, **more: Any) -> Any:
     """Return where the least element that is no NaN is first; -1 if there is nothing else.
 
     NumPy raises where there are only NaNs, which would take a look at the elements.
-
-    Args:
-      axis: which dim; by default in row-major order.
     """
-    return _place("argmin", np.inf, a, axis, out, keepdims)
+    return _place(statistical.argmin, np.inf, a, *how, **more)
 
 
-@public
-def nanargmax(
-    a: Any,
-    axis: int | None = None,
+@public_like(statistical.argmax)
+def nanargmax(a: Any, *how: Any, **more: Any) -> Any:
+    """Return where the greatest element that is no NaN is first; -1 if there is nothing else.
+
+    NumPy raises where there are only NaNs, which would take a look at the elements.
+    """
+    return _place(statistical.argmax, -np.inf, a, *how, **more)
+
+
+def _place(
+    find: Callable[..., Any],
+    last: float,
+    x: Any,
+    axis: Any = None,
     out: Any = None,
     *,
     keepdims: bool = False,
     out_sharding: Any = None,
-) -> Array:
-    """Return where the greatest element that is no NaN is first; -1 if there is nothing else.
-
-    NumPy raises where there are only NaNs, which would take a look at the elements.
-
-    Args:
-      axis: which dim; by default in row-major order.
-    """
-    return _place("argmax", -np.inf, a, axis, out, keepdims)
-
-
-def _place(name: str, last: float, x: Any, axis: Any, out: Any, keepdims: bool) -> Any:
+) -> Any:
     """Return where an extreme is; NaNs count as what comes last of all."""
-    refuse_out(f"nan{name}", out)
-    find = getattr(statistical, name)
+    refuse_out(f"nan{find.__name__}", out)
     if kind_of(x.dtype) != "f":
-        return find(x, axis, keepdims=keepdims)
+        return find(x, axis, keepdims=keepdims, out_sharding=out_sharding)
     at = find(filled(x, last), axis, keepdims=keepdims)
     nothing = statistical.all(ew.isnan(x), axis, keepdims=keepdims)
-    return bind(rows.WHERE, (nothing, -1, at))
+    return bind(rows.WHERE, (nothing, -1, at), (), out_sharding)
 
 
 @public
@@ -194,11 +127,11 @@ def nanmean(
     """
     refuse_out("nanmean", out)
     if kind_of(a.dtype) not in "fc":
-        given = axis, dtype, out, keepdims
-        return statistical.mean(a, *given, where=where, out_sharding=out_sharding)
-    a = _or_nan(a, where)
-    params = from_end(axis, a.ndim, "nanmean"), bool(keepdims), _kind(dtype)
-    return bind(NANMEAN, (a,), params, out_sharding)
+        how = axis, dtype, out, keepdims
+        return statistical.mean(a, *how, where=where, out_sharding=out_sharding)
+    kind = None if dtype is None else as_dtype(dtype)
+    params = from_end(axis, a.ndim, "nanmean"), bool(keepdims), kind
+    return bind(NANMEAN, (_or_nan(a, where),), params, out_sharding)
 
 
 def _or_nan(x: Any, where: Any) -> Any:
@@ -206,12 +139,20 @@ def _or_nan(x: Any, where: Any) -> Any:
     return x if all_take_part(where) else bind(rows.WHERE, (where, x, x.dtype.type(np.nan)))
 
 
-def _kind(dtype: Any) -> Any:
-    return None if dtype is None else as_dtype(dtype)
+@public_like(statistical.var)
+def nanvar(a: Any, *how: Any, **more: Any) -> Any:
+    """Return the variance over dims of what is no NaN; NaN where too few elements are left."""
+    return _spread(NANVAR, a, *how, **more)
 
 
-@public
-def nanvar(
+@public_like(statistical.std)
+def nanstd(a: Any, *how: Any, **more: Any) -> Any:
+    """Return the square root of the variance over dims of what is no NaN."""
+    return _spread(NANSTD, a, *how, **more)
+
+
+def _spread(
+    row: Row,
     a: Any,
     axis: Any = None,
     dtype: Any = None,
@@ -223,52 +164,16 @@ def nanvar(
     mean: Any = None,
     correction: Any = None,
     out_sharding: Any = None,
-) -> Array:
-    """Return the variance over dims of what is no NaN; NaN where too few elements are left.
-
-    Args:
-      dtype: type that it is worked out in; the array is converted to it first.
-    """
-    refuse_out("nanvar", out)
-    x = _or_nan(_floats(a, dtype), where)
-    taken = correction_of(ddof, correction, "nanvar")
-    if mean is not None:
-        return variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanvar")
-    params = from_end(axis, x.ndim, "nanvar"), bool(keepdims), taken
-    return bind(NANVAR, (x,), params, out_sharding)
-
-
-def _floats(a: Any, dtype: Any) -> Any:
-    x = in_type(a, dtype)
-    return x if kind_of(x.dtype) in "fc" else x.astype(np.float64)
-
-
-@public
-def nanstd(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: float = 0,
-    keepdims: bool = False,
-    *,
-    where: Any = None,
-    mean: Any = None,
-    correction: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the square root of the variance over dims of what is no NaN.
-
-    Args:
-      dtype: type that it is worked out in; the array is converted to it first.
-    """
-    refuse_out("nanstd", out)
-    x = _or_nan(_floats(a, dtype), where)
-    taken = correction_of(ddof, correction, "nanstd")
-    if mean is not None:
-        return ew.sqrt(variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanstd"))
-    params = from_end(axis, x.ndim, "nanstd"), bool(keepdims), taken
-    return bind(NANSTD, (x,), params, out_sharding)
+) -> Any:
+    refuse_out(row.name, out)
+    typed = in_type(a, dtype)
+    x = _or_nan(typed if kind_of(typed.dtype) in "fc" else typed.astype(np.float64), where)
+    taken = correction_of(ddof, correction, row.name)
+    if mean is None:
+        params = from_end(axis, x.ndim, row.name), bool(keepdims), taken
+        return bind(row, (x,), params, out_sharding)
+    squares = variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, row.name)
+    return ew.sqrt(squares) if row is NANSTD else squares
 
 
 @public

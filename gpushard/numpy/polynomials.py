@@ -9,7 +9,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.adding_removing import trim_zeros
@@ -133,7 +133,7 @@ def polydiv(
     if trim_leading_zeros and rest.shape[0] > 1:
         large = ew.abs(rest) > 1e-8
         first = ew.where(statistical.any(large), statistical.argmax(large), rest.shape[0] - 1)
-        rest = rest[known(first) :]
+        rest = rest[concrete(first, "polydiv").item() :]
     return quotient, rest
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from types import FunctionType
@@ -56,12 +57,28 @@ def public_array(function: Callable[P, Any], *, operands: int = 0) -> Callable[P
     return cast("Callable[P, Array]", _public(function, not operands, operands, module, {}))
 
 
+def public_like(pattern: Callable[P, R]) -> Callable[[Callable[..., Any]], Callable[P, R]]:
+    """Make functions public that take what another public function takes, and hand it on.
+
+    Args:
+      pattern: the other function, which has the signature, and describes the arguments.
+    """
+    module = sys._getframe(1).f_globals
+    like = inspect.unwrap(pattern)
+    return lambda function: _public(function, 1, 0, module, {}, cast("FunctionType", like))
+
+
 def _public(
-    function: Any, arrays: int, operands: int, module: dict[str, Any], texts: dict[str, str]
+    function: Any,
+    arrays: int,
+    operands: int,
+    module: dict[str, Any],
+    texts: dict[str, str],
+    like: FunctionType | None = None,
 ) -> Any:
     plain, copied, finish = Array, copy.copy, settle
-    prepare = _Arguments(function, arrays, operands)
-    is_first = arrays == 1
+    prepare = _Arguments(function, like or function, arrays, operands)
+    is_first = arrays == 1 and like is None
 
     def call(*args: Any, **kwargs: Any) -> Any:
         place = kwargs.get("out_sharding")
@@ -76,23 +93,29 @@ def _public(
     # doctest and pickle look there.
     made = FunctionType(call.__code__, module, function.__name__, None, call.__closure__)
     functools.update_wrapper(made, function)
+    made.__dict__["__wrapped__"] = like or function  # which has the signature
     made.__module__ = module["__name__"]
-    made.__doc__ = complete(function, texts)
+    made.__doc__ = complete(function, texts, like)
     return made
 
 
 class _Arguments:
     """What is done with the arguments of a function first; see `public`."""
 
-    __slots__ = ("_each", "_name", "_names")
+    __slots__ = ("_each", "_name", "_names", "_taken")
 
-    def __init__(self, function: FunctionType, arrays: int, operands: int) -> None:
+    def __init__(
+        self, function: FunctionType, like: FunctionType, arrays: int, operands: int
+    ) -> None:
         self._name = function.__name__
         self._each = bool(arrays)
-        self._names = function.__code__.co_varnames[: arrays or operands]
+        self._taken = None if like is function else frozenset(inspect.signature(like).parameters)
+        self._names = like.__code__.co_varnames[: arrays or operands]
 
     def __call__(self, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Return arguments with arrays placed, and with a sharding for `out_sharding`."""
+        for name in () if self._taken is None else kwargs.keys() - self._taken:
+            raise TypeError(f"{self._name}() got an unexpected keyword argument {name!r}")
         number = len(self._names)
         first = args[:number]
         named = [name for name in self._names[len(first) :] if name in kwargs]

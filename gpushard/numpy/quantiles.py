@@ -13,7 +13,7 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import host_data, is_value, refuse_out
-from gpushard.numpy.public import public
+from gpushard.numpy.public import public, public_like
 from gpushard.numpy.statistical import weights_of
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
@@ -21,17 +21,6 @@ from gpushard.ops.row import Row
 from gpushard.ops.table import order_statistics as rows
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
-
-_quantiles = public(
-    arrays=1,
-    method="how to tell what lies between two elements, as NumPy names it.",
-    weights='of the elements, not negative and not checked; for method="inverted_cdf".',
-)
-
-
-def _middle(row: Row, x: Any, axis: Any, out: Any, keepdims: bool, to: Any) -> Any:
-    refuse_out(row.name, out)
-    return bind(row, (x,), (from_end(axis, x.ndim, row.name), bool(keepdims)), to)
 
 
 @public
@@ -49,33 +38,115 @@ def median(
     >>> median([3, 1, 2, 5])
     Array(2.5, dtype=float64)
     """
-    return _middle(rows.MEDIAN, a, axis, out, keepdims, out_sharding)
+    return _middle(rows.MEDIAN, a, axis, out, overwrite_input, keepdims, out_sharding=out_sharding)
 
 
-@public
-def nanmedian(
-    a: Any,
+@public_like(median)
+def nanmedian(a: Any, *how: Any, **more: Any) -> Any:
+    """Return the middle over dims of what is no NaN; NaN if there is nothing else."""
+    return _middle(rows.NANMEDIAN, a, *how, **more)
+
+
+def _middle(
+    row: Row,
+    x: Any,
     axis: Any = None,
     out: Any = None,
     overwrite_input: bool = False,
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
+) -> Any:
+    refuse_out(row.name, out)
+    return bind(row, (x,), (from_end(axis, x.ndim, row.name), bool(keepdims)), out_sharding)
+
+
+@public
+def quantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+    out_sharding: Any = None,
 ) -> Array:
-    """Return the middle over dims of what is no NaN; NaN if there is nothing else."""
-    return _middle(rows.NANMEDIAN, a, axis, out, keepdims, out_sharding)
+    """Return the elements below which given shares of all elements are, over dims.
+
+    Args:
+      q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result. Those
+        of an array on devices are not checked; what is outside gives the least or greatest element.
+      method: how to tell what lies between two elements, as NumPy names it.
+      weights: of the elements, not negative and not checked; for method="inverted_cdf".
+
+    Raises:
+      ArgumentError: a share is outside, the method is unknown, or there are no elements.
+      ArgumentTypeError: the array is of complex numbers.
+
+    >>> quantile([1.0, 2.0, 3.0, 4.0], [0.25, 0.5])
+    Array([1.75, 2.5 ], dtype=float64)
+    """
+    how = axis, out, overwrite_input, method, keepdims
+    return _quantile("quantile", a, q, *how, weights=weights, out_sharding=out_sharding)
+
+
+@public_like(quantile)
+def percentile(a: Any, q: Any, *how: Any, **more: Any) -> Any:
+    """Return the elements below which given percentages of all elements are, over dims.
+
+    Args:
+      q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
+
+    Raises:
+      ArgumentError: a percentage is outside, the method is unknown, or there are no elements.
+      ArgumentTypeError: the array is of complex numbers.
+    """
+    return _quantile("percentile", a, q, *how, **more)
+
+
+@public_like(quantile)
+def nanquantile(a: Any, q: Any, *how: Any, **more: Any) -> Any:
+    """Return quantiles over dims of what is no NaN; NaN if there is nothing else.
+
+    Args:
+      q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result.
+
+    Raises:
+      ArgumentError: a share is outside, or the method is unknown.
+      ArgumentTypeError: the array is of complex numbers.
+    """
+    return _quantile("nanquantile", a, q, *how, **more)
+
+
+@public_like(quantile)
+def nanpercentile(a: Any, q: Any, *how: Any, **more: Any) -> Any:
+    """Return percentiles over dims of what is no NaN; NaN if there is nothing else.
+
+    Args:
+      q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
+
+    Raises:
+      ArgumentError: a percentage is outside, or the method is unknown.
+      ArgumentTypeError: the array is of complex numbers.
+    """
+    return _quantile("nanpercentile", a, q, *how, **more)
 
 
 def _quantile(
     name: str,
     x: Any,
     q: Any,
-    axis: Any,
-    out: Any,
-    method: Any,
-    keepdims: Any,
-    weights: Any,
-    to: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """Do the work of the four functions of quantiles; those of percentiles are by the hundred."""
     refuse_out(name, out)
@@ -98,7 +169,7 @@ def _quantile(
     skips = name.startswith("nan")
     if weights is None:
         row = rows.NANQUANTILE if skips else rows.QUANTILE
-        return bind(row, (x, which), params, to)
+        return bind(row, (x, which), params, out_sharding)
     if method != "inverted_cdf":
         raise ArgumentError(
             f'{name}: weights need method="inverted_cdf", not {method!r}',
@@ -107,7 +178,7 @@ def _quantile(
         )
     heavy = weights_of(x, axis, weights, name)
     row = rows.WEIGHTED_NANQUANTILE if skips else rows.WEIGHTED_QUANTILE
-    return bind(row, (x, which, heavy), params, to)
+    return bind(row, (x, which, heavy), params, out_sharding)
 
 
 def _shares(name: str, q: Any) -> Any:
@@ -128,107 +199,3 @@ def _shares(name: str, q: Any) -> Any:
             f"{name}: q={q!r} must be from 0 to {whole}", argument="q", value=q, most=whole
         )
     return found / whole if whole == 100 else found
-
-
-@_quantiles
-def quantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the elements below which given shares of all elements are, over dims.
-
-    Args:
-      q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result. Those
-        of an array on devices are not checked; what is outside gives the least or greatest element.
-
-    Raises:
-      ArgumentError: a share is outside, the method is unknown, or there are no elements.
-      ArgumentTypeError: the array is of complex numbers.
-
-    >>> quantile([1.0, 2.0, 3.0, 4.0], [0.25, 0.5])
-    Array([1.75, 2.5 ], dtype=float64)
-    """
-    return _quantile("quantile", a, q, axis, out, method, keepdims, weights, out_sharding)
-
-
-@_quantiles
-def percentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the elements below which given percentages of all elements are, over dims.
-
-    Args:
-      q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
-
-    Raises:
-      ArgumentError: a percentage is outside, the method is unknown, or there are no elements.
-      ArgumentTypeError: the array is of complex numbers.
-    """
-    return _quantile("percentile", a, q, axis, out, method, keepdims, weights, out_sharding)
-
-
-@_quantiles
-def nanquantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return quantiles over dims of what is no NaN; NaN if there is nothing else.
-
-    Args:
-      q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result.
-
-    Raises:
-      ArgumentError: a share is outside, or the method is unknown.
-      ArgumentTypeError: the array is of complex numbers.
-    """
-    return _quantile("nanquantile", a, q, axis, out, method, keepdims, weights, out_sharding)
-
-
-@_quantiles
-def nanpercentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return percentiles over dims of what is no NaN; NaN if there is nothing else.
-
-    Args:
-      q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
-
-    Raises:
-      ArgumentError: a percentage is outside, or the method is unknown.
-      ArgumentTypeError: the array is of complex numbers.
-    """
-    return _quantile("nanpercentile", a, q, axis, out, method, keepdims, weights, out_sharding)

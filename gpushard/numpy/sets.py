@@ -10,7 +10,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.functions.checks import count
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
 from gpushard.numpy.arguments import check_hint, is_value, number_of
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.joining import concat
@@ -384,7 +384,7 @@ def different(
     found: list[Any]
     *found, number = bind(UNIQUE, given, (wish,))
     if many is None:
-        there = known(number)
+        there = concrete(number, "unique").item()
         for at, part in enumerate(("values", *wish.parts)):
             if part != INVERSE:
                 found[at] = found[at][:there]

@@ -15,6 +15,7 @@ from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import sorting
 from gpushard.functions.checks import count
+from gpushard.functions.docstrings import described
 from gpushard.functions.sorting import METHODS, along
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import (
@@ -46,13 +47,13 @@ partition = public_array(sorting.partition)
 argpartition = public_array(sorting.argpartition)
 
 
+@described()
 def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
     """Return the positions of elements in the order of the last key, then of those before it.
 
     Args:
       keys: arrays of one shape, or an array that holds them along its first dim.
       axis: along which dim of each.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: their shapes differ.

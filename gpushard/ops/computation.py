@@ -81,7 +81,7 @@ class Computation:
         """Shapes, types and layouts of the results."""
         self.choice = layout.choice
         """How the work is split; None on one device or without a mesh."""
-        self.committed = out is not None or is_committed(operands)
+        self.committed = is_committed(operands)
         """Whether the results are."""
         self._scalars = [
             (position, converter(row, found, avals, position))

@@ -11,7 +11,7 @@ from gpushard.errors import ShardingError
 from gpushard.frozen import dataclass
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.ops.aval import Aval
 from gpushard.ops.choose import Given, choose
@@ -99,13 +99,12 @@ def frame_of(
     """
     placed = [x for x in operands if isinstance(x, Sharded)]
     if out is not None and not any(x.aval.shape for x in placed):
-        sharding = out[0]
-        if sharding.memory_kind != "device":
-            sharding = sharding.with_memory_kind("device")
-        devices = sharding.tiling(out[1]).devices
+        sharding, devices = out[0], out[0].tiling(out[1]).devices
         if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh):
             return Frame((sharding.mesh,), (), devices)
-        return Frame((), (sharding,), devices)
+        if len(devices) == 1:
+            return Frame((), (SingleDeviceSharding(devices[0]),), devices)
+        return Frame((Mesh(list(devices), ("devices",)),), (), devices)
     deciding = _deciding(placed)
     if not deciding[0].committed:
         deciding = [max(deciding, key=lambda x: x.sharding.num_devices)]

@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, overload
 import numpy as np
 
 from gpushard import tree
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.key_array import KeyArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
+from gpushard.functions.concrete import concrete
 from gpushard.geometry.format import Format
 from gpushard.geometry.mesh import current_mesh
 from gpushard.geometry.named_sharding import NamedSharding
@@ -148,7 +149,7 @@ def device_get(x: Any) -> Any:
             leaf.copy_to_host_async()
     return tree.map(
         lambda leaf: (
-            leaf._host_value("device_get(x)", explicit=True) if _has_host_value(leaf) else leaf
+            concrete(leaf, "device_get(x)", explicit=True) if _has_host_value(leaf) else leaf
         ),
         x,
     )
@@ -324,7 +325,7 @@ def _put_leaf(x: Array | HostData, place: Any, may_alias: bool) -> Array:
         buffer = alias_host(runtime, tiling, dtype, data)
     else:
         buffer = from_host(runtime, tiling, dtype, functools.partial(_box, data))
-    return Array(buffer, sharding, committed=committed, weak_type=weak)
+    return ConcreteArray(buffer, sharding, committed=committed, weak_type=weak)
 
 
 def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpushard import tree
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.key_array import KeyArray, elements_of
 from gpushard.errors import ArgumentTypeError, ArrayIndexError, ShardingError
@@ -72,7 +72,7 @@ def make_array_from_callback(
     sample = blocks.distinct[0] if blocks.distinct else 0
     # The first box that is read; popped there, so that it is not kept any longer than others.
     data = data_callback(blocks.indices[sample])
-    kind = KeyArray if isinstance(data, KeyArray) else Array
+    kind = KeyArray if isinstance(data, KeyArray) else ConcreteArray
     first = [_checked_data(data, kind, blocks.shapes[sample], None)]
     del data
     own = first[0].dtype
@@ -136,7 +136,7 @@ def _is_shape(x: Any) -> bool:
 
 
 def _from_local_data(sharding: Any, local_data: Any, global_shape: Any) -> Array:
-    kind = KeyArray if isinstance(local_data, KeyArray) else Array
+    kind = KeyArray if isinstance(local_data, KeyArray) else ConcreteArray
     data = _host_data(local_data, kind, "local_data")
     sharding = _checked_sharding(sharding)
     if global_shape is None:
@@ -192,11 +192,13 @@ def make_array_from_single_device_arrays(
     expected = as_dtype(dtype) if dtype is not None else parts[0].dtype
     _check_parts(parts, sharding, tiling, expected)
     buffers = [part._live() for part in parts]
-    stored, kind = (buffers[0].dtype, type(parts[0])) if parts else (expected, Array)
+    kind: Any = type(parts[0]) if parts else ConcreteArray
+    stored = buffers[0].dtype if parts else expected
     buffer = ShardedBuffer(
         tiling, stored, [b.values[0] for b in buffers], [b.claims[0] for b in buffers]
     )
-    return kind(buffer, sharding)
+    joined: Array = kind(buffer, sharding)
+    return joined
 
 
 def live_arrays(platform: str | None = None) -> list[Array]:
@@ -381,7 +383,7 @@ def _checked_sharding(sharding: Any) -> Sharding:
     return sharding
 
 
-def _host_data(data: Any, kind: type[Array], argument: str) -> HostArray:
+def _host_data(data: Any, kind: type[ConcreteArray], argument: str) -> HostArray:
     """Return data of one class of arrays on the host: keys as elements of 64 bits.
 
     Raises:
@@ -399,7 +401,7 @@ def _host_data(data: Any, kind: type[Array], argument: str) -> HostArray:
 
 
 def _checked_data(
-    data: Any, kind: type[Array], shape: Shape, dtype: np.dtype[Any] | None
+    data: Any, kind: type[ConcreteArray], shape: Shape, dtype: np.dtype[Any] | None
 ) -> HostArray:
     array = _host_data(data, kind, "data_callback")
     if array.shape != shape:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -44,13 +44,14 @@ def bind_at(
     """
     key, *others = operands
     if out_sharding is not None:
-        return bind(row, operands, params, _sharding_of(out_sharding, len(shape), *others))
+        to = _sharding_of(out_sharding, len(shape), *others)
+        return committed(bind(row, operands, params, to), True)
     if not isinstance(key, Array) or key.committed or any(is_value(x) and x.shape for x in others):
         return bind(row, operands, params)
     default = default_sharding(shape)
     if default == key.sharding:
         return bind(row, operands, params)
-    return uncommitted(bind(row, operands, params, default))
+    return committed(bind(row, operands, params, default), False)
 
 
 def moved_to(out_sharding: Any, x: Any) -> Any:
@@ -73,7 +74,7 @@ def _sharding_of(out_sharding: Any, ndim: int, *operands: Any) -> Sharding:
 def new_data(x: Any) -> Array:
     """Return host data on the devices that new data goes to, on each of them all of it."""
     placed: Array = device_put(x, _everywhere(default_sharding(x.shape)))
-    return uncommitted(placed)
+    return committed(placed, False)
 
 
 def _everywhere(sharding: Sharding) -> Sharding:
@@ -88,15 +89,15 @@ def _everywhere(sharding: Sharding) -> Sharding:
     return NamedSharding(Mesh(np.array(devices, object), ("devices",)), PartitionSpec())
 
 
-def uncommitted(x: Any) -> Any:
-    """Return an array that follows others."""
-    if not isinstance(x, Array) or not x.committed:
+def committed(x: Any, chosen: bool) -> Any:
+    """Return an array as somebody chose its devices, or as one that follows others."""
+    if not isinstance(x, Array) or x.committed == chosen:
         return x
-    return Array(x._live(), x.sharding, committed=False)
+    return ConcreteArray(x._live(), x.sharding, committed=chosen)
 
 
 def beside(key: Any, x: Any) -> Any:
     """Return a key on all devices of an array that it is used with, unless it is committed."""
     if not isinstance(key, Array) or not isinstance(x, Array) or key.committed:
         return key
-    return uncommitted(device_put(key, _everywhere(x.sharding)))
+    return committed(device_put(key, _everywhere(x.sharding)), False)

@@ -9,6 +9,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import finfo
 from gpushard.errors import ArgumentError
+from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, is_number, operands, settle
 from gpushard.numpy.public import public
@@ -19,13 +20,13 @@ from gpushard.special.ufuncs import binom, digamma, gamma, gammaln
 __all__ = ["comb", "factorial", "multigammaln", "polygamma", "sinc", "zeta"]
 
 
+@described()
 def zeta(x: Any, q: Any = None, /, *, out_sharding: Any = None) -> Array:
     """Return the Hurwitz zeta function: the sum of (k + q) ** -x over k from 0.
 
     Args:
       x: powers; greater than 1 where there is a first term.
       q: the first term; None for the Riemann zeta function, whose first term is 1.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       MissingLibraryError: SciPy is not installed.
@@ -33,13 +34,12 @@ def zeta(x: Any, q: Any = None, /, *, out_sharding: Any = None) -> Array:
     return settle(bind(ZETA, operands("zeta", x, *(() if q is None else (q,)))), out_sharding)
 
 
+@described()
 def polygamma(n: Any, x: Any, /, *, out_sharding: Any = None) -> Array:
     """Return derivatives of `digamma`.
 
     Args:
       n: which, integers that are not negative.
-      x: an array.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       MissingLibraryError: SciPy is not installed.

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
+from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, settle, wanted
 from gpushard.numpy.manipulation import broadcast_arrays
@@ -19,6 +20,7 @@ from gpushard.ops.table.special import LOGSUMEXP
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
 
+@described()
 def logsumexp(
     x: Any,
     /,
@@ -35,10 +37,8 @@ def logsumexp(
       x: exponents.
       axis: the dims that are summed; all by default.
       b: weights of the exponentials, which broadcast with them.
-      keepdims: whether dims stay, with length 1.
       return_sign: whether to return the logarithm of the sum's size, and its sign; without it the
         logarithm of a negative sum is NaN.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> import gpushard as gs
     >>> logsumexp(gs.numpy.asarray([1000.0, 1000.0])) - 1000

@@ -11,6 +11,7 @@ import pytest
 import gpushard as gs
 from gpushard.functions import indexing as positions
 from gpushard.functions import masks
+from gpushard.functions.concrete import concrete
 from gpushard.ops.aval import Aval
 from gpushard.ops.indexed import Indexed
 from gpushard.ops.row import Site
@@ -49,8 +50,11 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return note
 
-    monkeypatch.setattr(positions, "known", noted(positions.known))
-    monkeypatch.setattr(positions, "known_array", noted(positions.known_array))
+    def fetched(x: Any, why: str) -> Any:
+        seen.append(x.size)
+        return concrete(x, why)
+
+    monkeypatch.setattr(positions, "concrete", fetched)
     monkeypatch.setattr(masks, "counts_of", noted(masks.counts_of))
     return seen
 

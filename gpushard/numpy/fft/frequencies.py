@@ -9,6 +9,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_dtype
+from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import integer, number_of, settle
 from gpushard.numpy.making import place_of
@@ -20,6 +21,10 @@ from gpushard.ops.axes import from_end
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
 
+_frequencies = described(device="where it goes.", out_sharding="the same.")
+
+
+@_frequencies
 def fftfreq(
     n: int,
     d: Any = 1.0,
@@ -34,8 +39,6 @@ def fftfreq(
       n: how many.
       d: the distance of samples.
       dtype: type of the elements; float64 by default.
-      device: where it goes.
-      out_sharding: the same.
 
     Raises:
       ArgumentError: `n` is not positive.
@@ -50,6 +53,7 @@ def fftfreq(
     return _finished(signed * unit, dtype, None if place is None else at.sharding)
 
 
+@_frequencies
 def rfftfreq(
     n: int,
     d: Any = 1.0,
@@ -64,8 +68,6 @@ def rfftfreq(
       n: how many samples there are.
       d: the distance of samples.
       dtype: type of the elements; float64 by default.
-      device: where it goes.
-      out_sharding: the same.
 
     Raises:
       ArgumentError: `n` is not positive.

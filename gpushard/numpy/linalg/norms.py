@@ -15,6 +15,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, settle
@@ -33,6 +34,7 @@ __all__ = ["cond", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
 _Axes = tuple[int, ...]
 
 
+@described()
 def vector_norm(
     x: Any,
     /,
@@ -45,12 +47,10 @@ def vector_norm(
     """Return norms of vectors.
 
     Args:
-      x: an array.
       axis: the dims that make up vectors, an integer or a tuple of them; all by default.
       keepdims: whether they stay, with length 1.
       ord: any number: (sum of abs(x) ** ord) ** (1 / ord); inf, -inf and 0 for the greatest size,
         the least, and how many are not 0.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentTypeError: `ord` is no number.
@@ -65,6 +65,7 @@ def vector_norm(
     return settle(_of_type(made, own), out_sharding)
 
 
+@described()
 def matrix_norm(
     x: Any, /, *, keepdims: bool = False, ord: Any = "fro", out_sharding: Any = None
 ) -> Array:
@@ -76,7 +77,6 @@ def matrix_norm(
       ord: "fro" for the root of the sum of squares, "nuc" for the sum of singular values, 1 and -1
         for the greatest and the least sum of sizes in a column, inf and -inf in a row, 2 and -2 for
         the greatest and the least singular value.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there is no such norm.
@@ -86,6 +86,7 @@ def matrix_norm(
     return settle(_of_type(made, own), out_sharding)
 
 
+@described()
 def norm(
     x: Any,
     ord: Any = None,
@@ -97,11 +98,9 @@ def norm(
     """Return norms of vectors or matrices.
 
     Args:
-      x: an array.
       ord: as for `vector_norm` and `matrix_norm`; by default the root of the sum of squares.
       axis: one dim for vectors, two for matrices; by default all dims.
       keepdims: whether these dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there is no such norm, or the dims are more than two.

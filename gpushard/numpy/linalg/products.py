@@ -7,6 +7,7 @@ from typing import Any
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
+from gpushard.functions.docstrings import described
 from gpushard.numpy import linear_algebra
 from gpushard.numpy.arguments import as_value, check_precision, integer, refuse_out, settle
 from gpushard.numpy.creation import ones_like
@@ -39,14 +40,13 @@ def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
     return linear_algebra.outer(x1, x2, out_sharding=out_sharding)
 
 
+@described()
 def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> Array:
     """Return cross products of vectors of three elements.
 
     Args:
-      x1: an array.
       x2: an array; the two broadcast.
       axis: the dim of the vectors.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: vectors do not have three elements.
@@ -64,14 +64,13 @@ def diagonal(x: Any, /, *, offset: int = 0, out_sharding: Any = None) -> Array:
     return x.diagonal(offset, -2, -1)
 
 
+@described()
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None, out_sharding: Any = None) -> Array:
     """Return the sums of the diagonals of matrices; small integers are summed in 64 bits.
 
     Args:
       x: matrices.
-      offset: which diagonal: 0 for the main one, positive for one above it.
       dtype: type that is summed in, and of the result.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
     return linear_algebra.trace(x, offset, -2, -1, dtype, out_sharding=out_sharding)
 
@@ -109,6 +108,7 @@ def matrix_power(a: Any, n: int, *, out_sharding: Any = None) -> Array:
         power = linear_algebra.matmul(power, power)
 
 
+@described()
 def multi_dot(
     arrays: Sequence[Any], *, out: Any = None, precision: Any = None, out_sharding: Any = None
 ) -> Array:
@@ -118,9 +118,6 @@ def multi_dot(
 
     Args:
       arrays: at least two matrices; the first and the last may be vectors.
-      out: must be None; results are values.
-      precision: makes no difference; products have all digits of their type.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are fewer than two, or one is no matrix.

@@ -13,6 +13,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
+from gpushard.functions.docstrings import described
 from gpushard.functions.linear_algebra import shape_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
@@ -83,6 +84,7 @@ def inv(a: Any, *, out_sharding: Any = None) -> Array:
     return bind(rows.INV, (a,), (False,))
 
 
+@described()
 def solve(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
     """Return the solutions of equations a @ result = b.
 
@@ -91,7 +93,6 @@ def solve(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
     Args:
       a: square matrices.
       b: a vector, if it has one dim; otherwise matrices of right sides in columns.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: shapes do not fit.
@@ -103,6 +104,7 @@ def solve(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
     return settle(bind(rows.SOLVE, (x1, x2)), out_sharding)
 
 
+@described()
 def lstsq(a: Any, b: Any, rcond: Any = None, *, out_sharding: Any = None) -> Any:
     """Return what solves equations a @ x = b by least squares, from singular values.
 
@@ -114,7 +116,6 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, out_sharding: Any = None) -> Any
       b: a vector or a matrix of right sides in columns.
       rcond: singular values below this share of the greatest count as 0; by default eps times the
         longer dim.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Returns:
       Solutions; sums of squared residuals, none if the rank is below the number of columns or there

@@ -346,6 +346,7 @@ UPDATE = Row(
         starts=lambda params: open_starts(params[0]),
         into=True,
     ),
+    beside_keys=frozenset(range(2, 64)),
 )
 """Operands: the array; an element, or an array of the part's shape or of size 1, of its type; and
 Python integers, where entries start. Parameters: (open index,)."""
