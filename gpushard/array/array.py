@@ -12,36 +12,32 @@ from gpushard.array.assignment import Assignable
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.conversions import Conversions
 from gpushard.array.data import Data, Detached, KnownShards, Turned, data_of, is_gone
-from gpushard.array.elements import Elements
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
 from gpushard.array.operators import Operators
-from gpushard.array.ordering import Ordering
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
-from gpushard.array.reading import read_part
-from gpushard.array.selection import is_only_array
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.array.views import Origin, View, view
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import place_tiling, sharding_at
+from gpushard.functions.indexing import parse, read
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import GridSharding, Sharding
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.execute import plan_for
-from gpushard.movement.host_copies import HostRead, StagedRead, read_host, start_read
-from gpushard.movement.move import move
+from gpushard.movement.execute import run
+from gpushard.movement.host import HostRead, StagedRead, read_host, start_read
 from gpushard.movement.plan import Plan
-from gpushard.ops.indexing import NotBasicError, parse_index
+from gpushard.movement.reshard import plan_for
 from gpushard.ops.table.movement import INDEX
 from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape, shown_as
 
 
-class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assignable, Ordering):
+class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable):
     """An array spread over devices as its sharding says.
 
     Arrays are values: what other arrays hold never changes. `x[index] = value` gives `x` a new
@@ -56,6 +52,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
     """
 
     __array_priority__ = 100
+    _viewed = view  # what functions take from an array is remembered
 
     __slots__ = (
         "__weakref__",
@@ -265,27 +262,24 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         """
         plan = plan_for(self._live(), place_tiling(sharding, self._shape))
         check_transfer(DEVICE_TO_DEVICE, what, explicit=True)
-        return Array(move(self._live(), plan), sharding, weak_type=self.weak_type)
+        return type(self)(run(plan, (self._live(),)), sharding, weak_type=self.weak_type)
 
     def __getitem__(self, index: Any) -> Array:
         """Return the part that an index selects, as NumPy does; it stays on the devices.
 
         Integers, slices, `...` and None select a part that is moved as it is. Integer arrays and
-        lists, on the host or sharded, and masks select elements: see `gpushard.array.reading`.
+        lists, on the host or sharded, and masks select elements: see `gpushard.functions.indexing`.
         Positions out of bounds raise; to see that those on devices are not, the host reads one
         number, and to know how many a mask selects. `x.at[index].get(mode=...)` does not check.
 
         Raises:
           ArrayIndexError: it is no index of the array, or a position is out of bounds.
         """
-        if is_only_array(index):
-            return read_part(self, index)
-        try:
-            entries = parse_index(self._shape, index)
-        except NotBasicError:
-            return read_part(self, index)
-        result: Array = view(self, INDEX, (entries,))
-        return result
+        parsed, arrays = parse(self._shape, index)
+        if arrays:
+            return read(self, parsed, arrays)
+        part: Array = view(self, INDEX, (parsed.entries,))
+        return part
 
     def __iter__(self) -> Iterator[Array]:
         """Yield the parts along the first dim; they stay on the devices."""
@@ -382,8 +376,8 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
 
     def _handle(self, data: Data | Turned, sharding: Sharding, *, registered: bool = True) -> Array:
         """Return a new handle on data of this array, as committed and weak as this one."""
-        weak = self._weak_type
-        made = handle(data, data.tiling.shape, self._dtype, sharding, self._committed, weak)
+        weak, shape = self._weak_type, data.tiling.shape
+        made = handle(data, shape, self._dtype, sharding, self._committed, weak, type(self))
         if registered:
             data.runtime.register(made)
         return made
@@ -396,9 +390,10 @@ def handle(
     sharding: Sharding,
     committed: bool,
     weak_type: bool,
+    kind: type[Array] = Array,
 ) -> Array:
     """Return an array of data, not yet registered."""
-    made = _new(Array)
+    made = _new(kind)
     made._data = data
     made._shape = shape
     made._dtype = dtype

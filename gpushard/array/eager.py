@@ -11,10 +11,13 @@ from gpushard.array.array import Array, handle
 from gpushard.array.data import Data, Turned, data_of
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError
-from gpushard.functions.checks import check_dtype
+from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.execute import run
+from gpushard.movement.reshard import plan_for
 from gpushard.ops.aval import Aval
+from gpushard.ops.create import create
 from gpushard.ops.dispatch import Program, check_out, program_for
 from gpushard.ops.layout import Result
 from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
@@ -62,6 +65,8 @@ class Eager:
                 key += (data.shape, data.dtype)
         cached = tuple(key)
         if held is None:
+            if row.creates and out_sharding is not None:
+                return _created(row, numbers, params, out_sharding)
             raise ArgumentTypeError(
                 f"{row.name} got no gpushard array; place its operands with device_put first",
                 argument="x",
@@ -101,6 +106,17 @@ def _array(buffer: ShardedBuffer, program: Program, result: Result, runtime: Run
         buffer.check()
     runtime.register(made)
     return made
+
+
+def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Sharding) -> Array:
+    """Return what an operation makes of numbers, where it goes."""
+    shape, dtype, committed = params
+    tiling = place_tiling(sharding, shape)
+    if sharding.memory_kind == "device":
+        return Array(create(row, tiling, dtype, numbers), sharding, committed=committed)
+    inside = sharding.with_memory_kind("device").tiling(shape)
+    buffer = create(row, inside, dtype, numbers)
+    return Array(run(plan_for(buffer, tiling), (buffer,)), sharding, committed=committed)
 
 
 def _turned(x: Array, data: ShardedBuffer, axes: tuple[int, ...], program: Program) -> Array:

@@ -11,12 +11,40 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
-from gpushard.array import Array, picking
+from gpushard.array import Array
 from gpushard.errors import ArgumentError
+from gpushard.functions import elementwise
+from gpushard.functions.indexing import nonzero
 from gpushard.numpy import ufuncs
-from gpushard.numpy.arguments import as_source, as_value, integer, operands, refuse_out, settle
+from gpushard.numpy.arguments import (
+    as_value,
+    operands,
+    refuse_out,
+    settle,
+)
+from gpushard.numpy.public import public, public_array
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
+from gpushard.ops.table.elementwise import I0
+
+# fmt: off
+__all__ = [
+    "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin",
+    "arcsinh", "arctan", "arctan2", "arctanh", "around", "asin", "asinh", "atan", "atan2",
+    "atanh", "bitwise_and", "bitwise_count", "bitwise_invert", "bitwise_left_shift",
+    "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "cbrt", "ceil", "clip",
+    "conj", "conjugate", "copysign", "cos", "cosh", "deg2rad", "degrees", "divide", "divmod",
+    "equal", "exp", "exp2", "expm1", "fabs", "fix", "float_power", "floor", "floor_divide",
+    "fmax", "fmin", "fmod", "frexp", "gcd", "greater", "greater_equal", "heaviside", "hypot",
+    "i0", "imag", "invert", "isfinite", "isinf", "isnan", "lcm", "ldexp", "left_shift", "less",
+    "less_equal", "log", "log1p", "log2", "log10", "logaddexp", "logaddexp2", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "modf", "multiply",
+    "negative", "nextafter", "not_equal", "positive", "pow", "power", "rad2deg", "radians",
+    "real", "reciprocal", "remainder", "right_shift", "rint", "round", "sign", "signbit", "sin",
+    "sinc", "sinh", "spacing", "sqrt", "square", "subtract", "tan", "tanh", "true_divide",
+    "trunc", "where",
+]
+# fmt: on
 
 _DETAILS = """
 
@@ -211,7 +239,7 @@ def where(
       ArgumentError: only one of `x` and `y` is given, or both and `size` or `fill_value`, too.
     """
     if x is None and y is None:
-        found = picking.nonzero(as_value(condition, "where"), size, fill_value)
+        found = nonzero(as_value(condition, "where"), size=size, fill_value=fill_value)
         return settle(found, out_sharding)
     if x is None or y is None:
         raise ArgumentError("where: give both x and y, or none", argument="y")
@@ -225,66 +253,72 @@ def where(
     return settle(bind(rows.WHERE, operands("where", condition, x, y)), out_sharding)
 
 
-def clip(
-    a: Any, min: Any = None, max: Any = None, out: Any = None, *, out_sharding: Any = None
-) -> Array:
-    """Return elements that are not below `min` nor above `max`.
-
-    Args:
-      a: an array.
-      min: the bound below, a number or an array; None for none.
-      max: the bound above, likewise.
-      out: must be None; results are values.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    refuse_out("clip", out)
-    return settle(as_value(a, "clip").clip(min, max), out_sharding)
+clip = public_array(elementwise.clip)
+round = around = public_array(elementwise.round)
 
 
-def round(a: Any, decimals: int = 0, out: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return elements rounded to some decimals, to even where they are halfway.
-
-    Args:
-      a: an array.
-      decimals: how many.
-      out: must be None; results are values.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    refuse_out("round", out)
-    return settle(as_value(a, "round").round(integer(decimals, "round", "decimals")), out_sharding)
-
-
-around = round
-
-
+@public
 def real(val: Any, *, out_sharding: Any = None) -> Array:
     """Return the real parts.
 
     Args:
       val: an array.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_source(val, "real").real, out_sharding)
+    return val.real
 
 
+@public
 def imag(val: Any, *, out_sharding: Any = None) -> Array:
     """Return the imaginary parts; zeros for real numbers.
 
     Args:
       val: an array.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_value(val, "imag").imag, out_sharding)
+    return val.imag
 
 
+@public
 def angle(z: Any, deg: bool = False, *, out_sharding: Any = None) -> Array:
     """Return the angles of complex numbers, in (-pi, pi].
 
     Args:
       z: an array.
       deg: whether they are in degrees.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(z, "angle")
-    found = atan2(x.imag, x.astype(np.float64) if x.dtype == np.bool_ else x.real)
-    return settle(found * (180 / np.pi) if deg else found, out_sharding)
+    found = atan2(z.imag, z.astype(np.float64) if z.dtype == np.bool_ else z.real)
+    return found * (180 / np.pi) if deg else found
+
+
+@public
+def fix(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return each element without its fraction.
+
+    Args:
+      x: an array of real numbers.
+    """
+    return trunc(x, out)
+
+
+@public
+def sinc(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return sin(pi x) / (pi x); 1 at 0."""
+    turned = x * np.pi
+    zero = equal(turned, 0)
+    safe = bind(rows.WHERE, (zero, 1, turned))
+    return bind(rows.WHERE, (zero, 1, sin(safe) / safe))
+
+
+@public
+def i0(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return the modified Bessel function of the first kind, of order 0.
+
+    Args:
+      x: an array of real numbers.
+
+    Raises:
+      ArgumentTypeError: the array is complex.
+
+    >>> i0([0.0, 1.0])
+    Array([1.        , 1.26606588], dtype=float64)
+    """
+    return bind(I0, (x,), (), out_sharding)

@@ -15,12 +15,20 @@ from gpushard.numpy.cumulative import cumprod
 from gpushard.numpy.joining import stack
 from gpushard.numpy.making import kept_at, made, place_of
 from gpushard.numpy.manipulation import broadcast_to, expand_dims
+from gpushard.numpy.public import public
 from gpushard.numpy.ranges import arange
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import creation as rows
 from gpushard.ops.table.elementwise import WHERE
 from gpushard.ops.table.movement import PAD
+
+# fmt: off
+__all__ = [
+    "diag", "diagflat", "eye", "identity", "indices", "meshgrid", "tri", "tril", "triu",
+    "vander",
+]
+# fmt: on
 
 
 def eye(
@@ -65,13 +73,12 @@ def identity(n: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     return eye(n, dtype=dtype, device=device, out_sharding=out_sharding)
 
 
+@public
 def diag(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return a diagonal of a matrix; or the matrix that has a vector on a diagonal.
 
     Args:
       v: a matrix or a vector.
-      k: which diagonal: 0 for the main one, positive for one above it.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: it is neither.
@@ -80,31 +87,29 @@ def diag(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     Array([[1, 0],
            [0, 2]], dtype=int64)
     """
-    x = as_value(v, "diag")
-    if x.ndim not in (1, 2):
+    if v.ndim not in (1, 2):
         raise ArgumentError(
-            f"diag: x of shape {x.shape} must be a vector or a matrix; use diagonal for stacks",
+            f"diag: x of shape {v.shape} must be a vector or a matrix; use diagonal for stacks",
             argument="x",
-            shape=x.shape,
+            shape=v.shape,
         )
     place = integer(k, "diag", "k")
-    if x.ndim == 2:
-        return settle(x.diagonal(place), out_sharding)
-    n = x.shape[0]
-    square = triu(tril(broadcast_to(x[:, None], (n, n))))
+    if v.ndim == 2:
+        return v.diagonal(place)
+    n = v.shape[0]
+    square = triu(tril(broadcast_to(v[:, None], (n, n))))
     widths = ((max(-place, 0), max(place, 0)), (max(place, 0), max(-place, 0)))
-    return settle(bind(PAD, (square, x.dtype.type(0)), (widths,)), out_sharding)
+    return bind(PAD, (square, v.dtype.type(0)), (widths,))
 
 
+@public
 def diagflat(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return the matrix that has the elements, in row-major order, on a diagonal.
 
     Args:
       v: an array.
-      k: which diagonal: 0 for the main one, positive for one above it.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return diag(as_value(v, "diagflat").ravel(), k, out_sharding=out_sharding)
+    return diag(v.ravel(), k, out_sharding=out_sharding)
 
 
 def indices(
@@ -193,6 +198,7 @@ def _part(row: Row, x: Any, k: Any) -> Any:
     return bind(row, (x,), (diagonal,))
 
 
+@public
 def vander(
     x: Any, N: int | None = None, increasing: bool = False, *, out_sharding: Any = None
 ) -> Array:
@@ -202,12 +208,10 @@ def vander(
       x: the vector.
       N: how many columns; as many as it has elements by default.
       increasing: whether powers ascend from 0, rather than descend to it.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: the array is no vector, or the number is negative.
     """
-    x = as_value(x, "vander")
     if x.ndim != 1:
         raise ArgumentError(
             f"vander: x of shape {x.shape} must be a vector", argument="x", shape=x.shape
@@ -217,7 +221,7 @@ def vander(
     column = broadcast_to(x[:, None].astype(target), (x.shape[0], many))
     first = np.arange(many) == 0
     powers = cumprod(bind(WHERE, (first, target.type(1), column)), 1)
-    return settle(powers if increasing else powers[:, ::-1], out_sharding)
+    return powers if increasing else powers[:, ::-1]
 
 
 def meshgrid(

@@ -15,14 +15,18 @@ from gpushard.functions.concrete import known
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, settle
 from gpushard.numpy.bin_edges import edges_of, is_many
+from gpushard.numpy.public import public
 from gpushard.numpy.slicing import but_first, but_last, lengthwise, part
 from gpushard.ops.bind import bind
 from gpushard.ops.table import counting
+
+__all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
 _COUNTED = np.dtype(np.int64)
 _SUMMED = np.dtype(np.float64)
 
 
+@public
 def bincount(
     x: Any,
     weights: Any = None,
@@ -41,7 +45,6 @@ def bincount(
       minlength: how many counts there are at least.
       length: how many counts there are, as JAX has it: elements outside are not counted, and the
         host reads nothing. By default it reads the least and the greatest element.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: an element is negative, the array is no vector, or weights do not fit.
@@ -50,7 +53,6 @@ def bincount(
     >>> bincount([0, 1, 1, 3]), bincount([0, 1, 1, 3], length=2)
     (Array([1, 2, 0, 1], dtype=int64), Array([1, 2], dtype=int64))
     """
-    x = as_value(x, "bincount")
     if kind_of(x.dtype) not in "?biu":
         raise ArgumentTypeError(
             f"bincount: x of {x.dtype} must be integers; convert it with astype",
@@ -75,7 +77,7 @@ def bincount(
     many = _length(x, least) if length is None else count(length, "bincount", "length")
     operands = (x,) if heavy is None else (x, heavy)
     dtype = _COUNTED if heavy is None else _SUMMED
-    return settle(bind(counting.BINCOUNT, operands, (many, dtype)), out_sharding)
+    return bind(counting.BINCOUNT, operands, (many, dtype))
 
 
 def _length(x: Any, least: int) -> int:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.reducing import extreme
-from gpushard.array.taking_part import all_take_part, variance_of
 from gpushard.dtypes import finfo, kind_of
 from gpushard.functions.checks import as_dtype, correction_of
+from gpushard.functions.statistical import all_take_part, extreme, in_type, variance_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, number_of, refuse_out, settle, wanted
+from gpushard.numpy.arguments import number_of, refuse_out
+from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
@@ -24,15 +24,22 @@ from gpushard.ops.table import reductions
 from gpushard.ops.table.nan_moments import NANMEAN, NANSTD, NANVAR
 from gpushard.ops.table.replacing import NAN_TO_NUM
 
+# fmt: off
+__all__ = [
+    "nan_to_num", "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd",
+    "nansum", "nanvar",
+]
+# fmt: on
 
-def filled(x: Any, value: Any, name: str) -> Any:
+
+def filled(x: Any, value: Any) -> Any:
     """Return an array with a number where it has NaNs; for the functions of this package."""
-    x = as_value(x, name)
     if kind_of(x.dtype) not in "fc":
         return x
     return bind(rows.WHERE, (ew.isnan(x), x.dtype.type(value), x))
 
 
+@public
 def nansum(
     a: Any,
     axis: Any = None,
@@ -47,22 +54,16 @@ def nansum(
     """Return the sum over dims of what is no NaN; 0 if there is nothing else.
 
     Args:
-      a: an array.
-      axis: which dims.
       dtype: type that is summed in, and of the result.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      initial: a number that takes part, too.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> nansum([1.0, np.nan, 2.0])
     Array(3., dtype=float64)
     """
     given = axis, dtype, out, keepdims, initial, where
-    return statistical.sum(filled(a, 0, "nansum"), *given, out_sharding=out_sharding)
+    return statistical.sum(filled(a, 0), *given, out_sharding=out_sharding)
 
 
+@public
 def nanprod(
     a: Any,
     axis: Any = None,
@@ -77,19 +78,13 @@ def nanprod(
     """Return the product over dims of what is no NaN; 1 if there is nothing else.
 
     Args:
-      a: an array.
-      axis: which dims.
       dtype: type that is multiplied in, and of the result.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      initial: a number that takes part, too.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
     given = axis, dtype, out, keepdims, initial, where
-    return statistical.prod(filled(a, 1, "nanprod"), *given, out_sharding=out_sharding)
+    return statistical.prod(filled(a, 1), *given, out_sharding=out_sharding)
 
 
+@public
 def nanmin(
     a: Any,
     axis: Any = None,
@@ -103,19 +98,13 @@ def nanmin(
     """Return the least element over dims that is no NaN; NaN if there is nothing else.
 
     Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
       initial: a number that takes part, too; needed where there may be no element.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(a, "nanmin")
-    given = axis, out, keepdims, initial, where, wanted(out_sharding, x)
-    return settle(extreme(reductions.NANMIN, np.fmin, x, *given), out_sharding)
+    given = axis, out, keepdims, initial, where, out_sharding
+    return extreme(reductions.NANMIN, np.fmin, a, *given)
 
 
+@public
 def nanmax(
     a: Any,
     axis: Any = None,
@@ -129,19 +118,13 @@ def nanmax(
     """Return the greatest element over dims that is no NaN; NaN if there is nothing else.
 
     Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
       initial: a number that takes part, too; needed where there may be no element.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(a, "nanmax")
-    given = axis, out, keepdims, initial, where, wanted(out_sharding, x)
-    return settle(extreme(reductions.NANMAX, np.fmax, x, *given), out_sharding)
+    given = axis, out, keepdims, initial, where, out_sharding
+    return extreme(reductions.NANMAX, np.fmax, a, *given)
 
 
+@public
 def nanargmin(
     a: Any,
     axis: int | None = None,
@@ -155,15 +138,12 @@ def nanargmin(
     NumPy raises where there are only NaNs, which would take a look at the elements.
 
     Args:
-      a: an array.
       axis: which dim; by default in row-major order.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _place("argmin", np.inf, a, axis, out, keepdims, out_sharding)
+    return _place("argmin", np.inf, a, axis, out, keepdims)
 
 
+@public
 def nanargmax(
     a: Any,
     axis: int | None = None,
@@ -177,26 +157,23 @@ def nanargmax(
     NumPy raises where there are only NaNs, which would take a look at the elements.
 
     Args:
-      a: an array.
       axis: which dim; by default in row-major order.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _place("argmax", -np.inf, a, axis, out, keepdims, out_sharding)
+    return _place("argmax", -np.inf, a, axis, out, keepdims)
 
 
-def _place(name: str, last: float, x: Any, axis: Any, out: Any, keepdims: bool, to: Any) -> Any:
+def _place(name: str, last: float, x: Any, axis: Any, out: Any, keepdims: bool) -> Any:
     """Return where an extreme is; NaNs count as what comes last of all."""
     refuse_out(f"nan{name}", out)
-    x = as_value(x, f"nan{name}")
+    find = getattr(statistical, name)
     if kind_of(x.dtype) != "f":
-        return getattr(statistical, name)(x, axis, keepdims=keepdims, out_sharding=to)
-    at = getattr(statistical, name)(filled(x, last, name), axis, keepdims=keepdims)
+        return find(x, axis, keepdims=keepdims)
+    at = find(filled(x, last), axis, keepdims=keepdims)
     nothing = statistical.all(ew.isnan(x), axis, keepdims=keepdims)
-    return settle(bind(rows.WHERE, (nothing, -1, at)), to)
+    return bind(rows.WHERE, (nothing, -1, at))
 
 
+@public
 def nanmean(
     a: Any,
     axis: Any = None,
@@ -210,25 +187,18 @@ def nanmean(
     """Return the mean over dims of what is no NaN; NaN if there is nothing else.
 
     Args:
-      a: an array.
-      axis: which dims.
       dtype: type that it is worked out in, and of the result.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> nanmean([1.0, np.nan, 2.0])
     Array(1.5, dtype=float64)
     """
     refuse_out("nanmean", out)
-    x = as_value(a, "nanmean")
-    if kind_of(x.dtype) not in "fc":
+    if kind_of(a.dtype) not in "fc":
         given = axis, dtype, out, keepdims
-        return statistical.mean(x, *given, where=where, out_sharding=out_sharding)
-    x = _or_nan(x, where)
-    params = from_end(axis, x.ndim, "nanmean"), bool(keepdims), _kind(dtype)
-    return settle(bind(NANMEAN, (x,), params, wanted(out_sharding, x)), out_sharding)
+        return statistical.mean(a, *given, where=where, out_sharding=out_sharding)
+    a = _or_nan(a, where)
+    params = from_end(axis, a.ndim, "nanmean"), bool(keepdims), _kind(dtype)
+    return bind(NANMEAN, (a,), params, out_sharding)
 
 
 def _or_nan(x: Any, where: Any) -> Any:
@@ -240,6 +210,7 @@ def _kind(dtype: Any) -> Any:
     return None if dtype is None else as_dtype(dtype)
 
 
+@public
 def nanvar(
     a: Any,
     axis: Any = None,
@@ -256,32 +227,23 @@ def nanvar(
     """Return the variance over dims of what is no NaN; NaN where too few elements are left.
 
     Args:
-      a: an array.
-      axis: which dims.
       dtype: type that it is worked out in; the array is converted to it first.
-      out: must be None; results are values.
-      ddof: what is taken from the number of elements that squares are divided by.
-      keepdims: whether dims stay, with length 1.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      mean: their mean, if it is known, with `axis` kept as of length 1.
-      correction: `ddof`, as the Array API calls it.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("nanvar", out)
-    x = _or_nan(_floats(a, dtype, "nanvar"), where)
+    x = _or_nan(_floats(a, dtype), where)
     taken = correction_of(ddof, correction, "nanvar")
     if mean is not None:
-        found = variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanvar")
-        return settle(found, out_sharding)
+        return variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanvar")
     params = from_end(axis, x.ndim, "nanvar"), bool(keepdims), taken
-    return settle(bind(NANVAR, (x,), params, wanted(out_sharding, x)), out_sharding)
+    return bind(NANVAR, (x,), params, out_sharding)
 
 
-def _floats(a: Any, dtype: Any, name: str) -> Any:
-    x = statistical.typed(a, dtype, name)
+def _floats(a: Any, dtype: Any) -> Any:
+    x = in_type(a, dtype)
     return x if kind_of(x.dtype) in "fc" else x.astype(np.float64)
 
 
+@public
 def nanstd(
     a: Any,
     axis: Any = None,
@@ -298,27 +260,18 @@ def nanstd(
     """Return the square root of the variance over dims of what is no NaN.
 
     Args:
-      a: an array.
-      axis: which dims.
       dtype: type that it is worked out in; the array is converted to it first.
-      out: must be None; results are values.
-      ddof: what is taken from the number of elements that squares are divided by.
-      keepdims: whether dims stay, with length 1.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      mean: their mean, if it is known, with `axis` kept as of length 1.
-      correction: `ddof`, as the Array API calls it.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("nanstd", out)
-    x = _or_nan(_floats(a, dtype, "nanstd"), where)
+    x = _or_nan(_floats(a, dtype), where)
     taken = correction_of(ddof, correction, "nanstd")
     if mean is not None:
-        found = variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanstd")
-        return settle(ew.sqrt(found), out_sharding)
+        return ew.sqrt(variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanstd"))
     params = from_end(axis, x.ndim, "nanstd"), bool(keepdims), taken
-    return settle(bind(NANSTD, (x,), params, wanted(out_sharding, x)), out_sharding)
+    return bind(NANSTD, (x,), params, out_sharding)
 
 
+@public
 def nan_to_num(
     x: Any,
     copy: bool = True,
@@ -331,12 +284,9 @@ def nan_to_num(
     """Return an array with numbers where it has NaNs and infinities.
 
     Args:
-      x: an array.
-      copy: arrays are values, so this makes no difference.
       nan: what replaces NaNs.
       posinf: what replaces infinity; the greatest number by default.
       neginf: what replaces minus infinity; the least number by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentTypeError: what replaces them is no number.
@@ -344,9 +294,8 @@ def nan_to_num(
     >>> nan_to_num([1.0, np.nan, np.inf], posinf=9)
     Array([1., 0., 9.], dtype=float64)
     """
-    x = as_value(x, "nan_to_num")
     if kind_of(x.dtype) not in "fc":
-        return settle(x, out_sharding)
+        return x
     own = np.empty(0, x.dtype).real.dtype
     most = finfo(own)
     given = [("nan", nan, 0), ("posinf", posinf, most.max), ("neginf", neginf, most.min)]
@@ -354,4 +303,4 @@ def nan_to_num(
         float(number_of(default if value is None else value, own, "nan_to_num", name))
         for name, value, default in given
     )
-    return settle(bind(NAN_TO_NUM, (x,), values), out_sharding)
+    return bind(NAN_TO_NUM, (x,), values)

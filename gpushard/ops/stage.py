@@ -15,6 +15,7 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.ops.row import Kernel
+from gpushard.runtime.backend import Pace
 from gpushard.runtime.device import Device
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Runtime
@@ -77,6 +78,8 @@ class Stage:
       tilings: of the results.
       dtypes: of the results.
       threaded: whether the kernel calls a library that has threads of its own.
+      light: whether a call reads nothing, and so takes little longer than to write its results.
+      steps: about how many functions of NumPy's a call uses on the host.
     """
 
     def __init__(
@@ -90,6 +93,8 @@ class Stage:
         dtypes: Sequence[np.dtype[Any]],
         *,
         threaded: bool = False,
+        light: bool = False,
+        steps: int = 1,
     ) -> None:
         self.runtime = runtime
         self.name = name
@@ -125,16 +130,18 @@ class Stage:
         largest = max((max(size) for size in self._sizes), default=0)
         settings = runtime.settings
         # What is for one device goes there: others may have work, too, and the caller goes on.
-        limit = settings.shared_bytes if len(jobs) > 1 else settings.inline_bytes
+        single = settings.light_bytes if light else settings.inline_bytes
+        limit = settings.shared_bytes if len(jobs) > 1 else single
         self._here = runtime.backend.host_readable and bool(jobs) and total <= limit
         self._alone = total <= settings.inline_bytes
+        self._pace = Pace(steps)
         self._small = self._here and largest < settings.small_bytes
         self._threaded = threaded and total > THREADED_BYTES
         self._run = self._run_among if self._threaded else quietly
-        self._one_result = single = len(dtypes) == 1
+        self._one_result = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
         self._plain = all(shape for job in jobs for shape in job.shapes)
-        self._direct = single and list(of_device) == list(range(len(jobs)))
+        self._direct = self._one_result and list(of_device) == list(range(len(jobs)))
         self._everywhere = min(of_device, default=-1) >= 0
         self._sites = list(zip(*(job.site for job in jobs), strict=True))
         self._rehearsed = runtime.backend.host_readable
@@ -252,7 +259,7 @@ class Stage:
             written = [claim.memory for part in made for claim in part.claims]
             if self._alone:
                 calls = [functools.partial(_run_all, calls)]
-            run = functools.partial(self.runtime.backend.run_now, calls, read, written)
+            run = functools.partial(self.runtime.backend.run_now, calls, read, written, self._pace)
             if self._threaded:  # one division for all, rather than one for each and none between
                 self.runtime.backend.call_among(len(self.jobs), run)
             else:

@@ -10,11 +10,14 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_dtype
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, integer, number_of, settle
+from gpushard.numpy.arguments import integer, number_of, settle
 from gpushard.numpy.making import place_of
 from gpushard.numpy.manipulation import roll
+from gpushard.numpy.public import public
 from gpushard.numpy.ranges import arange
 from gpushard.ops.axes import from_end
+
+__all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
 
 def fftfreq(
@@ -92,29 +95,25 @@ def _finished(x: Any, dtype: Any, place: Any) -> Any:
     return settle(x if dtype is None else x.astype(as_dtype(dtype)), place)
 
 
+@public
 def fftshift(x: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array with the zero frequency moved from the first element to the middle.
 
     Args:
-      x: an array.
       axes: along which dims; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(x, "fftshift")
     dims = from_end(axes, x.ndim, "fftshift", "axes")
     shifts = tuple(x.shape[dim] // 2 for dim in dims)
-    return settle(roll(x, shifts, dims), out_sharding)
+    return roll(x, shifts, dims)
 
 
+@public
 def ifftshift(x: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array with the zero frequency moved from the middle to the first element.
 
     Args:
-      x: an array.
       axes: along which dims; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(x, "ifftshift")
     dims = from_end(axes, x.ndim, "ifftshift", "axes")
     shifts = tuple(-(x.shape[dim] // 2) for dim in dims)
-    return settle(roll(x, shifts, dims), out_sharding)
+    return roll(x, shifts, dims)

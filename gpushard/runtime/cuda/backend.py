@@ -21,7 +21,7 @@ import numpy as np
 from gpushard.config import Settings
 from gpushard.dtypes import is_custom
 from gpushard.errors import DeviceLostError, OutOfMemoryError
-from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, Reducing, T
+from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, Pace, Reducing, T
 from gpushard.runtime.cuda.copier import Copier
 from gpushard.runtime.cuda.devices.health import Health
 from gpushard.runtime.cuda.devices.selection import select
@@ -518,7 +518,11 @@ class CudaBackend:
             self._driver.rehearse(kernel, operands, results, gpu)
 
     def run_now(
-        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+        self,
+        calls: Sequence[Callable[[], None]],
+        reads: Sequence[Memory],
+        writes: Sequence[Memory],
+        pace: Pace,
     ) -> None:
         """Run the calls one after the other."""
         for call in calls:
