@@ -25,7 +25,7 @@ from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.array.views import Origin, View, view
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import place_tiling, sharding_at
+from gpushard.functions.checks import sharding_at
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -263,7 +263,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
           sharding: the other one.
           what: who asks, for transfer guards.
         """
-        plan = plan_for(self._live(), place_tiling(sharding, self._shape))
+        plan = plan_for(self._live(), sharding.tiling(self._shape))
         check_transfer(DEVICE_TO_DEVICE, what, explicit=True)
         return Array(run(plan, (self._live(),)), sharding, weak_type=self.weak_type)
 
