@@ -28,10 +28,10 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import GridSharding, Sharding
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.execute import plan_for
-from gpushard.movement.host_copies import HostRead, StagedRead, read_host, start_read
-from gpushard.movement.move import move
+from gpushard.movement.execute import run
+from gpushard.movement.host import HostRead, StagedRead, read_host, start_read
 from gpushard.movement.plan import Plan
+from gpushard.movement.reshard import plan_for
 from gpushard.ops.table.movement import INDEX
 from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape, shown_as
@@ -262,7 +262,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable):
         """
         plan = plan_for(self._live(), place_tiling(sharding, self._shape))
         check_transfer(DEVICE_TO_DEVICE, what, explicit=True)
-        return Array(move(self._live(), plan), sharding, weak_type=self.weak_type)
+        return type(self)(run(plan, (self._live(),)), sharding, weak_type=self.weak_type)
 
     def __getitem__(self, index: Any) -> Array:
         """Return the part that an index selects, as NumPy does; it stays on the devices.
@@ -376,8 +376,8 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable):
 
     def _handle(self, data: Data | Turned, sharding: Sharding, *, registered: bool = True) -> Array:
         """Return a new handle on data of this array, as committed and weak as this one."""
-        weak = self._weak_type
-        made = handle(data, data.tiling.shape, self._dtype, sharding, self._committed, weak)
+        weak, shape = self._weak_type, data.tiling.shape
+        made = handle(data, shape, self._dtype, sharding, self._committed, weak, type(self))
         if registered:
             data.runtime.register(made)
         return made
@@ -390,9 +390,10 @@ def handle(
     sharding: Sharding,
     committed: bool,
     weak_type: bool,
+    kind: type[Array] = Array,
 ) -> Array:
     """Return an array of data, not yet registered."""
-    made = _new(Array)
+    made = _new(kind)
     made._data = data
     made._shape = shape
     made._dtype = dtype

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gpushard.dtypes import can_cast
+from gpushard.dtypes import can_cast, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import (
     cumulative,
@@ -102,7 +102,8 @@ class Methods(Value):
     @property
     def real(self) -> Self:
         """The real part."""
-        return bind(rows.REAL, (self,)) if self.dtype.kind == "c" else view(self, None)
+        real = kind_of(self.dtype) in "biuf"
+        return view(self, None) if real else bind(rows.REAL, (self,))
 
     @property
     def imag(self) -> Self:
@@ -155,7 +156,7 @@ class Methods(Value):
 
     def conj(self) -> Self:
         """Return the complex conjugate."""
-        return bind(_CONJUGATE, (self,)) if self.dtype.kind == "c" else self._same()
+        return self._same() if kind_of(self.dtype) in "biuf" else bind(_CONJUGATE, (self,))
 
     conjugate = conj
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.movement.host_copies import read_host
+from gpushard.movement.host import read_host
 from gpushard.typing import HostArray
 
 

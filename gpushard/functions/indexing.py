@@ -25,7 +25,7 @@ from gpushard.functions.concrete import known, known_array
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element
 from gpushard.functions.masks import is_in_place, select_true, true_places
-from gpushard.functions.values import Array, Value, is_value
+from gpushard.functions.values import Array, Value, is_value, laid_out
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -42,7 +42,7 @@ from gpushard.ops.indexing import (
     out_of_bounds,
     parse_index,
 )
-from gpushard.ops.table.elementwise import ASTYPE, CLIP, COPY, WHERE, ufunc_row
+from gpushard.ops.table.elementwise import ASTYPE, CLIP, WHERE, ufunc_row
 from gpushard.ops.table.gather import GATHER
 from gpushard.ops.table.movement import RESHAPE, STACK
 from gpushard.ops.table.movement import index as index_part
@@ -758,11 +758,7 @@ def nonzero(
     (Array([ 1,  3, -1], dtype=int64),)
     """
     places = _nonzero(a, size, fill_value, "nonzero")
-    return tuple(_laid_out(place, out_sharding) for place in places)
-
-
-def _laid_out(x: Any, out: Sharding | None) -> Any:
-    return x if out is None else bind(COPY, (x,), (), out)
+    return tuple(laid_out(place, out_sharding) for place in places)
 
 
 def _nonzero(x: Any, size: Any, fill_value: Any, name: str) -> tuple[Any, ...]:
@@ -806,7 +802,7 @@ def flatnonzero(
     """Return the numbers, in row-major order, of elements that are not 0."""
     flat, _ = _lined(a, None, "flatnonzero")
     (places,) = _nonzero(flat, size, fill_value, "nonzero")
-    return _laid_out(places, out_sharding)
+    return laid_out(places, out_sharding)
 
 
 @_finding
@@ -819,7 +815,7 @@ def argwhere(
       ArgumentError: the array has no dims.
     """
     places = _nonzero(a, size, fill_value, "argwhere")
-    return _laid_out(bind(STACK, places, (-1,)), out_sharding)
+    return laid_out(bind(STACK, places, (-1,)), out_sharding)
 
 
 def as_mask(mask: Any, argument: str) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.concrete import known
 from gpushard.functions.docstrings import described
-from gpushard.functions.host_values import as_element, as_part
+from gpushard.functions.host_values import as_element, as_part, check_replaced
 from gpushard.functions.indexing import (
     ParsedIndex,
     Positions,
@@ -85,21 +85,15 @@ def updated(
     """
     if arrays:
         value = part_updated(x, parsed, arrays, value, ufunc, mode)
-        if parsed.everything and _is_like(x, value):
+        if parsed.everything and not is_plain(x):
             return value
+        if parsed.everything:  # what was laid out like `x` is no more committed than that
+            x = copy.copy(x)
+            x._renew(value)
+            return x
     elif ufunc is not None:
         value = bind(ufunc_row(ufunc), (part_of(x, parsed), value))
     return with_part(x, parsed.entries, parsed.shape, value)
-
-
-def _is_like(x: Any, new: Any) -> bool:
-    """Whether a new value is all that an array with that value would be."""
-    return not is_plain(x) or (
-        new.dtype == x.dtype
-        and new.sharding == x.sharding
-        and new.committed == x.committed
-        and not new.weak_type
-    )
 
 
 def with_part(x: Any, entries: tuple[Entry, ...], shape: Shape, value: Any) -> Any:
@@ -125,11 +119,9 @@ def as_new_part(value: Any, shape: Shape, x: Any) -> Any:
       ArgumentTypeError: the value cannot be converted.
       ArgumentRangeError: a Python integer does not fit.
     """
-    element = as_element(value, x.dtype)
-    if element is not None:
-        return element
     if not is_value(value):
-        return as_part(value, shape, x.dtype)
+        element = as_element(value, x.dtype)
+        return as_part(value, shape, x.dtype) if element is None else element
     if is_plain(value):
         value._live()  # one that was deleted has a shape still
     own = value.shape
@@ -305,7 +297,10 @@ def converted(value: Any, dtype: np.dtype[Any]) -> Any:
             dtype=value.dtype,
             expected=dtype,
         )
-    return value if value.dtype == dtype else bind(ASTYPE, (value,), (dtype,))
+    if value.dtype == dtype:
+        return value
+    check_replaced(value, dtype)
+    return bind(ASTYPE, (value,), (dtype,))
 
 
 def as_operand(value: Any, shape: Shape, x: Any, ufunc: np.ufunc | None) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.array.aval import ShapeDtypeStruct
+from gpushard.array.key_array import refuse_keys
 from gpushard.errors import ArgumentError, ArgumentTypeError, ExecutionError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.functions.checks import as_dtype, place_tiling
@@ -109,6 +110,7 @@ def _check_call(f: Any, arrays: Sequence[Any]) -> None:
                 position=position,
                 type=type(array),
             )
+        refuse_keys(array, "map_shards(f, keys)")
 
 
 def _declare(leaf: Any, sharding: Any, arrays: Sequence[Array]) -> _Declared:

@@ -14,6 +14,7 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from gpushard.array.array import Array
+from gpushard.array.key_array import refuse_keys
 from gpushard.errors import ArgumentError, ArgumentTypeError, ExportError
 from gpushard.interop.imports import import_array
 from gpushard.movement.buffer import ShardedBuffer, devices_of
@@ -162,6 +163,7 @@ def _check_array(x: Any) -> None:
             argument="x",
             type=type(x),
         )
+    refuse_keys(x, "to_torch(keys)")
 
 
 def _check_tensor(t: Any) -> None:

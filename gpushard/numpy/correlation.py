@@ -18,6 +18,8 @@ from gpushard.numpy.linear_algebra import matmul
 from gpushard.numpy.manipulation import atleast_2d, squeeze
 from gpushard.numpy.public import public
 
+__all__ = ["corrcoef", "cov"]
+
 
 @public()
 def cov(

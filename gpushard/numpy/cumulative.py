@@ -12,6 +12,8 @@ from gpushard.functions import cumulative
 from gpushard.numpy.nan_functions import filled
 from gpushard.numpy.public import public, public_array
 
+__all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod", "nancumsum"]
+
 cumsum = public_array(cumulative.cumsum)
 cumprod = public_array(cumulative.cumprod)
 cumulative_sum = public_array(cumulative.cumulative_sum)

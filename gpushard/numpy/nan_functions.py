@@ -24,6 +24,13 @@ from gpushard.ops.table import reductions
 from gpushard.ops.table.nan_moments import NANMEAN, NANSTD, NANVAR
 from gpushard.ops.table.replacing import NAN_TO_NUM
 
+# fmt: off
+__all__ = [
+    "nan_to_num", "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd",
+    "nansum", "nanvar",
+]
+# fmt: on
+
 
 def filled(x: Any, value: Any) -> Any:
     """Return an array with a number where it has NaNs; for the functions of this package."""

@@ -12,9 +12,9 @@ from gpushard.errors import ArgumentError
 from gpushard.functions.concrete import known
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
+from gpushard.numpy.adding_removing import trim_zeros
 from gpushard.numpy.arguments import as_value, host_data, integer, is_value
 from gpushard.numpy.creation import zeros, zeros_like
-from gpushard.numpy.editing import trim_zeros
 from gpushard.numpy.grids import eye, vander
 from gpushard.numpy.joining import concat
 from gpushard.numpy.linalg.decompositions import eigvals
@@ -24,6 +24,13 @@ from gpushard.numpy.public import public
 from gpushard.numpy.signals import convolve
 from gpushard.ops.bind import bind
 from gpushard.ops.table import polynomials as rows
+
+# fmt: off
+__all__ = [
+    "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub",
+    "polyval", "roots",
+]
+# fmt: on
 
 
 def _coefficients(name: str, p: Any, argument: str) -> Any:

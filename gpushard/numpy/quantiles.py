@@ -13,12 +13,14 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.arguments import host_data, is_value, refuse_out
-from gpushard.numpy.averages import weights_of
 from gpushard.numpy.public import public
+from gpushard.numpy.statistical import weights_of
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import order_statistics as rows
+
+__all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
 _quantiles = public(
     arrays=1,

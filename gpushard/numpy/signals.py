@@ -16,6 +16,8 @@ from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import signals as rows
 
+__all__ = ["convolve", "correlate", "interp"]
+
 _MODES = ("full", "same", "valid")
 
 

@@ -12,10 +12,9 @@ from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import integer, number_of
 from gpushard.numpy.making import kept_at, place_of
-from gpushard.numpy.public import public
 from gpushard.numpy.ranges import arange
-from gpushard.ops.bind import bind
-from gpushard.ops.table.elementwise import I0
+
+__all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
 
 _windows = described(M="how many elements.", device="where it goes.", out_sharding="the same.")
 
@@ -76,21 +75,5 @@ def kaiser(M: int, beta: float, *, device: Any = None, out_sharding: Any = None)
     place = place_of(device, out_sharding)
     shape = float(number_of(beta, np.dtype(np.float64), "kaiser", "beta"))
     many, turns = _turns("kaiser", M, place)
-    found = i0(shape * ew.sqrt(1 - (turns / max(many - 1, 1)) ** 2)) / float(np.i0(shape)[()])
+    found = ew.i0(shape * ew.sqrt(1 - (turns / max(many - 1, 1)) ** 2)) / float(np.i0(shape)[()])
     return kept_at(found, place)
-
-
-@public
-def i0(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return the modified Bessel function of the first kind, of order 0.
-
-    Args:
-      x: an array of real numbers.
-
-    Raises:
-      ArgumentTypeError: the array is complex.
-
-    >>> i0([0.0, 1.0])
-    Array([1.        , 1.26606588], dtype=float64)
-    """
-    return bind(I0, (x,), (), out_sharding)

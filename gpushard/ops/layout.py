@@ -70,7 +70,7 @@ def lay_out(
     out: Sharding | None,
 ) -> Layout:
     """Decide where operands go and where results lie, before they go where they were asked for."""
-    frame = frame_of(row.name, operands)
+    frame = frame_of(row.name, operands, None if out is None else (out, found[0].shape))
     if frame.single is not None or _stays(frame, rule, operands):
         return _without_mesh(frame.fixed[0], operands, found)
     state_bytes = 0

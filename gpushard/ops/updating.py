@@ -10,14 +10,12 @@ import numpy as np
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.dim_map import Piece
-from gpushard.movement.execute import plan_for
-from gpushard.movement.fill import overlay_of_element, overlay_of_single
-from gpushard.movement.move import move
-from gpushard.movement.rewrite import Overlay, is_by_host, rewrite
-from gpushard.movement.touched import Touched
-from gpushard.movement.update import overlay_of, touched_by
-from gpushard.movement.windows import started
+from gpushard.movement.execute import run
+from gpushard.movement.planning.dims import Piece
+from gpushard.movement.planning.update import Touched
+from gpushard.movement.planning.windows import started
+from gpushard.movement.reshard import plan_for
+from gpushard.movement.update import Overlay, overlay_of, overlay_of_single, rewrite, touched_by
 from gpushard.ops.layout import in_sharding
 from gpushard.ops.operand import Operand, Scalar, Sharded
 from gpushard.ops.placing import placed
@@ -84,7 +82,7 @@ class Update:
         overlay = overlay_for(base, touched, value, self.name)
         result, tiling = rewrite(base, overlay, self.name), self.results[0].tiling
         if tiling is not result.tiling:
-            result = move(result, plan_for(result, tiling), self.name)
+            result = run(plan_for(result, tiling), (result,), self.name)
         return [result]
 
 
@@ -94,7 +92,7 @@ def overlay_for(
     """Return new values of a part where they can be written from.
 
     Args:
-      base: what they are for; there is nothing left to wait for if the host writes it.
+      base: what they are for; only how it is laid out matters.
       touched: the blocks that the part touches.
       value: an element, data of the part's shape, or an array of size 1; of the dtype of `base`.
       name: of the operation, for errors.
@@ -103,16 +101,13 @@ def overlay_for(
       OutOfMemoryError: a device has no room.
       ExecutionError: some value is not there; only by the host, who waits for it.
     """
-    if not touched.blocks:
-        return Overlay(touched, ())
-    if is_by_host(base):
-        base.wait()
-    if isinstance(value, ShardedBuffer):
-        if value.tiling.shape == touched.piece.shape:
-            return overlay_of(base, value, touched.piece, name)
-        return overlay_of_single(base, touched, value, name)
     if isinstance(value, np.generic):
-        return overlay_of_element(base, touched, value)
-    assert touched.part is not None
-    data = placed(base.runtime, value, touched.part)
-    return overlay_of(base, data, touched.piece, name)
+        return Overlay(touched, constant=value)
+    if not touched.blocks:
+        return Overlay(touched)
+    if not isinstance(value, ShardedBuffer):
+        assert touched.part is not None
+        value = placed(base.runtime, value, touched.part)
+    elif value.tiling.shape != touched.piece.shape:
+        return overlay_of_single(base, touched, value, name)
+    return overlay_of(base, value, touched)

@@ -57,7 +57,7 @@ def deferred(
 
     values, claims = runtime.commit(submit, [device.stream for device in devices])
     buffer = ShardedBuffer(source.tiling, source.dtype, values, claims)
-    return Array(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
+    return type(x)(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
 
 
 def _computed_by_host(
@@ -82,7 +82,7 @@ def _computed_by_host(
         else:
             claim.memory.error, failed = own.memory.error, True
     buffer = ShardedBuffer(source.tiling, source.dtype, values, claims, settled=not failed)
-    return Array(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
+    return type(x)(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
 
 
 def _allocate(runtime: Runtime, source: ShardedBuffer) -> tuple[list[LocalArray], list[Claim]]:

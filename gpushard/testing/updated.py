@@ -24,4 +24,4 @@ def updated(x: Array, index: Any, value: Array) -> Array:
     """
     piece = index_piece(parse_index(x.shape, index))
     buffer = update(x._live(), value._live(), piece)
-    return Array(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
+    return type(x)(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)

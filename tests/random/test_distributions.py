@@ -11,8 +11,8 @@ from scipy import special, stats
 import gpushard as gs
 from gpushard import random
 from gpushard.errors import ArgumentTypeError
-from gpushard.ops.random import giles
-from gpushard.ops.random.special import _polynomial, erf, erfinv, log_factorial
+from gpushard.ops.prng import giles
+from gpushard.ops.prng.special import _polynomial, erf, erfinv, log_factorial
 
 COUNT = 20000
 LEAST = 1e-3

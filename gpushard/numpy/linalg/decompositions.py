@@ -11,6 +11,13 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table import decompositions as rows
 from gpushard.ops.table.linalg import CHOLESKY
 
+# fmt: off
+__all__ = [
+    "EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "eig", "eigh", "eigvals",
+    "eigvalsh", "qr", "svd", "svdvals",
+]
+# fmt: on
+
 
 class QRResult(NamedTuple):
     """What `qr` returns."""

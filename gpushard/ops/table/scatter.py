@@ -202,7 +202,7 @@ def _update_own(
     turned = view.transpose(order)
     shape = (*turned.shape[:alone], count)
     cells = xp.lib.stride_tricks.as_strided(turned, shape, (*turned.strides[:alone], 0))
-    if np.ndim(values):
+    if isinstance(values, xp.ndarray):
         values = xp.broadcast_to(values, view.shape).transpose(order).reshape(shape)
     places, dims = [], []
     for axis, at, size, step in zip(indexed.axes, positions, sizes, steps, strict=True):
@@ -300,7 +300,15 @@ def _places(
     return places
 
 
-SCATTER = Row("indexed update", _infer, _rule, _kernel, positional=True)
+SCATTER = Row(
+    "indexed update",
+    _infer,
+    _rule,
+    _kernel,
+    positional=True,
+    steps=8,
+    beside_keys=frozenset(range(2, 64)),
+)
 """Operands: the array, the values, then index arrays. Parameters: (`Indexed`, the ufunc that
 combines elements with values, None where values take their place)."""
 
