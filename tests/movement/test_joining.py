@@ -49,8 +49,8 @@ def test_what_is_there_twice_is_received_once(
     domains: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans, others = Counted(make_plan), Counted(make_rearrange)
-    monkeypatch.setattr(execute, "make_plan", plans)
-    monkeypatch.setattr(rearrange_jobs, "make_rearrange", others)
+    monkeypatch.setattr(reshard, "make_plan", plans)
+    monkeypatch.setattr(rearrange, "make_rearrange", others)
     with testing.runtime(host_devices=4, host_domains=domains):
         data = np.arange(24).reshape(8, 3)
         x = gs.device_put(data, gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))
