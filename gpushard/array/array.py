@@ -29,10 +29,10 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import GridSharding, Sharding
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.execute import plan_for
-from gpushard.movement.host_copies import HostRead, StagedRead, read_host, start_read
-from gpushard.movement.move import move
+from gpushard.movement.execute import run
+from gpushard.movement.host import HostRead, StagedRead, read_host, start_read
 from gpushard.movement.plan import Plan
+from gpushard.movement.reshard import plan_for
 from gpushard.ops.table.movement import INDEX
 from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape, shown_as
@@ -372,7 +372,7 @@ class ConcreteArray(Array, Concrete):
     def _moved(self, sharding: Sharding, what: str) -> Array:
         plan = plan_for(self._live(), place_tiling(sharding, self._shape))
         check_transfer(DEVICE_TO_DEVICE, what, explicit=True)
-        return type(self)(move(self._live(), plan), sharding, weak_type=self.weak_type)
+        return type(self)(run(plan, (self._live(),)), sharding, weak_type=self.weak_type)
 
     def _concrete(self, why: str, explicit: bool | None) -> HostArray:
         data = self._held()

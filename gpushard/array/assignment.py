@@ -24,11 +24,10 @@ from gpushard.functions.updating import Indexer, as_new_part, follows, part_upda
 from gpushard.functions.values import method
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.fill import copy_now, fill_now
+from gpushard.movement.execute import is_idle
 from gpushard.movement.ownership import ALONE, COUNTS_ARE_EXACT, owns_alone
-from gpushard.movement.rewrite import Overlay, is_by_host, is_idle, rewrite
-from gpushard.movement.touched import Touched
-from gpushard.movement.update import touched_by
+from gpushard.movement.planning.update import Touched
+from gpushard.movement.update import Overlay, copy_now, fill_now, rewrite, touched_by
 from gpushard.ops.indexing import index_piece
 from gpushard.ops.updating import overlay_for
 
@@ -179,19 +178,17 @@ def _renew(x: ConcreteArray, new: ConcreteArray) -> None:
 
 
 def _renew_elsewhere(x: ConcreteArray, made: Data, sharding: Sharding) -> None:
-    """Give an array data in another sharding; an interrupt leaves it as it was."""
-    data, before = x._held(), (x._sharding, x._committed)
+    """Give an array data in another sharding; an interrupt leaves it as it was.
+
+    Nothing is called, and so nothing interrupted, as long as the array is detached.
+    """
+    data = x._held()
     detached = Detached(data.runtime.backend.new_lock(), data)
     with detached.lock:
-        try:
-            x._data = detached
-            x._sharding, x._committed = sharding, True
-            if x._data is detached:  # nobody has deleted the array meanwhile
-                x._data = made
-        except BaseException:
-            x._sharding, x._committed = before
-            x._data = data
-            raise
+        x._data = detached
+        x._sharding, x._committed = sharding, True
+        if x._data is detached:  # nobody has deleted the array meanwhile
+            x._data = made
 
 
 def _touched(data: Data, parsed: ParsedIndex) -> Touched:
@@ -209,8 +206,6 @@ def _replace(x: ConcreteArray, overlay: Overlay) -> None:
     """Give an array a new value."""
     if not overlay.touched.blocks:
         return
-    if is_by_host(x._live()):
-        x._live().wait()
     if not _try_in_place(x, overlay.touched, lambda b: rewrite(b, overlay, _NAME, in_place=True)):
         data = x._held()
         buffer = rewrite(data.buffer, overlay, _NAME)
@@ -288,7 +283,7 @@ def _is_alone(detached: Detached, touched: Touched, at_once: bool) -> bool:
     if sys.getrefcount(detached.data) != ALONE:  # another thread is about to read
         return False
     data = detached.data
-    if at_once and not (data.runtime.backend.host_readable and is_idle(data.buffer, touched)):
+    if at_once and not (data.runtime.backend.host_readable and is_idle(data.buffer, touched.homes)):
         return False
     if data.shards is not None:
         if sys.getrefcount(data.shards) != ALONE:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard.array.text import array_text
-from gpushard.errors import ArgumentError, ExportError
+from gpushard.errors import ArgumentError, ArrayIndexError, ExportError
 from gpushard.functions.concrete import concrete
 from gpushard.movement.buffer import ShardedBuffer
 
@@ -32,8 +32,25 @@ class Conversions(abc.ABC):
         """Return the data, unless the array was deleted."""
 
     def item(self, *args: int) -> Any:
-        """Return one element as a Python scalar, as `numpy.ndarray.item` does."""
-        return concrete(self, "x.item()", explicit=False).item(*args)
+        """Return one element as a Python scalar, as `numpy.ndarray.item` does.
+
+        Args:
+          *args: its position: none if there is no other element, one in C order, or one per dim.
+
+        Raises:
+          ArrayIndexError: there is no such element.
+        """
+        value = concrete(self, "x.item()", explicit=False)
+        try:
+            return value.item(*args)
+        except IndexError as error:
+            raise ArrayIndexError(
+                f"x.item{args}: {error}; the shape is {value.shape}: a position in C order is from "
+                f"{-value.size} to {value.size - 1}, in a dim from minus its length to that less 1",
+                argument="args",
+                position=args,
+                shape=value.shape,
+            ) from None
 
     def tolist(self) -> Any:
         """Return the values as nested lists of Python scalars."""

@@ -16,7 +16,7 @@ from gpushard.errors import DeletedArrayError
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.host_copies import HostRead, StagedRead
+from gpushard.movement.host import HostRead, StagedRead
 from gpushard.movement.ownership import Holder
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray

@@ -14,8 +14,8 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import plan_for
-from gpushard.movement.move import move
+from gpushard.movement.execute import run
+from gpushard.movement.reshard import plan_for
 from gpushard.ops.aval import Aval
 from gpushard.ops.create import create
 from gpushard.ops.dispatch import Program, check_out, program_for
@@ -44,17 +44,16 @@ class Eager:
         key: list[Any] = [row, params, out_sharding]
         buffers: list[Any] = []
         numbers: list[Any] = []
-        runtime: Runtime | None = None
+        held: Any = None
         for arg in args:
-            kind = type(arg)
-            if kind is ConcreteArray:
+            if type(arg) is ConcreteArray:
                 held = arg._data
                 if type(held) is not Data:
                     held = data_of(arg)
-                buffer, runtime = held.buffer, held.runtime
+                buffer = held.buffer
                 buffers.append(buffer)
                 key += (buffer.tiling, arg._dtype, arg._committed, arg._weak_type)
-            elif kind in KINDS and row.reduction is None:
+            elif (kind := type(arg)) in KINDS and row.reduction is None:
                 numbers.append(arg)
                 key.append(kind)
             elif isinstance(arg, np.generic) and row.reduction is None:
@@ -65,13 +64,14 @@ class Eager:
                 buffers.append(data)
                 key += (data.shape, data.dtype)
         cached = tuple(key)
-        if runtime is None:
+        if held is None:
             if row.creates and out_sharding is not None:
                 return _created(row, numbers, params, out_sharding)
             raise ArgumentTypeError(
                 f"{row.name} got no gpushard array; place its operands with device_put first",
                 argument="x",
             )
+        runtime = held.runtime
         program: Program | None = runtime.plans.get(cached)
         if program is None:
             if args is not given[0]:  # errors are about operands as they were given
@@ -118,7 +118,7 @@ def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Shardin
         return ConcreteArray(create(row, tiling, dtype, numbers), sharding, committed=committed)
     inside = sharding.with_memory_kind("device").tiling(shape)
     buffer = create(row, inside, dtype, numbers)
-    return ConcreteArray(move(buffer, plan_for(buffer, tiling)), sharding, committed=committed)
+    return ConcreteArray(run(plan_for(buffer, tiling), (buffer,)), sharding, committed=committed)
 
 
 def _turned(

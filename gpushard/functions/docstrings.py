@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
-from types import FunctionType
+from collections.abc import Callable, Mapping
+from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,7 +28,9 @@ COMMON = {
     "correction": "`ddof`, as the Array API calls it.",
     "ddof": "what is taken from the number of elements that squares are divided by.",
     "descending": "whether the greatest element comes first; NaNs come last in any case.",
+    "indices_are_sorted": "makes no difference.",
     "initial": "a number that takes part, too.",
+    "inplace": "False returns an array with the new value, and leaves this one as it is.",
     "keepdims": "whether dims stay, with length 1.",
     "k": "which diagonal: 0 for the main one, positive for one above it.",
     "mean": "their mean, if it is known, with `axis` kept as of length 1.",
@@ -41,44 +43,60 @@ COMMON = {
     "precision": "makes no difference; products have all digits of their type.",
     "preferred_element_type": "type of the result, which operands are converted to.",
     "stable": "whether equal elements have to keep their order.",
+    "unique_indices": "makes no difference.",
     "where": "which elements take part, booleans that broadcast to the array; all by default.",
 }
 """What an argument of a name means where a docstring does not say."""
+
+_SEVERAL = "where the results go; by default they stay where they were made."
 
 _PARTS = re.compile(r"\n\n(?=Returns:\n|Yields:\n|Raises:\n|>>> )")
 _ENTRY = re.compile(r"^  (?=\S)", re.MULTILINE)
 
 
-def complete(function: FunctionType, *, bound: bool = False) -> str:
+def complete(
+    function: FunctionType, texts: Mapping[str, str] = MappingProxyType({}), *, bound: bool = False
+) -> str:
     """Return the docstring of a function with all arguments described, in their order.
 
     Args:
       function: its own docstring may leave out what `COMMON` says.
+      texts: what arguments mean in all functions of a family; comes before `COMMON`.
       bound: whether the first argument is bound, and so none of those that are described.
     """
     text = inspect.cleandoc(function.__doc__ or "")
     head, _, own = text.partition("\n\nArgs:\n")
-    rest = own if own else head
-    before = _PARTS.search(rest)
-    part, tail = (rest, "") if before is None else (rest[: before.start()], rest[before.start() :])
-    entries = {}
-    if own:
-        for entry in _ENTRY.split(part)[1:]:
-            entries[entry.partition(":")[0]] = entry.rstrip("\n")
-    else:
-        head = part
+    body, tail = _split(own or head)
+    entries = {entry.partition(":")[0]: entry.rstrip("\n") for entry in _ENTRY.split(body)[1:]}
+    known = {**COMMON, **texts}
+    if function.__annotations__.get("return") != "Array" and "out_sharding" not in texts:
+        known["out_sharding"] = _SEVERAL
     lines = [
-        f"  {entries[name] if name in entries else f'{name}: {COMMON[name]}'}"
+        f"  {entries.get(name) or f'{name}: {known[name]}'}"
         for name in _parameters(function)[bound:]
-        if name in entries or name in COMMON
+        if name in entries or name in known
     ]
-    return "\n".join([f"{head}\n\nArgs:", *lines]) + tail if lines else head + tail
+    return "\n".join([f"{head if own else body}\n\nArgs:", *lines]) + tail if lines else text
 
 
-def described(function: F) -> F:
-    """Complete the docstring of a function, and return the function."""
-    function.__doc__ = complete(cast(FunctionType, function))
-    return function
+def _split(text: str) -> tuple[str, str]:
+    """Return what comes before the next section of a docstring, and the rest."""
+    end = _PARTS.search(text)
+    return (text, "") if end is None else (text[: end.start()], text[end.start() :])
+
+
+def described(**texts: str) -> Callable[[F], F]:
+    """Return a decorator that completes the docstring of a function, and changes nothing else.
+
+    Args:
+      **texts: what arguments mean in all functions that it decorates; comes before `COMMON`.
+    """
+
+    def decorate(function: F) -> F:
+        function.__doc__ = complete(cast(FunctionType, function), texts)
+        return function
+
+    return decorate
 
 
 def _parameters(function: FunctionType) -> list[str]:

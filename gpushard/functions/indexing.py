@@ -22,9 +22,10 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.frozen import dataclass
 from gpushard.functions.checks import check_dtype, count, refuse_out
 from gpushard.functions.concrete import concrete
+from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element
 from gpushard.functions.masks import is_in_place, select_true, true_places
-from gpushard.functions.values import Array, Value, is_value
+from gpushard.functions.values import Array, Value, is_value, laid_out
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -41,7 +42,7 @@ from gpushard.ops.indexing import (
     out_of_bounds,
     parse_index,
 )
-from gpushard.ops.table.elementwise import ASTYPE, CLIP, COPY, WHERE, ufunc_row
+from gpushard.ops.table.elementwise import ASTYPE, CLIP, WHERE, ufunc_row
 from gpushard.ops.table.gather import GATHER
 from gpushard.ops.table.movement import RESHAPE, STACK
 from gpushard.ops.table.movement import index as index_part
@@ -638,17 +639,12 @@ def take(
     """Return elements, or slices along a dim, by their positions.
 
     Args:
-      a: an array.
       indices: the positions, on the host or on devices.
       axis: along which dim; by default in row-major order of all elements.
-      out: must be None; results are values.
       mode: what happens to positions out of bounds: "raise", "clip" (which knows no negative
         ones), "wrap" or "fill". With "raise" the host waits for one number if positions are on
         devices.
-      unique_indices: a hint.
-      indices_are_sorted: a hint.
       fill_value: what they give with "fill"; NaN, or the extreme of integers, by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
@@ -730,12 +726,10 @@ def take_along_axis(
     """Return elements by their positions along a dim, which may differ elsewhere.
 
     Args:
-      arr: an array.
       indices: positions, with as many dims as the array; the other ones are broadcast.
       axis: along which dim; None takes the array in row-major order.
       mode: as for `take`.
-      fill_value: likewise.
-      out_sharding: where the result goes; by default it stays where it was made.
+      fill_value: as for `take`.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
@@ -754,17 +748,18 @@ def take_along_axis(
     return bind(GATHER, (x, at), (indexed, fill), out_sharding)
 
 
+_finding = described(
+    size="how many there are to be; as many as there are by default, which the host waits for.",
+    fill_value="what those get that are too many: a number, or one for each dim; 0 by default.",
+    out_sharding="where results go; by default they are split over the axes that split the array.",
+)
+
+
+@_finding
 def nonzero(
     a: Array, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> tuple[Array, ...]:
     """Return where elements are not 0: for each dim an array of positions.
-
-    Args:
-      a: an array.
-      size: how many positions; by default as many as there are, which the host waits for.
-      fill_value: what those get that are too many: a number, or one for each dim; 0 by default.
-      out_sharding: where the results go; by default they are split over the mesh axes that split
-        the array.
 
     Raises:
       ArgumentError: the array has no dims.
@@ -774,11 +769,7 @@ def nonzero(
     (Array([ 1,  3, -1], dtype=int64),)
     """
     places = _nonzero(a, size, fill_value, "nonzero")
-    return tuple(_laid_out(place, out_sharding) for place in places)
-
-
-def _laid_out(x: Any, out: Sharding | None) -> Any:
-    return x if out is None else bind(COPY, (x,), (), out)
+    return tuple(laid_out(place, out_sharding) for place in places)
 
 
 def _nonzero(x: Any, size: Any, fill_value: Any, name: str) -> tuple[Any, ...]:
@@ -815,38 +806,27 @@ def _nonzero(x: Any, size: Any, fill_value: Any, name: str) -> tuple[Any, ...]:
     return true_positions(x, number, fills)
 
 
+@_finding
 def flatnonzero(
     a: Array, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Return the numbers, in row-major order, of elements that are not 0.
-
-    Args:
-      a: an array.
-      size: how many; by default as many as there are, which the host waits for.
-      fill_value: what those get that are too many; 0 by default.
-      out_sharding: where the result goes; by default as for `nonzero`.
-    """
+    """Return the numbers, in row-major order, of elements that are not 0."""
     flat, _ = _lined(a, None, "flatnonzero")
     (places,) = _nonzero(flat, size, fill_value, "nonzero")
-    return _laid_out(places, out_sharding)
+    return laid_out(places, out_sharding)
 
 
+@_finding
 def argwhere(
     a: Array, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Array:
     """Return where elements are not 0: a row for each of them.
 
-    Args:
-      a: an array.
-      size: how many rows; by default as many as there are, which the host waits for.
-      fill_value: what those get that are too many: a number, or one for each dim; 0 by default.
-      out_sharding: where the result goes; by default as for `nonzero`.
-
     Raises:
       ArgumentError: the array has no dims.
     """
     places = _nonzero(a, size, fill_value, "argwhere")
-    return _laid_out(bind(STACK, places, (-1,)), out_sharding)
+    return laid_out(bind(STACK, places, (-1,)), out_sharding)
 
 
 def as_mask(mask: Any, argument: str) -> Any:
@@ -860,6 +840,10 @@ def as_mask(mask: Any, argument: str) -> Any:
     return array
 
 
+@described(
+    size="how many slices; as many as there are by default, which the host waits for.",
+    fill_value="what those hold that are too many; 0 by default.",
+)
 def compress(
     condition: Any,
     a: Array,
@@ -874,12 +858,7 @@ def compress(
 
     Args:
       condition: a vector, which may be shorter than the dim.
-      a: an array.
       axis: which dim; by default all elements in row-major order.
-      out: must be None; results are values.
-      size: how many slices; by default as many as there are, which the host waits for.
-      fill_value: what those hold that are too many; 0 by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: the condition has other than one dim.
@@ -919,10 +898,8 @@ def choose(
     Args:
       a: numbers of arrays.
       choices: the arrays; all are broadcast with `a`.
-      out: must be None; results are values.
       mode: what happens to numbers of none: "raise", "clip" or "wrap". With "raise" the host
         reads a number.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are no arrays, or a number is that of none.

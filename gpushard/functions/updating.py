@@ -17,6 +17,7 @@ import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.concrete import Concrete, concrete
+from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element, as_part, check_replaced
 from gpushard.functions.indexing import (
     ParsedIndex,
@@ -124,11 +125,9 @@ def as_new_part(value: Any, shape: Shape, x: Any) -> Any:
       ArgumentTypeError: the value cannot be converted.
       ArgumentRangeError: a Python integer does not fit.
     """
-    element = as_element(value, x.dtype)
-    if element is not None:
-        return element
     if not is_value(value):
-        return as_part(value, shape, x.dtype)
+        element = as_element(value, x.dtype)
+        return as_part(value, shape, x.dtype) if element is None else element
     if is_plain(value):
         value._live()  # one that was deleted has a shape still
     own = value.shape
@@ -389,6 +388,7 @@ class At(Generic[Array]):
     def __repr__(self) -> str:
         return f"x.at[{self._index!r}]; use its methods, such as set(value) and add(value)"
 
+    @described()
     def get(
         self,
         *,
@@ -401,8 +401,6 @@ class At(Generic[Array]):
         """Return the part: `x[index]`.
 
         Args:
-          indices_are_sorted: a hint.
-          unique_indices: a hint.
           mode: what happens to positions out of bounds.
           fill_value: what they give with "fill"; NaN, or the extreme of integers, by default.
           out_sharding: how the result is laid out; by default as it comes.
@@ -417,6 +415,7 @@ class At(Generic[Array]):
             return index_part(self._x, parsed.entries, out_sharding)
         return read(self._x, parsed, arrays, mode, fill_value, out_sharding)
 
+    @described()
     def set(
         self,
         value: Any,
@@ -429,8 +428,6 @@ class At(Generic[Array]):
 
         Args:
           value: as for `x[index] = value`.
-          indices_are_sorted: a hint.
-          unique_indices: a hint.
           mode: what happens to values for positions out of bounds.
 
         >>> import gpushard as gs
@@ -573,15 +570,39 @@ def _repeated(values: Any, length: int) -> Any:
     return take(flat, at) if is_value(flat) else flat[at]
 
 
+def _mask_for(x: Any, mask: Any, name: str, alike: str) -> Any:
+    """Check a mask: `alike` says what it has in common with the array, "shape" or "size".
+
+    Raises:
+      ArgumentError: it has not.
+      ArgumentTypeError: it is not of numbers.
+    """
+    array = as_mask(mask, "mask")
+    if getattr(array, alike) != getattr(x, alike):
+        raise ArgumentError(
+            f"{name}: mask has shape {array.shape} and the array {x.shape}: different "
+            f"{'shapes' if alike == 'shape' else 'numbers of elements'}; make them equal",
+            argument="mask",
+            shape=array.shape,
+            expected=x.shape,
+        )
+    return array
+
+
+_changing = described(
+    a="the array, which gets a new value.",
+    arr="the array, which gets a new value.",
+    mode='what happens to positions out of bounds: "raise", "clip" or "wrap".',
+)
+
+
+@_changing
 def put(a: Array, ind: Any, v: Any, mode: str = "raise", *, inplace: bool = True) -> Array | None:
     """Replace elements of an array, numbered in row-major order.
 
     Args:
-      a: the array, which gets a new value.
       ind: the numbers of elements.
       v: the new elements; from the first again where they are too few.
-      mode: what happens to numbers out of bounds: "raise", "clip" or "wrap".
-      inplace: False returns an array with the new value, and leaves this one as it is.
 
     Raises:
       ArrayIndexError: a number is out of bounds.
@@ -600,6 +621,7 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise", *, inplace: bool = True
     return None if inplace else x
 
 
+@_changing
 def put_along_axis(
     arr: Array,
     indices: Any,
@@ -612,20 +634,16 @@ def put_along_axis(
     """Replace elements of an array by their positions along a dim.
 
     Args:
-      arr: the array, which gets a new value.
       indices: positions, with as many dims as the array; the other ones are broadcast.
       values: the new elements; they are broadcast to the positions.
       axis: along which dim; None takes the array in row-major order.
-      inplace: False returns an array with the new value, and leaves this one as it is.
-      mode: what happens to positions out of bounds: "raise", "clip" or "wrap".
 
     Raises:
       ArrayIndexError: a position is out of bounds.
       ArgumentError: the other dims, or the values, do not fit.
     """
     x = _target(arr, "put_along_axis", "arr", inplace)
-    flat = x.ravel() if axis is None else x
-    own = 0 if axis is None else axis
+    flat, own = (x.ravel(), 0) if axis is None else (x, axis)
     indexed, at, shape = along_axis(flat, indices, own, "put_along_axis", mode)
     new = scattered(flat, indexed, (at,), values, shape)
     if axis is None:
@@ -635,29 +653,19 @@ def put_along_axis(
     return None if inplace else x
 
 
+@_changing
 def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | None:
     """Replace elements where a mask is true by the first of some values, the second, and so on.
 
     Args:
-      arr: the array, which gets a new value.
       mask: as many elements as the array has.
       vals: the values; from the first again where they are too few.
-      inplace: False returns an array with the new value, and leaves this one as it is.
 
     Raises:
       ArgumentError: the mask does not fit, or there are no values.
     """
     x = _target(arr, "place", "arr", inplace)
-    array = as_mask(mask, "mask")
-    if array.size != x.size:
-        raise ArgumentError(
-            f"place: mask of shape {array.shape} and array of shape {x.shape} have different "
-            "numbers of elements",
-            argument="mask",
-            shape=array.shape,
-            expected=x.shape,
-        )
-    chosen = array.reshape(x.shape) != 0
+    chosen = _mask_for(x, mask, "place", "size").reshape(x.shape) != 0
     number = count_true(chosen)
     new = _repeated(vals, number)
     if new is not None:
@@ -667,11 +675,11 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
     return None if inplace else x
 
 
+@_changing
 def putmask(a: Any, mask: Any, values: Any) -> None:
     """Replace elements where a mask is true by those at the same place in other values.
 
     Args:
-      a: the array, which gets a new value.
       mask: of the array's shape.
       values: the values; from the first again where they are fewer than the array's elements.
 
@@ -679,20 +687,14 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
       ArgumentError: the mask does not fit.
     """
     x = _target(a, "putmask", "a", inplace=True)
-    array = as_mask(mask, "mask")
-    if array.shape != x.shape:
-        raise ArgumentError(
-            f"putmask: mask has shape {array.shape} and the array {x.shape}; make them equal",
-            argument="mask",
-            shape=array.shape,
-            expected=x.shape,
-        )
+    array = _mask_for(x, mask, "putmask", "shape")
     new = _repeated(values, x.size)
     if new is not None:
         new = as_operand(new if new.size == 1 else new.reshape(x.shape), x.shape, x, None)
         x._renew(bind(WHERE, (array, new, x), (), stays(x, array, new)))
 
 
+@_changing
 def fill_diagonal(a: Array, val: Any, wrap: bool = False, *, inplace: bool = True) -> Array | None:
     """Replace the elements of the main diagonal.
 
@@ -700,7 +702,6 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False, *, inplace: bool = Tru
       a: the array, of at least two dims, which gets a new value.
       val: a number, or values for one element after the other.
       wrap: whether the diagonal of a tall matrix starts again below its end.
-      inplace: False returns an array with the new value, and leaves this one as it is.
 
     Raises:
       ArgumentError: there are fewer than two dims, or more of different lengths.

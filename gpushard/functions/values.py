@@ -49,6 +49,11 @@ def method(function: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", made)
 
 
+def laid_out(x: Any, sharding: Sharding | None) -> Any:
+    """Return a value in the sharding that is wanted, if any."""
+    return x if sharding is None else bind(COPY, (x,), (), sharding)
+
+
 def view(x: Any, row: Row | None, params: Params = (), to: Sharding | None = None) -> Any:
     """Return what an operation takes from a value and NumPy has as a view of it.
 
@@ -61,7 +66,7 @@ def view(x: Any, row: Row | None, params: Params = (), to: Sharding | None = Non
       to: how the result is laid out; None for as it comes.
     """
     if to is not None:
-        return bind(COPY, (x,), (), to) if row is None else _part(x, row, params, to)
+        return laid_out(x, to) if row is None else _part(x, row, params, to)
     remembering = getattr(x, "_viewed", None)
     if remembering is not None:
         return remembering(row, params)

@@ -14,8 +14,8 @@ from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.interop.kinds import place_name
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.host_copies import alias_host, can_alias, from_host
-from gpushard.movement.reuse import ALIGNMENT
+from gpushard.movement.host import alias_host, can_alias, from_host
+from gpushard.movement.planning.aliasing import ALIGNMENT
 from gpushard.placement.defaults import get_default_device
 from gpushard.runtime.device import Device
 from gpushard.runtime.host import dlpack

@@ -15,6 +15,8 @@ from gpushard.numpy.padding import pad
 from gpushard.numpy.public import public
 from gpushard.ops.axes import one_from_end
 
+__all__ = ["packbits", "unpackbits"]
+
 _ORDERS = {"big": np.arange(7, -1, -1, dtype=np.uint8), "little": np.arange(8, dtype=np.uint8)}
 """How far each bit of a byte is from the last one."""
 

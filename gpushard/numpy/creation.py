@@ -29,8 +29,16 @@ from gpushard.numpy.arguments import (
 from gpushard.numpy.joining import stack
 from gpushard.numpy.making import made, made_on, named_place, place_of
 from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.public import public
 from gpushard.ops.table import creation as rows
 from gpushard.placement.device_put import device_put
+
+# fmt: off
+__all__ = [
+    "array", "asarray", "copy", "empty", "empty_like", "from_dlpack", "full", "full_like",
+    "ones", "ones_like", "zeros", "zeros_like",
+]
+# fmt: on
 
 
 def asarray(
@@ -343,3 +351,14 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     Array([0, 1, 2], dtype=int64)
     """
     return provided("from_dlpack")(x, device=device, copy=copy)
+
+
+@public
+def copy(a: Any, order: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return an array of the same value.
+
+    Args:
+      order: must be "C", or what means it here.
+    """
+    check_order(order)
+    return a.copy()

@@ -12,6 +12,8 @@ from gpushard.functions import cumulative
 from gpushard.numpy.nan_functions import filled
 from gpushard.numpy.public import public, public_array
 
+__all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod", "nancumsum"]
+
 cumsum = public_array(cumulative.cumsum)
 cumprod = public_array(cumulative.cumprod)
 cumulative_sum = public_array(cumulative.cumulative_sum)
@@ -28,7 +30,7 @@ def nancumsum(
       axis: along which dim; by default in row-major order.
       dtype: type that is summed in, and of the result.
     """
-    return cumsum(filled(a, 0, "nancumsum"), axis, dtype, out, out_sharding=out_sharding)
+    return cumsum(filled(a, 0), axis, dtype, out, out_sharding=out_sharding)
 
 
 @public
@@ -41,4 +43,4 @@ def nancumprod(
       axis: along which dim; by default in row-major order.
       dtype: type that is multiplied in, and of the result.
     """
-    return cumprod(filled(a, 1, "nancumprod"), axis, dtype, out, out_sharding=out_sharding)
+    return cumprod(filled(a, 1), axis, dtype, out, out_sharding=out_sharding)

@@ -15,6 +15,17 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype
 from gpushard.numpy.arguments import as_value, is_number, is_value, settle
 
+# fmt: off
+__all__ = [
+    "astype", "bool", "bool_", "can_cast", "cdouble", "complex64", "complex128",
+    "complexfloating", "csingle", "double", "dtype", "e", "euler_gamma", "finfo", "float16",
+    "float32", "float64", "floating", "generic", "iinfo", "inexact", "inf", "int8", "int16",
+    "int32", "int64", "int_", "integer", "intp", "isdtype", "issubdtype", "nan", "newaxis",
+    "number", "pi", "promote_types", "result_type", "signedinteger", "single", "uint", "uint8",
+    "uint16", "uint32", "uint64", "uintp", "unsignedinteger",
+]
+# fmt: on
+
 bool = bool_ = np.bool_
 int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
 uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
@@ -237,3 +248,21 @@ def promoting(x: Any) -> Any:
         weak = isinstance(x, Array) and x.weak_type
         return _EXAMPLES.get(x.dtype.kind, x.dtype) if weak else x.dtype
     return x if is_number(x) else np.dtype(x) if isinstance(x, type | str) else x
+
+
+e = np.e
+
+
+euler_gamma = np.euler_gamma
+
+
+inf = np.inf
+
+
+nan = np.nan
+
+
+newaxis = None
+
+
+pi = np.pi

@@ -31,6 +31,8 @@ from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
 
+__all__ = ["diff", "ediff1d", "gradient", "trapezoid", "unwrap"]
+
 
 @public
 def diff(
@@ -132,7 +134,6 @@ def gradient(
         the coordinates along it. 1 by default.
       axis: along which dims; all by default.
       edge_order: 1 for differences at the edges, 2 for parabolas there, too.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Returns:
       An array for one dim, a tuple of arrays for several.

@@ -16,10 +16,35 @@ from gpushard.errors import ArgumentError
 from gpushard.functions import elementwise
 from gpushard.functions.indexing import nonzero
 from gpushard.numpy import ufuncs
-from gpushard.numpy.arguments import as_value, operands, refuse_out, settle
+from gpushard.numpy.arguments import (
+    as_value,
+    operands,
+    refuse_out,
+    settle,
+)
 from gpushard.numpy.public import public, public_array
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
+from gpushard.ops.table.elementwise import I0
+
+# fmt: off
+__all__ = [
+    "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin",
+    "arcsinh", "arctan", "arctan2", "arctanh", "around", "asin", "asinh", "atan", "atan2",
+    "atanh", "bitwise_and", "bitwise_count", "bitwise_invert", "bitwise_left_shift",
+    "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "cbrt", "ceil", "clip",
+    "conj", "conjugate", "copysign", "cos", "cosh", "deg2rad", "degrees", "divide", "divmod",
+    "equal", "exp", "exp2", "expm1", "fabs", "fix", "float_power", "floor", "floor_divide",
+    "fmax", "fmin", "fmod", "frexp", "gcd", "greater", "greater_equal", "heaviside", "hypot",
+    "i0", "imag", "invert", "isfinite", "isinf", "isnan", "lcm", "ldexp", "left_shift", "less",
+    "less_equal", "log", "log1p", "log2", "log10", "logaddexp", "logaddexp2", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "modf", "multiply",
+    "negative", "nextafter", "not_equal", "positive", "pow", "power", "rad2deg", "radians",
+    "real", "reciprocal", "remainder", "right_shift", "rint", "round", "sign", "signbit", "sin",
+    "sinc", "sinh", "spacing", "sqrt", "square", "subtract", "tan", "tanh", "true_divide",
+    "trunc", "where",
+]
+# fmt: on
 
 _DETAILS = """
 
@@ -262,3 +287,38 @@ def angle(z: Any, deg: bool = False, *, out_sharding: Any = None) -> Array:
     """
     found = atan2(z.imag, z.astype(np.float64) if z.dtype == np.bool_ else z.real)
     return found * (180 / np.pi) if deg else found
+
+
+@public
+def fix(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return each element without its fraction.
+
+    Args:
+      x: an array of real numbers.
+    """
+    return trunc(x, out)
+
+
+@public
+def sinc(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return sin(pi x) / (pi x); 1 at 0."""
+    turned = x * np.pi
+    zero = equal(turned, 0)
+    safe = bind(rows.WHERE, (zero, 1, turned))
+    return bind(rows.WHERE, (zero, 1, sin(safe) / safe))
+
+
+@public
+def i0(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return the modified Bessel function of the first kind, of order 0.
+
+    Args:
+      x: an array of real numbers.
+
+    Raises:
+      ArgumentTypeError: the array is complex.
+
+    >>> i0([0.0, 1.0])
+    Array([1.        , 1.26606588], dtype=float64)
+    """
+    return bind(I0, (x,), (), out_sharding)

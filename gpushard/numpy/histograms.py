@@ -20,6 +20,8 @@ from gpushard.numpy.slicing import but_first, but_last, lengthwise, part
 from gpushard.ops.bind import bind
 from gpushard.ops.table import counting
 
+__all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
+
 _COUNTED = np.dtype(np.int64)
 _SUMMED = np.dtype(np.float64)
 

@@ -5,6 +5,7 @@ Dims that stay keep the mesh axes that split them; what has to move goes from sh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -14,12 +15,25 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions import manipulation
 from gpushard.functions.checks import as_shape, count
-from gpushard.numpy.arguments import as_value, integer
+from gpushard.numpy.arguments import (
+    as_value,
+    as_view,
+    integer,
+)
 from gpushard.numpy.public import public, public_array
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
 from gpushard.typing import Shape
+
+# fmt: off
+__all__ = [
+    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes",
+    "broadcast_to", "diagonal", "expand_dims", "flip", "fliplr", "flipud", "moveaxis", "ndim",
+    "permute_dims", "ravel", "repeat", "reshape", "roll", "rollaxis", "rot90", "shape", "size",
+    "squeeze", "swapaxes", "tile", "transpose",
+]
+# fmt: on
 
 
 @public
@@ -267,3 +281,110 @@ def atleast_2d(*xs: Any) -> Any:
       *xs: the arrays.
     """
     return _atleast(2, xs, "atleast_2d")
+
+
+def shape(a: Any) -> tuple[int, ...]:
+    """Return the sizes of the dims.
+
+    Args:
+      a: an array.
+    """
+    found: tuple[int, ...] = a.shape if hasattr(a, "shape") else np.shape(a)
+    return found
+
+
+def ndim(a: Any) -> int:
+    """Return the number of dims.
+
+    Args:
+      a: an array.
+    """
+    return len(shape(a))
+
+
+def size(a: Any, axis: Any = None) -> int:
+    """Return the number of elements.
+
+    Args:
+      a: an array.
+      axis: along which dims; all by default.
+    """
+    sizes = shape(a)
+    return math.prod(sizes[dim] for dim in from_end(axis, len(sizes), "size"))
+
+
+@public
+def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: Any = None) -> Array:
+    """Return an array turned by right angles, from the first towards the second of two dims.
+
+    Args:
+      m: an array of at least two dims.
+      k: by how many.
+      axes: the two dims.
+
+    Raises:
+      ArgumentError: they are not two dims.
+
+    >>> rot90([[1, 2], [3, 4]])
+    Array([[2, 4],
+           [1, 3]], dtype=int64)
+    """
+    found = from_end(tuple(axes) if np.iterable(axes) else axes, m.ndim, "rot90", "axes")
+    if len(found) != 2:
+        raise ArgumentError(f"rot90: axes={axes} must name two dims", argument="axes", axes=axes)
+    first, second = found
+    turns = integer(k, "rot90", "k") % 4
+    if turns == 2:
+        m = flip(m, found)
+    elif turns == 1:
+        m = swapaxes(flip(m, second), first, second)
+    elif turns == 3:
+        m = flip(swapaxes(m, first, second), second)
+    return m
+
+
+@public
+def rollaxis(a: Any, axis: int, start: int = 0, *, out_sharding: Any = None) -> Array:
+    """Return an array with one dim moved before another; `moveaxis` is clearer.
+
+    Args:
+      axis: which dim.
+      start: before which dim it goes.
+
+    Raises:
+      ArgumentError: there are no such dims.
+    """
+    own = one_from_end(axis, a.ndim, "rollaxis") + a.ndim
+    place = integer(start, "rollaxis", "start")
+    if not -a.ndim <= place <= a.ndim:
+        raise ArgumentError(
+            f"rollaxis: start={start} is out of range for an array of {a.ndim} dims; use "
+            f"{-a.ndim} to {a.ndim}",
+            argument="start",
+            value=start,
+            ndim=a.ndim,
+        )
+    place += a.ndim if place < 0 else 0
+    return moveaxis(a, own, place - 1 if own < place else place)
+
+
+@overload
+def atleast_3d(x: Any, /) -> Array: ...
+
+
+@overload
+def atleast_3d(*xs: Any) -> tuple[Array, ...]: ...
+
+
+def atleast_3d(*xs: Any) -> Any:
+    """Return arrays with at least three dims; a vector gets the middle one, a matrix the first two.
+
+    Args:
+      *xs: the arrays.
+    """
+    found = []
+    for x in xs:
+        x = as_view(x, "atleast_3d")
+        index = {0: (None, None, None), 1: (None, slice(None), None)}
+        found.append(x[index.get(x.ndim, (..., None))] if x.ndim < 3 else x)
+    return found[0] if len(found) == 1 else tuple(found)

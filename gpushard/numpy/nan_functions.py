@@ -15,7 +15,7 @@ from gpushard.functions.checks import as_dtype, correction_of
 from gpushard.functions.statistical import all_take_part, extreme, in_type, variance_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, number_of, refuse_out, settle, wanted
+from gpushard.numpy.arguments import number_of, refuse_out
 from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
@@ -24,15 +24,22 @@ from gpushard.ops.table import reductions
 from gpushard.ops.table.nan_moments import NANMEAN, NANSTD, NANVAR
 from gpushard.ops.table.replacing import NAN_TO_NUM
 
+# fmt: off
+__all__ = [
+    "nan_to_num", "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd",
+    "nansum", "nanvar",
+]
+# fmt: on
 
-def filled(x: Any, value: Any, name: str) -> Any:
+
+def filled(x: Any, value: Any) -> Any:
     """Return an array with a number where it has NaNs; for the functions of this package."""
-    x = as_value(x, name)
     if kind_of(x.dtype) not in "fc":
         return x
     return bind(rows.WHERE, (ew.isnan(x), x.dtype.type(value), x))
 
 
+@public
 def nansum(
     a: Any,
     axis: Any = None,
@@ -47,22 +54,16 @@ def nansum(
     """Return the sum over dims of what is no NaN; 0 if there is nothing else.
 
     Args:
-      a: an array.
-      axis: which dims.
       dtype: type that is summed in, and of the result.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      initial: a number that takes part, too.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> nansum([1.0, np.nan, 2.0])
     Array(3., dtype=float64)
     """
     given = axis, dtype, out, keepdims, initial, where
-    return statistical.sum(filled(a, 0, "nansum"), *given, out_sharding=out_sharding)
+    return statistical.sum(filled(a, 0), *given, out_sharding=out_sharding)
 
 
+@public
 def nanprod(
     a: Any,
     axis: Any = None,
@@ -77,17 +78,10 @@ def nanprod(
     """Return the product over dims of what is no NaN; 1 if there is nothing else.
 
     Args:
-      a: an array.
-      axis: which dims.
       dtype: type that is multiplied in, and of the result.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      initial: a number that takes part, too.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
     given = axis, dtype, out, keepdims, initial, where
-    return statistical.prod(filled(a, 1, "nanprod"), *given, out_sharding=out_sharding)
+    return statistical.prod(filled(a, 1), *given, out_sharding=out_sharding)
 
 
 @public
@@ -130,6 +124,7 @@ def nanmax(
     return extreme(reductions.NANMAX, np.fmax, a, *given)
 
 
+@public
 def nanargmin(
     a: Any,
     axis: int | None = None,
@@ -143,15 +138,12 @@ def nanargmin(
     NumPy raises where there are only NaNs, which would take a look at the elements.
 
     Args:
-      a: an array.
       axis: which dim; by default in row-major order.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _place("argmin", np.inf, a, axis, out, keepdims, out_sharding)
+    return _place("argmin", np.inf, a, axis, out, keepdims)
 
 
+@public
 def nanargmax(
     a: Any,
     axis: int | None = None,
@@ -165,24 +157,20 @@ def nanargmax(
     NumPy raises where there are only NaNs, which would take a look at the elements.
 
     Args:
-      a: an array.
       axis: which dim; by default in row-major order.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _place("argmax", -np.inf, a, axis, out, keepdims, out_sharding)
+    return _place("argmax", -np.inf, a, axis, out, keepdims)
 
 
-def _place(name: str, last: float, x: Any, axis: Any, out: Any, keepdims: bool, to: Any) -> Any:
+def _place(name: str, last: float, x: Any, axis: Any, out: Any, keepdims: bool) -> Any:
     """Return where an extreme is; NaNs count as what comes last of all."""
     refuse_out(f"nan{name}", out)
-    x = as_value(x, f"nan{name}")
+    find = getattr(statistical, name)
     if kind_of(x.dtype) != "f":
-        return getattr(statistical, name)(x, axis, keepdims=keepdims, out_sharding=to)
-    at = getattr(statistical, name)(filled(x, last, name), axis, keepdims=keepdims)
+        return find(x, axis, keepdims=keepdims)
+    at = find(filled(x, last), axis, keepdims=keepdims)
     nothing = statistical.all(ew.isnan(x), axis, keepdims=keepdims)
-    return settle(bind(rows.WHERE, (nothing, -1, at)), to)
+    return bind(rows.WHERE, (nothing, -1, at))
 
 
 @public
@@ -222,6 +210,7 @@ def _kind(dtype: Any) -> Any:
     return None if dtype is None else as_dtype(dtype)
 
 
+@public
 def nanvar(
     a: Any,
     axis: Any = None,
@@ -238,32 +227,23 @@ def nanvar(
     """Return the variance over dims of what is no NaN; NaN where too few elements are left.
 
     Args:
-      a: an array.
-      axis: which dims.
       dtype: type that it is worked out in; the array is converted to it first.
-      out: must be None; results are values.
-      ddof: what is taken from the number of elements that squares are divided by.
-      keepdims: whether dims stay, with length 1.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      mean: their mean, if it is known, with `axis` kept as of length 1.
-      correction: `ddof`, as the Array API calls it.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("nanvar", out)
-    x = _or_nan(_floats(a, dtype, "nanvar"), where)
+    x = _or_nan(_floats(a, dtype), where)
     taken = correction_of(ddof, correction, "nanvar")
     if mean is not None:
-        found = variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanvar")
-        return settle(found, out_sharding)
+        return variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanvar")
     params = from_end(axis, x.ndim, "nanvar"), bool(keepdims), taken
-    return settle(bind(NANVAR, (x,), params, wanted(out_sharding, x)), out_sharding)
+    return bind(NANVAR, (x,), params, out_sharding)
 
 
-def _floats(a: Any, dtype: Any, name: str) -> Any:
-    x = in_type(as_value(a, name), dtype)
+def _floats(a: Any, dtype: Any) -> Any:
+    x = in_type(a, dtype)
     return x if kind_of(x.dtype) in "fc" else x.astype(np.float64)
 
 
+@public
 def nanstd(
     a: Any,
     axis: Any = None,
@@ -280,25 +260,15 @@ def nanstd(
     """Return the square root of the variance over dims of what is no NaN.
 
     Args:
-      a: an array.
-      axis: which dims.
       dtype: type that it is worked out in; the array is converted to it first.
-      out: must be None; results are values.
-      ddof: what is taken from the number of elements that squares are divided by.
-      keepdims: whether dims stay, with length 1.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      mean: their mean, if it is known, with `axis` kept as of length 1.
-      correction: `ddof`, as the Array API calls it.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("nanstd", out)
-    x = _or_nan(_floats(a, dtype, "nanstd"), where)
+    x = _or_nan(_floats(a, dtype), where)
     taken = correction_of(ddof, correction, "nanstd")
     if mean is not None:
-        found = variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanstd")
-        return settle(ew.sqrt(found), out_sharding)
+        return ew.sqrt(variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanstd"))
     params = from_end(axis, x.ndim, "nanstd"), bool(keepdims), taken
-    return settle(bind(NANSTD, (x,), params, wanted(out_sharding, x)), out_sharding)
+    return bind(NANSTD, (x,), params, out_sharding)
 
 
 @public

@@ -16,6 +16,8 @@ from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.table.movement import PAD
 
+__all__ = ["pad"]
+
 Widths = tuple[tuple[int, int], ...]
 
 _MODES = ("constant", "edge", "wrap", "reflect", "symmetric")

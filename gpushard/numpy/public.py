@@ -23,10 +23,12 @@ def public(function: Callable[P, R], /) -> Callable[P, R]: ...
 
 
 @overload
-def public(*, arrays: int = 0, operands: int = 0) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def public(
+    *, arrays: int = 0, operands: int = 0, **texts: str
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
-def public(function: Any = None, /, *, arrays: int = 0, operands: int = 0) -> Any:
+def public(function: Any = None, /, *, arrays: int = 0, operands: int = 0, **texts: str) -> Any:
     """Make a function of values public: the one way to what all of them do with their arguments.
 
     Data on the host go where new data goes, or beside the arrays; `out_sharding` may be a
@@ -40,20 +42,23 @@ def public(function: Any = None, /, *, arrays: int = 0, operands: int = 0) -> An
       operands: how many of the first arguments are operands: numbers stay numbers, and data on
         the host stay there, as long as one of them is an array. With none of either the function
         gets all arguments as they are.
+      **texts: what arguments mean in all functions of a family.
     """
     module = sys._getframe(1).f_globals
     if function is None:
-        return lambda function: _public(function, arrays, operands, module)
-    return _public(function, 1, 0, module)
+        return lambda function: _public(function, arrays, operands, module, texts)
+    return _public(function, 1, 0, module, {})
 
 
 def public_array(function: Callable[P, Any], *, operands: int = 0) -> Callable[P, Array]:
     """Make a function of values public whose result is an array; see `public`."""
     module = sys._getframe(1).f_globals
-    return cast("Callable[P, Array]", _public(function, not operands, operands, module))
+    return cast("Callable[P, Array]", _public(function, not operands, operands, module, {}))
 
 
-def _public(function: Any, arrays: int, operands: int, module: dict[str, Any]) -> Any:
+def _public(
+    function: Any, arrays: int, operands: int, module: dict[str, Any], texts: dict[str, str]
+) -> Any:
     plain, copied, finish = Array, copy.copy, settle
     prepare = _Arguments(function, arrays, operands)
     is_first = arrays == 1
@@ -72,7 +77,7 @@ def _public(function: Any, arrays: int, operands: int, module: dict[str, Any]) -
     made = FunctionType(call.__code__, module, function.__name__, None, call.__closure__)
     functools.update_wrapper(made, function)
     made.__module__ = module["__name__"]
-    made.__doc__ = complete(function)
+    made.__doc__ = complete(function, texts)
     return made
 
 

@@ -12,21 +12,29 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out, settle, wanted
-from gpushard.numpy.averages import weights_of
+from gpushard.numpy.arguments import host_data, is_value, refuse_out
+from gpushard.numpy.public import public
+from gpushard.numpy.statistical import weights_of
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import order_statistics as rows
 
+__all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
+
+_quantiles = public(
+    arrays=1,
+    method="how to tell what lies between two elements, as NumPy names it.",
+    weights='of the elements, not negative and not checked; for method="inverted_cdf".',
+)
+
 
 def _middle(row: Row, x: Any, axis: Any, out: Any, keepdims: bool, to: Any) -> Any:
     refuse_out(row.name, out)
-    x = as_value(x, row.name)
-    params = from_end(axis, x.ndim, row.name), bool(keepdims)
-    return settle(bind(row, (x,), params, wanted(to, x)), to)
+    return bind(row, (x,), (from_end(axis, x.ndim, row.name), bool(keepdims)), to)
 
 
+@public
 def median(
     a: Any,
     axis: Any = None,
@@ -38,20 +46,13 @@ def median(
 ) -> Array:
     """Return the middle element over dims, or the mean of the two in the middle.
 
-    Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      overwrite_input: arrays are values, so this makes no difference.
-      keepdims: whether dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
-
     >>> median([3, 1, 2, 5])
     Array(2.5, dtype=float64)
     """
     return _middle(rows.MEDIAN, a, axis, out, keepdims, out_sharding)
 
 
+@public
 def nanmedian(
     a: Any,
     axis: Any = None,
@@ -61,16 +62,7 @@ def nanmedian(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the middle over dims of what is no NaN; NaN if there is nothing else.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      overwrite_input: arrays are values, so this makes no difference.
-      keepdims: whether dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
+    """Return the middle over dims of what is no NaN; NaN if there is nothing else."""
     return _middle(rows.NANMEDIAN, a, axis, out, keepdims, out_sharding)
 
 
@@ -93,7 +85,6 @@ def _quantile(
             argument="method",
             value=method,
         )
-    x = as_value(x, name)
     if kind_of(x.dtype) == "c":
         raise ArgumentTypeError(
             f"{name} is not defined for {x.dtype}: complex numbers have no order; take the real "
@@ -107,7 +98,7 @@ def _quantile(
     skips = name.startswith("nan")
     if weights is None:
         row = rows.NANQUANTILE if skips else rows.QUANTILE
-        return settle(bind(row, (x, which), params, wanted(to, x)), to)
+        return bind(row, (x, which), params, to)
     if method != "inverted_cdf":
         raise ArgumentError(
             f'{name}: weights need method="inverted_cdf", not {method!r}',
@@ -116,7 +107,7 @@ def _quantile(
         )
     heavy = weights_of(x, axis, weights, name)
     row = rows.WEIGHTED_NANQUANTILE if skips else rows.WEIGHTED_QUANTILE
-    return settle(bind(row, (x, which, heavy), params, wanted(to, x)), to)
+    return bind(row, (x, which, heavy), params, to)
 
 
 def _shares(name: str, q: Any) -> Any:
@@ -139,6 +130,7 @@ def _shares(name: str, q: Any) -> Any:
     return found / whole if whole == 100 else found
 
 
+@_quantiles
 def quantile(
     a: Any,
     q: Any,
@@ -154,16 +146,8 @@ def quantile(
     """Return the elements below which given shares of all elements are, over dims.
 
     Args:
-      a: an array.
       q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result. Those
         of an array on devices are not checked; what is outside gives the least or greatest element.
-      axis: which dims.
-      out: must be None; results are values.
-      overwrite_input: arrays are values, so this makes no difference.
-      method: how to tell what lies between two elements, as NumPy names it.
-      keepdims: whether dims stay, with length 1.
-      weights: of the elements, not negative and not checked; for method="inverted_cdf".
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: a share is outside, the method is unknown, or there are no elements.
@@ -175,6 +159,7 @@ def quantile(
     return _quantile("quantile", a, q, axis, out, method, keepdims, weights, out_sharding)
 
 
+@_quantiles
 def percentile(
     a: Any,
     q: Any,
@@ -190,15 +175,7 @@ def percentile(
     """Return the elements below which given percentages of all elements are, over dims.
 
     Args:
-      a: an array.
       q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
-      axis: which dims.
-      out: must be None; results are values.
-      overwrite_input: arrays are values, so this makes no difference.
-      method: how to tell what lies between two elements, as NumPy names it.
-      keepdims: whether dims stay, with length 1.
-      weights: of the elements, not negative and not checked; for method="inverted_cdf".
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: a percentage is outside, the method is unknown, or there are no elements.
@@ -207,6 +184,7 @@ def percentile(
     return _quantile("percentile", a, q, axis, out, method, keepdims, weights, out_sharding)
 
 
+@_quantiles
 def nanquantile(
     a: Any,
     q: Any,
@@ -222,15 +200,7 @@ def nanquantile(
     """Return quantiles over dims of what is no NaN; NaN if there is nothing else.
 
     Args:
-      a: an array.
       q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result.
-      axis: which dims.
-      out: must be None; results are values.
-      overwrite_input: arrays are values, so this makes no difference.
-      method: how to tell what lies between two elements, as NumPy names it.
-      keepdims: whether dims stay, with length 1.
-      weights: of the elements, not negative and not checked; for method="inverted_cdf".
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: a share is outside, or the method is unknown.
@@ -239,6 +209,7 @@ def nanquantile(
     return _quantile("nanquantile", a, q, axis, out, method, keepdims, weights, out_sharding)
 
 
+@_quantiles
 def nanpercentile(
     a: Any,
     q: Any,
@@ -254,15 +225,7 @@ def nanpercentile(
     """Return percentiles over dims of what is no NaN; NaN if there is nothing else.
 
     Args:
-      a: an array.
       q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
-      axis: which dims.
-      out: must be None; results are values.
-      overwrite_input: arrays are values, so this makes no difference.
-      method: how to tell what lies between two elements, as NumPy names it.
-      keepdims: whether dims stay, with length 1.
-      weights: of the elements, not negative and not checked; for method="inverted_cdf".
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: a percentage is outside, or the method is unknown.

@@ -13,15 +13,16 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype
 from gpushard.functions.concrete import concrete
 from gpushard.numpy.arguments import integer, is_number, number_of, operands
-from gpushard.numpy.comparison import shape
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.elementwise import equal, floor, log10, power, sign, subtract, where
 from gpushard.numpy.making import kept_at, made, place_of
-from gpushard.numpy.manipulation import broadcast_arrays, expand_dims, moveaxis
+from gpushard.numpy.manipulation import broadcast_arrays, expand_dims, moveaxis, shape
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.scalars import KINDS
 from gpushard.ops.stage import quietly
 from gpushard.ops.table import creation as rows
+
+__all__ = ["arange", "geomspace", "linspace", "logspace"]
 
 _INT = np.dtype(np.int64)
 _promoted = functools.lru_cache(maxsize=256)(np.result_type)  # of types

@@ -6,8 +6,27 @@ partial result per block, never the data. Arguments are in NumPy's order.
 
 from __future__ import annotations
 
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.dtypes import kind_of, result_type, wide
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import statistical
-from gpushard.numpy.public import public_array
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.arguments import host_data, is_value, refuse_out
+from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.public import public, public_array
+from gpushard.numpy.slicing import lengthwise
+from gpushard.ops.axes import from_end
+
+# fmt: off
+__all__ = [
+    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean",
+    "min", "prod", "ptp", "std", "sum", "var",
+]
+# fmt: on
 
 sum = public_array(statistical.sum)
 prod = public_array(statistical.prod)
@@ -21,3 +40,138 @@ all = public_array(statistical.all)
 argmin = public_array(statistical.argmin)
 argmax = public_array(statistical.argmax)
 count_nonzero = public_array(statistical.count_nonzero)
+
+
+@overload
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: Literal[False] = False,
+    *,
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> Array: ...
+
+
+@overload
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    *,
+    returned: Literal[True],
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> tuple[Array, Array]: ...
+
+
+@overload
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: bool = False,
+    *,
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> Any: ...
+
+
+@public
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: bool = False,
+    *,
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the weighted mean over dims; NaN or infinities where weights sum to 0.
+
+    NumPy raises where they do, which would take a look at them.
+
+    Args:
+      weights: of the shape of the array, or of its dims that `axis` names; all equal by default.
+      returned: whether the sums of the weights are returned, too.
+
+    Raises:
+      ArgumentError: the shape of the weights does not fit.
+
+    >>> average([1.0, 2.0, 4.0], weights=[1, 1, 2])
+    Array(2.75, dtype=float64)
+    """
+    if weights is None:
+        mean = statistical.mean(a, axis, keepdims=keepdims)
+        total: Any = mean.dtype.type(a.size / (mean.size or 1))
+    else:
+        heavy = weights_of(a, axis, weights, "average")
+        dtype = result_type(a.dtype, heavy.dtype, *(["d"] if kind_of(a.dtype) in "iub" else []))
+        total = sum(heavy, axis, wide(dtype), keepdims=keepdims)
+        products = ew.multiply(a, heavy, dtype=wide(dtype))
+        mean = (sum(products, axis, keepdims=keepdims) / total).astype(dtype)
+        total = total.astype(dtype)
+    if not returned:
+        return mean
+    return mean, broadcast_to(total, mean.shape)
+
+
+def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
+    """Return weights in the shape of an array, here or on the host; for functions of this package.
+
+    Args:
+      x: the array.
+      axis: the dims that they are for.
+      weights: of the shape of the array, or of its dims that `axis` names.
+      name: of the function, for errors.
+
+    Raises:
+      ArgumentError: the shape does not fit.
+      ArgumentTypeError: it differs from the array's, and no axis is named.
+    """
+    found = weights if is_value(weights) else host_data(weights, name)
+    if found.shape == x.shape:
+        return found
+    if axis is None:
+        raise ArgumentTypeError(
+            f"{name}: weights of shape {found.shape} differ from the array's shape {x.shape}; say "
+            "with axis= along which dims they are",
+            argument="axis",
+            shape=found.shape,
+            expected=x.shape,
+        )
+    axes = from_end(axis, x.ndim, name)
+    if found.shape != tuple(x.shape[at] for at in axes):
+        raise ArgumentError(
+            f"{name}: weights of shape {found.shape} do not fit the array of shape {x.shape} with "
+            f"axis={axis}; give one for each element, or one along each dim that axis names",
+            argument="weights",
+            shape=found.shape,
+            expected=x.shape,
+        )
+    if len(axes) == 1:
+        spread = lengthwise(found, x.ndim, axes[0])
+    else:
+        spread = found.transpose([int(n) for n in np.argsort(axes)])
+        spread = spread.reshape(
+            tuple(n if d - x.ndim in axes else 1 for d, n in enumerate(x.shape))
+        )
+    if is_value(spread):
+        return broadcast_to(spread, x.shape)
+    return np.broadcast_to(spread, x.shape)
+
+
+@public
+def ptp(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return how far the greatest element is from the least over dims."""
+    refuse_out("ptp", out)
+    most, least = (f(a, axis, keepdims=keepdims) for f in (statistical.max, statistical.min))
+    return ew.subtract(most, least)

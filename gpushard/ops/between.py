@@ -19,7 +19,8 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import plan_for, run_plan
+from gpushard.movement.execute import run
+from gpushard.movement.reshard import plan_for
 from gpushard.ops.fold import Fold, as_state, merged_rows
 from gpushard.ops.reduced import Reduced
 from gpushard.ops.stage import Job, Parts, Stage
@@ -115,7 +116,7 @@ class _Between:
         for parts, dtype in zip(self._own.fold(state), self._dtypes, strict=True):
             values = [value.reshape((1, *shape)) for value in parts.values]
             matrix = ShardedBuffer(rows, dtype, values, parts.claims, parts.settled)
-            matrices.append(run_plan(matrix, plan_for(matrix, to), self._name))
+            matrices.append(run(plan_for(matrix, to), (matrix,), self._name))
         return matrices
 
 
@@ -138,7 +139,7 @@ class Everywhere(_Between):
         matrices = self._matrices(state, (size,), self._rows, self._columns)
         merged = []
         for vector in self._merged.run(matrices):
-            whole = run_plan(vector, plan_for(vector, self._everywhere), self._name)
+            whole = run(plan_for(vector, self._everywhere), (vector,), self._name)
             values = [value.reshape(self._shape) for value in whole.values]
             merged.append(Parts(values, whole.claims, whole.settled))
         return merged

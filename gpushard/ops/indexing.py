@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
-from gpushard.movement.dim_map import DimMap, Piece
+from gpushard.movement.planning.dims import DimMap, Piece
 from gpushard.typing import Shape
 
 Entry: TypeAlias = tuple[int | None, int, int] | int | None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.holdings import holdings
+from gpushard.movement.planning.holders import holdings
 from gpushard.ops.between import Block, Wanted, between
 from gpushard.ops.fold import Fold, finished
 from gpushard.ops.jobs import jobs_of

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from gpushard.frozen import dataclass
-from gpushard.movement.dim_map import Piece
-from gpushard.movement.rearrangement import Rearrangement
+from gpushard.movement.planning.dims import Piece
+from gpushard.movement.planning.maps import Rearrangement
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.rule import Rule, parse
 from gpushard.typing import LocalArray, Shape
@@ -133,6 +133,9 @@ class Row:
 
     threaded: bool = False
     """Whether the kernel calls a library that has threads of its own."""
+
+    steps: int = 1
+    """About how many functions of NumPy's the kernel uses, where these are many and short."""
 
     turned: Callable[[Params, int, tuple[int, ...]], Params] | None = None
     """Takes the parameters, the number of an operand that is another array transposed, and the axes

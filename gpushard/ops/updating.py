@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,22 +9,19 @@ import numpy as np
 
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
-from gpushard.movement.blocks import box_of
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.dim_map import Piece
-from gpushard.movement.execute import plan_for
-from gpushard.movement.fill import overlay_of_element, overlay_of_single
-from gpushard.movement.host_copies import from_host
-from gpushard.movement.move import move
-from gpushard.movement.rewrite import Overlay, is_by_host, rewrite
-from gpushard.movement.touched import Touched
-from gpushard.movement.update import overlay_of, touched_by
-from gpushard.movement.windows import started
+from gpushard.movement.execute import run
+from gpushard.movement.planning.dims import Piece
+from gpushard.movement.planning.update import Touched
+from gpushard.movement.planning.windows import started
+from gpushard.movement.reshard import plan_for
+from gpushard.movement.update import Overlay, overlay_of, overlay_of_single, rewrite, touched_by
 from gpushard.ops.layout import in_sharding
 from gpushard.ops.operand import Operand, Scalar, Sharded
+from gpushard.ops.placing import placed
 from gpushard.ops.row import Params, Row
 from gpushard.runtime.runtime import Runtime
-from gpushard.typing import HostArray, Index, Shape
+from gpushard.typing import HostArray
 
 
 class Update:
@@ -84,12 +80,10 @@ class Update:
         piece = started(self._piece, starts, self._starts) if starts else self._piece
         touched = touched_by(base, piece)
         overlay = overlay_for(base, touched, value, self.name)
-        if overlay.touched.blocks and is_by_host(base):
-            base.wait()
         made = rewrite(base, overlay, self.name)
         tiling = self.results[0].tiling
         if tiling is not made.tiling:
-            made = move(made, plan_for(made, tiling), self.name)
+            made = run(plan_for(made, tiling), (made,), self.name)
         return [made]
 
 
@@ -108,18 +102,13 @@ def overlay_for(
       OutOfMemoryError: a device has no room.
       ExecutionError: some value is not there; only by the host, who waits for it.
     """
-    if not touched.blocks:
-        return Overlay(touched, ())
-    if isinstance(value, ShardedBuffer):
-        if value.tiling.shape == touched.piece.shape:
-            return overlay_of(base, value, touched.piece, name)
-        return overlay_of_single(base, touched, value, name)
     if isinstance(value, np.generic):
-        return overlay_of_element(base, touched, value)
-    assert touched.part is not None
-    data = from_host(base.runtime, touched.part, base.dtype, functools.partial(_box, value))
-    return overlay_of(base, data, touched.piece, name)
-
-
-def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:
-    return box_of(data, index)
+        return Overlay(touched, constant=value)
+    if not touched.blocks:
+        return Overlay(touched)
+    if not isinstance(value, ShardedBuffer):
+        assert touched.part is not None
+        value = placed(base.runtime, value, touched.part)
+    elif value.tiling.shape != touched.piece.shape:
+        return overlay_of_single(base, touched, value, name)
+    return overlay_of(base, value, touched)

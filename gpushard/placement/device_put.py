@@ -22,7 +22,7 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.movement.buffer import devices_of
-from gpushard.movement.host_copies import alias_host, from_host
+from gpushard.movement.host import alias_host, from_host
 from gpushard.placement.defaults import default_mesh, default_sharding
 from gpushard.runtime.device import Device, MemorySpace
 from gpushard.typing import HostArray, Index, Shape

@@ -19,9 +19,8 @@ from gpushard.geometry.format import Format
 from gpushard.geometry.memory_kind import device_of
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.blocks import blocks_of
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.host_copies import from_host
+from gpushard.movement.host import blocks_of, from_host
 from gpushard.placement.device_put import as_host_array, as_sharding
 from gpushard.runtime import current
 from gpushard.typing import HostArray, Index, IntArray, Shape

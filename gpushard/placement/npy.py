@@ -26,9 +26,8 @@ from gpushard.errors import (
     MissingLibraryError,
 )
 from gpushard.functions.checks import check_dtype
-from gpushard.movement.blocks import blocks_of
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.host_copies import fetch
+from gpushard.movement.host import blocks_of, fetch
 from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import as_sharding
 from gpushard.placement.make_array import make_array_from_callback

@@ -16,6 +16,8 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table.special import ZETA
 from gpushard.special.ufuncs import binom, digamma, gamma, gammaln
 
+__all__ = ["comb", "factorial", "multigammaln", "polygamma", "sinc", "zeta"]
+
 
 def zeta(x: Any, q: Any = None, /, *, out_sharding: Any = None) -> Array:
     """Return the Hurwitz zeta function: the sum of (k + q) ** -x over k from 0.

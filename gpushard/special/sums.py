@@ -16,6 +16,8 @@ from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.special import LOGSUMEXP
 
+__all__ = ["log_softmax", "logsumexp", "softmax"]
+
 
 def logsumexp(
     x: Any,

@@ -78,7 +78,7 @@ def test_describes_its_value(cases: Any, data: st.DataObject) -> None:
     assert (x.committed, x.weak_type, x.is_deleted()) == (True, False, False)
     assert x.aval == gs.ShapeDtypeStruct(value.shape, value.dtype)
     assert x.devices() == case.sharding.device_set
-    assert x.platform() == "cpu"
+    assert x.platform() == gs.devices()[0].platform
     assert x.is_fully_replicated == case.sharding.is_fully_replicated
     assert x.is_fully_addressable
     assert x.block_until_ready() is x
@@ -138,7 +138,9 @@ def test_any_addressable_data_of_a_replicated_array_is_a_replica() -> None:
         assert same_bits(x.addressable_data(index), np.arange(3))
 
 
-def test_buffer_pointer_is_where_the_host_reads() -> None:
+def test_buffer_pointer_is_where_the_host_reads(rt: Runtime) -> None:
+    if not rt.backend.host_readable:
+        pytest.skip("the host cannot read where shards are")
     x = gs.device_put(np.arange(100_000), gs.devices()[1])
     assert x.unsafe_buffer_pointer() == np.asarray(x).ctypes.data
     part = gs.device_put(np.arange(8), named("x")).addressable_data(2)
@@ -386,7 +388,8 @@ def test_large_arrays_print_as_numpy_summarises(
     assert fetched(rt) - before <= 3 * edges  # printed three times
     before = fetched(rt)
     np.asarray(x)
-    assert fetched(rt) == before + (0 if x.is_fully_replicated else value.nbytes)
+    shared = x.is_fully_replicated and rt.backend.host_readable
+    assert fetched(rt) == before + (0 if shared else value.nbytes)
 
 
 def test_text_follows_print_options() -> None:
@@ -631,9 +634,10 @@ def test_pickles_move_between_runtimes() -> None:
     far = pickle.dumps(gs.device_put(np.arange(6), named("x", mesh=(4,))))
     with runtime(host_devices=2), pytest.raises(DeserializationError) as caught:
         pickle.loads(far)
-    assert "device 2 of platform 'cpu'" in str(caught.value)
-    assert "2 of 'cpu'" in str(caught.value)
-    assert (caught.value.platform, caught.value.id) == ("cpu", 2)
+    platform = gs.default_backend()
+    assert f"device 2 of platform {platform!r}" in str(caught.value)
+    assert f"2 of {platform!r}" in str(caught.value)
+    assert (caught.value.platform, caught.value.id) == (platform, 2)
     assert isinstance(caught.value, RuntimeError)
 
 

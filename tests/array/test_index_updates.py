@@ -218,12 +218,12 @@ def test_rows_that_are_updated_often_take_every_value_in_order(ufunc: np.ufunc) 
 
 
 def test_few_positions_are_checked_by_the_host_itself(reads: list[int]) -> None:
-    with runtime():
+    with runtime(backend="host"):
         x, at = placed(DATA, "x"), placed(np.arange(8), "x")
         x[at]
         with pytest.raises(IndexError, match="index 64 is out of bounds for dim 0 of length 64"):
             x[placed(np.array([3, 64, 70, -65]))]
-    with runtime(inline_bytes=0):
+    with runtime(backend="host", inline_bytes=0):
         x, more = placed(DATA, "x"), placed(np.arange(8), "x")
         x[more]
     assert reads == [8, 4, 1]

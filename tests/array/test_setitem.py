@@ -376,7 +376,7 @@ def test_many_devices(how: str) -> None:
 
 @pytest.mark.parametrize("shape", [(), (2, 8)])
 def test_values_that_are_pending_are_waited_for(shape: tuple[int, ...]) -> None:
-    with testing.runtime(host_domains=2):
+    with testing.runtime(backend="host", host_domains=2):
         x = rows()
         y, gate = gated(gs.device_put(np.full(shape, 7.0), gs.devices()[7]))
         x[2:4] = y
@@ -401,7 +401,7 @@ def test_a_value_may_be_a_part_of_the_array(how: str) -> None:
 
 
 def test_what_is_pending_is_written_after_it_and_after_its_readers() -> None:
-    with testing.runtime(host_domains=2, small_bytes=0, inline_bytes=0):
+    with testing.runtime(backend="host", host_domains=2, small_bytes=0, inline_bytes=0):
         x, gate = gated(rows())
         z = deferred(x, lambda shard: shard * 2)
         x.copy_to_host_async()
@@ -416,7 +416,7 @@ def test_what_is_pending_is_written_after_it_and_after_its_readers() -> None:
 
 
 def test_a_read_that_is_stuck_keeps_small_values_from_being_written_under_it() -> None:
-    with testing.runtime(host_domains=2):
+    with testing.runtime(backend="host", host_domains=2):
         x, other = rows(), rows()
         held, gate = gated(other)
 

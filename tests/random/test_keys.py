@@ -108,6 +108,11 @@ def test_keys_have_what_arrays_have() -> None:
         assert name in dir(keys)
         if name not in ("device_buffer", "device_buffers", "real", "imag"):
             assert hasattr(keys, name), name
+    hidden = {name for name in dir(gs.Array) if name.startswith("_")}
+    for name in sorted(hidden.difference(dir(type(keys)))):
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'") as error:
+            getattr(keys, name)
+        assert (error.value.name, error.value.obj) == (name, keys)
     with pytest.raises(ArgumentTypeError, match="key_data"):
         keys.sum()
     with pytest.raises(ArgumentTypeError, match="key_data"):

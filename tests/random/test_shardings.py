@@ -9,7 +9,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import random
-from gpushard.movement import execute
+from gpushard.movement import reshard
 from gpushard.ops.prng import blocks
 from gpushard.ops.prng.blocks import each_block
 from gpushard.ops.prng.stream import Stream
@@ -101,7 +101,7 @@ class Moves(list[int]):
 def moved(monkeypatch: pytest.MonkeyPatch) -> Moves:
     """Count the elements of all arrays that are moved."""
     seen = Moves()
-    original = execute.plan_for
+    original = reshard.plan_for
 
     def counted(buffer: Any, tiling: Any, *rest: Any) -> Any:
         seen.append(int(np.prod(buffer.tiling.shape)))

@@ -11,6 +11,13 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table import decompositions as rows
 from gpushard.ops.table.linalg import CHOLESKY
 
+# fmt: off
+__all__ = [
+    "EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "eig", "eigh", "eigvals",
+    "eigvalsh", "qr", "svd", "svdvals",
+]
+# fmt: on
+
 
 class QRResult(NamedTuple):
     """What `qr` returns."""
@@ -91,7 +98,6 @@ def qr(a: Any, mode: str = "reduced", *, out_sharding: Any = None) -> Any:
       a: matrices.
       mode: "reduced" for Q of as many columns as the shorter dim, "complete" for square Q, "r" for
         R alone, "raw" for LAPACK's form (h, tau).
-      out_sharding: where the results go; by default they stay where they were made.
 
     Raises:
       ArgumentError: there is no such mode.
@@ -144,7 +150,6 @@ def svd(
       full_matrices: whether U and Vh are square.
       compute_uv: whether there are vectors at all; if not, the result is S.
       hermitian: whether matrices are Hermitian; only their lower triangles are read then.
-      out_sharding: where the results go; by default they stay where they were made.
     """
     params = bool(full_matrices), bool(compute_uv), bool(hermitian)
     made = bind(rows.SVD, (a,), params)
@@ -168,7 +173,6 @@ def eigh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> EighResult:
     Args:
       a: Hermitian matrices.
       UPLO: "L" or "U": the triangle that is read.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Raises:
       ArgumentError: `UPLO` is neither.
@@ -204,7 +208,6 @@ def eig(a: Any, *, out_sharding: Any = None) -> EigResult:
 
     Args:
       a: square matrices.
-      out_sharding: where the results go; by default they stay where they were made.
     """
     return EigResult(*bind(rows.EIG, (a,)))
 

@@ -28,6 +28,8 @@ from gpushard.ops.table.contractions import EINSUM, LETTERS
 from gpushard.ops.table.linalg import INV
 from gpushard.ops.table.reductions import COUNT_NONZERO
 
+__all__ = ["cond", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
+
 _Axes = tuple[int, ...]
 
 

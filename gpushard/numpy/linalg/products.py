@@ -7,12 +7,14 @@ from typing import Any
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
-from gpushard.numpy import linear_algebra, products
+from gpushard.numpy import linear_algebra
 from gpushard.numpy.arguments import as_value, check_precision, integer, refuse_out, settle
 from gpushard.numpy.creation import ones_like
 from gpushard.numpy.grids import tril, triu
 from gpushard.numpy.linalg.solving import inv
 from gpushard.numpy.public import public
+
+__all__ = ["cross", "diagonal", "matrix_power", "multi_dot", "outer", "trace"]
 
 
 @public(arrays=2)
@@ -49,7 +51,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> A
     Raises:
       ArgumentError: vectors do not have three elements.
     """
-    return products.cross(x1, x2, axis=axis, out_sharding=out_sharding)
+    return linear_algebra.cross(x1, x2, axis=axis, out_sharding=out_sharding)
 
 
 @public
@@ -71,7 +73,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None, out_sharding: Any = 
       dtype: type that is summed in, and of the result.
       out_sharding: where the result goes; by default it stays where it was made.
     """
-    return products.trace(x, offset, -2, -1, dtype, out_sharding=out_sharding)
+    return linear_algebra.trace(x, offset, -2, -1, dtype, out_sharding=out_sharding)
 
 
 @public

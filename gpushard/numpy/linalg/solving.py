@@ -27,6 +27,13 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table import linalg as rows
 from gpushard.typing import Shape
 
+# fmt: off
+__all__ = [
+    "SlogdetResult", "det", "inv", "lstsq", "pinv", "slogdet", "solve", "tensorinv",
+    "tensorsolve",
+]
+# fmt: on
+
 
 class SlogdetResult(NamedTuple):
     """What `slogdet` returns."""
@@ -53,7 +60,6 @@ def slogdet(a: Any, *, method: Any = None, out_sharding: Any = None) -> SlogdetR
 
     Args:
       a: square matrices.
-      out_sharding: where the results go; by default they stay where they were made.
     """
     check_hint("slogdet", "method", method, (None, "lu", "qr"))
     return SlogdetResult(*bind(rows.SLOGDET, (a,)))

@@ -53,6 +53,8 @@ class Distribution(Row):
     default: Dtype = DOUBLE
     """The type of the result where users give none: of the first of these kinds."""
 
+    __repr__ = Row.__repr__
+
 
 def floats(dtype: Dtype) -> Dtype:
     """Return the type that floats are worked out in: narrow ones in single precision."""

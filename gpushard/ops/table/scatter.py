@@ -202,7 +202,7 @@ def _update_own(
     turned = view.transpose(order)
     shape = (*turned.shape[:alone], count)
     cells = xp.lib.stride_tricks.as_strided(turned, shape, (*turned.strides[:alone], 0))
-    if np.ndim(values):
+    if isinstance(values, xp.ndarray):
         values = xp.broadcast_to(values, view.shape).transpose(order).reshape(shape)
     places, dims = [], []
     for axis, at, size, step in zip(indexed.axes, positions, sizes, steps, strict=True):
@@ -306,6 +306,7 @@ SCATTER = Row(
     _rule,
     _kernel,
     positional=True,
+    steps=8,
     beside_keys=frozenset(range(2, 64)),
 )
 """Operands: the array, the values, then index arrays. Parameters: (`Indexed`, the ufunc that
