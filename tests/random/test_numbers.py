@@ -29,6 +29,10 @@ CALLS: dict[str, tuple[Callable[[Any], Any], float]] = {
     "cauchy": (lambda key: random.cauchy(key, MANY), 272.60803918),
     "chisquare": (lambda key: random.chisquare(key, ROW), 73.857498553),
     "choice": (lambda key: random.choice(key, 99, (50,), replace=False), -24.174827504),
+    "choice of weights, single": (
+        lambda key: random.choice(key, 1001, (50,), p=(ROW / ROW.sum()).astype(np.float32)),
+        -526.23253445,
+    ),
     "choice of weights": (
         lambda key: random.choice(key, 1001, (50,), False, ROW / ROW.sum()),
         -1319.2479059,

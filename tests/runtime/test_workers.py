@@ -203,6 +203,24 @@ def test_closed_workers_end():
     assert not any(thread.is_alive() for thread in workers._threads)
 
 
+def test_work_that_is_queued_behind_the_last_look_of_who_closes_fails():
+    with runtime(host_devices=1, host_workers=1) as rt:
+        (device,), workers, ran = rt.devices, rt.backend.workers, []
+        submit(rt, device.stream, lambda: None)
+        device.synchronize()
+
+        class ClosesBefore(collections.deque):
+            def append(self, item):
+                workers.close()
+                super().append(item)
+
+        strand = workers._strands[device.stream]
+        strand.queue = ClosesBefore()
+        submit(rt, device.stream, lambda: ran.append(1))
+        assert not strand.queue and not ran
+        device.synchronize()
+
+
 @pytest.mark.parametrize("round", seeds(20))
 def test_work_given_while_workers_close_runs_in_order_or_fails(round):
     with runtime(host_devices=2, host_workers=2) as rt:

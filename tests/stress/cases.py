@@ -343,7 +343,7 @@ def _check_sources(case: Case, bench: Bench) -> None:
 
 def places(case: Case, bench: Bench) -> int:
     """Return how many places an operation has, about: threads make it vary."""
-    for _ in "ab":  # what is cached now is not computed the second time
+    for _ in range(3):  # what is cached the first or the second time is not computed again
         counter = Interrupter(1 << 60)
         bench.sources = case.prepare(bench)
         counter.run(lambda: _check(case, case.act(bench)))

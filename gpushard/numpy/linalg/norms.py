@@ -134,7 +134,7 @@ def _inexact(x: Any, name: str) -> tuple[Any, np.dtype[Any]]:
 
 
 def _of_type(x: Any, dtype: np.dtype[Any]) -> Any:
-    return x if x.dtype == dtype else x.astype(dtype)
+    return x.astype(dtype, copy=False)
 
 
 def _matrices(x: Any, name: str) -> Any:
