@@ -1116,7 +1116,15 @@ ARRAYS: dict[str, Case] = {
     "index of a float": Case(
         lambda w: operator.index(w.scalar), TypeError, TypeError, ("integer scalar",)
     ),
-    "item out of bounds": Case(lambda w: w.x.item(48), IndexError, IndexError, ("48", "size 48")),
+    "item out of bounds": Case(
+        lambda w: w.x.item(48), ArrayIndexError, IndexError, ("48", "size 48", "-48 to 47")
+    ),
+    "item before the first": Case(
+        lambda w: w.x.item(-49), ArrayIndexError, IndexError, ("-49", "size 48", "-48 to 47")
+    ),
+    "item out of bounds of a dim": Case(
+        lambda w: w.x.item(0, 6), ArrayIndexError, IndexError, ("index 6", "(8, 6)")
+    ),
     "attribute of old": Case(
         lambda w: w.x.device_buffers, AttributeError, AttributeError, ("addressable_shards",)
     ),

@@ -12,8 +12,9 @@ import gpushard as gs
 from bench.case import FLOOR, JAX, OURS, Case, Config, Side, Target
 from bench.measure import timed
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.dim_map import identity
-from gpushard.movement.plan import Plan, make_plan
+from gpushard.movement.plan import Plan
+from gpushard.movement.planning.dims import identity
+from gpushard.movement.planning.reshard import make_plan
 from gpushard.testing import runtime
 
 ITEMSIZE = 4
@@ -84,11 +85,11 @@ def _fresh_plan(pair: _Pair, shardings: tuple[gs.NamedSharding, gs.NamedSharding
 def _expansion(pair: _Pair) -> Case:
     shardings = pair.shardings()
     plan = _fresh_plan(pair, shardings)
-    count = len(plan.copies)
+    count = len(plan.how.copies)
 
     def check() -> None:
         _check_totals(pair, plan)
-        copies = plan.copies
+        copies = plan.how.copies
         remote = copies.volume[copies.source_domain != copies.domain].sum()
         assert copies.volume.sum() * ITEMSIZE == plan.bytes_written
         assert remote * ITEMSIZE == plan.bytes_received
@@ -96,7 +97,7 @@ def _expansion(pair: _Pair) -> Case:
     return Case(
         name=pair.name,
         table="plans with all copies",
-        sides=_sides(lambda _: _fresh_plan(pair, shardings).copies),
+        sides=_sides(lambda _: _fresh_plan(pair, shardings).how.copies),
         check=check,
         target=Target(seconds=300e-6 + 2e-6 * count),
         burst=5,
@@ -120,8 +121,8 @@ def _totals(pair: _Pair) -> Case:
         check=lambda: _check_totals(pair, plan),
         target=Target(seconds=5e-3),
         burst=5,
-        facts={"cells": int(plan.overlap.cells.sum())},
-        note=f"{int(plan.overlap.cells.sum()):,} copies if listed",
+        facts={"cells": int(plan.how.overlap.cells.sum())},
+        note=f"{int(plan.how.overlap.cells.sum()):,} copies if listed",
     )
 
 
@@ -169,8 +170,8 @@ def _check_totals(pair: _Pair, plan: Plan) -> None:
 def _reused(plan: Plan) -> dict[object, bool]:
     """Return for each device whether its block is an alias or a view."""
     copied = {int(pair) for pair in plan.copied}
-    pairs = plan.overlap.wanted.of_device.tolist()
-    volume = plan.overlap.volume
+    pairs = plan.how.overlap.wanted.of_device.tolist()
+    volume = plan.how.overlap.volume
     return {
         device: pair not in copied and volume[pair] > 0
         for device, pair in zip(plan.destination.devices, pairs, strict=True)

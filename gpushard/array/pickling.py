@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import devices_of
-from gpushard.movement.host_copies import from_host
+from gpushard.movement.host import from_host
 from gpushard.typing import HostArray
 
 T = TypeVar("T")

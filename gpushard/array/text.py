@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from gpushard.geometry.sharding import Sharding
-from gpushard.movement.blocks import blocks_of
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.host_copies import read_host
+from gpushard.movement.host import blocks_of, read_host
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.typing import HostArray
 

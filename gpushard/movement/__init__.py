@@ -1,16 +1,15 @@
 """Layer 3: copies between shards. It knows shardings and memory, not the names of operations.
 
-A movement has one source, and its result is a product of dims (`dim_map`): `plan` decides what is
-reused (`reuse`), copied (`copies`, `relays`) and in which steps; `execute` runs it, `move` reaches
-all kinds of memory, `update` replaces a part of an array.
+Whatever moves data makes a `Plan`, and one executor runs it:
 
-A rearrangement has parts from several sources, or cuts dims into factors (`rearrangement`). Those
-of NumPy are made by `rearrangements` and `reshapes`; `rearrange` runs one:
-
-    digits, space_boxes     blocks as boxes of a space of elements, and where these lie in memory
-    space_copies            who copies what from whom: a movement of boxes within that space
-    strided_copies          these copies as arrays; `progressions` joins them
-    kept_blocks             what needs no copy
-    rearrange_plan, _steps  all of it as a plan, and the work of each memory domain
-    rearrange_jobs          plans that are kept; `nearby`: where a source goes that is out of reach
+    buffer          the data of an array: shards and the claims on their memory
+    plan            what is allocated, kept, copied and filled, in which steps; data only
+    planning        pure functions that make plans
+    execute         the executor: the whole peak first, then the steps, then the result
+    host_staging    page-locked memory, through which domains and the host reach one another
+    reshard         plans of one array that moves, or of a part of it; the runtime keeps them
+    rearrange       plans of several arrays, or of one whose dims are cut into factors
+    update          a part of an array replaced, in place or by new blocks; `ownership` says which
+    host            copies between shards and the host
+    collectives     all_reduce, reduce_scatter, all_gather, all_to_all, permute
 """

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpushard.errors import ArgumentTypeError, DeviceLostError, ExecutionError, ShardingError
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.reuse import ALIGNMENT
+from gpushard.movement.planning.aliasing import ALIGNMENT
 from gpushard.runtime.backend import WorkFailure
 from gpushard.runtime.device import Device, MemorySpace, Place
 from gpushard.runtime.memory import Claim, Memory

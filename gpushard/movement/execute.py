@@ -1,4 +1,10 @@
-"""Running plans: allocate everything, then alias, view and copy."""
+"""THE executor: it runs every `Plan`.
+
+It allocates the whole peak before the first copy, runs the steps in the caller or gives them to the
+streams of the domains that are written, and puts the result together. What a domain cannot read
+comes by way of page-locked memory, within `pinned_bytes`; see `host_staging`. Ordinary host memory
+beside devices is out of the reach of their streams: the caller copies within it itself.
+"""
 
 from __future__ import annotations
 
@@ -9,102 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.cache import BoundedCache
-from gpushard.errors import ShardingError
+from gpushard.frozen import dataclass
+from gpushard.geometry.free_boxes import tiling_of_boxes
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.bridge import PARTS_PER_STEP, Bridge, claim_slots, strangers
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
-from gpushard.movement.dim_map import Piece, identity
-from gpushard.movement.plan import Plan, make_plan
-from gpushard.movement.recipe import Recipe
-from gpushard.movement.reuse import ALIAS, COPY, EMPTY
-from gpushard.movement.steps import Step
-from gpushard.movement.ways import Way, way_of
-from gpushard.movement.windows import Window, WindowAt, make_window, started
+from gpushard.movement.host import alias_host, box_of, from_host, read_host
+from gpushard.movement.host_staging import PARTS_PER_STEP, Staged, claim_slots, strangers
+from gpushard.movement.plan import FLAT, Plan, Step
+from gpushard.movement.planning.aliasing import COPY, EMPTY, VIEW
 from gpushard.runtime.device import Place
-from gpushard.runtime.memory import Claim
+from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Runtime
-from gpushard.typing import LocalArray, Shape
-
-_COPY = Way(by_host=False, within=True, up=False, place=0)
-"""Within the memory of devices."""
-
-
-def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = None) -> Plan:
-    """Return the cached plan that moves `source` to `destination`.
-
-    Args:
-      source: the data to move.
-      destination: tiling of the result, of the piece's shape.
-      piece: where its elements come from; None for a reshard.
-
-    Raises:
-      ShardingError: source and destination belong to different runtimes.
-    """
-    plans: BoundedCache[Plan] = source.runtime.plans
-    itemsize, root_nbytes = source.dtype.itemsize, source.root_nbytes
-    key = (source.tiling, destination, piece, itemsize, root_nbytes)
-    plan = plans.get(key)
-    if plan is None:
-        plan = new_plan(source, destination, piece)
-        plans.put(key, plan, plan.nbytes)
-    return plan
-
-
-def new_plan(source: ShardedBuffer, destination: Tiling, piece: Piece | None = None) -> Plan:
-    """Return a plan that is used once; arguments as for `plan_for`."""
-    itemsize, root_nbytes = source.dtype.itemsize, source.root_nbytes
-    if devices_of(destination)[0].runtime is not source.runtime:
-        raise ShardingError(
-            "the sharding names devices of another runtime than the array's; take both from "
-            "one gpushard.devices()",
-            argument="sharding",
-        )
-    piece = piece or identity(source.tiling.shape)
-    settings, readable = source.runtime.settings, source.runtime.backend.host_readable
-    return make_plan(
-        source.tiling,
-        destination,
-        piece,
-        itemsize,
-        root_nbytes,
-        relay_bytes=settings.relay_bytes,
-        engine_bytes=None if readable else settings.engine_bytes,
-    )
-
-
-def window_to(
-    source: Tiling, destination: Tiling, piece: Piece, at: tuple[int, ...], itemsize: int
-) -> Window | None:
-    """Return the part of an array that starts anywhere, if it is planned once for all starts.
-
-    Args:
-      source: tiling of the array.
-      destination: tiling of the result, of the piece's shape.
-      piece: the part, at some start.
-      at: numbers of its maps whose starts are left open.
-      itemsize: bytes of an element.
-    """
-    of, to = devices_of(source)[0], devices_of(destination)[0]
-    if of.domain.kind != to.domain.kind or of.device.runtime is not to.device.runtime:
-        return None
-    window = make_window(source, destination, piece, at, itemsize)
-    if window is not None:  # what is asked for at every start
-        way_of(WindowAt(source, destination, window.recipe))
-        _claim_of(window.recipe, devices_of(destination))
-    return window
-
-
-def part_for(
-    source: ShardedBuffer, window: Window, starts: tuple[int, ...], piece: Piece
-) -> Plan | WindowAt:
-    """Return what takes a part that starts somewhere; the piece is the part at some start."""
-    plans = source.runtime.plans
-    found: WindowAt | Piece | None = plans.get((window, starts))
-    if found is None:
-        found = window.starting(starts) or started(piece, starts, window.at)
-        plans.put((window, starts), found, 1000 + 300 * len(window.recipe.slots))
-    return found if isinstance(found, WindowAt) else plan_for(source, window.destination, found)
+from gpushard.runtime.stream import Stream
+from gpushard.typing import HostArray, Index, LocalArray, Shape
 
 
 @dataclasses.dataclass(slots=True)
@@ -114,185 +37,359 @@ class Targets:
     values: list[LocalArray]
     claims: list[Claim]
     inline: bool
-    """Whether the caller runs the copies; otherwise they were given to streams."""
+    """Whether the caller runs the steps; otherwise they were given to streams."""
 
 
-def run_plan(source: ShardedBuffer, plan: Plan | WindowAt, name: str = "reshard") -> ShardedBuffer:
-    """Run a plan.
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a runtime has to say to a plan; kept with it."""
 
-    Small movements of data that is there run at once, in the caller; others are given to the copy
-    streams of the destination's memory domains.
+    places: Sequence[Place]
+    """The devices of the result, or the memories beside them."""
+
+    by_host: bool
+    """Whether the host makes the copies, as no stream can reach the memory on one side."""
+
+    within: bool
+    """Whether all is the same kind of memory."""
+
+    streams: dict[int, Stream]
+    """The stream that writes each memory domain."""
+
+    few: bool
+    """Whether the caller runs the steps, if what they read is there."""
+
+    claim: Callable[[], Claim] | None
+    """Counts all blocks inside `commit`, where they are so small that each owns its bytes."""
+
+
+def launch_of(plan: Plan) -> Launch:
+    """Return what the runtime of a plan's devices has to say to it."""
+    launch: Launch | None = plan.launch
+    if launch is None:
+        launch = plan.launch = _make_launch(plan)
+    return launch
+
+
+def _make_launch(plan: Plan) -> Launch:
+    places = devices_of(plan.destination)
+    first, runtime = places[0], places[0].device.runtime
+    kind, kinds = first.domain.kind, {devices_of(of)[0].domain.kind for of in plan.sources}
+    by_host, up = "unpinned_host" in {kind, *kinds}, "pinned_host" in kinds and kind == "device"
+    domains = [runtime.domains[domain] for domain in plan.writers]
+    settings, claim = runtime.settings, None
+    nbytes = plan.bytes_written if plan.in_place else plan.total
+    few = nbytes <= settings.shared_bytes and runtime.backend.host_readable
+    if few and not by_host and plan.allocations and plan.largest < settings.small_bytes:
+        charges = tuple((places[home].account, n) for home, _, n in plan.allocations)
+        claim = functools.partial(runtime.claim_charged, first.domain.pool, charges)
+    streams = {domain.index: domain.feed if up else domain.copy for domain in domains}
+    return Launch(places, by_host, kinds == {kind}, streams, few, claim)
+
+
+def run(
+    plan: Plan,
+    sources: Sequence[ShardedBuffer],
+    name: str = "reshard",
+    fill: np.generic | None = None,
+) -> ShardedBuffer:
+    """Run a plan that makes an array.
+
+    Small movements of data that is there run at once, in the caller; others are given to streams.
 
     Args:
-      source: laid out as the plan says.
-      plan: the movement.
+      plan: what to do.
+      sources: laid out as the plan says.
       name: what it is, for errors.
+      fill: the constant of what comes from nowhere, of the sources' dtype.
 
     Raises:
       OutOfMemoryError: a device has no room; nothing has changed.
+      ExecutionError: the work that should have made a value failed; only by the host, who waits.
     """
-    runtime, recipe = source.runtime, plan.recipe
-    targets = Targets([], [], True)
-    if _is_small(runtime, recipe) and source.is_settled():
-        targets = _allocate_small(runtime, plan, source.dtype)
-        operands = [*source.values, *targets.values]
-        for part in recipe.steps:
-            run_step(runtime, part, operands)
-    elif recipe.allocations:
-        way = way_of(plan)
-        streams = [way.stream(runtime.domains[domain]) for domain in recipe.domains]
-        step = functools.partial(_submit, runtime, plan, source, name)
-        targets = runtime.commit(step, streams)
-        if targets.inline:
-            operands = [*source.values, *targets.values]
-            for part in recipe.steps:
-                run_step(runtime, part, operands)
-    return assemble(plan, source, targets)
+    runtime, launch = sources[0].runtime, plan.launch or launch_of(plan)
+    if launch.by_host:
+        for source in sources:
+            source.wait()
+        if not launch.within:
+            return _through_host(plan, sources[0])
+    if not plan.allocations:
+        return _assembled(plan, launch, sources, Targets([], [], True))
+    settled = True
+    for source in sources:
+        settled = settled and (source.settled or source.is_settled())
+    if launch.claim is not None and settled:
+        claim = runtime.commit(launch.claim)
+        dtype = sources[0].dtype
+        values: list[Any] = [np.empty(shape, dtype) for _, shape, _ in plan.allocations]
+        targets = Targets(values, [claim] * len(values), True)
+    else:
+        submit = functools.partial(_submit, plan, launch, sources, name, fill)
+        targets = runtime.commit(submit, () if launch.by_host else list(launch.streams.values()))
+    if targets.inline:
+        operands = [*(value for source in sources for value in source.values), *targets.values]
+        for step in plan.steps:
+            run_step(runtime, step, operands, fill)
+    return _assembled(plan, launch, sources, targets)
 
 
-def _submit(runtime: Runtime, plan: Plan | WindowAt, source: ShardedBuffer, name: str) -> Targets:
-    """Allocate every block, then give the copies to streams unless the caller can run them."""
-    recipe = plan.recipe
-    small = recipe.total <= runtime.settings.shared_bytes
-    inline = small and runtime.backend.host_readable and source.is_settled()
-    devices, way = devices_of(plan.destination), way_of(plan)
-    blocks, largest = recipe.allocations, recipe.largest
-    targets = allocate(runtime, devices, blocks, largest, source.dtype, inline, way)
+def _submit(
+    plan: Plan,
+    launch: Launch,
+    sources: Sequence[ShardedBuffer],
+    name: str,
+    fill: np.generic | None,
+) -> Targets:
+    """Allocate every block, then give the steps to streams unless the caller can run them."""
+    runtime = sources[0].runtime
+    inline = launch.by_host or (launch.few and all([of.is_settled() for of in sources]))
+    targets = _allocated(runtime, plan, launch, sources[0].dtype, inline)
     if not targets.inline:
-        _submit_steps(runtime, plan, source, targets, name)
+        operands = [value for source in sources for value in source.values] + targets.values
+        claims = [claim for source in sources for claim in source.claims] + targets.claims
+        memories = [claim.memory for claim in claims]  # the items must hold no claim
+        _submit_steps(runtime, plan, launch, operands, memories, name, fill)
     return targets
 
 
-def _is_small(runtime: Runtime, recipe: Recipe) -> bool:
-    """Whether the caller makes the copies of a plan, if what is copied is there, at once."""
-    settings = runtime.settings
-    return (
-        recipe.largest < settings.small_bytes
-        and recipe.total <= settings.shared_bytes
-        and bool(recipe.allocations)
-        and runtime.backend.host_readable
-    )
-
-
-def _allocate_small(runtime: Runtime, plan: Plan | WindowAt, dtype: np.dtype[Any]) -> Targets:
-    """Make memory for the small blocks of a plan, as `allocate` does."""
-    recipe = plan.recipe
-    claim = runtime.commit(recipe.claim or _claim_of(recipe, devices_of(plan.destination)))
-    values = [np.empty(shape, dtype) for _, shape, _ in recipe.allocations]
-    return Targets(values, [claim] * len(values), inline=True)
-
-
-def _claim_of(recipe: Recipe, places: Sequence[Place]) -> Callable[[], Claim]:
-    """Return what counts the blocks of a plan inside `commit`, kept with the recipe."""
-    if recipe.claim is None and recipe.allocations:
-        charges = tuple((places[home].account, n) for home, _, n in recipe.allocations)
-        first = places[recipe.allocations[0][0]]
-        recipe.claim = functools.partial(first.runtime.claim_charged, first.domain.pool, charges)
-    claim: Callable[[], Claim] = recipe.claim
-    return claim
-
-
-def allocate(
-    runtime: Runtime,
-    places: Sequence[Place],
-    blocks: Sequence[tuple[int, Shape, int]],
-    largest: int,
-    dtype: np.dtype[Any],
-    inline: bool,
-    way: Way = _COPY,
+def _allocated(
+    runtime: Runtime, plan: Plan, launch: Launch, dtype: np.dtype[Any], inline: bool
 ) -> Targets:
-    """Make memory for blocks; inside `commit`.
-
-    Args:
-      runtime: of the places.
-      places: those that pay.
-      blocks: (position of the place that pays, shape, bytes) of each.
-      largest: bytes of the largest of them.
-      dtype: type of the elements.
-      inline: whether the caller would run the copies, if the memory is free at once.
-      way: which streams write them otherwise.
-    """
-    if inline and largest < runtime.settings.small_bytes:
-        claim = runtime.claim_small([(places[home], nbytes) for home, _, nbytes in blocks])
-        values = [np.empty(shape, dtype) for _, shape, _ in blocks]
-        return Targets(values, [claim] * len(values), inline=True)
+    """Make memory for all blocks of a plan; inside `commit`."""
+    places, blocks = launch.places, plan.allocations
+    streams, view = launch.streams, runtime.backend.view
     claims = [
-        runtime.claim(places[home], nbytes, None if inline else way.stream(places[home].domain))
+        runtime.claim(places[home], nbytes, None if inline else streams[places[home].memory_domain])
         for home, _, nbytes in blocks
     ]
     values = [
-        runtime.backend.view(claim.memory.raw, shape, dtype)
+        view(claim.memory.raw, shape, dtype)
         for claim, (_, shape, _) in zip(claims, blocks, strict=True)
     ]
-    return Targets(values, claims, inline and not any(c.memory.busy() for c in claims))
+    idle = launch.by_host or not any(claim.memory.busy() for claim in claims)
+    return Targets(values, claims, inline and idle)
 
 
 def _submit_steps(
-    runtime: Runtime, plan: Plan | WindowAt, source: ShardedBuffer, targets: Targets, name: str
+    runtime: Runtime,
+    plan: Plan,
+    launch: Launch,
+    operands: Sequence[LocalArray],
+    memories: Sequence[Memory],
+    name: str,
+    fill: np.generic | None,
+    replaced: frozenset[Memory] = frozenset(),
 ) -> None:
-    """Give every step to the stream of its domain."""
-    steps, way = plan.recipe.steps, way_of(plan)
-    slots = claim_slots(runtime, steps)
-    operands = [*source.values, *targets.values]  # the items must hold no claim
-    memories = [claim.memory for claim in (*source.claims, *targets.claims)]
+    """Give every step to the stream of its domain; inside `commit`.
+
+    Args:
+      runtime: of the devices.
+      plan: what to do.
+      launch: where.
+      operands: of the plan.
+      memories: where each lies.
+      name: what it is, for errors.
+      fill: the constant, if there is any.
+      replaced: memories of which nothing old stays, so that an old error is over, too.
+    """
+    slots = claim_slots(runtime, plan.steps)
     ticks: list[int] = []
-    for step in steps:
-        stream = way.stream(runtime.domains[step.domain])
+    for step in plan.steps:
+        stream = launch.streams[step.domain]
         until = {memories[of]: ticks[written] for of, written in step.after}
-        if slots and strangers(runtime, step):
-            bridge = Bridge(runtime, step, stream, name, operands, memories, until, slots)
-            ticks.append(bridge.submit())
-            continue
-        tick = runtime.submit(
-            stream,
-            name,
-            functools.partial(run_step, runtime, step, operands),
-            tuple(dict.fromkeys(memories[of] for of in step.reads)),
-            [memories[to] for to in step.writes],
-            part=step.part * PARTS_PER_STEP,
-            until=until,
-            scoped=False,
-        )
+        writes = list(dict.fromkeys([memories[to] for to in step.writes]))
+        forget = () if step.part else [memory for memory in writes if memory in replaced]
+        reads = tuple(dict.fromkeys(memories[of] for of in step.reads))
+        staged = bool(slots) and bool(strangers(runtime, step))
+        now = dataclasses.replace(step, phases=()) if staged else step
+        if not (staged and step.part):  # else its blocks are begun already
+            tick = runtime.submit(
+                stream,
+                name,
+                functools.partial(run_step, runtime, now, operands, fill, forget),
+                () if staged else reads,
+                writes,
+                part=step.part * PARTS_PER_STEP,
+                until=until,
+                scoped=False,
+            )
+        if staged:
+            way = Staged(runtime, step, stream, name, operands, memories, until, slots)
+            tick = way.submit(writes)
         ticks.append(tick)
 
 
-def run_step(runtime: Runtime, step: Step, operands: Sequence[LocalArray]) -> None:
-    """Make the copies of one step between dense operands."""
+def run_step(
+    runtime: Runtime,
+    step: Step,
+    operands: Sequence[LocalArray],
+    fill: np.generic | None = None,
+    forget: Sequence[Memory] = (),
+) -> None:
+    """Make the copies and fills of one step.
+
+    Args:
+      runtime: of the devices.
+      step: what to do.
+      operands: of the plan; dense.
+      fill: the constant, if there is any.
+      forget: memories of which nothing old stays; what failed to make that matters no more.
+    """
+    for memory in forget:
+        memory.error = None
     for phase in step.phases:
         runtime.backend.copy_phase(phase, operands, step.domain)
+    if step.fills:
+        assert fill is not None, "fills without a constant"
+        boxes = [view.of(operands[to]) for to, view in step.fills]
+        runtime.backend.fill_boxes(boxes, fill, step.domain)
 
 
-def assemble(plan: Plan | WindowAt, source: ShardedBuffer, targets: Targets) -> ShardedBuffer:
+def _assembled(
+    plan: Plan, launch: Launch, sources: Sequence[ShardedBuffer], targets: Targets
+) -> ShardedBuffer:
     """Return the result of a plan: written, aliased and viewed blocks by device."""
-    if plan.recipe.writes_all:
+    dtype, settled = sources[0].dtype, targets.inline and all([of.settled for of in sources])
+    if plan.writes_all:
         return ShardedBuffer(
             plan.destination,
-            source.dtype,
-            [targets.values[of] for _, of, _ in plan.recipe.slots],
-            [targets.claims[of] for _, of, _ in plan.recipe.slots],
-            targets.inline and source.settled,
+            dtype,
+            [targets.values[of] for _, of, _ in plan.slots],
+            [targets.claims[of] for _, of, _ in plan.slots],
+            settled,
         )
+    operands, held = sources[0].values, sources[0].claims
+    if len(sources) > 1:
+        operands = [value for source in sources for value in source.values]
+        held = [claim for source in sources for claim in source.claims]
     values: list[LocalArray] = []
     claims: list[Claim] = []
-    shapes = plan.destination.shard_shapes
     nothing: Claim | None = None
-    for position, (kind, of, index) in enumerate(plan.recipe.slots):
+    for shape, (kind, of, index) in zip(plan.destination.shard_shapes, plan.slots, strict=True):
         if kind == COPY:
             values.append(targets.values[of])
             claims.append(targets.claims[of])
         elif kind == EMPTY:
-            values.append(
-                source.runtime.backend.empty(way_of(plan).place, shapes[position], source.dtype)
-            )
-            nothing = nothing or claim_nothing(devices_of(plan.destination)[0])
+            place = launch.places[0]
+            values.append(place.device.runtime.backend.empty(place.memory_domain, shape, dtype))
+            nothing = nothing or claim_nothing(place)
             claims.append(nothing)
         else:
-            value = source.values[of]
-            if kind != ALIAS:
+            value = operands[of]
+            if kind == VIEW:
                 value = value[index]
-                if value.shape != shapes[position]:
-                    value = value.reshape(shapes[position])
-            values.append(value)
-            claims.append(source.claims[of])
-    settled = targets.inline and source.settled
-    return ShardedBuffer(plan.destination, source.dtype, values, claims, settled)
+            elif kind == FLAT:
+                value = value.ravel()[index]
+            values.append(value if value.shape == shape else value.reshape(shape))
+            claims.append(held[of])
+    return ShardedBuffer(plan.destination, dtype, values, claims, settled)
+
+
+def run_in_place(
+    plan: Plan, sources: Sequence[ShardedBuffer], name: str, fill: np.generic | None = None
+) -> None:
+    """Run a plan that writes into the blocks of its first source.
+
+    If this raises, nobody knows what is in them.
+
+    Args:
+      plan: what to do.
+      sources: laid out as the plan says; nobody else sees what is written.
+      name: what it is, for errors.
+      fill: the constant, if there is any.
+    """
+    base, launch, runtime = sources[0], launch_of(plan), sources[0].runtime
+    homes = plan.operand_of[plan.copied].tolist()
+    if launch.by_host:
+        for source in sources:
+            source.wait()
+    ready = launch.few and all([source.is_settled() for source in sources[1:]])
+    inline = launch.by_host or (ready and is_idle(base, homes))
+    operands = [value for source in sources for value in source.values]
+    if not inline:
+        submit = functools.partial(
+            _submit_in_place, plan, sources, homes, operands, name, fill, ready=ready
+        )
+        inline = runtime.commit(submit, list(launch.streams.values()))
+    if inline:
+        for step in plan.steps:
+            run_step(runtime, step, operands, fill)
+
+
+def is_idle(buffer: ShardedBuffer, positions: Sequence[int]) -> bool:
+    """Whether nothing reads or writes some shards, and nothing failed; for a sole owner."""
+    for position in positions:
+        memory = buffer.claims[position].memory
+        if memory.written is not None or memory.used or memory.error is not None:
+            return False
+    return True
+
+
+def _submit_in_place(
+    plan: Plan,
+    sources: Sequence[ShardedBuffer],
+    homes: Sequence[int],
+    operands: Sequence[LocalArray],
+    name: str,
+    fill: np.generic | None,
+    *,
+    ready: bool,
+) -> bool:
+    """Give the steps to streams, unless it turns out that nothing has to be waited for.
+
+    What failed to make a block keeps being its error, without being read: a memory's error goes
+    only where all of its content does. A memory may hold several blocks: all of the array's that
+    lie in it have to be covered.
+    """
+    base, launch = sources[0], launch_of(plan)
+    memories = [claim.memory for source in sources for claim in source.claims]
+    mine = [memories[home] for home in homes]
+    if ready and not any(m.busy() or m.error is not None for m in dict.fromkeys(mine)):
+        return True
+    covered = plan.covers[plan.wanted.of_device].tolist()
+    others = {c.memory for c, all_of_it in zip(base.claims, covered, strict=True) if not all_of_it}
+    replaced = frozenset(memory for memory in mine if memory not in others)
+    base.settled = False
+    _submit_steps(base.runtime, plan, launch, operands, memories, name, fill, replaced)
+    return False
+
+
+def is_out_of_reach(plan: Plan) -> bool:
+    """Whether a source has to change its kind of memory first, see `within_reach`."""
+    launch = launch_of(plan)
+    return launch.by_host and not launch.within
+
+
+def within_reach(source: ShardedBuffer, destination: Tiling) -> ShardedBuffer:
+    """Return data where copies into the memory of a destination can read them.
+
+    Only ordinary host memory is out of the reach of streams; what is in it, or goes there, first
+    changes its kind of memory, and nothing else.
+    """
+    kind = devices_of(destination)[0].domain.kind
+    places = devices_of(source.tiling)
+    if places[0].domain.kind == kind or "unpinned_host" not in (places[0].domain.kind, kind):
+        return source
+    beside = tuple(place.device.memory(kind) for place in places)
+    tiling = source.tiling
+    moved = tiling_of_boxes(tiling.shape, beside, tiling.starts, tiling.stops)
+    return _read_and_put(source, moved)
+
+
+def _through_host(plan: Plan, source: ShardedBuffer) -> ShardedBuffer:
+    """Return the result of a reshard between ordinary host memory and that of devices."""
+    return _read_and_put(source, plan.destination)
+
+
+def _read_and_put(source: ShardedBuffer, destination: Tiling) -> ShardedBuffer:
+    runtime = source.runtime
+    value = read_host(source)
+    readable = devices_of(source.tiling)[0].domain.readable
+    to_host = devices_of(destination)[0].domain.kind == "unpinned_host"
+    if to_host and not readable:  # then the value was fetched for this alone
+        return alias_host(runtime, destination, source.dtype, value)
+    return from_host(runtime, destination, source.dtype, functools.partial(_box, value))
+
+
+def _box(value: HostArray, index: Index, shape: Shape) -> HostArray:
+    return box_of(value, index)

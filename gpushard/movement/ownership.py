@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.touched import Block, Touched
+from gpushard.movement.planning.update import Block, Touched
 from gpushard.runtime.memory import Claim
 
 COUNTS_ARE_EXACT = (

@@ -1,84 +1,171 @@
-"""The plan of one movement: what is aliased, viewed, copied and sent. Pure.
+"""`Plan`: what a movement allocates, keeps, copies and fills. Data only.
 
 A destination block that a memory domain already holds is aliased or viewed; everything else is
 written once per domain, and only what the domain lacks is received. Both amounts are the least:
 
 - W(M): elements of the distinct destination boxes of domain M that are neither aliased nor viewed;
 - R(M): distinct source elements that those boxes read and that no device of M holds.
+
+The arrays of a plan are its *operands*, numbered in one row: the shards of all sources, then the
+blocks that it allocates. What takes time in proportion to the copies is made when it is asked for.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.copies import Copies, expand
-from gpushard.movement.crossings import count_crossings
-from gpushard.movement.dim_map import Piece
-from gpushard.movement.overlap import Overlap, overlap, volumes
-from gpushard.movement.recipe import Recipe
-from gpushard.movement.relays import may_relay
-from gpushard.movement.reuse import COPY, copy_all, find_reuse
-from gpushard.typing import Device, IntArray
+from gpushard.movement.planning.aliasing import ALIAS, COPY, VIEW, Kept
+from gpushard.movement.planning.holders import Holdings, holdings, volumes
+from gpushard.movement.planning.strided import StridedCopies
+from gpushard.runtime.engines import by_engine
+from gpushard.runtime.phase import Copy, Phase
+from gpushard.runtime.view import View, dense_strides
+from gpushard.typing import Device, IntArray, Shape
 
 _KINDS = ("aliased", "viewed", "copied", "empty")
 
+Table = tuple[int, StridedCopies]
+"""(source, copies of it into wanted pairs)."""
 
-@dataclasses.dataclass(frozen=True, eq=False)
+Fill = tuple[int, View]
+"""(wanted pair, or operand; the part of it that gets the constant)."""
+
+FLAT = 4
+"""A view that no index of its dims selects."""
+
+Slot = tuple[int, int, Any]
+"""(ALIAS, VIEW, COPY, EMPTY or FLAT; the operand, or the number of a new block; for a view, its
+index in the operand, or the slice of its elements in a row)."""
+
+
+class Copied(Protocol):
+    """What a planner says of copies, once that is asked for."""
+
+    @property
+    def count(self) -> int:
+        """About how many there are."""
+
+    def received(self) -> IntArray:
+        """Return the elements that each wanted pair receives from other domains."""
+
+    def tables(self) -> Sequence[Table]:
+        """Return the copies."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What is written in one memory domain: one item of its copy stream."""
+
+    domain: int
+    """The memory domain."""
+
+    part: int
+    """0 for the first step that writes its blocks, more for those that add to them."""
+
+    fills: tuple[Fill, ...]
+    """What gets the constant, after what the phases write; what these read is not among it."""
+
+    phases: tuple[Phase, ...]
+    """They run one after the other; a later one may use what an earlier one wrote."""
+
+    reads: tuple[int, ...]
+    """Operands that must be there: shards, and blocks that other steps write."""
+
+    writes: tuple[int, ...]
+    """Operands that it writes."""
+
+    after: tuple[tuple[int, int], ...] = ()
+    """(operand, step) for each block of another domain that it reads: what it reads of it is there
+    after that step of the plan; later ones may add to it."""
+
+
+@dataclasses.dataclass(eq=False)
 class Plan:
-    """How an array gets from one tiling to another. Make one with `make_plan`."""
+    """How an array is made of others, or a part of one replaced. The planners make them."""
 
-    source: Tiling
-    """Tiling of the source."""
+    verb: str
+    """What it does, for people."""
+
+    sources: tuple[Tiling, ...]
+    """Tilings of the sources."""
 
     destination: Tiling
-    """Tiling of the destination."""
-
-    piece: Piece
-    """Where the elements of the destination come from."""
+    """Tiling of the result."""
 
     itemsize: int
     """Bytes of an element."""
 
-    overlap: Overlap
-    """Who holds and who wants which block; the pairs below are the wanted ones."""
+    kept: Kept
+    """What becomes of every wanted pair, and where those lie that are not written."""
 
-    kind: IntArray
-    """ALIAS, VIEW, COPY or EMPTY for each pair."""
+    written_elements: IntArray
+    """How many elements of each of them are written."""
 
-    reused: IntArray
-    """For an aliased or viewed pair, the held pair that it reuses; 0 for others."""
+    how: Copied
+    """The copies."""
 
-    relay_bytes: int | None
-    """Bytes that a domain could receive in the time of one more wave; None if nothing may be
-    relayed."""
+    filled: Sequence[Fill] = ()
+    """What gets a constant, by wanted pair."""
+
+    in_place: bool = False
+    """Whether the blocks of the first source are written, and none allocated."""
 
     engine_bytes: int | None = None
     """Bytes from which a dense box goes from one domain to another by a copy engine; None where
     there are none."""
 
+    launch: Any = None
+    """What the executor keeps with it."""
+
+    @property
+    def source(self) -> Tiling:
+        """Tiling of the first source."""
+        return self.sources[0]
+
+    @functools.cached_property
+    def wanted(self) -> Holdings:
+        """The wanted pairs: the distinct blocks of the result in each memory domain."""
+        return holdings(self.destination.assignment)
+
+    @property
+    def kind(self) -> IntArray:
+        """ALIAS, VIEW, COPY or EMPTY for each wanted pair."""
+        return self.kept.kind
+
     @functools.cached_property
     def copied(self) -> IntArray:
-        """The pairs that are written."""
-        return np.flatnonzero(self.kind == COPY)
+        """The wanted pairs that are written."""
+        return np.flatnonzero(self.kept.kind == COPY)
 
     @functools.cached_property
     def domains(self) -> list[int]:
         """The memory domains that want something, ascending."""
-        return [int(domain) for domain in np.unique(self.overlap.wanted.domain)]
+        return [int(domain) for domain in np.unique(self.wanted.domain)]
+
+    @functools.cached_property
+    def writers(self) -> list[int]:
+        """The memory domains that write something, ascending."""
+        domains: list[int] = np.unique(self.wanted.domain[self.copied]).tolist()
+        return domains
 
     @functools.cached_property
     def written(self) -> dict[int, int]:
         """W: bytes that each domain writes."""
-        return self._per_domain(self.overlap.volume[self.copied])
+        return self._per_domain(self.written_elements)
 
     @functools.cached_property
     def received(self) -> dict[int, int]:
         """R: bytes that each domain receives from others."""
-        return self._per_domain(self._received_volume())
+        return self._per_domain(self.how.received())
 
     @property
     def bytes_written(self) -> int:
@@ -91,67 +178,145 @@ class Plan:
         return sum(self.received.values())
 
     @functools.cached_property
-    def copies(self) -> Copies:
-        """Every box copy; made when first asked for."""
-        latency = None if self.relay_bytes is None else self.relay_bytes / self.itemsize
-        return expand(self.overlap, self.copied, latency)
+    def allocations(self) -> tuple[tuple[int, Shape, int], ...]:
+        """(position of the device that pays, shape, bytes) of each block that is allocated."""
+        if self.in_place:
+            return ()
+        shapes, homes = self.destination.shard_shapes, self.wanted.home[self.copied]
+        nbytes = (self._block_elements * self.itemsize).tolist()
+        return tuple(
+            (home, shapes[home], n) for home, n in zip(homes.tolist(), nbytes, strict=True)
+        )
+
+    @functools.cached_property
+    def covers(self) -> IntArray:
+        """Whether each wanted pair is written, and nothing old of it stays."""
+        covers = np.zeros(len(self.kept.kind), np.int64)
+        covers[self.copied] = self.written_elements[self.copied] == self._block_elements
+        return covers
+
+    @functools.cached_property
+    def largest(self) -> int:
+        """Bytes of the largest of them."""
+        return max((nbytes for _, _, nbytes in self.allocations), default=0)
+
+    @functools.cached_property
+    def total(self) -> int:
+        """Bytes of all of them."""
+        return sum(nbytes for _, _, nbytes in self.allocations)
+
+    @functools.cached_property
+    def slots(self) -> list[Slot]:
+        """What each device of the destination gets."""
+        kept, wanted = self.kept, self.wanted.of_device
+        number = np.cumsum(kept.kind == COPY) - 1
+        slots: list[Slot] = [
+            (kind, new, None)
+            for kind, new in zip(kept.kind[wanted].tolist(), number[wanted].tolist(), strict=True)
+        ]
+        for position, (kind, *_) in enumerate(slots):
+            if kind in (ALIAS, VIEW):
+                slots[position] = self._slot_of(int(wanted[position]), position)
+        return slots
+
+    def _slot_of(self, pair: int, position: int) -> Slot:
+        """Return what a device gets that lies in a source."""
+        kept = self.kept
+        kind, number, device = (int(row[pair]) for row in (kept.kind, kept.source, kept.device))
+        first, source = self._first_operands[number], self.sources[number]
+        if kind == VIEW:  # all of one root, should devices hold copies of their own
+            offset = int(kept.offset[pair])
+            index = self._index_of(source.shard_shapes[device], position, offset)
+            return VIEW if isinstance(index, tuple) else FLAT, first + device, index
+        of_device = holdings(source.assignment).of_device
+        mine = self._positions[number].get(self.destination.devices[position], device)
+        return ALIAS, first + (mine if of_device[mine] == of_device[device] else device), None
+
+    @functools.cached_property
+    def _positions(self) -> list[dict[Device, int]]:
+        """For each source, the position of each of its devices."""
+        return [{device: i for i, device in enumerate(of.devices)} for of in self.sources]
+
+    @functools.cached_property
+    def writes_all(self) -> bool:
+        """Whether every device gets a block that is written."""
+        return all(kind == COPY for kind, _, _ in self.slots)
+
+    @functools.cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The copies and fills, in an order in which every read follows its write."""
+        return _make_steps(self)
+
+    @functools.cached_property
+    def operand_of(self) -> IntArray:
+        """The operand that is each wanted pair which is written."""
+        if self.in_place:
+            return self.wanted.home
+        numbers = np.full(len(self.kept.kind), -1, np.int64)
+        numbers[self.copied] = self._first_operands[-1] + np.arange(len(self.copied))
+        return numbers
+
+    @functools.cached_property
+    def operand_shapes(self) -> list[Shape]:
+        """The shapes of all operands."""
+        shards = [shape for tiling in self.sources for shape in tiling.shard_shapes]
+        return [*shards, *(shape for _, shape, _ in self.allocations)]
+
+    @functools.cached_property
+    def copies_made(self) -> int:
+        """How many box copies there are."""
+        return sum(len(copies.block) for _, copies in self.how.tables())
 
     @functools.cached_property
     def relays(self) -> int:
         """How many box copies read what another domain has received in the wave before."""
-        made = self.copies.made
-        return 0 if made is None or self.copies.wave is None else int((made >= 0).sum())
-
-    @property
-    def waves(self) -> int:
-        """In how many waves the copies are made, one after the other; 1 without relays."""
-        return 1 if self.copies.wave is None else int(self.copies.wave.max()) + 1
+        tables = self.how.tables()
+        return sum(int((copies.remote & (copies.made >= 0)).sum()) for _, copies in tables)
 
     @functools.cached_property
-    def recipe(self) -> Recipe:
-        """The plan as Python objects, ready to run."""
-        return Recipe(self)
+    def waves(self) -> int:
+        """In how many waves the copies are made, one after the other; 1 without relays."""
+        return 1 + max(int(copies.wave.max(initial=0)) for _, copies in self.how.tables())
 
     @functools.cached_property
     def link_bytes(self) -> dict[tuple[int, int], int]:
         """Bytes over each (source domain, destination domain), local copies included."""
-        copies = self.copies
-        domains = int(max(copies.source_domain.max(initial=0), copies.domain.max(initial=0))) + 1
-        keys = copies.source_domain * domains + copies.domain
-        links, inverse = np.unique(keys, return_inverse=True)
-        sums = np.bincount(inverse, copies.volume, len(links)).astype(np.int64) * self.itemsize
-        pairs = zip(links.tolist(), sums.tolist(), strict=True)
-        return {divmod(link, domains): nbytes for link, nbytes in pairs}
+        links: dict[tuple[int, int], int] = {}
+        for _, copies in self.how.tables():
+            to, of = self.wanted.domain[copies.block], copies.source_domain
+            domains = int(max(of.max(initial=0), to.max(initial=0))) + 1
+            keys, inverse = np.unique(of * domains + to, return_inverse=True)
+            sums = np.bincount(inverse, copies.volume, len(keys)).astype(np.int64) * self.itemsize
+            for key, nbytes in zip(keys.tolist(), sums.tolist(), strict=True):
+                link = divmod(key, domains)
+                links[link] = links.get(link, 0) + nbytes
+        return links
 
     @functools.cached_property
     def peak(self) -> dict[Device, int]:
         """Bytes that each device holds at most while the plan runs: sources and new blocks."""
-        held, wanted = self.overlap.held, self.overlap.wanted
-        sources, targets = self.source.devices, self.destination.devices
-        before = np.bincount(held.home, volumes(held, self.source), len(sources))
-        new = self.overlap.volume[self.copied]
-        after = np.bincount(wanted.home[self.copied], new, len(targets))
-        if sources == targets:
-            before, after = before + after, after[:0]
-        peak = dict(zip(sources, (before.astype(np.int64) * self.itemsize).tolist(), strict=True))
-        for device, nbytes in zip(targets, (after * self.itemsize).tolist(), strict=False):
-            peak[device] = peak.get(device, 0) + int(nbytes)
+        peak: dict[Device, int] = {}
+        for tiling in self.sources:
+            held = holdings(tiling.assignment)
+            _add(peak, tiling, np.bincount(held.home, volumes(held, tiling) * self.itemsize))
+        if not self.in_place:
+            homes = self.wanted.home[self.copied]
+            _add(peak, self.destination, np.bincount(homes, self._block_elements * self.itemsize))
         return peak
 
     @property
     def nbytes(self) -> int:
         """Bytes that this plan takes once expanded, about."""
-        copies = int(self.overlap.cells[self.copied].sum())
-        if self.relay_bytes is not None and may_relay(self.overlap, self.copied):
-            copies = len(self.copies)
-        return 4000 + 200 * len(self.kind) + copies * (600 + 100 * len(self.overlap.runs))
+        maps = len(self.destination.shape)
+        return 4000 + 300 * len(self.kept.kind) + self.how.count * (600 + 100 * maps)
 
     def explain(self) -> str:
         """Describe the plan in a few lines of text."""
-        counts = np.bincount(self.kind, minlength=len(_KINDS)).tolist()
+        counts = np.bincount(self.kept.kind, minlength=len(_KINDS)).tolist()
         blocks = ", ".join(f"{n} {name}" for n, name in zip(counts, _KINDS, strict=True) if n)
+        shapes = " and ".join(str(tiling.shape) for tiling in self.sources)
         lines = [
-            f"move {self.source.shape} on {len(self.source.devices)} devices to "
+            f"{self.verb} {shapes} on {len(self.source.devices)} devices to "
             f"{self.destination.shape} on {len(self.destination.devices)} devices in "
             f"{len(self.domains)} memory domains",
             f"  blocks, once per domain: {blocks}",
@@ -167,80 +332,184 @@ class Plan:
                 f"{most:,} bytes"
             )
         if between and self.engine_bytes is not None:
-            engines, kernels = count_crossings(self, self.engine_bytes)
+            engines, kernels = self._crossings(self.engine_bytes)
             lines.append(
                 f"  between domains: {engines:,} dense boxes of at least {self.engine_bytes:,} "
                 f"bytes by copy engines, {kernels:,} boxes by kernels"
             )
         if self.relays:
             lines.append(
-                f"  relayed: {self.relays:,} of {len(self.copies):,} box copies read what another "
+                f"  relayed: {self.relays:,} of {self.copies_made:,} box copies read what another "
                 f"domain received before, in {self.waves} waves"
             )
         return "\n".join(lines)
 
-    def _per_domain(self, copied_volume: IntArray) -> dict[int, int]:
-        domain = self.overlap.wanted.domain[self.copied]
-        sums = np.bincount(domain, copied_volume, max(self.domains) + 1).astype(np.int64)
+    @functools.cached_property
+    def _block_elements(self) -> IntArray:
+        """Elements of each block that is written."""
+        return volumes(self.wanted, self.destination)[self.copied]
+
+    @functools.cached_property
+    def _first_operands(self) -> list[int]:
+        """The operand that is the first shard of each source, and the first new block."""
+        counts = (len(tiling.devices) for tiling in self.sources)
+        return list(itertools.accumulate(counts, initial=0))
+
+    def _per_domain(self, elements: IntArray) -> dict[int, int]:
+        domain = self.wanted.domain
+        sums = np.bincount(domain, elements).astype(np.int64)
         return {domain: int(sums[domain]) * self.itemsize for domain in self.domains}
 
-    def _received_volume(self) -> IntArray:
-        """Elements that each copied pair receives, without expansion where that is shorter."""
-        held, wanted = self.overlap.held, self.overlap.wanted
-        start, count = held.in_domains(wanted.domain[self.copied])
-        if self.overlap.free or count.sum() > self.overlap.cells[self.copied].sum():
-            remote = self.copies.source_domain != self.copies.domain
-            pair, volume = self.copies.pair[remote], self.copies.volume[remote]
-            return np.bincount(pair, volume, len(self.kind)).astype(np.int64)[self.copied]
-        pair = np.repeat(np.arange(len(self.copied)), count)
-        within = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
-        present = self.overlap.volume_between(self.copied[pair], start[pair] + within)
-        sums = np.bincount(pair, present, len(self.copied)).astype(np.int64)
-        return np.asarray(self.overlap.volume[self.copied] - sums)
+    def _index_of(self, held: Shape, position: int, offset: int) -> Any:
+        """Return the index of a block in a shard that has it as a dense part."""
+        shape = self.destination.shard_shapes[position]
+        view = View(offset * self.itemsize, shape, dense_strides(shape, self.itemsize))
+        index = view.index_in(held, self.itemsize)
+        return slice(offset, offset + math.prod(shape)) if index is None else index
+
+    def _crossings(self, engine_bytes: int) -> tuple[int, int]:
+        """Return how many box copies between domains go by copy engines, and how many do not."""
+        engines = kernels = 0
+        for step in self.steps:
+            for _, target, _, source, domain in itertools.chain(*(p.moves for p in step.phases)):
+                if domain == step.domain:
+                    continue
+                dense = target.is_dense(self.itemsize) and source.is_dense(self.itemsize)
+                nbytes = math.prod(target.shape) * self.itemsize
+                if by_engine(nbytes, dense=dense, crosses=True, least=engine_bytes):
+                    engines += 1
+                else:
+                    kernels += 1
+        return engines, kernels
 
 
-def make_plan(
-    source: Tiling,
-    destination: Tiling,
-    piece: Piece,
-    itemsize: int,
-    root_nbytes: int = 0,
-    *,
-    reuse: bool = True,
-    relay_bytes: int | None = None,
-    engine_bytes: int | None = None,
-) -> Plan:
-    """Plan a movement.
+def _add(peak: dict[Device, int], tiling: Tiling, nbytes: IntArray) -> None:
+    for device, n in zip(tiling.devices, nbytes.astype(np.int64).tolist(), strict=False):
+        peak[device] = peak.get(device, 0) + n
+    for device in tiling.devices[len(nbytes) :]:
+        peak.setdefault(device, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """The copies of one step."""
+
+    phases: dict[int, list[Copy]]
+    reads: set[int]
+    others: dict[int, int]
+    """Blocks of other domains that are read, with these domains."""
+
+
+def _make_steps(plan: Plan) -> tuple[Step, ...]:
+    """Return one step for each domain that writes something; with relays, one for each wave."""
+    groups: dict[tuple[int, int], _Group] = {}
+    for source, copies in plan.how.tables():
+        _group(plan, plan._first_operands[source], copies, groups)
+    first: dict[int, int] = {}  # the wave in which each domain begins
+    for wave, domain in sorted(groups):
+        first.setdefault(domain, wave)
+    for domain in plan.writers:
+        if domain not in first:
+            groups[0, domain] = _Group({}, set(), {})
+            first[domain] = 0
+    numbers = {key: n for n, key in enumerate(sorted(groups))}
+    blocks: dict[int, list[int]] = {domain: [] for domain in first}
+    operands, domains = plan.operand_of[plan.copied], plan.wanted.domain[plan.copied]
+    for operand, domain in zip(operands.tolist(), domains.tolist(), strict=True):
+        blocks[domain].append(operand)
+    fills: dict[int, list[Fill]] = {domain: [] for domain in first}
+    for pair, view in plan.filled:
+        fills[int(plan.wanted.domain[pair])].append((int(plan.operand_of[pair]), view))
+    steps = []
+    for (wave, domain), number in numbers.items():
+        group, begins = groups[wave, domain], first[domain] == wave
+        phases = [tuple(group.phases[n]) for n in sorted(group.phases)]
+        writes = {to for moves in phases for to, *_ in moves}
+        others = sorted(group.others)
+        steps.append(
+            Step(
+                domain=domain,
+                part=0 if begins else number,
+                fills=tuple(fills[domain]) if begins else (),
+                phases=tuple(Phase(moves, plan.itemsize, plan.operand_shapes) for moves in phases),
+                reads=(*sorted(group.reads), *others),
+                writes=tuple(sorted(writes.union(blocks[domain] if begins else ()))),
+                after=tuple((of, numbers[wave - 1, group.others[of]]) for of in others),
+            )
+        )
+    return tuple(steps)
+
+
+def _group(
+    plan: Plan, shards: int, copies: StridedCopies, groups: dict[tuple[int, int], _Group]
+) -> None:
+    """Add the copies of a table to steps.
 
     Args:
-      source: tiling of the source.
-      destination: tiling of the destination, of the piece's shape.
-      piece: where the elements of the destination come from.
-      itemsize: bytes of an element.
-      root_nbytes: bytes of the largest root allocation of the source, where that is more than a
-        shard (the source is a view itself).
-      reuse: whether blocks may be aliased and viewed; if not, all are written.
-      relay_bytes: bytes that a domain could receive in the time of one more item of work, by which
-        it is decided whether and how to relay; None for no relays.
-      engine_bytes: bytes from which a dense box goes between domains by a copy engine; None where
-        there are none.
-
-    Returns:
-      The plan; it meets both bounds.
-
-    >>> from gpushard.geometry.mesh import Mesh
-    >>> from gpushard.geometry.partition_spec import P
-    >>> from gpushard.geometry.named_sharding import NamedSharding
-    >>> from gpushard.movement.dim_map import identity
-    >>> mesh = Mesh(["a", "b"], "x")
-    >>> rows, columns = (NamedSharding(mesh, s).tiling((4, 4)) for s in (P("x"), P(None, "x")))
-    >>> plan = make_plan(rows, columns, identity((4, 4)), itemsize=4)
-    >>> plan.bytes_written, plan.bytes_received
-    (64, 32)
+      plan: what they are of.
+      shards: the operand that is the first shard of their source.
+      copies: the table.
+      groups: the steps, by wave and domain.
     """
-    cut = overlap(source, destination, piece)
-    if reuse:
-        kind, reused = find_reuse(cut, piece, itemsize, root_nbytes)
-    else:
-        kind, reused = copy_all(cut)
-    return Plan(source, destination, piece, itemsize, cut, kind, reused, relay_bytes, engine_bytes)
+    if not len(copies.block):
+        return
+    domain, again = plan.wanted.domain[copies.block], copies.made >= 0
+    phases, domains = int(copies.phase.max()) + 1, int(domain.max()) + 1
+    key = (copies.wave * domains + domain) * phases + copies.phase
+    if (key[1:] < key[:-1]).any():
+        order = np.argsort(key, kind="stable")
+        copies, domain, again, key = copies.take(order), domain[order], again[order], key[order]
+    of = np.where(again, plan.operand_of[copies.made], shards + copies.device)
+    moves = _moves(copies, plan.operand_of[copies.block], of, plan.itemsize)
+    edges = np.flatnonzero(key[1:] != key[:-1]) + 1
+    starts = [0, *edges.tolist(), len(moves)]
+    for start, stop in itertools.pairwise(starts):
+        rest, phase = divmod(int(key[start]), phases)
+        wave, to = divmod(rest, domains)
+        group = groups.setdefault((wave, to), _Group({}, set(), {}))
+        group.phases.setdefault(phase, []).extend(moves[start:stop])
+        at = slice(start, stop)
+        group.reads.update(of[at][~again[at]].tolist())
+        far = again[at] & copies.remote[at]
+        if far.any():
+            others = of[at][far].tolist(), copies.source_domain[at][far].tolist()
+            group.others.update(zip(*others, strict=True))
+
+
+def _moves(copies: StridedCopies, to: IntArray, of: IntArray, itemsize: int) -> list[Copy]:
+    """Return copies as Python objects, their dims in the order of what is written."""
+    offsets = np.stack((copies.target_offset, copies.source_offset)) * itemsize
+    strides = np.stack((copies.target_stride, copies.source_stride)) * itemsize
+    axes = (copies.length > 1).any(axis=1)
+    length, strides = copies.length[axes], strides[:, axes]
+    rows = zip(
+        to.tolist(),
+        of.tolist(),
+        *offsets.tolist(),
+        map(tuple, length.T.tolist()),
+        map(tuple, strides[0].T.tolist()),
+        map(tuple, strides[1].T.tolist()),
+        copies.source_domain.tolist(),
+        strict=True,
+    )
+    size = np.abs(strides[0])
+    if (size[:-1] >= size[1:]).all():
+        return [
+            (to, View(at, shape, steps), of, View(of_at, shape, of_steps), domain)
+            for to, of, at, of_at, shape, steps, of_steps, domain in rows
+        ]
+    return [
+        (to, *_sorted(at, of, of_at, shape, steps, of_steps), domain)
+        for to, of, at, of_at, shape, steps, of_steps, domain in rows
+    ]
+
+
+def _sorted(
+    at: int, of: int, of_at: int, shape: Shape, steps: Sequence[int], of_steps: Sequence[int]
+) -> tuple[View, int, View]:
+    """Return both sides of a copy, its dims in the order of what is written."""
+    dims = [dim for dim in zip(shape, steps, of_steps, strict=True) if dim[0] > 1]
+    dims.sort(key=lambda dim: -abs(dim[1]))
+    shape = tuple([extent for extent, _, _ in dims])
+    target = View(at, shape, tuple([step for _, step, _ in dims]))
+    return target, of, View(of_at, shape, tuple([step for _, _, step in dims]))

@@ -1,27 +1,27 @@
-"""Putting one array together from several others: allocate everything, then keep, fill and copy."""
+"""Putting one array together from several others, or from one whose dims are cut into factors.
+
+Arrays that follow one another and are split alike across that dim are one array: blocks of a tiling
+need not be equally long. Then one plan of a reshard moves them all, in time that grows with the
+number of copies.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import math
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from gpushard.geometry.tiling import Tiling
-from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
-from gpushard.movement.execute import Targets, allocate, plan_for
-from gpushard.movement.joining import join
-from gpushard.movement.move import move
-from gpushard.movement.rearrange_jobs import Job, distinct, job_for
-from gpushard.movement.rearrange_plan import EMPTY, NEW, WHOLE
-from gpushard.movement.rearrange_steps import Task
-from gpushard.movement.rearrangement import Rearrangement
-from gpushard.runtime.memory import Claim
-from gpushard.runtime.runtime import Runtime
-from gpushard.typing import LocalArray
+from gpushard.cache import BoundedCache
+from gpushard.errors import ShardingError
+from gpushard.geometry.tiling import Assignment, Tiling
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.execute import is_out_of_reach, run, within_reach
+from gpushard.movement.plan import Plan
+from gpushard.movement.planning.maps import Rearrangement
+from gpushard.movement.planning.rearrange import make_rearrange
+from gpushard.movement.reshard import plan_for
 
 
 def rearrange(
@@ -45,107 +45,172 @@ def rearrange(
       ShardingError: the sources and the destination belong to different runtimes.
     """
     if how.piece is not None:
-        return move(sources[0], plan_for(sources[0], destination, how.piece), name)
-    if how.along is not None and (joined := join(sources, how, destination, name)) is not None:
+        return run(plan_for(sources[0], destination, how.piece), sources, name)
+    if how.along is not None and (joined := _join(sources, how, destination, name)) is not None:
         return joined
-    sources, numbers = distinct(sources)
-    job = job_for(sources, numbers, how, destination)
-    if job.nearby:
-        sources = [
-            move(source, plan_for(source, job.nearby[n]), name) if n in job.nearby else source
-            for n, source in enumerate(sources)
-        ]
-        job = job_for(sources, numbers, how, destination)
-    value: np.generic | None = sources[0].dtype.type(fill) if how.filled else None
-    return _Run(sources[0].runtime, job, sources, value, name).result()
+    sources, numbers = _distinct(sources)
+    plan = _plan_for(sources, numbers, how, destination)
+    if is_out_of_reach(plan):
+        sources = [within_reach(source, destination) for source in sources]
+        plan = _plan_for(sources, numbers, how, destination)
+    return run(plan, sources, name, sources[0].dtype.type(fill) if how.filled else None)
 
 
-@dataclasses.dataclass(slots=True)
-class _Run:
-    """One rearrangement that is about to be submitted."""
+def rearrange_plan_for(
+    sources: Sequence[ShardedBuffer], how: Rearrangement, destination: Tiling
+) -> Plan:
+    """Return the cached plan of a rearrangement, as `rearrange` takes it.
 
-    runtime: Runtime
-    job: Job
-    sources: Sequence[ShardedBuffer]
-    fill: np.generic | None
-    name: str
-
-    def result(self) -> ShardedBuffer:
-        """Run it."""
-        plan, job = self.job.plan, self.job
-        operands = [value for source in self.sources for value in source.values]
-        targets = Targets([], [], inline=True)
-        if job.by_host:
-            for source in self.sources:
-                source.wait()
-        if plan.allocations:
-            targets = self.runtime.commit(functools.partial(self._submit, operands), job.streams)
-            if targets.inline or job.by_host:
-                operands += targets.values
-                for task in plan.tasks:
-                    run_task(self.runtime, task, operands, self.fill)
-        return self._assembled(operands, targets)
-
-    def _submit(self, operands: list[LocalArray]) -> Targets:
-        """Allocate the new blocks; give the copies to streams unless the caller can run them."""
-        runtime, plan, by_host = self.runtime, self.job.plan, self.job.by_host
-        small = plan.total <= runtime.settings.shared_bytes and runtime.backend.host_readable
-        inline = by_host or (small and all([source.is_settled() for source in self.sources]))
-        places, dtype = devices_of(plan.destination), self.sources[0].dtype
-        targets = allocate(runtime, places, plan.allocations, plan.largest, dtype, inline)
-        if not targets.inline and not by_host:
-            operands = [*operands, *targets.values]  # the items must hold no claim
-            claims = [claim for source in self.sources for claim in source.claims]
-            memories = [claim.memory for claim in (*claims, *targets.claims)]
-            for task in plan.tasks:
-                runtime.submit(
-                    runtime.domains[task.domain].copy,
-                    self.name,
-                    functools.partial(run_task, runtime, task, operands, self.fill),
-                    tuple(dict.fromkeys(memories[of] for of in task.reads)),
-                    [memories[to] for to in task.writes],
-                )
-        return targets
-
-    def _assembled(self, operands: list[LocalArray], targets: Targets) -> ShardedBuffer:
-        """Return the result: new, kept and empty blocks by device."""
-        plan, dtype, settled = self.job.plan, self.sources[0].dtype, targets.inline
-        values: list[LocalArray] = []
-        claims: list[Claim] = []
-        nothing: Claim | None = None
-        old: list[Claim] = []
-        for kind, of, offset, shape in plan.slots:
-            if kind == NEW:
-                values.append(targets.values[of])
-                claims.append(targets.claims[of])
-            elif kind == EMPTY:
-                place = devices_of(plan.destination)[0]
-                values.append(self.runtime.backend.empty(place.memory_domain, shape, dtype))
-                claims.append(nothing := nothing or claim_nothing(place))
-            else:
-                value = operands[of]
-                if kind != WHOLE:
-                    value = value.ravel()[offset : offset + math.prod(shape)]
-                values.append(value if value.shape == shape else value.reshape(shape))
-                old = old or [claim for source in self.sources for claim in source.claims]
-                claims.append(old[of])
-        settled = settled and all([source.settled for source in self.sources])
-        return ShardedBuffer(plan.destination, dtype, values, claims, settled)
+    Raises:
+      ShardingError: the sources and the destination belong to different runtimes.
+    """
+    return _plan_for(*_distinct(sources), how, destination)
 
 
-def run_task(
-    runtime: Runtime, task: Task, operands: Sequence[LocalArray], fill: np.generic | None
-) -> None:
-    """Fill and copy all that is written in one domain.
+def _distinct(
+    sources: Sequence[ShardedBuffer],
+) -> tuple[Sequence[ShardedBuffer], tuple[int, ...]]:
+    """Return the distinct sources, and for each source which of these it is."""
+    if len(sources) == 1:
+        return sources, (0,)
+    numbers: dict[int, int] = {}
+    which = tuple(numbers.setdefault(id(source), len(numbers)) for source in sources)
+    return list({id(source): source for source in sources}.values()), which
+
+
+def _plan_for(
+    sources: Sequence[ShardedBuffer],
+    numbers: tuple[int, ...],
+    how: Rearrangement,
+    destination: Tiling,
+) -> Plan:
+    """Return the cached plan of a rearrangement.
 
     Args:
-      runtime: of the domain.
-      task: what to do.
-      operands: the shards of the sources, then the new blocks.
-      fill: the constant, if there is any.
+      sources: the distinct ones.
+      numbers: for each source of `how`, which of them it is.
+      how: where the elements come from.
+      destination: tiling of the result.
     """
-    if fill is not None and task.fills:
-        boxes = [view.of(operands[to]) for to, view in task.fills]
-        runtime.backend.fill_boxes(boxes, fill, task.domain)
-    for phase in task.phases:
-        runtime.backend.copy_phase(phase, operands, task.domain)
+    plans: BoundedCache[Plan] = sources[0].runtime.plans
+    tilings = tuple([source.tiling for source in sources])
+    key = (how, destination, tilings, numbers, sources[0].dtype.itemsize)
+    plan = plans.get(key)
+    if plan is not None and not plan.kept.by_roots:
+        return plan
+    roots = tuple([source.root_nbytes for source in sources])
+    exact = plans.get((*key, roots))
+    if exact is None:
+        shapes = tuple(tilings[number].shape for number in numbers)
+        assert (shapes, destination.shape) == (how.sources, how.shape), "of another rearrangement"
+        for tiling in (destination, *tilings):
+            _check_runtime(sources[0], tiling)
+        exact = make_rearrange(how, tilings, numbers, destination, sources[0].dtype.itemsize, roots)
+        if exact.kept.by_roots:
+            plans.put((*key, roots), exact, exact.nbytes)
+        if plan is None:
+            plans.put(key, exact, exact.nbytes)
+    return exact
+
+
+def _check_runtime(source: ShardedBuffer, tiling: Tiling) -> None:
+    if devices_of(tiling)[0].runtime is not source.runtime:
+        raise ShardingError(
+            "the arrays and the sharding name devices of different runtimes; take all from one "
+            "gpushard.devices()",
+            argument="sharding",
+        )
+
+
+def _join(
+    sources: Sequence[ShardedBuffer], how: Rearrangement, destination: Tiling, name: str
+) -> ShardedBuffer | None:
+    """Put arrays together that follow one another.
+
+    Args:
+      sources: the data of every source of `how`.
+      how: where the elements of the result come from.
+      destination: tiling of the result.
+      name: what it is, for errors.
+
+    Returns:
+      The result; None if they are split in different ways, lie in several kinds of memory, or are
+      there more than once for several memory domains.
+    """
+    plans = sources[0].runtime.plans
+    key = (how, *[source.tiling for source in sources])
+    known: tuple[Tiling | None] | None = plans.get(key)
+    if known is None:
+        tiling = _joined([source.tiling for source in sources], how)
+        known = (tiling,)
+        plans.put(key, known, 1000 + 8 * len(key) + (0 if tiling is None else tiling.nbytes))
+    (tiling,) = known
+    if tiling is None or _kinds(tiling) != _kinds(destination):
+        return None
+    repeated = len(set(map(id, sources))) < len(sources)
+    if repeated and len(_domains(tiling) | _domains(destination)) > 1:
+        return None  # who lacks a source would receive it as often as it is there
+    shapes = None if len(how.shape) == len(how.sources[0]) else tiling.shard_shapes
+    values = [value for source in sources for value in source.values]
+    if shapes is not None:
+        values = [value.reshape(shape) for value, shape in zip(values, shapes, strict=True)]
+    whole = ShardedBuffer(
+        tiling,
+        sources[0].dtype,
+        values,
+        [claim for source in sources for claim in source.claims],
+        all([source.settled for source in sources]),
+        max([source.root_nbytes for source in sources]),
+    )
+    return run(plan_for(whole, destination), (whole,), name)
+
+
+def _kinds(tiling: Tiling) -> set[str]:
+    return {place.domain.kind for place in devices_of(tiling)}
+
+
+def _domains(tiling: Tiling) -> set[int]:
+    return {place.memory_domain for place in devices_of(tiling)}
+
+
+def _joined(tilings: Sequence[Tiling], how: Rearrangement) -> Tiling | None:
+    """Return the tiling of sources as one array, if they are split alike."""
+    axis = how.along
+    assert axis is not None
+    new = len(how.shape) > tilings[0].ndim
+    first = tilings[0]
+    across = [dim for dim in range(first.ndim) if new or dim != axis]
+    for tiling in dict.fromkeys(tilings):
+        own = tiling.assignment
+        if (
+            own.spans is not None
+            or devices_of(tiling)[0].runtime is not devices_of(first)[0].runtime
+        ):
+            return None
+        if any(
+            own.counts[dim] != first.assignment.counts[dim]
+            or not np.array_equal(tiling.edges[dim], first.edges[dim])
+            for dim in across
+        ):
+            return None
+    counts = [1 if new else tiling.assignment.counts[axis] for tiling in tilings]
+    begins = list(itertools.accumulate(counts, initial=0))
+    blocks, edges, at = [], [], 0
+    for tiling, begin in zip(tilings, begins, strict=False):
+        numbers = tiling.assignment.blocks
+        if new:
+            numbers = np.insert(numbers, axis, [begin], axis=0)
+        else:
+            numbers = numbers.copy()
+            numbers[axis] += begin
+        blocks.append(numbers)
+        edges.append(np.array([at]) if new else tiling.edges[axis][:-1] + at)
+        at += 1 if new else tiling.shape[axis]
+    edges.append(np.array([at]))
+    every = list(first.assignment.counts)
+    cuts = list(first.edges)
+    every[axis : axis if new else axis + 1] = [begins[-1]]
+    cuts[axis : axis if new else axis + 1] = [np.concatenate(edges)]
+    places = tuple(itertools.chain.from_iterable(map(devices_of, tilings)))
+    assignment = Assignment(places, tuple(every), np.concatenate(blocks, axis=1))
+    return Tiling(how.shape, assignment, tuple(cuts))

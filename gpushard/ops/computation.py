@@ -10,8 +10,8 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling, check_shape
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import plan_for
-from gpushard.movement.move import move
+from gpushard.movement.execute import run
+from gpushard.movement.reshard import plan_for
 from gpushard.ops.aval import Aval
 from gpushard.ops.gather_guard import check_gather, watched
 from gpushard.ops.jobs import jobs_of
@@ -119,7 +119,9 @@ class Computation:
                 (aval.dtype, None if isinstance(x, Scalar) else next(taken_in))
                 for x, aval in zip(operands, _inside(row, operands), strict=True)
             ]
-            self._work = launched(*calls, blocks) or Stage(*calls, threaded=row.threaded)
+            self._work = launched(*calls, blocks) or Stage(
+                *calls, threaded=row.threaded, steps=row.steps
+            )
         alone = not (self._scalars or self._moves or self._ends)
         self.run: Run = self._work.run if alone else self._run_between
         """Runs the operation."""
@@ -211,12 +213,12 @@ class Computation:
                 operands[at] = self._moved(operands[at], tiling)
         made = self._work.run(operands, scalars)
         for n, end in self._ends:
-            made[n] = move(made[n], plan_for(made[n], end), self.name)
+            made[n] = run(plan_for(made[n], end), (made[n],), self.name)
         return made
 
     def _moved(self, operand: ShardedBuffer | HostArray, tiling: Tiling) -> ShardedBuffer:
         if isinstance(operand, ShardedBuffer):
-            return move(operand, plan_for(operand, tiling), self.name)
+            return run(plan_for(operand, tiling), (operand,), self.name)
         return placed(self.runtime, operand, tiling)
 
 

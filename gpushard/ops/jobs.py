@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpushard.geometry.tiling import Tiling
-from gpushard.movement.holdings import holdings
+from gpushard.movement.planning.holders import holdings
 from gpushard.ops.row import Row, Site
 from gpushard.ops.stage import Job
 

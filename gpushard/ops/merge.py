@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.holdings import holdings
-from gpushard.ops.between import Block, Wanted, between
+from gpushard.movement.planning.holders import holdings
+from gpushard.ops.between import Between, Block, Wanted
 from gpushard.ops.fold import Fold, finished
 from gpushard.ops.jobs import jobs_of
 from gpushard.ops.reduced import Reduced
@@ -40,7 +40,7 @@ class Merge:
         )
         found = _find(reduced, jobs, of_device)
         own = [counts[job.home] for job in jobs]
-        self._across = [between(reduced, block, jobs, own) for block in found.across]
+        self._across = [Between(reduced, block, jobs, own) for block in found.across]
         self._last = _last(reduced, found, own, [a.scatters for a in self._across])
 
     def run(

@@ -10,11 +10,11 @@ from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import check_shape
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.dim_map import Piece
-from gpushard.movement.execute import part_for, plan_for, window_to
-from gpushard.movement.move import move
+from gpushard.movement.execute import run
+from gpushard.movement.planning.dims import Piece
+from gpushard.movement.planning.windows import Window, started
 from gpushard.movement.rearrange import rearrange
-from gpushard.movement.windows import Window, started
+from gpushard.movement.reshard import part_for, plan_for, window_to
 from gpushard.ops.choose import sharding_of
 from gpushard.ops.layout import Result
 from gpushard.ops.operand import (
@@ -117,15 +117,15 @@ class Movement:
             for n, tiling in self._hosted:
                 sources[n] = placed(self.runtime, sources[n], tiling)
             for n, tiling in self._elsewhere:
-                sources[n] = move(sources[n], plan_for(sources[n], tiling), self.name)
+                sources[n] = run(plan_for(sources[n], tiling), (sources[n],), self.name)
         if isinstance(self._how, Piece):
             starts = tuple(numbers)
             if self._window is not None:
                 part = part_for(sources[0], self._window, starts, self._how)
-                return [move(sources[0], part, self.name)]
+                return [run(part, (sources[0],), self.name)]
             piece = started(self._how, starts, self._starts) if self._starts else self._how
             plan = plan_for(sources[0], self._tiling, piece)
-            return [move(sources[0], plan, self.name)]
+            return [run(plan, (sources[0],), self.name)]
         fill = self._dtype.type(numbers[0]) if numbers else 0
         return [rearrange(sources, self._how, self._tiling, self.name, fill)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.host_copies import from_host
+from gpushard.movement.host import from_host
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import new_plan
-from gpushard.movement.holdings import holdings
-from gpushard.movement.host_copies import read_host
-from gpushard.movement.move import move
+from gpushard.movement.execute import run
+from gpushard.movement.host import read_host
+from gpushard.movement.planning.holders import holdings
+from gpushard.movement.reshard import new_plan
 from gpushard.ops.aval import Dtype
 from gpushard.ops.row import Kernel
 from gpushard.ops.stage import Job, Stage
@@ -89,7 +89,7 @@ def selected(
     dtypes = [dtype for dtype, _ in results]
     stage = Stage(runtime, name, kernel, jobs, of_device, [parts] * len(results), dtypes)
     return [
-        move(part, new_plan(part, wanted), name)
+        run(new_plan(part, wanted), (part,), name)
         for part, (_, wanted) in zip(stage.run([mask, *others]), results, strict=True)
     ]
 

@@ -39,6 +39,8 @@ class View:
 
         >>> View(20, (2, 2), (16, 8)).index_in((3, 4), 4)
         (slice(1, 3, 1), slice(1, 4, 2), Ellipsis)
+        >>> View(12, (4,), (-4,)).index_in((4,), 4)
+        (slice(3, None, -1), Ellipsis)
         """
         rest, step = self.offset, math.prod(shape) * itemsize
         steps, at = [], []
@@ -53,8 +55,9 @@ class View:
             for dim in range(first, len(shape)):
                 by = stride // steps[dim]
                 last = at[dim] + (extent - 1) * by
-                if by and by * steps[dim] == stride and last < shape[dim]:
-                    index[dim] = slice(at[dim], last + 1, by)
+                if by and by * steps[dim] == stride and 0 <= last < shape[dim]:
+                    stop = last + 1 if by > 0 else last - 1
+                    index[dim] = slice(at[dim], None if stop < 0 else stop, by)
                     first = dim + 1
                     break
             else:
@@ -87,5 +90,26 @@ class View:
         """
         if isinstance(operand, np.ndarray):
             return np.ndarray(self.shape, operand.dtype, operand, self.offset, self.strides)
+        if min(self.strides, default=0) < 0:  # whoever checks bounds finds them in the base
+            turns = tuple([slice(None, None, -1 if step < 0 else 1) for step in self.strides])
+            return self._ascending().of(operand)[turns]
         start = operand.data + self.offset  # CuPy's pointers know what they keep alive
         return type(operand)(self.shape, operand.dtype, start, self.strides)
+
+    def _ascending(self) -> View:
+        """Return the same elements in the order in which they lie."""
+        turned = zip(self.shape, self.strides, strict=True)
+        back = sum([(size - 1) * step for size, step in turned if step < 0])
+        return View(self.offset + back, self.shape, tuple(map(abs, self.strides)))
+
+
+def dense_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
+    """Return the bytes per step of each dim of a dense row-major array.
+
+    >>> dense_strides((2, 3, 4), 8)
+    (96, 32, 8)
+    """
+    strides = [itemsize]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * max(1, size))
+    return tuple(reversed(strides[: len(shape)]))

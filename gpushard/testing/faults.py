@@ -19,7 +19,7 @@ import numpy as np
 
 from gpushard.runtime.backend import Item
 from gpushard.runtime.memory import Account, Memory, NoRoomError, Pool
-from gpushard.runtime.phase import BoxCopy, Phase, StridedPhase
+from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.typing import LocalArray
@@ -182,10 +182,15 @@ class Faults:
 
     def _copy_phase(self, copy: Callable[..., None]) -> Callable[..., None]:
         def replaced(phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
-            # Others pass by `copy_boxes`.
-            if isinstance(phase, StridedPhase) and not getattr(self._inside, "item", False):
-                self._pass(COPY, f"{len(phase.views)} strided copies to domain {domain}")
-            copy(phase, operands, domain)
+            if getattr(self._inside, "item", False):
+                copy(phase, operands, domain)
+                return
+            self._pass(COPY, f"{len(phase.moves)} copies to domain {domain}")
+            self._inside.item = True  # what passes by `copy_boxes` is the same copies
+            try:
+                copy(phase, operands, domain)
+            finally:
+                self._inside.item = False
 
         return replaced
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.movement.dim_map import Piece, identity
-from gpushard.movement.plan import make_plan
+from gpushard.movement.planning.dims import Piece, identity
+from gpushard.movement.planning.reshard import make_plan
 from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.runtime.runtime import Runtime
 from tests.movement.element_oracle import Part, Shape, Side, all_specs, blocks_of, bounds
@@ -50,7 +50,7 @@ def domains_of(runtime: Runtime) -> tuple[int, ...]:
 
 def box_copies(plan: gs.Plan) -> Iterator[tuple[int, int, tuple[Any, ...], tuple[Any, ...]]]:
     """(reading device, writing device, source indices, destination indices) of every copy."""
-    copies, overlap, maps = plan.copies, plan.overlap, plan.piece.maps
+    copies, overlap, maps = plan.how.copies, plan.how.overlap, plan.how.piece.maps
     for i in range(len(copies)):
         of = int(overlap.held.home[copies.held[i]])
         to = int(overlap.wanted.home[copies.pair[i]])
@@ -87,8 +87,8 @@ def check_tiling(
         assert isinstance(reader, gs.Device)
         assert isinstance(writer, gs.Device)
         assert all(len(r) for r in (*read, *write))
-        assert int(plan.copies.source_domain[i]) == reader.memory_domain
-        assert int(plan.copies.domain[i]) == writer.memory_domain
+        assert int(plan.how.copies.source_domain[i]) == reader.memory_domain
+        assert int(plan.how.copies.domain[i]) == writer.memory_domain
         for ranges, box in ((read, held[reader.id]), (write, wanted[writer.id])):
             for r, edges in zip(ranges, box, strict=True):
                 assert edges.start <= min(r) and max(r) < edges.stop
@@ -195,7 +195,7 @@ def test_random_parts_with_many_holders(
     source, destination = draw.draw(far_pairs(shape, piece.shape))
     runtime = runtimes[DEVICES]
     plan = plan_of(runtime, shape, source, destination, piece)
-    event(f"cut boxes: {len(plan.copies) > plan.overlap.cells.sum()}")
+    event(f"cut boxes: {len(plan.how.copies) > plan.how.overlap.cells.sum()}")
     check_tiling(runtime, shape, source, destination, plan, lambda a: a[index])
     source, destination = draw.draw(far_pairs(shape, shape))
     plan = plan_of(runtime, shape, source, destination)

@@ -9,9 +9,9 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.movement import execute, rearrange_jobs
-from gpushard.movement.plan import make_plan
-from gpushard.movement.rearrange_plan import make_rearrange
+from gpushard.movement import rearrange, reshard
+from gpushard.movement.planning.rearrange import make_rearrange
+from gpushard.movement.planning.reshard import make_plan
 
 
 class Counted:
@@ -32,8 +32,8 @@ def test_many_arrays_take_one_plan(
     function: Any, domains: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans, others = Counted(make_plan), Counted(make_rearrange)
-    monkeypatch.setattr(execute, "make_plan", plans)
-    monkeypatch.setattr(rearrange_jobs, "make_rearrange", others)
+    monkeypatch.setattr(reshard, "make_plan", plans)
+    monkeypatch.setattr(rearrange, "make_rearrange", others)
     with testing.runtime(host_devices=4, host_domains=domains):
         sharding = gs.NamedSharding(gs.make_mesh((2, 2), ("x", "y")), gs.P("x", "y"))
         data = [np.arange(15).reshape(5, 3) + n for n in range(60)]
@@ -49,8 +49,8 @@ def test_what_is_there_twice_is_received_once(
     domains: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans, others = Counted(make_plan), Counted(make_rearrange)
-    monkeypatch.setattr(execute, "make_plan", plans)
-    monkeypatch.setattr(rearrange_jobs, "make_rearrange", others)
+    monkeypatch.setattr(reshard, "make_plan", plans)
+    monkeypatch.setattr(rearrange, "make_rearrange", others)
     with testing.runtime(host_devices=4, host_domains=domains):
         data = np.arange(24).reshape(8, 3)
         x = gs.device_put(data, gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.movement.dim_map import Piece, permutation
-from gpushard.movement.execute import plan_for
-from gpushard.movement.move import move
+from gpushard.movement.execute import run as run_plan
+from gpushard.movement.planning.dims import Piece, permutation
+from gpushard.movement.reshard import plan_for
 from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.runtime import Runtime
@@ -91,7 +91,9 @@ class Case:
         sharding = sharding_of(self.runtime, destination)
         buffer = self.x._live()
         plan = plan_for(buffer, sharding.tiling(piece.shape), piece)
-        self.compare(plan, lambda: gs.Array(move(buffer, plan), sharding), destination, part, reuse)
+        self.compare(
+            plan, lambda: gs.Array(run_plan(plan, (buffer,)), sharding), destination, part, reuse
+        )
 
     def compare(
         self,
@@ -120,7 +122,7 @@ class Case:
         assert (plan.written, plan.received) == (written, received)
         assert plan.bytes_written == sum(written.values())
         assert plan.bytes_received == sum(received.values())
-        if plan.overlap.free:
+        if plan.how.overlap.free:
             check_joined(plan)
         fresh_peaks(runtime)
         before = dict(runtime.backend.traffic)
@@ -177,7 +179,7 @@ def check_peaks(runtime: Runtime, plan: gs.Plan) -> None:
 
 def check_joined(plan: gs.Plan) -> None:
     """No two copies could be one: those of a block from one place do not continue one another."""
-    copies = plan.copies
+    copies = plan.how.copies
     made = np.full(len(copies), -1) if copies.made is None else copies.made
     held = np.where(made < 0, copies.held, -1)
     of = list(zip(copies.pair.tolist(), held.tolist(), made.tolist(), strict=True))
@@ -375,5 +377,5 @@ def test_what_is_read_from_one_new_block_is_one_copy() -> None:
     with testing.runtime(host_devices=4, host_domains=2, **POOLED) as runtime:
         case = Case.make(runtime, numbers((2, 3), np.int32), source)
         case.check(destination)
-        copies = case.x.plan(sharding_of(runtime, destination)).copies
+        copies = case.x.plan(sharding_of(runtime, destination)).how.copies
         assert copies.made is not None and copies.made.tolist() == [-1, -1, -1, 0]

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 import gpushard as gs
 from gpushard import testing
 from gpushard.errors import DeletedArrayError, ExecutionError
-from gpushard.movement import relays
-from gpushard.movement.copies import Copies, expand
-from gpushard.movement.dim_map import identity, permutation
-from gpushard.movement.execute import plan_for
-from gpushard.movement.plan import Plan, make_plan
-from gpushard.movement.update import make_update
+from gpushard.movement.plan import Plan
+from gpushard.movement.planning import broadcast_tree
+from gpushard.movement.planning.copies import Copies, expand
+from gpushard.movement.planning.dims import identity, permutation
+from gpushard.movement.planning.reshard import make_plan
+from gpushard.movement.planning.update import make_update, touch
+from gpushard.movement.reshard import plan_for
 from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import nvlink, record_work, simulate
@@ -206,7 +207,7 @@ def test_waves_keep_all_links_busy(count: int, spec: gs.P, _gain: float) -> None
 def test_nobody_waits_for_what_a_domain_copies_within_itself(count: int) -> None:
     with testing.runtime(host_domains=8) as runtime:
         here, there = few(runtime, count, P("x")), everywhere(runtime)
-        steps = both_plans(runtime, (960, 3), here, there)[1].recipe.steps
+        steps = both_plans(runtime, (960, 3), here, there)[1].steps
     awaited = {step for reader in steps for _, step in reader.after}
     within = {
         number
@@ -251,18 +252,18 @@ def test_as_many_chunks_as_take_the_least_time(
     monkeypatch: pytest.MonkeyPatch, devices: int, count: int, spec: gs.P
 ) -> None:
     """Beside what the copies themselves say, for every number of chunks."""
-    chunks = relays._CHUNKS
+    chunks = broadcast_tree._CHUNKS
     shape = (48 * 84 * 4, 2)
     with testing.runtime(host_devices=devices, host_domains=devices) as runtime:
         direct, _ = both_plans(runtime, shape, few(runtime, count, spec), everywhere(runtime))
-    ways = [direct.copies]
+    ways = [direct.how.copies]
     for number in chunks:
-        monkeypatch.setattr(relays, "_CHUNKS", (number,))
-        ways.append(expand(direct.overlap, direct.copied, 0.0))
-    monkeypatch.setattr(relays, "_CHUNKS", chunks)
+        monkeypatch.setattr(broadcast_tree, "_CHUNKS", (number,))
+        ways.append(expand(direct.how.overlap, direct.copied, 0.0))
+    monkeypatch.setattr(broadcast_tree, "_CHUNKS", chunks)
     many: set[int] = set()
     for latency in (0.0, *(float(1 << bits) for bits in range(6, 18))):
-        made = expand(direct.overlap, direct.copied, latency)
+        made = expand(direct.how.overlap, direct.copied, latency)
         best = min(time_of(copies, latency) for copies in ways)
         assert time_of(made, latency) <= best * 1.005  # rows are whole
         many.add(1 if made.wave is None else int(made.wave.max()) + 1)
@@ -271,7 +272,7 @@ def test_as_many_chunks_as_take_the_least_time(
 
 def same_copies(a: Plan, b: Plan) -> bool:
     rows = ("pair", "held", "source_offset", "destination_offset", "length")
-    pairs = [(getattr(a.copies, row), getattr(b.copies, row)) for row in rows]
+    pairs = [(getattr(a.how.copies, row), getattr(b.how.copies, row)) for row in rows]
     return all(np.array_equal(x, y) for x, y in pairs) and b.relays == 0
 
 
@@ -326,9 +327,9 @@ def test_only_what_empty_domains_want_is_relayed() -> None:
     with testing.runtime(host_domains=8) as runtime:
         halves = gs.NamedSharding(gs.make_mesh((2, 4), ("x", "y")), P("x"))
         plan = both_plans(runtime, (96, 5), few(runtime, 4, P("x")), halves)[1]
-        again = plan.copies.made
+        again = plan.how.copies.made
         assert again is not None
-        assert set(plan.copies.domain[again >= 0].tolist()) == {4, 5, 6, 7}
+        assert set(plan.how.copies.domain[again >= 0].tolist()) == {4, 5, 6, 7}
 
 
 def test_no_relays_of_scalars_nor_in_updates() -> None:
@@ -336,16 +337,16 @@ def test_no_relays_of_scalars_nor_in_updates() -> None:
         here, there = few(runtime, 1, P()), everywhere(runtime)
         assert same_copies(*both_plans(runtime, (), here, there))
         base, value = there.tiling((64, 4)), here.tiling((64, 4))
-        part = make_update(base, value, identity((64, 4)), 4).part
-        assert part is not None and part.relays == 0
+        touched = touch(base, identity((64, 4)), 4)
+        assert make_update(base, value, touched, 4).relays == 0
 
 
 def test_what_a_plan_says_of_its_relays() -> None:
     with testing.runtime(host_domains=8) as runtime:
         plan = both_plans(runtime, (96, 5), few(runtime, 1, P()), everywhere(runtime))[1]
-        again = plan.copies.made
+        again = plan.how.copies.made
         assert again is not None and plan.relays == (again >= 0).sum() > 0
-        text = f"relayed: {plan.relays:,} of {len(plan.copies):,} box copies"
+        text = f"relayed: {plan.relays:,} of {len(plan.how.copies):,} box copies"
         assert text in plan.explain() and f"in {plan.waves} waves" in plan.explain()
         direct = both_plans(runtime, (96, 5), few(runtime, 1, P()), everywhere(runtime))[0]
         assert "relayed" not in direct.explain() and direct.waves == 1
@@ -400,17 +401,17 @@ def test_a_part_that_fails_is_not_hidden_by_later_ones(
     """Its own domain and all that are behind it have the error; the others have the data."""
     with testing.runtime(host_domains=8, **EAGER) as runtime:
         x = gs.device_put(DATA, few(runtime, 1, P())).block_until_ready()
-        plan, copy, calls = x.plan(everywhere(runtime)), runtime.backend.copy_boxes, [0] * 8
-        of_domain = [step for step in plan.recipe.steps if step.domain == 2]
+        plan, copy, calls = x.plan(everywhere(runtime)), runtime.backend.copy_phase, [0] * 8
+        of_domain = [step for step in plan.steps if step.domain == 2]
         failing = min(wave, len(of_domain) - 1)
 
-        def fail_once(copies: Any, domain: int) -> None:
+        def fail_once(phase: Any, operands: Any, domain: int) -> None:
             calls[domain] += 1
             if domain == 2 and calls[domain] == failing + 1:
                 raise BrokenError("one copy failed")
-            copy(copies, domain)
+            copy(phase, operands, domain)
 
-        monkeypatch.setattr(runtime.backend, "copy_boxes", fail_once)
+        monkeypatch.setattr(runtime.backend, "copy_phase", fail_once)
         y = gs.reshard(x, everywhere(runtime))
         wrong = set()
         for device in range(8):

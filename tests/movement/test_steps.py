@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.movement.plan import make_plan
+from gpushard.movement.planning.holders import holdings
+from gpushard.movement.planning.rearrange import make_rearrange
+from gpushard.movement.planning.reshard import make_plan
 from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.runtime.runtime import Runtime
 from tests.movement.element_oracle import Shape, Side
-from tests.movement.strategies import DEVICES, free_boxes, indices, sharding_of, sides
+from tests.movement.rearranged import OPERATIONS
+from tests.movement.strategies import DEVICES, free_boxes, grids, indices, sharding_of, sides
 from tests.share import examples
 
 
@@ -28,16 +31,19 @@ def runtimes() -> Iterator[dict[int, Runtime]]:
 
 def check_steps(plan: gs.Plan) -> int:
     """Follow the steps with one count of writes per element; return the copies between blocks."""
-    recipe, shards = plan.recipe, len(plan.source.devices)
-    written = {shards + i: np.zeros(s, int) for i, (_, s, _) in enumerate(recipe.allocations)}
+    shards = sum(len(source.devices) for source in plan.sources)
+    written = {shards + i: np.zeros(s, int) for i, (_, s, _) in enumerate(plan.allocations)}
     domain = {
-        shards + i: plan.overlap.wanted.device_domain[home]
-        for i, (home, _, _) in enumerate(recipe.allocations)
+        shards + i: plan.wanted.device_domain[home]
+        for i, (home, _, _) in enumerate(plan.allocations)
     }
+    held = [of for source in plan.sources for of in holdings(source.assignment).device_domain]
+    shapes = [shape for source in plan.sources for shape in source.shard_shapes]
+    inside = [np.ones(shape, int) for shape in shapes]
     writer = {to: np.full(count.shape, -1) for to, count in written.items()}
     last_part: dict[int, int] = {}
     between = 0
-    for number, step in enumerate(recipe.steps):
+    for number, step in enumerate(plan.steps):
         after = dict(step.after)
         assert set(after) == {of for of in step.reads if of >= shards}
         for to in step.writes:
@@ -45,28 +51,31 @@ def check_steps(plan: gs.Plan) -> int:
             assert step.part > last_part[to] if to in last_part else step.part == 0
             last_part[to] = step.part
         assert not set(step.reads) & set(step.writes)
+        for to, view in step.fills:
+            part = view.of(np.zeros(0) if to not in written else written[to])
+            part += 1
+            view.of(writer[to])[...] = number
         for phase in step.phases:
             before = {to: count.copy() for to, count in written.items()}
-            for to, to_index, of, of_index, source_domain in phase.moves:
+            assert phase.itemsize == 8
+            for to, target, of, source, source_domain in phase.moves:
                 assert to in step.writes
                 assert of in step.reads or of in step.writes
-                written[to][to_index] += 1
-                writer[to][to_index] = number
+                assert target.shape == source.shape
+                part = target.of(written[to])
+                part += 1
+                view = target.of(writer[to])
+                view[...] = number
+                assert np.may_share_memory(part, written[to])
                 if of < shards:
-                    shard = np.empty(plan.source.shard_shapes[of])[of_index]
-                    shape = (
-                        shard.shape if phase.order is None else shard.transpose(phase.order).shape
-                    )
-                    assert source_domain == plan.overlap.held.device_domain[of]
+                    assert source.of(inside[of]).all()
+                    assert source_domain == held[of]
                 else:
-                    assert (before[of][of_index] == 1).all()
-                    assert (writer[of][of_index] <= after.get(of, number)).all()
+                    assert (source.of(before[of]) == 1).all()
+                    assert (source.of(writer[of]) <= after.get(of, number)).all()
                     assert source_domain == domain[of]
                     assert (source_domain == step.domain) == (of not in after)
-                    assert phase.order is None
-                    shape = before[of][of_index].shape
                     between += 1
-                assert written[to][to_index].shape == shape
     assert all((count == 1).all() for count in written.values())
     assert set(last_part) == set(written)
     return between
@@ -89,6 +98,22 @@ def test_every_read_follows_its_write(
     of = sharding_of(runtime, source).tiling(shape)
     to = sharding_of(runtime, destination).tiling(piece.shape)
     relay_bytes = draw.draw(st.sampled_from([None, 0, 0, 50]))
-    plan = make_plan(of, to, piece, itemsize=4, relay_bytes=relay_bytes)
+    plan = make_plan(of, to, piece, itemsize=8, relay_bytes=relay_bytes)
     between = check_steps(plan)
     event(f"copies between blocks: {between > 0}, relays: {plan.relays > 0}")
+
+
+@examples(200)
+@given(st.data(), st.sampled_from(list(OPERATIONS)), st.sampled_from([1, 3, 12]))
+def test_every_read_of_a_rearrangement_follows_its_write(
+    runtimes: dict[int, Runtime], draw: st.DataObject, operation: str, domains: int
+) -> None:
+    runtime, how = runtimes[domains], draw.draw(OPERATIONS[operation]()).how
+    layouts = [draw.draw(sides(len(shape)) | grids(shape)) for shape in how.sources]
+    sources = [
+        sharding_of(runtime, layout).tiling(shape)
+        for layout, shape in zip(layouts, how.sources, strict=True)
+    ]
+    destination = sharding_of(runtime, draw.draw(sides(len(how.shape)))).tiling(how.shape)
+    numbers = range(len(sources))
+    check_steps(make_rearrange(how, sources, numbers, destination, 8, [0] * len(sources)))

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.movement import execute, windows
-from gpushard.movement.plan import make_plan
+from gpushard.movement import reshard
+from gpushard.movement.planning import windows
+from gpushard.movement.planning.reshard import make_plan
 from tests.movement.test_joining import Counted
 from tests.share import examples
 
@@ -20,7 +21,7 @@ from tests.share import examples
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> Counted:
     counted = Counted(make_plan)
-    for module in (execute, windows):
+    for module in (reshard, windows):
         monkeypatch.setattr(module, "make_plan", counted)
     return counted
 

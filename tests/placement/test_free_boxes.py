@@ -96,8 +96,8 @@ def test_neighbours_are_copied_together() -> None:
     with testing.runtime(host_domains=8) as rt:
         x = gs.device_put(np.arange(24.0).reshape(4, 6), OwnSharding(rt, BRICKS))
         mesh = gs.Mesh(np.array(rt.devices[4:6], object), "x")
-        assert len(x.plan(gs.NamedSharding(mesh, gs.P("x"))).copies) == 4
-        assert len(x.plan(gs.NamedSharding(mesh, gs.P())).copies) == 8
+        assert len(x.plan(gs.NamedSharding(mesh, gs.P("x"))).how.copies) == 4
+        assert len(x.plan(gs.NamedSharding(mesh, gs.P())).how.copies) == 8
 
 
 def test_what_boxes_share_is_received_once() -> None:

@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpushard.geometry.sharding import Sharding
-from gpushard.movement import rearrangements
-from gpushard.movement.dim_map import Piece, permutation
-from gpushard.movement.rearrangement import Rearrangement
-from gpushard.movement.reshapes import reshape
+from gpushard.movement.planning import maps
+from gpushard.movement.planning.dims import Piece, permutation
+from gpushard.movement.planning.maps import Rearrangement, reshape
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import Entry, index_piece, open_index, open_starts
@@ -60,7 +59,8 @@ def _row(
         return writing(make(xp, params))
 
     moves = Moves(how, splits, starts, later=turned is not None)
-    return Row(name, infer, rule_of, kernel, moves=moves, turned=turned)
+    beside = None if starts is None else frozenset(range(1, 64))
+    return Row(name, infer, rule_of, kernel, moves=moves, turned=turned, beside_keys=beside)
 
 
 def _all(shapes: Sequence[Shape], params: Params) -> Dims:
@@ -133,7 +133,7 @@ def _broadcast_kept(shapes: Sequence[Shape], params: Params) -> Dims:
 
 BROADCAST_TO = _row(
     "broadcast_to",
-    lambda shapes, params: rearrangements.broadcast_to(shapes[0], params[0]),
+    lambda shapes, params: maps.broadcast_to(shapes[0], params[0]),
     _broadcast_kept,
     lambda xp, params: lambda x: xp.broadcast_to(x, params[0]).copy(),
 )
@@ -141,7 +141,7 @@ BROADCAST_TO = _row(
 
 CONCATENATE = _row(
     "concatenate",
-    lambda shapes, params: rearrangements.concatenate(tuple(shapes), _at(params[0], shapes)),
+    lambda shapes, params: maps.concatenate(tuple(shapes), _at(params[0], shapes)),
     _all,
     lambda xp, params: lambda *x: xp.concatenate(x, axis=params[0]),
 )
@@ -157,7 +157,7 @@ def _stack_kept(shapes: Sequence[Shape], params: Params) -> Dims:
 
 STACK = _row(
     "stack",
-    lambda shapes, params: rearrangements.stack(tuple(shapes), _at(params[0], shapes, 1)),
+    lambda shapes, params: maps.stack(tuple(shapes), _at(params[0], shapes, 1)),
     _stack_kept,
     lambda xp, params: lambda *x: xp.stack(x, axis=params[0]),
 )
@@ -165,7 +165,7 @@ STACK = _row(
 
 PAD = _row(
     "pad",
-    lambda shapes, params: rearrangements.pad(shapes[0], params[0]),
+    lambda shapes, params: maps.pad(shapes[0], params[0]),
     _all,
     lambda xp, params: lambda x, value: xp.pad(x, params[0], constant_values=value),
 )
@@ -173,7 +173,7 @@ PAD = _row(
 
 ROLL = _row(
     "roll",
-    lambda shapes, params: rearrangements.roll(
+    lambda shapes, params: maps.roll(
         shapes[0], params[0], tuple(_at(axis, shapes) for axis in params[1])
     ),
     _all,
@@ -189,7 +189,7 @@ def _tile_kept(shapes: Sequence[Shape], params: Params) -> Dims:
 
 TILE = _row(
     "tile",
-    lambda shapes, params: rearrangements.tile(shapes[0], params[0]),
+    lambda shapes, params: maps.tile(shapes[0], params[0]),
     _tile_kept,
     lambda xp, params: lambda x: xp.tile(x, params[0]),
 )
@@ -197,7 +197,7 @@ TILE = _row(
 
 REPEAT = _row(
     "repeat",
-    lambda shapes, params: rearrangements.repeat(shapes[0], params[0], _at(params[1], shapes)),
+    lambda shapes, params: maps.repeat(shapes[0], params[0], _at(params[1], shapes)),
     _all,
     lambda xp, params: lambda x: xp.repeat(x, *params),
 )
@@ -215,9 +215,7 @@ def _diagonal_kept(shapes: Sequence[Shape], params: Params) -> Dims:
 
 DIAGONAL = _row(
     "diagonal",
-    lambda shapes, params: rearrangements.diagonal(
-        shapes[0], params[0], *_diagonal_dims(shapes, params)
-    ),
+    lambda shapes, params: maps.diagonal(shapes[0], params[0], *_diagonal_dims(shapes, params)),
     _diagonal_kept,
     lambda xp, params: lambda x: x.diagonal(*params).copy(),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from gpushard.movement.reshapes import shared_factors
+from gpushard.movement.planning.maps import shared_factors
 from gpushard.ops.row import Params, Splits
 from gpushard.typing import Shape
 

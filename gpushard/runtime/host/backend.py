@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -12,19 +13,26 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import Item, T
+from gpushard.runtime.backend import Item, Pace, T
 from gpushard.runtime.chunks import Move
 from gpushard.runtime.host.linear_algebra import Limits, numpy_library
 from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
 from gpushard.runtime.memory import Memory
-from gpushard.runtime.phase import BoxCopy, Phase, StridedPhase
+from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream
 from gpushard.runtime.traffic import Traffic
 from gpushard.typing import HostArray
 
 SHARED_BYTES = 8 << 20
 """Copies of fewer bytes are not worth a second thread."""
+
+HAND_OFF = 220e-6
+"""Seconds of work that are worth a second thread, which has to wake up, for each step before which
+both may wait for one another."""
+
+CERTAIN = 16 * HAND_OFF
+"""What takes so long is worth other threads even if these only wait for one another."""
 
 STRIP_BYTES = 64 << 10
 """Smaller transposes fit into a cache, in whatever order elements are copied."""
@@ -98,10 +106,28 @@ class HostBackend(NumpyStore):
         return function() if self._limits is None else self._limits.call(calls, function)
 
     def run_now(
-        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+        self,
+        calls: Sequence[Callable[[], None]],
+        reads: Sequence[Memory],
+        writes: Sequence[Memory],
+        pace: Pace,
     ) -> None:
-        """Run the calls in the caller and on idle workers."""
-        self.workers.share(calls)
+        """Run the calls in the caller, and on idle workers if they take long."""
+        start = time.perf_counter()
+        if not calls or pace.is_long():
+            self.workers.share(calls)
+            if time.perf_counter() - start >= CERTAIN * pace.steps:
+                pace.note(True)
+            return
+        first, *others = calls
+        first()
+        long = (time.perf_counter() - start) * len(others) >= HAND_OFF * pace.steps
+        pace.note(long)
+        if long:
+            self.workers.share(others)
+            return
+        for call in others:
+            call()
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
         """Copy boxes, on several threads if there is enough to copy."""
@@ -124,12 +150,12 @@ class HostBackend(NumpyStore):
 
     def copy_phase(self, phase: Phase, operands: Sequence[HostArray], domain: int) -> None:
         """Copy the boxes of a phase."""
-        if not isinstance(phase, StridedPhase) or phase.nbytes >= SHARED_BYTES:
+        if phase.nbytes >= STRIP_BYTES:
             self.copy_boxes(phase.copies(operands), domain)
             return
-        indexed, others = phase.indexed  # many are small: nothing but the copies
-        for to, index, of, of_index in indexed:
-            operands[to][index] = operands[of][of_index]
+        indexed, others = phase.indices()  # many are small: nothing but the copies
+        for to, index, of, of_index, _ in indexed:
+            operands[to][index] = operands[of] if of_index is None else operands[of][of_index]
         for to, target, of, source, _ in others:
             target.of(operands[to])[...] = source.of(operands[of])
         self._traffic.add({(of, domain): nbytes for of, nbytes in phase.links.items()})

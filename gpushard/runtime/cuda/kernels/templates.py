@@ -15,7 +15,6 @@ import numpy.typing as npt
 from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.kernels.pieces import Allocation, Box, Pieces, make_counted_pieces
 from gpushard.runtime.phase import Phase
-from gpushard.runtime.strided import views_of
 from gpushard.typing import LocalArray
 
 
@@ -107,9 +106,8 @@ def make_template(phase: Phase, operands: Sequence[LocalArray], by_engine: Choic
     boxes: list[tuple[Box, int, int]] = []
     spans: list[Span] = []
     traffic: dict[int, int] = {}
-    layouts = [(operand.shape, operand.strides) for operand in operands]
-    for to, target, of, source, domain in views_of(phase, layouts):
-        itemsize = operands[to].dtype.itemsize
+    itemsize = phase.itemsize
+    for to, target, of, source, domain in phase.moves:
         nbytes = itemsize * int(np.prod(target.shape))
         traffic[domain] = traffic.get(domain, 0) + nbytes
         dense = target.is_dense(itemsize) and source.is_dense(itemsize)

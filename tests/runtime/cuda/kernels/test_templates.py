@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gpushard.runtime.cuda.kernels.templates import make_template
 from gpushard.runtime.engines import by_engine
 from gpushard.runtime.host.views import address
-from gpushard.runtime.phase import Phase
-from gpushard.runtime.strided import dense_strides, view_of
+from gpushard.runtime.phase import Copy, Phase
+from gpushard.runtime.view import View, dense_strides
 from tests.runtime.cuda.fake_driver import FakeDriver
 from tests.share import seeds
 
@@ -37,14 +37,24 @@ def test_views_are_numpys(seed: int) -> None:
     shape = tuple(source.randint(0, 5) for _ in range(source.randint(0, 4)))
     array = np.zeros(shape, source.choice(("u1", "i4", "c16")))
     index = random_index(source, shape)
-    part, view = array[index], view_of(index, array.shape, array.strides)
-    assert view.shape == part.shape
+    part = array[index]
     if part.size:
-        assert view.offset == address(part) - address(array)
-        assert all(
-            a == b or n == 1 for a, b, n in zip(view.strides, part.strides, part.shape, strict=True)
-        )
+        view = view_of(part, array)
+        assert address(view.of(array)) == address(part) and view.of(array).strides == part.strides
         assert view.is_dense(array.itemsize) == part.flags.c_contiguous
+        found = view.index_in(array.shape, array.itemsize)
+        assert found is not None
+        again = array[found]
+        assert (address(again), again.shape) == (address(part), part.shape)
+        assert all(
+            a == b or n == 1
+            for a, b, n in zip(again.strides, part.strides, part.shape, strict=True)
+        )
+
+
+def view_of(part: np.ndarray, operand: np.ndarray) -> View:
+    """The part that NumPy's indexing gave of an operand."""
+    return View(address(part) - address(operand), part.shape, part.strides)
 
 
 @given(st.lists(st.integers(0, 5), max_size=4), st.sampled_from(["u1", "f8", "c16"]))
@@ -59,7 +69,7 @@ def random_phase(source: random.Random) -> tuple[Phase, list[np.ndarray], np.dty
     ndim, dtype = source.randint(1, 3), np.dtype(source.choice(("u1", "i2", "i4", "f8", "c16")))
     order = source.choice((None, tuple(source.sample(range(ndim), ndim))))
     operands = []
-    moves = []
+    moves: list[Copy] = []
     for target in range(0, 2 * source.randint(1, 40), 2):
         sizes = tuple(source.randint(1, 6) for _ in range(ndim))
         cut = tuple(slice(source.randrange(n), n) for n in sizes)
@@ -71,8 +81,12 @@ def random_phase(source: random.Random) -> tuple[Phase, list[np.ndarray], np.dty
         room = tuple(n + source.randint(0, 2) for n in stored)
         within = tuple(slice(r - n, r) for n, r in zip(stored, room, strict=True))
         operands += [np.zeros(sizes, dtype), source_data(source, room, dtype)]
-        moves.append((target, (*cut, ...), target + 1, (*within, ...), source.randint(0, 2)))
-    return Phase(tuple(moves), order), operands, dtype
+        read = operands[-1][within]
+        read = read if order is None else read.transpose(order)
+        to, of = view_of(operands[-2][cut], operands[-2]), view_of(read, operands[-1])
+        moves.append((target, to, target + 1, of, source.randint(0, 2)))
+    shapes = [operand.shape for operand in operands]
+    return Phase(tuple(moves), dtype.itemsize, shapes), operands, dtype
 
 
 def source_data(source: random.Random, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -125,7 +139,10 @@ def test_pieces_and_spans_copy_what_indexing_copies(seed: int, engines: bool) ->
 
 def test_a_box_that_leaves_its_operand_is_refused() -> None:
     operands = [np.zeros(4), np.zeros((3, 4))]
-    inside, outside = (Phase(((0, (...,), 1, (row, ...), 0),), None) for row in (2, 3))
+    whole, shapes = View(0, (4,), (8,)), [(4,), (3, 4)]
+    inside, outside = (
+        Phase(((0, whole, 1, View(32 * row, (4,), (8,)), 0),), 8, shapes) for row in (2, 3)
+    )
     make_template(inside, operands, lambda *_: False)
     with pytest.raises(AssertionError, match="outside"):
         make_template(outside, operands, lambda *_: False)

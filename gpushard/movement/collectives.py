@@ -1,0 +1,166 @@
+"""Collectives, under NCCL's names: functions of blocks that the members of a group have.
+
+The blocks are the rows of an array: member i, the i-th device, has row i. Each collective is one or
+two plans; what reduces takes a function that merges the rows which a device has of its piece, in
+the order of the members. So results do not depend on when anything arrives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpushard.cache import BoundedCache
+from gpushard.errors import ArgumentError
+from gpushard.geometry.tiling import Assignment, Tiling
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.movement.execute import run
+from gpushard.movement.planning.maps import permute_rows
+from gpushard.movement.rearrange import rearrange
+from gpushard.movement.reshard import plan_for
+from gpushard.runtime.device import Place
+from gpushard.runtime.memory import Claim
+from gpushard.typing import LocalArray, Shape
+
+Merge: TypeAlias = Callable[[Sequence[ShardedBuffer]], Sequence[ShardedBuffer]]
+"""Takes each array of a state with all rows of a piece on the device that merges it; gives them
+merged, laid out like the pieces of a row."""
+
+
+def tiling_over(devices: Sequence[Place], shape: Shape, split: int | None) -> Tiling:
+    """Return the tiling that splits one dim, or none, over devices; cached.
+
+    Args:
+      devices: one for each block.
+      shape: of the array.
+      split: the dim.
+    """
+    plans: BoundedCache[Tiling] = devices[0].device.runtime.plans
+    key = ("tiling over", tuple(devices), shape, split)
+    tiling = plans.get(key)
+    if tiling is None:
+        blocks, counts = np.zeros((len(shape), len(devices)), np.int64), [1] * len(shape)
+        if split is not None:
+            blocks[split], counts[split] = np.arange(len(devices)), len(devices)
+        tiling = Tiling.regular(shape, Assignment(tuple(devices), tuple(counts), blocks))
+        plans.put(key, tiling, tiling.nbytes)
+    return tiling
+
+
+def rows_of(
+    devices: Sequence[Place],
+    blocks: Sequence[LocalArray],
+    claims: list[Claim],
+    dtype: np.dtype[Any],
+    shape: Shape,
+    *,
+    settled: bool = False,
+) -> ShardedBuffer:
+    """Return the blocks that members have as rows of one array.
+
+    Args:
+      devices: the members.
+      blocks: one of each.
+      claims: on their memory.
+      dtype: of the elements.
+      shape: of a row, of as many elements as a block.
+      settled: whether they are known to be there.
+    """
+    tiling = tiling_over(devices, (len(devices), *shape), 0)
+    return ShardedBuffer(
+        tiling, dtype, [block.reshape((1, *shape)) for block in blocks], claims, settled
+    )
+
+
+def all_gather(
+    rows: ShardedBuffer, devices: Sequence[Place] | None = None, name: str = "all_gather"
+) -> ShardedBuffer:
+    """Return the rows of all members on each device.
+
+    Args:
+      rows: one of each member.
+      devices: who gets them; None for the members.
+      name: what it is, for errors.
+
+    Raises:
+      OutOfMemoryError: a device has no room; nothing has changed. So it is with all collectives.
+    """
+    everywhere = tiling_over(devices or devices_of(rows.tiling), rows.tiling.shape, None)
+    return run(plan_for(rows, everywhere), (rows,), name)
+
+
+def all_to_all(rows: ShardedBuffer, name: str = "all_to_all") -> ShardedBuffer:
+    """Return, for member j, column j of the rows of all members.
+
+    Args:
+      rows: of shape (members, columns, ...), one of each member; columns are split as evenly as a
+        sharding does.
+      name: what it is, for errors.
+    """
+    columns = tiling_over(devices_of(rows.tiling), rows.tiling.shape, 1)
+    return run(plan_for(rows, columns), (rows,), name)
+
+
+def permute(
+    rows: ShardedBuffer, pairs: Sequence[tuple[int, int]], name: str = "permute"
+) -> ShardedBuffer:
+    """Return the rows of other members; zeros for a member that gets none.
+
+    Args:
+      rows: one of each member.
+      pairs: (member that sends, member that receives); nobody receives twice.
+      name: what it is, for errors.
+
+    Raises:
+      ArgumentError: a member receives twice, or there is no such member.
+    """
+    shape, receivers = rows.tiling.shape, [to for _, to in pairs]
+    members = {member for pair in pairs for member in pair}
+    if len(set(receivers)) < len(receivers) or not members <= set(range(shape[0])):
+        raise ArgumentError(
+            f"{name}: pairs={list(pairs)} must name members from 0 to {shape[0] - 1}, and each of "
+            "them at most once as a receiver",
+            argument="pairs",
+            pairs=list(pairs),
+        )
+    return rearrange((rows,), permute_rows(shape, tuple(pairs)), rows.tiling, name)
+
+
+def reduce_scatter(
+    states: Sequence[ShardedBuffer], pieces: Tiling, merge: Merge, name: str = "reduce_scatter"
+) -> list[ShardedBuffer]:
+    """Merge the rows of all members; every device merges the piece that it gets.
+
+    Args:
+      states: rows of each array of a state.
+      pieces: tiling of such rows, by which a device has all rows of its piece.
+      merge: merges them.
+      name: what it is, for errors.
+    """
+    return list(merge([run(plan_for(rows, pieces), (rows,), name) for rows in states]))
+
+
+def all_reduce(
+    states: Sequence[ShardedBuffer],
+    devices: Sequence[Place],
+    merge: Merge,
+    name: str = "all_reduce",
+) -> list[ShardedBuffer]:
+    """Merge the rows of all members: each of them merges an equal piece, which then goes around.
+
+    Args:
+      states: rows of each array of a state, of shape (members, elements).
+      devices: who gets the whole result.
+      merge: merges pieces of the elements.
+      name: what it is, for errors.
+
+    Returns:
+      For each array of the state the merged elements, on every device.
+    """
+    members, shape = devices_of(states[0].tiling), states[0].tiling.shape
+    everywhere = tiling_over(devices, (math.prod(shape[1:]),), None)
+    merged = reduce_scatter(states, tiling_over(members, shape, 1), merge, name)
+    return [run(plan_for(piece, everywhere), (piece,), name) for piece in merged]

@@ -1,0 +1,474 @@
+"""Copies between user memory on the host and shards: each distinct block of a tiling once."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import GpushardError
+from gpushard.frozen import dataclass
+from gpushard.geometry.box import whole
+from gpushard.geometry.tiling import Assignment, Tiling
+from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_idle
+from gpushard.movement.host_staging import stage_in, stage_out, submit_copies
+from gpushard.movement.planning.aliasing import ALIGNMENT
+from gpushard.movement.planning.copies import expand
+from gpushard.movement.planning.dims import identity
+from gpushard.movement.planning.holders import holdings, overlap, volumes
+from gpushard.runtime.backend import HOST_DOMAIN
+from gpushard.runtime.chunks import Move
+from gpushard.runtime.device import Domain, Place
+from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.phase import BoxCopy
+from gpushard.runtime.runtime import Runtime
+from gpushard.typing import HostArray, Index, LocalArray, Shape
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """The distinct (memory domain, block) pairs of a tiling, for copies from and to the host."""
+
+    homes: list[int]
+    """Position of the device that is charged for each pair."""
+
+    shapes: list[Shape]
+    """Shape of each pair's block."""
+
+    indices: list[Index]
+    """Slices of the global array that it holds."""
+
+    volumes: list[int]
+    """Elements of it."""
+
+    of_device: list[int]
+    """The pair of each device."""
+
+    sharers: list[list[int]]
+    """For each distinct block, the pairs that hold it."""
+
+    distinct: list[int]
+    """For each distinct block that is not empty, one of them."""
+
+    whole: int | None
+    """One of them that is the whole array."""
+
+    fetches: list[tuple[int, Index, Index]]
+    """(device, index within its shard, index of the global array) of copies that read every
+    element once."""
+
+    largest: int
+    """Elements of the largest block."""
+
+    total: int
+    """Elements of all of them."""
+
+
+_blocks: weakref.WeakKeyDictionary[Tiling, Blocks] = weakref.WeakKeyDictionary()
+
+
+def blocks_of(tiling: Tiling) -> Blocks:
+    """Return the distinct blocks of a tiling; cached as long as the tiling lives."""
+    found = _blocks.get(tiling)
+    if found is None:
+        found = _blocks[tiling] = _make_blocks(tiling)
+    return found
+
+
+def _make_blocks(tiling: Tiling) -> Blocks:
+    pairs = holdings(tiling.assignment)
+    homes = pairs.home.tolist()
+    volume = volumes(pairs, tiling)
+    order, first, counts = pairs.by_block
+    sharers = [order[i : i + n].tolist() for i, n in zip(first, counts, strict=True) if n]
+    distinct = [group[0] for group in sharers if volume[group[0]]]
+    size = math.prod(tiling.shape)
+    if pairs.spans is None:
+        fetches = [(homes[pair], whole(()), tiling.indices[homes[pair]]) for pair in distinct]
+    else:
+        fetches = _fetches_of_boxes(tiling)
+    return Blocks(
+        homes=homes,
+        shapes=[tiling.shard_shapes[home] for home in homes],
+        indices=[tiling.indices[home] for home in homes],
+        volumes=volume.tolist(),
+        of_device=pairs.of_device.tolist(),
+        sharers=sharers,
+        distinct=distinct,
+        whole=next((pair for pair in distinct if volume[pair] == size), None),
+        fetches=fetches,
+        largest=int(volume.max()),
+        total=int(volume.sum()),
+    )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Stands for the host where copies to it are planned."""
+
+    memory_domain: int
+    """One that no device has."""
+
+
+def _fetches_of_boxes(tiling: Tiling) -> list[tuple[int, Index, Index]]:
+    """Share all elements out among devices whose boxes may overlap."""
+    reader = _Reader(1 + max(getattr(device, "memory_domain", 0) for device in tiling.devices))
+    here = np.zeros((tiling.ndim, 1), np.int64)
+    to_host = Tiling.regular(tiling.shape, Assignment((reader,), (1,) * tiling.ndim, here))
+    cut = overlap(tiling, to_host, identity(tiling.shape))
+    copies = expand(cut, np.flatnonzero(cut.volume))
+    rows = zip(
+        cut.held.home[copies.held].tolist(),
+        copies.source_offset.T.tolist(),
+        copies.destination_offset.T.tolist(),
+        copies.length.T.tolist(),
+        strict=True,
+    )
+    return [(of, _slices(at, size), _slices(to, size)) for of, at, to, size in rows]
+
+
+def _slices(start: Sequence[int], length: Sequence[int]) -> Index:
+    return tuple(slice(at, at + n) for at, n in zip(start, length, strict=True))
+
+
+def box_of(array: HostArray, index: Index) -> HostArray:
+    """Return a box of a host array as a view, of a 0-d array too."""
+    entries: Any = (*index, ...)
+    box: HostArray = array[entries]
+    return box
+
+
+Reader = Callable[[Index, Shape], HostArray]
+"""Gives the host data of a box, from its slices and its shape."""
+
+
+def from_host(
+    runtime: Runtime,
+    tiling: Tiling,
+    dtype: np.dtype[Any],
+    read: Reader,
+    *,
+    batch_nbytes: int | None = None,
+) -> ShardedBuffer:
+    """Copy host data to the devices; returns when all was read.
+
+    Args:
+      runtime: of the devices.
+      tiling: who gets what.
+      dtype: type of the elements.
+      read: gives the data of a box; called once for every distinct box that is not empty.
+      batch_nbytes: how much of what `read` gave is held before it is copied; None for all of it.
+
+    Raises:
+      OutOfMemoryError: a device has no room.
+    """
+    blocks = blocks_of(tiling)
+    staged = _is_staged(runtime, tiling, blocks.total * dtype.itemsize)
+    values, claims = _allocate(runtime, tiling, dtype, list(range(len(blocks.homes))), staged)
+    batch = _Batch(runtime, [place.domain for place in devices_of(tiling)], staged)
+    for sharers in blocks.sharers:
+        if not blocks.volumes[sharers[0]]:
+            continue
+        box = read(blocks.indices[sharers[0]], blocks.shapes[sharers[0]])
+        for pair in sharers:
+            batch.add(blocks.homes[pair], values[pair], claims[pair], box)
+        if batch_nbytes is not None and batch.nbytes >= batch_nbytes:
+            batch.run()
+    batch.run()
+    return _by_device(tiling, dtype, values, claims, settled=not staged)
+
+
+def alias_host(
+    runtime: Runtime, tiling: Tiling, dtype: np.dtype[Any], source: HostArray
+) -> ShardedBuffer:
+    """Make shards refer to host data where it is dense and aligned, and copy the rest.
+
+    Args:
+      runtime: of the devices.
+      tiling: who gets what.
+      dtype: type of the elements.
+      source: the data; it must not change while the result lives.
+
+    Raises:
+      OutOfMemoryError: a device has no room for the rest.
+    """
+    blocks = blocks_of(tiling)
+    boxes = [box_of(source, index) for index in blocks.indices]
+    copied = [pair for pair, box in enumerate(boxes) if not _usable_in_place(box, dtype)]
+    borrowed = runtime.commit(lambda: runtime.claim_small([(devices_of(tiling)[0], 0)]))
+    values: list[LocalArray] = list(boxes)
+    claims = [borrowed] * len(boxes)
+    batch = _Batch(runtime, [place.domain for place in devices_of(tiling)], staged=False)
+    made_values, made_claims = _allocate(runtime, tiling, dtype, copied, staged=False)
+    for pair, value, claim in zip(copied, made_values, made_claims, strict=True):
+        values[pair], claims[pair] = value, claim
+        batch.add(blocks.homes[pair], value, claim, boxes[pair])
+    batch.run()
+    return _by_device(tiling, dtype, values, claims, settled=True)
+
+
+def can_alias(tiling: Tiling, dtype: np.dtype[Any], source: HostArray) -> bool:
+    """Whether `alias_host` would copy no element."""
+    boxes = (box_of(source, index) for index in blocks_of(tiling).indices)
+    return all(not box.nbytes or _usable_in_place(box, dtype) for box in boxes)
+
+
+class _Batch:
+    """Copies from the host, collected by receiving domain."""
+
+    def __init__(self, runtime: Runtime, domains: list[Domain], staged: bool) -> None:
+        self._runtime = runtime
+        self._domains = domains
+        self._staged = staged
+        self._boxes: dict[Domain, list[tuple[LocalArray, HostArray, Claim]]] = {}
+        self.nbytes = 0
+
+    def add(self, device: int, value: LocalArray, claim: Claim, box: HostArray) -> None:
+        self._boxes.setdefault(self._domains[device], []).append((value, box, claim))
+        self.nbytes += value.nbytes
+
+    def run(self) -> None:
+        for domain, boxes in self._boxes.items():
+            if self._staged:
+                moves = [Move(value, box, claim.memory) for value, box, claim in boxes]
+                stage_in(self._runtime, domain, moves)
+            else:
+                copies = [(value, box, HOST_DOMAIN) for value, box, _ in boxes]
+                self._runtime.backend.copy_boxes(copies, domain.index)
+        self._boxes, self.nbytes = {}, 0
+
+
+def _is_staged(runtime: Runtime, tiling: Tiling, nbytes: int) -> bool:
+    """Whether copies between the host and a tiling's places go through page-locked memory."""
+    return not devices_of(tiling)[0].domain.readable and nbytes > runtime.settings.inline_bytes
+
+
+def _usable_in_place(box: HostArray, dtype: np.dtype[Any]) -> bool:
+    return bool(
+        box.dtype == dtype
+        and box.flags.c_contiguous
+        and box.__array_interface__["data"][0] % ALIGNMENT == 0
+        and box.nbytes
+    )
+
+
+def _allocate(
+    runtime: Runtime, tiling: Tiling, dtype: np.dtype[Any], pairs: list[int], staged: bool
+) -> tuple[list[LocalArray], list[Claim]]:
+    """Make memory for blocks that the host may write at once, or that `stage_in` may."""
+    blocks, devices = blocks_of(tiling), devices_of(tiling)
+    if not pairs:
+        return [], []
+    charges = [(devices[blocks.homes[p]], blocks.volumes[p] * dtype.itemsize) for p in pairs]
+    shapes = [blocks.shapes[p] for p in pairs]
+    small = blocks.largest * dtype.itemsize < runtime.settings.small_bytes
+    if small and runtime.backend.host_readable:
+        claim = runtime.commit(functools.partial(runtime.claim_small, charges))
+        return [np.empty(shape, dtype) for shape in shapes], [claim] * len(pairs)
+    if staged:
+        feeds = {place.domain.feed for place, _ in charges}
+        claims = runtime.commit(functools.partial(_begin, runtime, charges), list(feeds))
+    else:
+        claims = runtime.commit(lambda: [runtime.claim(d, nbytes, None) for d, nbytes in charges])
+        for claim in claims:
+            wait_idle(claim.memory)
+    view = runtime.backend.view
+    return [
+        view(claim.memory.raw, shape, dtype) for claim, shape in zip(claims, shapes, strict=True)
+    ], claims
+
+
+def _begin(runtime: Runtime, charges: list[tuple[Place, int]]) -> list[Claim]:
+    """Make memory that the feed streams write from now on; inside `commit`."""
+    claims = [runtime.claim(place, nbytes, place.domain.feed) for place, nbytes in charges]
+    written: dict[Domain, list[Memory]] = {}
+    for (place, _), claim in zip(charges, claims, strict=True):
+        written.setdefault(place.domain, []).append(claim.memory)
+    for domain, memories in written.items():
+        submit_copies(runtime, domain.feed, "copy from host", (), domain.index, (), memories)
+    return claims
+
+
+def _by_device(
+    tiling: Tiling,
+    dtype: np.dtype[Any],
+    values: list[LocalArray],
+    claims: list[Claim],
+    *,
+    settled: bool,
+) -> ShardedBuffer:
+    pairs = blocks_of(tiling).of_device
+    return ShardedBuffer(
+        tiling, dtype, [values[p] for p in pairs], [claims[p] for p in pairs], settled
+    )
+
+
+class HostRead:
+    """A value on its way to the host.
+
+    Args:
+      source: what is read.
+      array: where its value will be, read-only.
+      memory: what the fetch writes; None if there is nothing to fetch.
+    """
+
+    __slots__ = ("_array", "_memory", "_source")
+
+    def __init__(self, source: ShardedBuffer, array: HostArray, memory: Memory | None) -> None:
+        self._source = source
+        self._array = array
+        self._memory = memory
+
+    def wait(self) -> HostArray:
+        """Wait for the value and return it.
+
+        A fetch that is stuck behind fetches of values that are still to be computed is left alone
+        and the value read directly: a read never waits for work that it does not depend on. So is
+        one that failed.
+
+        Raises:
+          ExecutionError: the work that should have written it failed.
+        """
+        self._source.wait()
+        if self._memory is None:
+            return self._array
+        written = self._memory.written
+        if written is not None:
+            stream, tick = written
+            if not stream.finished(tick - 1):
+                return read_host(self._source)
+            stream.synchronize(tick)
+        return self._array if self._memory.error is None else read_host(self._source)
+
+
+class StagedRead:
+    """A value that a thread of the backend may fetch ahead of whoever needs it.
+
+    Args:
+      source: what is read.
+    """
+
+    __slots__ = ("__weakref__", "_array", "_lock", "_source")
+
+    def __init__(self, source: ShardedBuffer) -> None:
+        self._source = source
+        self._array: HostArray | None = None
+        self._lock = source.runtime.backend.new_lock()
+
+    def prefetch(self) -> None:
+        """Fetch it, unless that fails, of which who needs the value will hear."""
+        with contextlib.suppress(GpushardError):
+            self.wait()
+
+    def wait(self) -> HostArray:
+        """Return the value.
+
+        Raises:
+          ExecutionError: the work that should have written it failed.
+        """
+        with self._lock:
+            if self._array is None:
+                self._array = read_host(self._source)
+            return self._array
+
+
+def read_host(buffer: ShardedBuffer) -> HostArray:
+    """Return the value in host memory, read-only; waits for it.
+
+    Every element is copied once; a value that lies whole on a device that the host can read
+    is not copied at all.
+
+    Raises:
+      ExecutionError: the work that should have written it failed.
+    """
+    buffer.wait()
+    runtime, tiling = buffer.runtime, buffer.tiling
+    shard = _whole_box(buffer)
+    if shard is not None:
+        return shard
+    nbytes = math.prod(tiling.shape) * buffer.dtype.itemsize
+    if nbytes < runtime.settings.small_bytes:
+        array: HostArray = np.empty(tiling.shape, buffer.dtype)
+        fetch(buffer, array)
+        array.flags.writeable = False
+        return array.view()  # nobody can make it writable again
+    claim = runtime.commit(lambda: runtime.claim_host(nbytes, None))
+    wait_idle(claim.memory)
+    target = runtime.backend.view(claim.memory.raw, tiling.shape, buffer.dtype)
+    fetch(buffer, target)
+    return runtime.backend.host_view(target, claim)
+
+
+def start_read(buffer: ShardedBuffer) -> HostRead | StagedRead:
+    """Start copying a value to host memory; never waits."""
+    shard = _whole_box(buffer)
+    if shard is not None:
+        return HostRead(buffer, shard, None)
+    runtime, tiling = buffer.runtime, buffer.tiling
+    domain = devices_of(tiling)[0].domain
+    if not domain.readable or domain.kind == "unpinned_host":
+        read = StagedRead(buffer)
+        runtime.backend.prefetch(read.prefetch)
+        return read
+    stream = domain.fetch
+    nbytes = math.prod(tiling.shape) * buffer.dtype.itemsize
+
+    def submit() -> tuple[Claim, HostArray]:
+        claim = runtime.claim_host(nbytes, stream)
+        target = runtime.backend.view(claim.memory.raw, tiling.shape, buffer.dtype)
+        copies, written = _fetches(buffer, target), [claim.memory]
+        submit_copies(
+            runtime, stream, "copy to host", copies, HOST_DOMAIN, buffer.memories, written
+        )
+        return claim, target
+
+    claim, target = runtime.commit(submit, [stream])
+    return HostRead(buffer, runtime.backend.host_view(target, claim), claim.memory)
+
+
+def _whole_box(buffer: ShardedBuffer) -> HostArray | None:
+    """Return a view of a shard that is the whole array, if the host can read it."""
+    blocks = blocks_of(buffer.tiling)
+    if blocks.whole is None or not devices_of(buffer.tiling)[0].domain.readable:
+        return None
+    home = blocks.homes[blocks.whole]
+    claim = buffer.claims[home]
+    if claim.memory.error is not None:  # then the memory may be somebody else's
+        return None
+    return buffer.runtime.backend.host_view(buffer.values[home], claim)
+
+
+def fetch(buffer: ShardedBuffer, target: HostArray) -> None:
+    """Copy a value that is there to host memory; returns when it is there.
+
+    Args:
+      buffer: the value.
+      target: of its shape and dtype.
+    """
+    runtime, places = buffer.runtime, devices_of(buffer.tiling)
+    if not _is_staged(runtime, buffer.tiling, target.nbytes):
+        runtime.backend.copy_boxes(_fetches(buffer, target), HOST_DOMAIN)
+        return
+    moves = []
+    for of, index, host_index in blocks_of(buffer.tiling).fetches:
+        value, memory = buffer.values[of], buffer.claims[of].memory
+        part = box_of(value, index) if index else value
+        moves.append((places[of].domain, Move(box_of(target, host_index), part, memory)))
+    stage_out(runtime, moves)
+
+
+def _fetches(buffer: ShardedBuffer, target: HostArray) -> list[BoxCopy]:
+    devices, values = devices_of(buffer.tiling), buffer.values
+    return [
+        (
+            box_of(target, host_index),
+            box_of(values[of], index) if index else values[of],
+            devices[of].memory_domain,
+        )
+        for of, index, host_index in blocks_of(buffer.tiling).fetches
+    ]

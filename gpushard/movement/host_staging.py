@@ -1,0 +1,323 @@
+"""Copies through page-locked host memory: to and from the host, and where a domain cannot read.
+
+What is copied is cut into chunks that fit into slots of the domain's ring. A slot is memory like
+any other: whoever takes it waits for those who used it, so that the next chunk is copied while the
+one before is still on its way. At most a quarter of a ring is one chunk.
+
+What a step reads and its domain cannot reach is packed by the domain that has it, and read in page-
+locked memory by the one that wants it. Two slots per pair of domains take turns, so that both work.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from gpushard.frozen import dataclass
+from gpushard.movement.buffer import wait_idle
+from gpushard.movement.plan import Step
+from gpushard.runtime.backend import HOST_DOMAIN
+from gpushard.runtime.chunks import Move, bytes_of, chunks, lay_out
+from gpushard.runtime.device import Domain
+from gpushard.runtime.memory import Claim, Memory, NoRoomError
+from gpushard.runtime.phase import BoxCopy, Copy, Phase
+from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.stream import Stream
+from gpushard.typing import HostArray, LocalArray
+
+PARTS_PER_STEP = 1 << 20
+"""More than the parts in which one step is written."""
+
+IN_FLIGHT = 2
+"""How many chunks of each domain are on their way while the host copies another one."""
+
+
+def chunk_bytes(runtime: Runtime) -> int:
+    """Return the bytes of the largest slot: a power of two, four of which fit into a ring."""
+    return 1 << (runtime.settings.pinned_bytes // 4).bit_length() - 1
+
+
+def submit_copies(
+    runtime: Runtime,
+    stream: Stream,
+    name: str,
+    copies: Sequence[BoxCopy],
+    domain: int,
+    reads: Sequence[Memory],
+    writes: Sequence[Memory],
+    *,
+    part: int = 0,
+    until: Mapping[Memory, int] | None = None,
+) -> int:
+    """Give a stream copies of boxes, or none, and only the wait for its turn; inside `commit`.
+
+    Args:
+      runtime: of the stream.
+      stream: where they are made.
+      name: what it is, for errors.
+      copies: what to copy.
+      domain: the memory domain that is written.
+      reads: as `Runtime.submit` takes it, and so are the others.
+      writes: likewise.
+      part: likewise.
+      until: likewise.
+    """
+    run = functools.partial(runtime.backend.copy_boxes, copies, domain)
+    return runtime.submit(stream, name, run, reads, writes, part=part, until=until or {})
+
+
+def stage_in(runtime: Runtime, domain: Domain, moves: Sequence[Move[Memory]]) -> None:
+    """Copy host data to memory that streams write; returns when all of it was read.
+
+    Args:
+      runtime: of the domain.
+      domain: where the data goes.
+      moves: what to copy, tagged with the memory of each target, which `domain.feed` has begun to
+        write.
+    """
+    pinned = domain.memories["pinned_host"].index
+    for group in chunks(moves, chunk_bytes(runtime)):
+        slot = _take(runtime, domain, bytes_of(group))
+        if slot is None:
+            _copy_in_at_once(runtime, domain, group)
+            continue
+        wait_idle(slot.memory)
+        boxes = boxes_in(runtime, slot, group)
+        to_slot = [(box, m.source, HOST_DOMAIN) for box, m in zip(boxes, group, strict=True)]
+        runtime.backend.copy_boxes(to_slot, pinned)
+        runtime.commit(functools.partial(_feed, runtime, domain, slot, boxes, group), [domain.feed])
+
+
+def _feed(
+    runtime: Runtime, domain: Domain, slot: Claim, boxes: list[HostArray], group: list[Move[Memory]]
+) -> None:
+    pinned = domain.memories["pinned_host"].index
+    copies = [(move.target, box, pinned) for box, move in zip(boxes, group, strict=True)]
+    writes = _distinct(group)
+    submit_copies(
+        runtime, domain.feed, "copy from host", copies, domain.index, [slot.memory], writes, part=1
+    )
+
+
+def _copy_in_at_once(runtime: Runtime, domain: Domain, group: list[Move[Memory]]) -> None:
+    """Copy while others have all slots."""
+    for memory in _distinct(group):
+        wait_idle(memory)
+    copies = [(move.target, move.source, HOST_DOMAIN) for move in group]
+    runtime.backend.copy_boxes(copies, domain.index)
+
+
+def stage_out(runtime: Runtime, moves: Sequence[tuple[Domain, Move[Memory]]]) -> None:
+    """Copy from devices to the host; returns when all is there.
+
+    The domains take turns, so that all of them copy at once.
+
+    Args:
+      runtime: of the domains.
+      moves: what to copy, tagged with the memory of each source, whose content is there, and with
+        its domain.
+    """
+    by_domain: dict[Domain, list[Move[Memory]]] = {}
+    for domain, move in moves:
+        by_domain.setdefault(domain, []).append(move)
+    flights: deque[_Flight] = deque()
+    most = IN_FLIGHT * len(by_domain)
+    for domain, group in _in_turns(by_domain, chunk_bytes(runtime)):
+        flight = _start(runtime, domain, group)
+        while flight is None and flights:
+            flights.popleft().land(runtime)
+            flight = _start(runtime, domain, group)
+        if flight is None:
+            _copy_out_at_once(runtime, domain, group)
+            continue
+        flights.append(flight)
+        if len(flights) > most:
+            flights.popleft().land(runtime)
+    while flights:
+        flights.popleft().land(runtime)
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A chunk on its way to a slot."""
+
+    domain: Domain
+    group: list[Move[Memory]]
+    slot: Claim
+    boxes: list[HostArray]
+    tick: int
+
+    def land(self, runtime: Runtime) -> None:
+        """Wait for it, and copy it to where it belongs."""
+        self.domain.fetch.synchronize(self.tick)
+        if self.slot.memory.error is not None:
+            _copy_out_at_once(runtime, self.domain, self.group)
+            return
+        pinned = self.domain.memories["pinned_host"].index
+        pairs = zip(self.group, self.boxes, strict=True)
+        copies = [(move.target, box, pinned) for move, box in pairs]
+        runtime.backend.copy_boxes(copies, HOST_DOMAIN)
+
+
+def _copy_out_at_once(runtime: Runtime, domain: Domain, group: list[Move[Memory]]) -> None:
+    """Copy while others have all slots, or what did not get to its slot."""
+    copies = [(move.target, move.source, domain.index) for move in group]
+    runtime.backend.copy_boxes(copies, HOST_DOMAIN)
+
+
+def _start(runtime: Runtime, domain: Domain, group: list[Move[Memory]]) -> _Flight | None:
+    """Send a chunk to a slot, or return None if there is none."""
+    pinned = domain.memories["pinned_host"].index
+
+    def submit() -> _Flight | None:
+        try:
+            slot = runtime.claim_slot(domain, bytes_of(group), domain.fetch)
+        except NoRoomError:
+            return None
+        boxes = boxes_in(runtime, slot, group)
+        copies = [(box, m.source, domain.index) for box, m in zip(boxes, group, strict=True)]
+        tick = submit_copies(
+            runtime, domain.fetch, "copy to host", copies, pinned, _distinct(group), [slot.memory]
+        )
+        return _Flight(domain, group, slot, boxes, tick)
+
+    return runtime.commit(submit, [domain.fetch])
+
+
+def _take(runtime: Runtime, domain: Domain, nbytes: int) -> Claim | None:
+    """Return a slot for the host to write, or None if others have all of them."""
+
+    def claim() -> Claim | None:
+        try:
+            return runtime.claim_slot(domain, nbytes, None)
+        except NoRoomError:
+            return None
+
+    return runtime.commit(claim)
+
+
+def _in_turns(
+    by_domain: dict[Domain, list[Move[Memory]]], limit: int
+) -> Iterator[tuple[Domain, list[Move[Memory]]]]:
+    """Yield one chunk of each domain after the other."""
+    waiting = deque((domain, chunks(moves, limit)) for domain, moves in by_domain.items())
+    while waiting:
+        domain, rest = waiting.popleft()
+        group = next(rest, None)
+        if group is not None:
+            yield domain, group
+            waiting.append((domain, rest))
+
+
+def boxes_in(runtime: Runtime, slot: Claim, group: Sequence[Move[Memory]]) -> list[HostArray]:
+    """Lay the boxes of a chunk out in its slot."""
+    return lay_out(runtime.backend.view(slot.memory.raw, (bytes_of(group),), np.dtype("u1")), group)
+
+
+def _distinct(group: Sequence[Move[Memory]]) -> list[Memory]:
+    return list(dict.fromkeys(move.tag for move in group))
+
+
+def strangers(runtime: Runtime, step: Step) -> set[int]:
+    """Return the domains that a step reads and its own domain cannot reach."""
+    domains = {move[4] for phase in step.phases for move in phase.moves}
+    return {domain for domain in domains if not runtime.backend.reaches(step.domain, domain)}
+
+
+def claim_slots(runtime: Runtime, steps: Sequence[Step]) -> dict[tuple[int, int], list[Claim]]:
+    """Allocate two slots for each (domain, domain out of its reach) of steps; inside `commit`."""
+    pairs = {(step.domain, of) for step in steps for of in strangers(runtime, step)}
+    return {pair: [_claim_slot(runtime, pair[1]) for _ in range(2)] for pair in sorted(pairs)}
+
+
+def _claim_slot(runtime: Runtime, of: int) -> Claim:
+    domain = runtime.domains[of]
+    return runtime.claim_between(domain, chunk_bytes(runtime), domain.fetch)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """How one step reads what its domain cannot reach."""
+
+    runtime: Runtime
+    step: Step
+    stream: Stream
+    """The stream that writes the step's blocks."""
+
+    name: str
+    operands: Sequence[LocalArray]
+    memories: Sequence[Memory]
+    until: Mapping[Memory, int]
+    slots: dict[tuple[int, int], list[Claim]]
+
+    def submit(self, writes: Sequence[Memory]) -> int:
+        """Give the copies of the step to streams; inside `commit`.
+
+        Args:
+          writes: the memories that it writes, which its stream has begun to write.
+
+        Returns:
+          The tick with which all is written.
+        """
+        step, tick = self.step, self.stream.issued
+        for number, (reads, copies) in enumerate(self._transfers(), start=1):
+            part = step.part * PARTS_PER_STEP + number
+            tick = submit_copies(
+                self.runtime,
+                self.stream,
+                self.name,
+                copies,
+                step.domain,
+                reads,
+                writes,
+                part=part,
+                until=self.until,
+            )
+        return tick
+
+    def _transfers(self) -> Iterator[tuple[list[Memory], list[BoxCopy]]]:
+        """Yield (memories read, copies) for each item, once what it reads is on its way."""
+        far = strangers(self.runtime, self.step)
+        for phase in self.step.phases:
+            near = [move for move in phase.moves if move[4] not in far]
+            if near:
+                yield self._reads(near), [self._copy(move) for move in near]
+            for of in sorted(far):
+                yield from self._across(phase, of)
+
+    def _across(self, phase: Phase, of: int) -> Iterator[tuple[list[Memory], list[BoxCopy]]]:
+        """Pack boxes chunk by chunk, and yield the copies that unpack each."""
+        runtime = self.runtime
+        source, pinned = runtime.domains[of], runtime.domains[of].memories["pinned_host"].index
+        moves = []
+        for move in phase.moves:
+            if move[4] == of:
+                target, value, _ = self._copy(move)
+                moves.append(Move(target, value, self.memories[move[2]]))
+        slots = self.slots[self.step.domain, of]
+        for number, group in enumerate(chunks(moves, chunk_bytes(runtime))):
+            slot = slots[number % len(slots)]
+            boxes = boxes_in(runtime, slot, group)
+            pack = [(box, move.source, of) for box, move in zip(boxes, group, strict=True)]
+            submit_copies(
+                runtime,
+                source.fetch,
+                self.name,
+                pack,
+                pinned,
+                _distinct(group),
+                [slot.memory],
+                until=self.until,
+            )
+            pairs = zip(group, boxes, strict=True)
+            yield [slot.memory], [(move.target, box, pinned) for move, box in pairs]
+
+    def _copy(self, move: Copy) -> BoxCopy:
+        to, target, of, source, domain = move
+        return target.of(self.operands[to]), source.of(self.operands[of]), domain
+
+    def _reads(self, moves: Sequence[Copy]) -> list[Memory]:
+        return list(dict.fromkeys(self.memories[move[2]] for move in moves))

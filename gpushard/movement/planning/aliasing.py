@@ -1,0 +1,263 @@
+"""Which wanted blocks need no copy because their domain has them in memory already. Pure.
+
+One that is a whole block of its domain is an alias. One that is a dense and aligned part of a block
+is a view, if aliases and views together keep at least half of the root allocation useful.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpushard.frozen import dataclass
+from gpushard.geometry.columns import distinct_columns
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.planning.dims import Piece
+from gpushard.movement.planning.holders import Overlap
+from gpushard.movement.planning.strided import StridedCopies
+from gpushard.typing import IntArray
+
+ALIAS, VIEW, COPY, EMPTY = range(4)
+"""What becomes of a wanted pair."""
+
+ALIGNMENT = 16
+"""Bytes that every shard is aligned to, views included, so that kernels may use full vectors."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What becomes of every wanted pair, and where those lie that are not written."""
+
+    kind: IntArray
+    """ALIAS, VIEW, COPY or EMPTY."""
+
+    source: IntArray
+    """The source that has an alias or a view; 0 for others."""
+
+    device: IntArray
+    """The position of the device whose shard of that has it; 0 for others."""
+
+    offset: IntArray
+    """Its first element within that shard; 0 for others."""
+
+    by_roots: bool = False
+    """Whether that depends on how much memory the shards keep alive."""
+
+
+def copy_all(volume: IntArray) -> Kept:
+    """Say that all pairs are written that have elements.
+
+    Args:
+      volume: elements of each pair.
+    """
+    none = np.zeros(len(volume), np.int64)
+    return Kept(np.where(volume > 0, COPY, EMPTY), none, none, none)
+
+
+def find_reuse(overlap: Overlap, piece: Piece, itemsize: int, root_nbytes: int) -> Kept:
+    """Find the wanted pairs of a movement that are blocks of its source, or parts of them.
+
+    Where held blocks overlap, that is the largest with the first element of the pair.
+
+    Args:
+      overlap: the wanted and held pairs.
+      piece: where the elements of the destination come from.
+      itemsize: bytes of an element.
+      root_nbytes: bytes of the largest root allocation of the source, if larger than a shard.
+    """
+    kept = copy_all(overlap.volume)
+    if not piece.in_order:
+        return kept
+    places = _places_in_boxes(overlap) if overlap.free else _places_in_blocks(overlap)
+    pairs, at, present = places.pair, places.held, places.present
+    if not len(pairs):
+        return kept
+    volume = overlap.volume[pairs]
+    dense, offset, extent = _within_block(overlap, places)
+    whole = present & dense & (extent == volume)
+    view = present & dense & ~whole & (offset * itemsize % ALIGNMENT == 0)
+    if view.any():
+        useful = np.bincount(at, np.where(view | whole, volume, 0), len(overlap.held.key))
+        view &= useful[at] * 2 >= np.maximum(extent, root_nbytes // itemsize)
+    device, first = np.zeros_like(kept.kind), np.zeros_like(kept.kind)
+    kept.kind[pairs[whole]] = ALIAS
+    kept.kind[pairs[view]] = VIEW
+    device[pairs] = np.where(whole | view, overlap.held.home[at], 0)
+    first[pairs] = np.where(view, offset, 0)
+    return Kept(kept.kind, kept.source, device, first)
+
+
+def find_kept(
+    sources: Sequence[Tiling],
+    tables: Sequence[tuple[int, StridedCopies]],
+    volume: IntArray,
+    itemsize: int,
+    root_nbytes: Sequence[int],
+) -> Kept:
+    """Find the wanted pairs of several sources that are blocks of one, or parts of them.
+
+    That is so if all of its copies read one shard, and every element lies as far from the first one
+    there as it would in the new block.
+
+    Args:
+      sources: their tilings.
+      tables: (source, copies) that would write all pairs.
+      volume: elements of each wanted pair.
+      itemsize: bytes of an element.
+      root_nbytes: bytes of the largest root allocation of each source, if larger than a shard.
+    """
+    source, device, offset, found = _candidates(tables, volume)
+    at = np.flatnonzero(found)
+    shard, root = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
+    for number, tiling in enumerate(sources):
+        mine = source[at] == number
+        shard[mine] = tiling.volumes[device[at[mine]]]
+        root[mine] = np.maximum(shard[mine], root_nbytes[number] // itemsize)
+    whole = volume[at] == shard
+    view = ~whole & (offset[at] * itemsize % ALIGNMENT == 0)
+    by_roots = bool(view.any())
+    if by_roots:
+        view &= 2 * _useful(source[at], device[at], offset[at], (view | whole) * volume[at]) >= root
+    kept = copy_all(volume)
+    kept.kind[at[whole]] = ALIAS
+    kept.kind[at[view]] = VIEW
+    held = (kept.kind == ALIAS) | (kept.kind == VIEW)
+    source, device, offset = (np.where(held, values, 0) for values in (source, device, offset))
+    return Kept(kept.kind, source, device, offset, by_roots)
+
+
+def _candidates(
+    tables: Sequence[tuple[int, StridedCopies]], volume: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return source, device and offset of pairs in one piece there, and which these are."""
+    block = np.concatenate([copies.block for _, copies in tables] or [volume[:0]])
+    places = [
+        np.stack(
+            (
+                np.full(len(copies.block), number),
+                copies.device,
+                copies.source_offset - copies.target_offset,
+            )
+        )
+        for number, copies in tables
+    ]
+    place = np.concatenate(places or [np.zeros((3, 0), np.int64)], axis=1)
+    low = np.full((3, len(volume)), np.iinfo(np.int64).max)
+    high = np.full((3, len(volume)), -1)
+    covered, in_order = np.zeros(len(volume), np.int64), np.ones(len(volume), bool)
+    for row, (least, most) in enumerate(zip(low, high, strict=True)):
+        np.minimum.at(least, block, place[row])
+        np.maximum.at(most, block, place[row])
+    for _, copies in tables:
+        np.add.at(covered, copies.block, copies.volume)
+        alike = (copies.length == 1) | (copies.target_stride == copies.source_stride)
+        same = alike.all(axis=0) & (copies.device >= 0) & ~copies.remote
+        in_order[copies.block[~same]] = False
+    found = in_order & (covered == volume) & (volume > 0) & (low == high).all(axis=0)
+    source, device, offset = high
+    return source, device, offset, found
+
+
+def _useful(source: IntArray, device: IntArray, offset: IntArray, volume: IntArray) -> IntArray:
+    """Return for each pair how many elements of its shard stay useful."""
+    rows = np.stack((source, device, offset, volume))
+    first, _ = distinct_columns(rows)  # several may be the same part
+    _, shard = distinct_columns(rows[:2])
+    return np.bincount(shard[first], volume[first])[shard].astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Where in held blocks wanted pairs may be found whole."""
+
+    pair: IntArray
+    """The wanted pairs in question, none of them empty."""
+
+    held: IntArray
+    """The held pair that each may lie in."""
+
+    present: IntArray
+    """Whether it does."""
+
+    offset: Sequence[IntArray]
+    """First element within the held block in each mapped dim."""
+
+    length: Sequence[IntArray]
+    """Elements in each mapped dim, likewise."""
+
+    extent: Sequence[IntArray]
+    """Length of the held block in each mapped dim, likewise."""
+
+
+def _places_in_blocks(overlap: Overlap) -> _Places:
+    """In a grid: pairs that read one block."""
+    single = np.flatnonzero((overlap.cells == 1) & (overlap.volume > 0))
+    if not len(single):
+        return _Places(single, single, single, [], [], [])
+    first = overlap.first[:, single]
+    at, present = overlap.held.find(overlap.wanted.domain[single], overlap.source_block(first))
+    rows = list(zip(overlap.runs, first, strict=True))
+    return _Places(
+        single,
+        at,
+        present,
+        [runs.source_offset[run] for runs, run in rows],
+        [runs.length[run] for runs, run in rows],
+        [runs.source_extent[run] for runs, run in rows],
+    )
+
+
+def _places_in_boxes(overlap: Overlap) -> _Places:
+    """Among any boxes: an equal one, or else that from which the first element would be copied."""
+    pairs = np.flatnonzero(overlap.volume > 0)
+    of, to = overlap.held.home, overlap.wanted.home[pairs]
+    begin = np.zeros((len(overlap.runs), len(pairs)), np.int64)
+    length = np.ones_like(begin)
+    for dim, runs in enumerate(overlap.runs):
+        begin[dim] = runs.map.start
+        if runs.map.destination is not None:
+            starts = overlap.destination.starts[runs.map.destination]
+            stops = overlap.destination.stops[runs.map.destination]
+            begin[dim] += runs.map.step * starts[to]
+            length[dim] = (stops - starts)[to]
+    first = overlap.first[:, pairs]
+    at, present = overlap.held.find(overlap.wanted.domain[pairs], overlap.source_block(first))
+    maps = [(dim, runs.map.source) for dim, runs in enumerate(overlap.runs)]
+    dims = np.array([dim for dim, source in maps if source is not None], np.intp)
+    sources = np.array([source for _, source in maps if source is not None], np.intp)
+    held_begin = overlap.source.starts[sources][:, of]
+    held_length = overlap.source.stops[sources][:, of] - held_begin
+    equal = {
+        key: pair for pair, key in enumerate(_keys(overlap.held.domain, held_begin, held_length))
+    }
+    wanted = _keys(overlap.wanted.domain[pairs], begin[dims], length[dims])
+    same = np.array([equal.get(key, -1) for key in wanted], np.int64)
+    at, present = np.where(same >= 0, same, at), present | (same >= 0)
+    offset, extent = begin.copy(), np.ones_like(begin)
+    offset[dims] -= held_begin[:, at]
+    extent[dims] = held_length[:, at]
+    inside = ((offset >= 0) & (offset + length <= extent))[dims].all(axis=0)
+    return _Places(pairs, at, present & inside, list(offset), list(length), list(extent))
+
+
+def _keys(domain: IntArray, begin: IntArray, length: IntArray) -> list[tuple[int, ...]]:
+    return list(map(tuple, np.concatenate((domain[None], begin, length)).T.tolist()))
+
+
+def _within_block(overlap: Overlap, places: _Places) -> tuple[IntArray, IntArray, IntArray]:
+    """Return whether each pair is dense in its held block, its offset, and the block's size."""
+    pairs = len(places.pair)
+    offset, extent = np.zeros(pairs, np.int64), np.ones(pairs, np.int64)
+    dense, full_after = np.ones(pairs, bool), np.ones(pairs, bool)
+    for dim in range(len(overlap.runs) - 1, -1, -1):
+        m = overlap.runs[dim].map
+        if m.source is None:
+            continue
+        length, size = places.length[dim], places.extent[dim]
+        single = length == 1
+        dense &= single | full_after if m.step == 1 else single
+        full_after &= length == size
+        offset += places.offset[dim] * extent
+        extent *= size
+    return dense, offset, extent

@@ -1,0 +1,217 @@
+"""Where the elements of a dim come from, cut at all block edges; and boxes cut into rows. Pure."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from gpushard.frozen import dataclass
+from gpushard.typing import IntArray, Shape
+
+_ONE_BLOCK = np.array([0, 1], np.int64)
+_DENSE_TABLE = 1 << 18
+
+
+@dataclass(frozen=True)
+class DimMap:
+    """Element t of a destination dim is element `start + step * t` of a source dim."""
+
+    source: int | None
+    """Source dim; None for a new dim of length 1."""
+
+    destination: int | None
+    """Destination dim; None for a dim that an integer index removes."""
+
+    start: int
+    """Source element of destination element 0."""
+
+    step: int
+    """Distance in the source between neighbours in the destination; not zero."""
+
+    length: int
+    """Length of the destination dim."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """How a whole destination comes from one source: the product of one map per dim.
+
+    Pieces compare by identity, which keeps plan look-ups short; equal ones come from a cache.
+    """
+
+    maps: tuple[DimMap, ...]
+    """Every source dim and every destination dim occurs once, destination dims in order."""
+
+    @functools.cached_property
+    def shape(self) -> Shape:
+        """Shape of the destination."""
+        return tuple(m.length for m in self.maps if m.destination is not None)
+
+    @functools.cached_property
+    def order(self) -> tuple[int, ...]:
+        """Kept source dims, numbered from 0, in the order of the destination."""
+        kept = [m.source for m in self.maps if m.source is not None and m.destination is not None]
+        return tuple(sorted(kept).index(dim) for dim in kept)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether kept dims keep their order."""
+        return self.order == tuple(range(len(self.order)))
+
+    @property
+    def same_dims(self) -> bool:
+        """Whether destination dim i comes from source dim i throughout."""
+        return all(m.source == m.destination for m in self.maps)
+
+
+@functools.lru_cache(maxsize=4096)
+def identity(shape: Shape) -> Piece:
+    """Return the piece of a reshard: every element stays where it is.
+
+    >>> identity((4,)).maps
+    (DimMap(source=0, destination=0, start=0, step=1, length=4),)
+    """
+    return Piece(tuple(DimMap(dim, dim, 0, 1, size) for dim, size in enumerate(shape)))
+
+
+@functools.lru_cache(maxsize=4096)
+def permutation(shape: Shape, axes: tuple[int, ...]) -> Piece:
+    """Return the piece of a transpose: destination dim i is source dim `axes[i]`.
+
+    >>> permutation((4, 2), (1, 0)).shape
+    (2, 4)
+    """
+    return Piece(tuple(DimMap(dim, i, 0, 1, shape[dim]) for i, dim in enumerate(axes)))
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """One dim map cut where a source block or a destination block ends; in destination order."""
+
+    map: DimMap
+    """What was cut."""
+
+    source_edges: IntArray
+    """Edges of the source blocks."""
+
+    destination_edges: IntArray
+    """Edges of the destination blocks."""
+
+    source_block: IntArray
+    """Source block of each run."""
+
+    destination_block: IntArray
+    """Destination block of each run, ascending."""
+
+    source_offset: IntArray
+    """First element of each run within its source block."""
+
+    destination_offset: IntArray
+    """First element of each run within its destination block."""
+
+    length: IntArray
+    """Elements of each run."""
+
+    counts: IntArray
+    """Number of runs of each destination block."""
+
+    first: IntArray
+    """First run of each destination block."""
+
+    @functools.cached_property
+    def source_extent(self) -> IntArray:
+        """Length of the source block of each run."""
+        edges = self.source_edges
+        return np.asarray(edges[self.source_block + 1] - edges[self.source_block])
+
+    def overlap(self, destination_block: IntArray | int, source_block: IntArray | int) -> IntArray:
+        """Return how many elements of each destination block come from each source block."""
+        sources = len(self.source_edges) - 1
+        keys = self.destination_block * sources + self.source_block
+        wanted = destination_block * sources + source_block
+        size = (len(self.destination_edges) - 1) * sources
+        if size <= _DENSE_TABLE:
+            table = np.zeros(size, np.int64)
+            table[keys] = self.length
+            return table[wanted]
+        order = np.argsort(keys)
+        at = np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)
+        found = order[at]
+        return np.where(keys[found] == wanted, self.length[found], 0)
+
+
+def cut_runs(
+    dim_map: DimMap, source_edges: IntArray | None, destination_edges: IntArray | None
+) -> Runs:
+    """Cut a dim map at all block edges.
+
+    Args:
+      dim_map: the map.
+      source_edges: edges of the source blocks; None if there is no source dim.
+      destination_edges: edges of the destination blocks; None if there is no destination dim.
+
+    Returns:
+      Runs that each lie in one source block and one destination block.
+
+    >>> runs = cut_runs(DimMap(0, 0, 4, -1, 5), np.array([0, 3, 5]), np.array([0, 4, 5]))
+    >>> list(zip(runs.source_block.tolist(), runs.source_offset.tolist(), runs.length.tolist()))
+    [(1, 1, 2), (0, 2, 2), (0, 0, 1)]
+    """
+    sources = _ONE_BLOCK if source_edges is None else source_edges
+    destinations = _ONE_BLOCK if destination_edges is None else destination_edges
+    start, step = dim_map.start, dim_map.step
+    crossings = -((start - sources) // step) if step > 0 else (start - sources) // -step + 1
+    cuts = np.concatenate((np.minimum(np.maximum(crossings, 0), dim_map.length), destinations))
+    cuts.sort()
+    lengths = cuts[1:] - cuts[:-1]
+    kept = lengths > 0
+    at, length = cuts[:-1][kept], lengths[kept]
+    source_at = start + step * at
+    destination_block = destinations.searchsorted(at, side="right") - 1
+    source_block = sources.searchsorted(source_at, side="right") - 1
+    counts = np.bincount(destination_block, minlength=len(destinations) - 1)
+    return Runs(
+        map=dim_map,
+        source_edges=sources,
+        destination_edges=destinations,
+        source_block=source_block,
+        destination_block=destination_block,
+        source_offset=source_at - sources[source_block],
+        destination_offset=at - destinations[destination_block],
+        length=length,
+        counts=counts,
+        first=np.cumsum(counts) - counts,
+    )
+
+
+def cut_dim(length: IntArray, enough: int) -> IntArray:
+    """Return the dim along which each box is cut: the first that is long enough, else the longest.
+
+    Args:
+      length: of each box in each dim, shape (dims, boxes); at least one dim.
+      enough: the length that is enough.
+
+    >>> cut_dim(np.array([[2, 2], [5, 40], [99, 99]]), 16).tolist()
+    [2, 1]
+    """
+    long = length >= enough
+    return np.asarray(np.where(long.any(axis=0), long.argmax(axis=0), length.argmax(axis=0)))
+
+
+def cut_rows(
+    steps: IntArray, boxes: IntArray, dim: IntArray, low: IntArray, high: IntArray
+) -> None:
+    """Keep only some rows of boxes, in place.
+
+    Args:
+      steps: step of each mapped dim.
+      boxes: source offset, destination offset and length of each box in each mapped dim.
+      dim: the dim that each is cut along.
+      low: the first row that is kept of each.
+      high: the row after the last one.
+    """
+    column = np.arange(boxes.shape[2])
+    boxes[0, dim, column] += steps[dim] * low
+    boxes[1, dim, column] += low
+    boxes[2, dim, column] = high - low

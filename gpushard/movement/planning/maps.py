@@ -1,0 +1,429 @@
+"""Where the elements of a result come from: NumPy's rearrangements as numbers. Pure.
+
+The coordinates of an array are written with *digits*: that of a dim is a start plus a mixed-radix
+number. Where a part of the result comes from is said by giving both the source's and the result's
+coordinates the same digits. A reshape cuts dims into the factors that both shapes share; a tile
+has a digit for the repetition, which no source knows; a diagonal is one digit in two dims.
+
+Arguments are taken to be right: axes from 0, shapes that fit.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+from gpushard.cache import remembering
+from gpushard.frozen import dataclass
+from gpushard.movement.planning.dims import Piece, identity
+from gpushard.typing import Shape
+
+Factors = tuple[tuple[int, int], ...]
+"""(dim, size) of consecutive factors of a shape."""
+
+Bounds = tuple[tuple[int, int], ...]
+"""(start, stop) of a box in each dim."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """The coordinates of an array as digits, and the digits as axes of a space.
+
+    A point of the space is one element. For a source the space has an axis for all that says which
+    element it is; for a result the same axes, and then some for the repetitions of an element.
+    """
+
+    sizes: Shape
+    """How many values each digit has."""
+
+    dims: tuple[tuple[int, tuple[int, ...]], ...]
+    """For each dim its first coordinate, and its digits, most significant first."""
+
+    axes: tuple[tuple[int, ...], ...]
+    """For each axis its digits, likewise: one, or several where source and result cut a stretch of
+    elements in ways that have no common factor; then the axis counts the elements of the stretch.
+    """
+
+    @functools.cached_property
+    def space(self) -> Shape:
+        """Length of each axis."""
+        return tuple(math.prod(self.sizes[digit] for digit in axis) for axis in self.axes)
+
+    @functools.cached_property
+    def is_plain(self) -> bool:
+        """Whether axes are dims."""
+        return self == plain(self.space)
+
+
+def plain(shape: Shape) -> Side:
+    """Return the side whose axes are the dims of an array.
+
+    >>> plain((4, 2)).dims
+    ((0, (0,)), (0, (1,)))
+    """
+    return Side(
+        shape,
+        tuple((0, (dim,)) for dim in range(len(shape))),
+        tuple((dim,) for dim in range(len(shape))),
+    )
+
+
+@dataclass(frozen=True)
+class Part:
+    """A box of the result that comes from one source."""
+
+    source: int
+    """Number of the source."""
+
+    read: Side
+    """How a point says which element of the source is read: one-to-one."""
+
+    write: Side
+    """How it says where in the result that goes."""
+
+    begin: Shape
+    """Which point of the source's space is the first one of the result's, in each axis."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rearrangement:
+    """Where the elements of a result come from.
+
+    Rearrangements compare by identity, which keeps plan look-ups short; equal ones come from a
+    cache.
+    """
+
+    sources: tuple[Shape, ...]
+    """Shape of each source."""
+
+    shape: Shape
+    """Shape of the result."""
+
+    parts: tuple[Part, ...]
+    """They do not overlap; none of them is empty."""
+
+    filled: tuple[Bounds, ...] = ()
+    """Boxes of the result that hold a constant: all that no part covers."""
+
+    piece: Piece | None = None
+    """The same as a piece of the only source, if nothing moves."""
+
+    along: int | None = None
+    """The dim of the result in which whole sources follow one another, if they do: one that they
+    have, or a new one."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that this takes, about."""
+        ndim = len(self.shape)
+        return 1000 + 100 * len(self.sources) + (600 + 250 * ndim) * len(self.parts)
+
+
+_remember = remembering(limit=16 << 20)
+
+
+@_remember
+def stay(shape: Shape) -> Rearrangement:
+    """Return what moves nothing.
+
+    >>> stay((2, 3)).shape
+    (2, 3)
+    """
+    read = plain(shape)
+    parts = _unless_empty(shape, Part(0, read, read, (0,) * len(shape)))
+    return Rearrangement((shape,), shape, parts, piece=identity(shape))
+
+
+@_remember
+def concatenate(shapes: tuple[Shape, ...], axis: int) -> Rearrangement:
+    """Return what `numpy.concatenate` does.
+
+    >>> concatenate(((2, 3), (4, 3)), 0).shape
+    (6, 3)
+    """
+    if len(shapes) == 1:
+        return stay(shapes[0])
+    parts: list[Part] = []
+    at = 0
+    for source, shape in enumerate(shapes):
+        starts = [at if dim == axis else 0 for dim in range(len(shape))]
+        parts += _unless_empty(shape, _placed(source, shape, starts))
+        at += shape[axis]
+    first = shapes[0]
+    shape = (*first[:axis], at, *first[axis + 1 :])
+    return Rearrangement(shapes, shape, tuple(parts), along=axis)
+
+
+@_remember
+def stack(shapes: tuple[Shape, ...], axis: int) -> Rearrangement:
+    """Return what `numpy.stack` does.
+
+    >>> stack(((2, 3), (2, 3)), 1).shape
+    (2, 2, 3)
+    """
+    shape = shapes[0]
+    read = plain(shape)
+    parts: list[Part] = []
+    for source in range(len(shapes)):
+        dims = (*read.dims[:axis], (source, ()), *read.dims[axis:])
+        write = Side(shape, dims, read.axes)
+        parts += _unless_empty(shape, Part(source, read, write, (0,) * len(shape)))
+    result = (*shape[:axis], len(shapes), *shape[axis:])
+    return Rearrangement(shapes, result, tuple(parts), along=axis)
+
+
+@_remember
+def pad(shape: Shape, widths: tuple[tuple[int, int], ...]) -> Rearrangement:
+    """Return what `numpy.pad` does with a constant, which is given when it is run.
+
+    Args:
+      shape: of the source.
+      widths: how many elements go before and behind it in each dim.
+
+    >>> pad((2, 3), ((1, 0), (0, 2))).filled
+    (((0, 1), (0, 5)), ((1, 3), (3, 5)))
+    """
+    if not any(map(any, widths)):
+        return stay(shape)
+    starts = [before for before, _ in widths]
+    result = tuple(n + sum(width) for n, width in zip(shape, widths, strict=True))
+    parts = _unless_empty(shape, _placed(0, shape, starts))
+    return Rearrangement((shape,), result, parts, tuple(_around(shape, starts, result)))
+
+
+@_remember
+def roll(shape: Shape, shifts: tuple[int, ...], axes: tuple[int, ...]) -> Rearrangement:
+    """Return what `numpy.roll` does along axes; shifts of the same axis add up.
+
+    >>> [part.begin for part in roll((5,), (2,), (0,)).parts]
+    [(0,), (3,)]
+    """
+    shift = [0] * len(shape)
+    for by, axis in zip(shifts, axes, strict=True):
+        shift[axis] += by
+    moved = [by % n if n else 0 for by, n in zip(shift, shape, strict=True)]
+    if not any(moved) or 0 in shape:
+        return stay(shape)
+    pieces = [
+        [(0, by, n - by), (n - by, 0, by)] if by else [(0, 0, n)]
+        for by, n in zip(moved, shape, strict=True)
+    ]
+    read, parts = plain(shape), []
+    for chosen in itertools.product(*pieces):
+        begin, starts, lengths = zip(*chosen, strict=True)
+        parts.append(Part(0, read, _placed(0, lengths, starts).write, begin))
+    return Rearrangement((shape,), shape, tuple(parts))
+
+
+@_remember
+def permute_rows(shape: Shape, pairs: tuple[tuple[int, int], ...]) -> Rearrangement:
+    """Return what moves rows: row `to` of the result is row `of` for each pair (of, to), or filled.
+
+    >>> permute_rows((3, 2), ((0, 1), (1, 2))).filled
+    (((0, 1), (0, 2)),)
+    """
+    read, rest = plain(shape), shape[1:]
+    zeros = (0,) * len(rest)
+    sent = {to: of for of, to in pairs}
+    parts: list[Part] = []
+    for to, of in sorted(sent.items()):
+        write = _placed(0, (1, *rest), (to, *zeros)).write
+        parts += _unless_empty(rest, Part(0, read, write, (of, *zeros)))
+    rows = [((to, to + 1), *((0, n) for n in rest)) for to in range(shape[0]) if to not in sent]
+    return Rearrangement((shape,), shape, tuple(parts), tuple(rows) if 0 not in rest else ())
+
+
+@_remember
+def tile(shape: Shape, reps: tuple[int, ...]) -> Rearrangement:
+    """Return what `numpy.tile` does.
+
+    >>> tile((2, 3), (4,)).shape, tile((3,), (2, 1)).shape
+    ((2, 12), (2, 3))
+    """
+    reps = (1,) * (len(shape) - len(reps)) + reps
+    lead = len(reps) - len(shape)
+    return _repeated(shape, lead, reps, inner=False)
+
+
+@_remember
+def repeat(shape: Shape, count: int, axis: int) -> Rearrangement:
+    """Return what `numpy.repeat` does with one count for all elements.
+
+    >>> repeat((2, 3), 4, 1).shape
+    (2, 12)
+    """
+    reps = tuple(count if dim == axis else 1 for dim in range(len(shape)))
+    return _repeated(shape, 0, reps, inner=True)
+
+
+@_remember
+def broadcast_to(shape: Shape, new_shape: Shape) -> Rearrangement:
+    """Return what `numpy.broadcast_to` does.
+
+    >>> broadcast_to((3, 1), (2, 3, 4)).shape
+    (2, 3, 4)
+    """
+    lead = len(new_shape) - len(shape)
+    sizes = (1,) * lead + shape
+    reps = tuple(1 if n == size else n for n, size in zip(new_shape, sizes, strict=True))
+    return _repeated(shape, lead, reps, inner=False)
+
+
+@_remember
+def diagonal(shape: Shape, offset: int, axis1: int, axis2: int) -> Rearrangement:
+    """Return what `numpy.diagonal` does: the diagonal is the last dim of the result.
+
+    >>> diagonal((4, 5, 6), 1, 0, 2).shape
+    (5, 4)
+    """
+    first, second = max(-offset, 0), max(offset, 0)
+    length = max(0, min(shape[axis1] - first, shape[axis2] - second))
+    kept = [dim for dim in range(len(shape)) if dim not in (axis1, axis2)]
+    sizes = (*(shape[dim] for dim in kept), length)
+    last = len(kept)
+    digits = {dim: (0, (number,)) for number, dim in enumerate(kept)}
+    digits |= {axis1: (first, (last,)), axis2: (second, (last,))}
+    write = plain(sizes)
+    read = Side(sizes, tuple(digits[dim] for dim in range(len(shape))), write.axes)
+    parts = _unless_empty(sizes, Part(0, read, write, (0,) * len(sizes)))
+    return Rearrangement((shape,), sizes, parts)
+
+
+@functools.lru_cache(maxsize=4096)
+def reshape(shape: Shape, new_shape: Shape) -> Rearrangement:
+    """Return what `numpy.reshape` does, in row-major order.
+
+    Args:
+      shape: of the source.
+      new_shape: of the result, of as many elements.
+
+    >>> reshape((8, 8), (4, 16)).parts[0].read.dims
+    ((0, (0, 1)), (0, (2,)))
+    """
+    if shape == new_shape:
+        return stay(shape)
+    if not math.prod(shape):
+        return Rearrangement((shape,), new_shape, ())
+    pairs = tuple(shared_factors(shape, new_shape))
+    read = _side(len(shape), [old for old, _ in pairs])
+    write = _side(len(new_shape), [new for _, new in pairs])
+    part = Part(0, read, write, (0,) * len(pairs))
+    return Rearrangement((shape,), new_shape, (part,))
+
+
+def shared_factors(shape: Shape, new_shape: Shape) -> Iterator[tuple[Factors, Factors]]:
+    """Cut the dims of two shapes of as many elements into factors, outermost first.
+
+    Yields:
+      The factors of both shapes that count the same elements: one of each if they have it in
+      common, else as many as it takes until both count as many elements again.
+
+    >>> [(old, new) for old, new in shared_factors((4, 3, 5), (2, 10, 3))]
+    [(((0, 2),), ((0, 2),)), (((0, 2),), ((1, 2),)), (((1, 3), (2, 5)), ((1, 5), (2, 3)))]
+    """
+    old = ((dim, n) for dim, n in enumerate(shape) if n > 1)
+    new = ((dim, n) for dim, n in enumerate(new_shape) if n > 1)
+    i, a, j, b = 0, 1, 0, 1
+    while True:
+        if a == 1:
+            i, a = next(old, (0, 1))
+        if b == 1:
+            j, b = next(new, (0, 1))
+        if a == 1 and b == 1:
+            return
+        common = math.gcd(a, b)
+        if common > 1:
+            yield ((i, common),), ((j, common),)
+            a, b = a // common, b // common
+            continue
+        ours, theirs = [(i, a)], [(j, b)]
+        while a != b:
+            if a < b:
+                ours.append(next(old))
+                a *= ours[-1][1]
+            else:
+                theirs.append(next(new))
+                b *= theirs[-1][1]
+        yield from _less_tail(ours, theirs)
+        a = b = 1
+
+
+def _less_tail(
+    old: list[tuple[int, int]], new: list[tuple[int, int]]
+) -> Iterator[tuple[Factors, Factors]]:
+    """Take off what factors without anything in common in front have in common at the end.
+
+    >>> list(_less_tail([(0, 2), (1, 9)], [(0, 3), (1, 6)]))
+    [(((0, 2), (1, 3)), ((0, 3), (1, 2))), (((1, 3),), ((1, 3),))]
+    """
+    tail: list[tuple[Factors, Factors]] = []
+    while (common := math.gcd(old[-1][1], new[-1][1])) > 1:
+        tail.append((((old[-1][0], common),), ((new[-1][0], common),)))
+        for side in (old, new):
+            dim, size = side.pop()
+            if size > common:
+                side.append((dim, size // common))
+    yield tuple(old), tuple(new)
+    yield from reversed(tail)
+
+
+def _side(ndim: int, axes: list[Factors]) -> Side:
+    """Return a side whose digits are the factors of a shape."""
+    sizes: list[int] = []
+    dims: list[tuple[int, ...]] = [()] * ndim
+    numbers: list[tuple[int, ...]] = []
+    for factors in axes:
+        numbers.append(tuple(range(len(sizes), len(sizes) + len(factors))))
+        for dim, size in factors:
+            dims[dim] = (*dims[dim], len(sizes))
+            sizes.append(size)
+    return Side(tuple(sizes), tuple((0, digits) for digits in dims), tuple(numbers))
+
+
+def _repeated(shape: Shape, lead: int, reps: tuple[int, ...], *, inner: bool) -> Rearrangement:
+    """Return an array whose dims are repeated: element by element (`inner`), or as a whole.
+
+    Args:
+      shape: of the source.
+      lead: how many new dims come first.
+      reps: for each dim of the result, how often the source's is repeated.
+      inner: whether copies of an element come one after the other.
+    """
+    ndim = len(shape)
+    result = tuple(n * times for n, times in zip((1,) * lead + shape, reps, strict=True))
+    if result == shape:
+        return stay(shape)
+    read, sizes, axes, dims = plain(shape), list(shape), list(plain(shape).axes), []
+    for dim, times in enumerate(reps):
+        digits = () if dim < lead else (dim - lead,)
+        if times != 1:
+            axes.append((len(sizes),))
+            digits = (*digits, len(sizes)) if inner else (len(sizes), *digits)
+            sizes.append(times)
+        dims.append((0, digits))
+    write = Side(tuple(sizes), tuple(dims), tuple(axes))
+    parts = _unless_empty(result, Part(0, read, write, (0,) * ndim))
+    return Rearrangement((shape,), result, parts)
+
+
+def _placed(source: int, shape: Shape, starts: Sequence[int]) -> Part:
+    """Return the part that puts a whole source somewhere."""
+    read = plain(shape)
+    dims = tuple((start, digits) for start, (_, digits) in zip(starts, read.dims, strict=True))
+    return Part(source, read, Side(shape, dims, read.axes), (0,) * len(shape))
+
+
+def _unless_empty(shape: Shape, part: Part) -> tuple[Part, ...]:
+    return (part,) if math.prod(shape) else ()
+
+
+def _around(shape: Shape, starts: Sequence[int], result: Shape) -> Iterator[Bounds]:
+    """Yield the boxes of a result around the box of a source, slab by slab."""
+    inside = [(start, start + n) for start, n in zip(starts, shape, strict=True)]
+    for dim, (start, stop) in enumerate(inside):
+        for slab in ((0, start), (stop, result[dim])):
+            box = (*inside[:dim], slab, *((0, n) for n in result[dim + 1 :]))
+            if all(low < high for low, high in box):
+                yield box

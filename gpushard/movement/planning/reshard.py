@@ -1,0 +1,180 @@
+"""Movements of one source whose result is a product of dims: reshards, slices, transposes. Pure."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpushard.frozen import dataclass
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.plan import Plan, Table
+from gpushard.movement.planning.aliasing import COPY, copy_all, find_reuse
+from gpushard.movement.planning.broadcast_tree import may_relay
+from gpushard.movement.planning.copies import Copies, expand
+from gpushard.movement.planning.digits import strides_of
+from gpushard.movement.planning.dims import Piece
+from gpushard.movement.planning.holders import Overlap, overlap
+from gpushard.movement.planning.strided import StridedCopies
+from gpushard.typing import IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Reshard:
+    """The copies of a movement, none of which is listed before that is asked for."""
+
+    piece: Piece
+    """Where the elements of the destination come from."""
+
+    overlap: Overlap
+    """Who holds and who wants which block."""
+
+    copied: IntArray
+    """The wanted pairs that are written."""
+
+    latency: float | None
+    """Elements that a domain could receive in the time of one more wave; None if nothing may be
+    relayed."""
+
+    @functools.cached_property
+    def copies(self) -> Copies:
+        """Every box copy."""
+        return expand(self.overlap, self.copied, self.latency)
+
+    @property
+    def count(self) -> int:
+        """How many there are, about."""
+        if self.latency is not None and may_relay(self.overlap, self.copied):
+            return len(self.copies)
+        return int(self.overlap.cells[self.copied].sum())
+
+    def tables(self) -> Sequence[Table]:
+        """Return the copies."""
+        return [(0, self._table)]
+
+    @functools.cached_property
+    def _table(self) -> StridedCopies:
+        destination, homes = self.overlap.destination, self.overlap.wanted.home
+        strides = strides_of(destination.stops - destination.starts)[:, homes]
+        return placed(self, np.zeros(len(homes), np.int64), strides)
+
+    def received(self) -> IntArray:
+        """Return the elements that each wanted pair receives, without expansion if that is less."""
+        cut, copied = self.overlap, self.copied
+        received = np.zeros(len(cut.volume), np.int64)
+        start, count = cut.held.in_domains(cut.wanted.domain[copied])
+        if cut.free or count.sum() > cut.cells[copied].sum():
+            copies = self.copies
+            remote = copies.source_domain != copies.domain
+            sums = np.bincount(copies.pair[remote], copies.volume[remote], len(received))
+            return sums.astype(np.int64)
+        pair = np.repeat(np.arange(len(copied)), count)
+        within = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
+        present = cut.volume_between(copied[pair], start[pair] + within)
+        sums = np.bincount(pair, present, len(copied)).astype(np.int64)
+        received[copied] = cut.volume[copied] - sums
+        return received
+
+
+def placed(reshard: Reshard, offset: IntArray, strides: IntArray) -> StridedCopies:
+    """Return the copies of a movement with the places in memory that they read and write.
+
+    Args:
+      reshard: the movement.
+      offset: first element of each wanted pair within the block that has it.
+      strides: elements between neighbours there, in each dim of the destination, shape (dims,
+        pairs).
+    """
+    cut, copies, source = reshard.overlap, reshard.copies, reshard.overlap.source
+    device = cut.held.home[copies.held]
+    read = strides_of(source.stops - source.starts)[:, device]
+    made = np.full(len(copies), -1) if copies.made is None else copies.made
+    again = made >= 0
+    target_offset, source_offset = offset[copies.pair], np.where(again, offset[made], 0)
+    length, target_stride, source_stride = [], [], []
+    for dim, m in enumerate(reshard.piece.maps):
+        of = np.zeros(len(copies), np.int64) if m.source is None else read[m.source]
+        step = np.full_like(of, m.step)
+        if copies.made is not None:
+            of = np.where(again, 0 if m.destination is None else strides[m.destination][made], of)
+            step = np.where(again, 1, step)
+        source_offset = source_offset + copies.source_offset[dim] * of
+        if m.destination is not None:
+            to = strides[m.destination][copies.pair]
+            target_offset = target_offset + copies.destination_offset[dim] * to
+            if m.source is not None:
+                length.append(copies.length[dim])
+                target_stride.append(to)
+                source_stride.append(of * step)
+    none, zero = np.zeros((0, len(copies)), np.int64), np.zeros(len(copies), np.int64)
+    return StridedCopies(
+        block=copies.pair,
+        device=np.where(again, -1, device),
+        made=made,
+        source_domain=copies.source_domain,
+        remote=copies.source_domain != copies.domain,
+        target_offset=target_offset,
+        source_offset=source_offset,
+        length=np.stack(length) if length else none,
+        target_stride=np.stack(target_stride) if length else none,
+        source_stride=np.stack(source_stride) if length else none,
+        wave=zero if copies.wave is None else copies.wave,
+        phase=again.astype(np.int64) if copies.wave is None else zero,
+        point=none,
+    )
+
+
+def make_plan(
+    source: Tiling,
+    destination: Tiling,
+    piece: Piece,
+    itemsize: int,
+    root_nbytes: int = 0,
+    *,
+    reuse: bool = True,
+    relay_bytes: int | None = None,
+    engine_bytes: int | None = None,
+) -> Plan:
+    """Plan a movement.
+
+    Args:
+      source: tiling of the source.
+      destination: tiling of the destination, of the piece's shape.
+      piece: where the elements of the destination come from.
+      itemsize: bytes of an element.
+      root_nbytes: bytes of the largest root allocation of the source, where that is more than a
+        shard (the source is a view itself).
+      reuse: whether blocks may be aliased and viewed; if not, all are written.
+      relay_bytes: bytes that a domain could receive in the time of one more item of work, by which
+        it is decided whether and how to relay; None for no relays.
+      engine_bytes: bytes from which a dense box goes between domains by a copy engine; None where
+        there are none.
+
+    Returns:
+      The plan; it meets both bounds.
+
+    >>> from gpushard.geometry.mesh import Mesh
+    >>> from gpushard.geometry.partition_spec import P
+    >>> from gpushard.geometry.named_sharding import NamedSharding
+    >>> from gpushard.movement.planning.dims import identity
+    >>> mesh = Mesh(["a", "b"], "x")
+    >>> rows, columns = (NamedSharding(mesh, s).tiling((4, 4)) for s in (P("x"), P(None, "x")))
+    >>> plan = make_plan(rows, columns, identity((4, 4)), itemsize=4)
+    >>> plan.bytes_written, plan.bytes_received
+    (64, 32)
+    """
+    cut = overlap(source, destination, piece)
+    kept = find_reuse(cut, piece, itemsize, root_nbytes) if reuse else copy_all(cut.volume)
+    copied = kept.kind == COPY
+    latency = None if relay_bytes is None else relay_bytes / itemsize
+    return Plan(
+        verb="move",
+        sources=(source,),
+        destination=destination,
+        itemsize=itemsize,
+        kept=kept,
+        written_elements=cut.volume * copied,
+        how=Reshard(piece, cut, np.flatnonzero(copied), latency),
+        engine_bytes=engine_bytes,
+    )

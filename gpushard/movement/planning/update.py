@@ -1,0 +1,439 @@
+"""Replacing a part of an array: which blocks it touches, and how the new values get there. Pure.
+
+The new values go straight from where they lie to where they belong. Into new blocks a domain writes
+what it has to keep, the part, and at worst the old elements under the part once more: the
+complement of a part with steps is not made of boxes. Into the old blocks it writes just the part.
+Either way it receives exactly the new elements that it does not hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.frozen import dataclass
+from gpushard.geometry.free_boxes import tiling_from_indices
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.plan import Fill, Plan, Table
+from gpushard.movement.planning.aliasing import ALIAS, COPY, EMPTY, Kept
+from gpushard.movement.planning.digits import strides_of
+from gpushard.movement.planning.dims import DimMap, Piece, identity
+from gpushard.movement.planning.holders import holdings, overlap, volumes
+from gpushard.movement.planning.reshard import Reshard, placed
+from gpushard.movement.planning.strided import StridedCopies
+from gpushard.runtime.view import View
+from gpushard.typing import Device, Index, IntArray, Shape
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A block that the part touches: one for all devices of a domain that hold the same box."""
+
+    home: int
+    """Position of the device that pays for it, and whose old block it replaces."""
+
+    sharers: tuple[int, ...]
+    """Positions of all devices that hold it, the home among them."""
+
+    shape: Shape
+    """Its shape."""
+
+    nbytes: int
+    """Its bytes."""
+
+    domain: int
+    """The memory domain that it lies in."""
+
+    kept: bool
+    """Whether some of the old elements stay."""
+
+    pair: int
+    """Its number among the distinct (domain, block) pairs of the array."""
+
+    index: tuple[Any, ...]
+    """Where the part lies in it, without the part's new dims."""
+
+    box: Index
+    """Which elements of the part these are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Touched:
+    """The blocks that a part touches. Make one with `touch`."""
+
+    piece: Piece
+    """Where the part lies in the array."""
+
+    boxes: tuple[tuple[Device, Index], ...]
+    """Which elements of the part lie on each device that has some; none if there are none."""
+
+    blocks: tuple[Block, ...]
+    """The blocks, in the order of the first device of each."""
+
+    of_part: tuple[int, ...]
+    """For each block, the position of its first device within `part`."""
+
+    written: int
+    """Bytes of the part in all blocks."""
+
+    @functools.cached_property
+    def homes(self) -> tuple[int, ...]:
+        """The positions of the devices that pay for the blocks."""
+        return tuple(block.home for block in self.blocks)
+
+    @functools.cached_property
+    def part(self) -> Tiling | None:
+        """How the part lies on the devices that have some of it; None if it has no elements."""
+        return tiling_from_indices(self.piece.shape, dict(self.boxes)) if self.boxes else None
+
+    @functools.cached_property
+    def added(self) -> tuple[Any, ...]:
+        """Index that adds the new dims of the part to where it lies in a block."""
+        dims = [m for m in self.piece.maps if m.destination is not None]
+        entries = [None if m.source is None else slice(None) for m in dims]
+        return (*entries, ...)  # else NumPy gives a scalar for no dims
+
+    @functools.cached_property
+    def by_domain(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """(domain, its blocks) for each domain, ascending."""
+        numbers: dict[int, list[int]] = {}
+        for number, block in enumerate(self.blocks):
+            numbers.setdefault(block.domain, []).append(number)
+        return tuple((domain, tuple(numbers[domain])) for domain in sorted(numbers))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that this takes, about."""
+        return 1000 + 100 * len(self.boxes) + 800 * len(self.blocks)
+
+
+def touch(base: Tiling, piece: Piece, itemsize: int) -> Touched:
+    """Find the blocks that a part touches. Pure.
+
+    Args:
+      base: tiling of the array.
+      piece: where the part lies in the array: as an index of the array gives it.
+      itemsize: bytes of an element.
+    """
+    boxes = {} if 0 in piece.shape else _part_boxes(base, piece)
+    if not boxes:
+        return Touched(piece, (), (), (), 0)
+    slices = {position: tuple(slice(*pair) for pair in box) for position, box in boxes.items()}
+    held = holdings(base.assignment)
+    sharers: dict[int, list[int]] = {}  # by pair, the touched ones
+    for position in boxes:
+        sharers.setdefault(int(held.of_device[position]), []).append(position)
+    blocks, written = [], 0
+    for pair, positions in sharers.items():
+        home, box = int(held.home[pair]), boxes[positions[0]]
+        elements, new = int(base.volumes[home]), math.prod(stop - start for start, stop in box)
+        written += new * itemsize
+        blocks.append(
+            Block(
+                home=home,
+                sharers=tuple(positions),
+                shape=base.shard_shapes[home],
+                nbytes=elements * itemsize,
+                domain=int(held.domain[pair]),
+                kept=elements > new,
+                pair=pair,
+                index=_region(base, positions[0], piece, box),
+                box=slices[positions[0]],
+            )
+        )
+    order = {position: i for i, position in enumerate(boxes)}
+    return Touched(
+        piece=piece,
+        boxes=tuple((base.devices[position], box) for position, box in slices.items()),
+        blocks=tuple(blocks),
+        of_part=tuple(order[positions[0]] for positions in sharers.values()),
+        written=written,
+    )
+
+
+def _part_boxes(base: Tiling, piece: Piece) -> dict[int, list[tuple[int, int]]]:
+    """Return the box of the part that falls into the block of each device that has some of it."""
+    rows = zip(base.starts.T.tolist(), base.stops.T.tolist(), strict=True)
+    found = ((position, _part_box(low, high, piece)) for position, (low, high) in enumerate(rows))
+    return {position: box for position, box in found if box is not None}
+
+
+def _part_box(low: list[int], high: list[int], piece: Piece) -> list[tuple[int, int]] | None:
+    """Return the box of the part that falls into a block, or None."""
+    box = []
+    for m in piece.maps:
+        start, stop = 0, 1
+        if m.source is not None:
+            start, stop = _interval(m, low[m.source], high[m.source])
+            if start >= stop:
+                return None
+        if m.destination is not None:
+            box.append((start, stop))
+    return box
+
+
+def _interval(m: DimMap, low: int, high: int) -> tuple[int, int]:
+    """Return which elements of a mapped dim lie in the block [low, high) of its source.
+
+    >>> _interval(DimMap(0, 0, 9, -3, 4), 2, 7)
+    (1, 3)
+    """
+    if m.step > 0:
+        start, stop = -((m.start - low) // m.step), -((m.start - high) // m.step)
+    else:
+        start, stop = (m.start - high) // -m.step + 1, (m.start - low) // -m.step + 1
+    return max(start, 0), min(stop, m.length)
+
+
+def _region(
+    base: Tiling, position: int, piece: Piece, box: list[tuple[int, int]]
+) -> tuple[Any, ...]:
+    """Return the index of a box of the part within the block of a device."""
+    index: dict[int, Any] = {}
+    for m in piece.maps:
+        if m.source is None:
+            continue
+        start, stop = (0, 1) if m.destination is None else box[m.destination]
+        at = m.start + m.step * start - int(base.starts[m.source, position])
+        if m.destination is None:
+            index[m.source] = at
+        else:
+            end = at + m.step * (stop - start)
+            index[m.source] = slice(at, end if end >= 0 else None, m.step)
+    return (*(index[dim] for dim in range(len(index))), ...)
+
+
+@dataclass(frozen=True, eq=False)
+class _Regions:
+    """Where the part lies in the memory of the touched blocks."""
+
+    offset: IntArray
+    """Its first element in each block."""
+
+    strides: IntArray
+    """Elements between neighbours there, in each dim of the part, shape (dims, blocks)."""
+
+    lengths: IntArray
+    """Elements of each dim, likewise."""
+
+    def take(self, at: IntArray) -> _Regions:
+        """Return those of some blocks."""
+        return _Regions(self.offset[at], self.strides[:, at], self.lengths[:, at])
+
+
+def _regions(base: Tiling, touched: Touched) -> _Regions:
+    homes = np.array([block.home for block in touched.blocks], np.int64)
+    starts = base.starts[:, homes]
+    steps = strides_of(base.stops[:, homes] - starts)
+    boxes = np.array(
+        [[(part.start, part.stop) for part in block.box] for block in touched.blocks], np.int64
+    ).reshape(len(homes), len(touched.piece.shape), 2)
+    strides = np.zeros((boxes.shape[1], len(homes)), np.int64)
+    offset = np.zeros(len(homes), np.int64)
+    for m in touched.piece.maps:
+        if m.source is None:
+            continue
+        first = 0 if m.destination is None else boxes[:, m.destination, 0]
+        offset += (m.start + m.step * first - starts[m.source]) * steps[m.source]
+        if m.destination is not None:
+            strides[m.destination] = m.step * steps[m.source]
+    return _Regions(offset, strides, (boxes[:, :, 1] - boxes[:, :, 0]).T)
+
+
+@dataclass(frozen=True, eq=False)
+class Updated:
+    """The copies of an update: what stays, the part, and what several blocks of a domain have."""
+
+    base: Tiling
+    """Tiling of the array."""
+
+    touched: Touched
+    """The blocks that the part touches."""
+
+    part: Reshard | None
+    """Movement of the new values to where the part lies; None if they are one element."""
+
+    value: Tiling | None
+    """Tiling of the new values; None for a constant."""
+
+    in_place: bool
+    """Whether the old blocks are written."""
+
+    @property
+    def count(self) -> int:
+        """How many copies there are, about."""
+        return 2 * len(self.touched.blocks) + (0 if self.part is None else self.part.count)
+
+    def received(self) -> IntArray:
+        """Return the elements that each wanted pair receives from other domains."""
+        received = np.zeros(len(holdings(self.base.assignment).key), np.int64)
+        if self.part is not None:
+            of_block, first = self._part_pairs
+            received[self._pairs[first]] = self.part.received()[of_block[first]]
+        return received
+
+    def tables(self) -> Sequence[Table]:
+        """Return the copies."""
+        return self._tables
+
+    @functools.cached_property
+    def _pairs(self) -> IntArray:
+        """The wanted pair that each block is."""
+        return np.array([block.pair for block in self.touched.blocks], np.int64)
+
+    @functools.cached_property
+    def _part_pairs(self) -> tuple[IntArray, IntArray]:
+        """The pair of the part that each block has, and the first block of each pair."""
+        assert self.part is not None
+        of_block = self.part.overlap.wanted.of_device[list(self.touched.of_part)]
+        return of_block, np.unique(of_block, return_index=True)[1]
+
+    @functools.cached_property
+    def _tables(self) -> Sequence[Table]:
+        regions, none = _regions(self.base, self.touched), np.zeros(len(self._pairs), np.int64)
+        tables: list[Table] = []
+        if not self.in_place:
+            stays = np.array([block.kept for block in self.touched.blocks], bool)
+            elements = self.base.volumes[self._homes][None]
+            old = _Regions(none, np.ones_like(elements), elements)
+            tables.append((0, self._local(stays, old, old, self._homes, phase=0)))
+        if self.value is None:
+            return tables
+        if self.part is None:
+            having = holdings(self.value.assignment).device_domain.tolist()
+            device = np.array([having.index(domain) for domain in self._domains], np.int64)
+            one = _Regions(none, np.zeros_like(regions.strides), regions.lengths)
+            tables.append((1, self._local(none == 0, regions, one, device, phase=1)))
+            return tables
+        of_block, first = self._part_pairs
+        new = placed(self.part, regions.offset[first], regions.strides[:, first])
+        of = self._pairs[first]
+        made, phase = np.where(new.made < 0, -1, of[new.made]), new.phase + 1
+        tables.append((1, dataclasses.replace(new, block=of[new.block], made=made, phase=phase)))
+        source = first[of_block]  # several blocks of a domain may have the same part
+        again, read = source != np.arange(len(source)), regions.take(source)
+        made, wave = self._pairs[source], int(new.wave.max(initial=0))
+        tables.append((0, self._local(again, regions, read, none - 1, made, phase=3, wave=wave)))
+        return tables
+
+    @functools.cached_property
+    def _homes(self) -> IntArray:
+        return np.array([block.home for block in self.touched.blocks], np.int64)
+
+    @functools.cached_property
+    def _domains(self) -> list[int]:
+        return [block.domain for block in self.touched.blocks]
+
+    def _local(
+        self,
+        which: IntArray,
+        write: _Regions,
+        read: _Regions,
+        device: IntArray,
+        made: IntArray | None = None,
+        *,
+        phase: int,
+        wave: int = 0,
+    ) -> StridedCopies:
+        """Return copies within domains into some of the blocks.
+
+        Args:
+          which: whether each block gets one.
+          write: what is written of each block.
+          read: what is read for it.
+          device: whose shard is read; -1 for a block that was written before.
+          made: then, the wanted pair that is read.
+          phase: when.
+          wave: when.
+        """
+        at = np.flatnonzero(which)
+        none = np.zeros(len(at), np.int64)
+        return StridedCopies(
+            block=self._pairs[at],
+            device=device[at],
+            made=none - 1 if made is None else made[at],
+            source_domain=np.array(self._domains, np.int64)[at],
+            remote=np.zeros_like(none, bool),
+            target_offset=write.offset[at],
+            source_offset=read.offset[at],
+            length=write.lengths[:, at],
+            target_stride=write.strides[:, at],
+            source_stride=read.strides[:, at],
+            wave=none + wave,
+            phase=none + phase,
+            point=none[None, :][:0],
+        )
+
+
+def make_update(
+    base: Tiling,
+    value: Tiling | None,
+    touched: Touched,
+    itemsize: int,
+    *,
+    in_place: bool = False,
+    relay_bytes: int | None = None,
+) -> Plan:
+    """Plan an update.
+
+    Args:
+      base: tiling of the array.
+      value: tiling of the new values: of the part's shape, or of one element that is in every
+        memory domain of the blocks; None for a constant.
+      touched: the blocks that the part touches.
+      itemsize: bytes of an element.
+      in_place: whether the old blocks are written; otherwise new ones, and the others are shared.
+      relay_bytes: as for `make_plan`.
+
+    Returns:
+      The plan; its result has the tiling `base`.
+    """
+    wanted = holdings(base.assignment)
+    volume = volumes(wanted, base)
+    written, new = np.zeros(len(volume), np.int64), np.zeros(len(volume), bool)
+    for block in touched.blocks:
+        new[block.pair] = True
+        written[block.pair] = math.prod(part.stop - part.start for part in block.box)
+        if block.kept and not in_place:
+            written[block.pair] += volume[block.pair]
+    kind = np.where(new, COPY, np.where(volume > 0, ALIAS, EMPTY))
+    none = np.zeros(len(volume), np.int64)
+    part, fills = None, []
+    if value is None:
+        fills = _fills(base, touched, itemsize)
+    elif value.shape == touched.piece.shape and touched.part is not None:
+        cut = overlap(value, touched.part, identity(value.shape))
+        latency = None if relay_bytes is None else relay_bytes / itemsize
+        part = Reshard(identity(value.shape), cut, np.flatnonzero(cut.volume), latency)
+    return Plan(
+        verb="update",
+        sources=(base,) if value is None else (base, value),
+        destination=base,
+        itemsize=itemsize,
+        kept=Kept(kind, none, wanted.home, none),
+        written_elements=written,
+        how=Updated(base, touched, part, value, in_place),
+        filled=fills,
+        in_place=in_place,
+    )
+
+
+def _fills(base: Tiling, touched: Touched, itemsize: int) -> list[Fill]:
+    """Return (wanted pair, part of its block) of all that a part touches."""
+    regions = _regions(base, touched)
+    rows = zip(
+        touched.blocks,
+        (regions.offset * itemsize).tolist(),
+        regions.lengths.T.tolist(),
+        (regions.strides * itemsize).T.tolist(),
+        strict=True,
+    )
+    return [
+        (block.pair, View(offset, tuple(shape), tuple(steps)))
+        for block, offset, shape, steps in rows
+    ]

@@ -1,0 +1,230 @@
+"""Parts whose place is known only when they are taken: `x[i]` and `x[i:i + n]` in a loop. Pure.
+
+What such a part needs in memory depends on its size alone. So it is planned once, and the copies
+are listed for each start by a look at the block edges. That serves parts so small that no block of
+theirs can share memory with the array, where every block can be copied within its memory domain;
+others have plans of their own.
+"""
+
+from __future__ import annotations
+
+import bisect
+import copy
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+
+from gpushard.frozen import dataclass
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.plan import Plan, Step
+from gpushard.movement.planning.dims import DimMap, Piece
+from gpushard.movement.planning.holders import holdings
+from gpushard.movement.planning.reshard import make_plan
+from gpushard.runtime.phase import Copy, Phase
+from gpushard.runtime.view import View, dense_strides
+from gpushard.typing import Shape
+
+Run = tuple[int, int, int, int]
+"""(source block, first element within it, first element within the destination block, length) in
+one dim."""
+
+
+@functools.lru_cache(maxsize=4096)
+def started(piece: Piece, starts: tuple[int, ...], at: tuple[int, ...]) -> Piece:
+    """Return a piece with other starts.
+
+    Args:
+      piece: a part of an array.
+      starts: where it starts in some of its maps.
+      at: the numbers of these.
+    """
+    maps = list(piece.maps)
+    for number, start in zip(at, starts, strict=True):
+        maps[number] = dataclasses.replace(maps[number], start=start)
+    return Piece(tuple(maps))
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """A part of an array, wherever it starts; make one with `make_window`."""
+
+    source: Tiling
+    """Tiling of the array."""
+
+    destination: Tiling
+    """Tiling of the part."""
+
+    maps: tuple[tuple[DimMap, list[int], list[int] | None], ...]
+    """The maps of the part, with the edges of the blocks in both dims."""
+
+    at: tuple[int, ...]
+    """Numbers of the maps whose starts are left open."""
+
+    fixed: dict[int, list[list[Run]]]
+    """The runs of all others, for each destination block."""
+
+    plan: Plan
+    """What is made, without the copies."""
+
+    pairs: tuple[tuple[int, tuple[int, ...]], ...]
+    """(domain, block in each dim) of what is made."""
+
+    homes: dict[tuple[int, int], int]
+    """The device that has a (domain, source block)."""
+
+    strides: list[Shape]
+    """Bytes per step of each dim of the shards, then of what is made."""
+
+    volumes: list[int]
+    """Elements of each device's block."""
+
+    volume: int
+    """Elements of all that is made."""
+
+    nbytes: int
+    """Bytes that it takes, about."""
+
+    def starting(self, starts: Sequence[int]) -> Plan | None:
+        """Return the part that starts somewhere, ready to run; None if it needs its own plan."""
+        every = self.fixed | {
+            number: _runs(start, *self.maps[number])
+            for number, start in zip(self.at, starts, strict=True)
+        }
+        runs = [every[number] for number in range(len(self.maps))]
+        moves: dict[int, list[Copy]] = {}
+        for number, (domain, blocks) in enumerate(self.pairs, len(self.source.devices)):
+            mine = moves.setdefault(domain, [])
+            for copied in self._copies(runs, number, domain, blocks):
+                if copied is None:
+                    return None
+                mine.append(copied)
+        plan = copy.copy(self.plan)
+        steps = tuple([self._step(domain, mine) for domain, mine in moves.items()])
+        plan.__dict__["steps"] = steps
+        return plan
+
+    def _copies(
+        self, runs: list[list[list[Run]]], number: int, domain: int, blocks: tuple[int, ...]
+    ) -> Iterator[Copy | None]:
+        """Yield the copies into one new block; None where there is none."""
+        strides = self.source.assignment.strides
+        rows = []
+        at = 0
+        for (m, _, _), every in zip(self.maps, runs, strict=True):
+            rows.append(every[blocks[at]] if m.destination is not None else every[0])
+            at += m.destination is not None
+        to_steps = self.strides[number]
+        for chosen in itertools.product(*rows):
+            block = dim = 0
+            for (m, _, _), (n, _, _, _) in zip(self.maps, chosen, strict=True):
+                if m.source is not None:
+                    block += n * strides[dim]
+                    dim += 1
+            device = self.homes.get((domain, block), -1)
+            if device < 0 or 2 * self.volume >= self.volumes[device]:
+                yield None
+                return
+            offset = of_offset = at = dim = 0
+            shape, steps, of_steps = [], [], []
+            for (m, _, _), (_, of, to, length) in zip(self.maps, chosen, strict=True):
+                if m.source is not None:
+                    of_offset += of * self.strides[device][dim]
+                if m.destination is not None:
+                    offset += to * to_steps[at]
+                    if m.source is not None:
+                        shape.append(length)
+                        steps.append(to_steps[at])
+                        of_steps.append(m.step * self.strides[device][dim])
+                    at += 1
+                dim += m.source is not None
+            part = tuple(shape)
+            target, source = (
+                View(offset, part, tuple(steps)),
+                View(of_offset, part, tuple(of_steps)),
+            )
+            yield number, target, device, source, domain
+
+    def _step(self, domain: int, moves: list[Copy]) -> Step:
+        reads = tuple(sorted({of for _, _, of, _, _ in moves}))
+        writes = tuple(sorted({to for to, *_ in moves}))
+        phase = Phase(tuple(moves), self.plan.itemsize, self.plan.operand_shapes)
+        return Step(domain, 0, (), (phase,), reads, writes)
+
+
+def _runs(start: int, m: DimMap, edges: list[int], wanted: list[int] | None) -> list[list[Run]]:
+    """Cut a map at block edges, as `cut_runs` does; the runs of each destination block."""
+    if wanted is None:
+        block = bisect.bisect_right(edges, start) - 1
+        return [[(block, start - edges[block], 0, 1)]]
+    cuts = []
+    for first, stop in itertools.pairwise(wanted):
+        runs: list[Run] = []
+        at = first
+        while at < stop:
+            of = start + m.step * at
+            block = bisect.bisect_right(edges, of) - 1
+            if m.step > 0:
+                length = min((edges[block + 1] - 1 - of) // m.step + 1, stop - at)
+            else:
+                length = min((of - edges[block]) // -m.step + 1, stop - at)
+            runs.append((block, of - edges[block], at - first, length))
+            at += length
+        cuts.append(runs)
+    return cuts
+
+
+def make_window(
+    source: Tiling, destination: Tiling, piece: Piece, at: tuple[int, ...], itemsize: int
+) -> Window | None:
+    """Return a part of an array that may start anywhere.
+
+    Args:
+      source: tiling of the array.
+      destination: tiling of the part.
+      piece: the part, of slices, integers and new dims, at some start.
+      at: numbers of the maps whose starts are left open.
+      itemsize: bytes of an element.
+
+    Returns:
+      The part; None if boxes form no grid, or none of it can be copied within a domain.
+    """
+    if source.assignment.spans is not None or destination.assignment.spans is not None:
+        return None
+    plan = make_plan(source, destination, piece, itemsize, reuse=False)
+    held, wanted = holdings(source.assignment), holdings(destination.assignment)
+    maps = tuple(
+        (
+            m,
+            [0, 1] if m.source is None else source.edges[m.source].tolist(),
+            None if m.destination is None else destination.edges[m.destination].tolist(),
+        )
+        for m in piece.maps
+    )
+    fixed = {}
+    for number, (m, edges, cuts) in enumerate(maps):
+        if m.source is None:
+            fixed[number] = [[(0, 0, 0, 1)]]
+        elif number not in at:
+            fixed[number] = _runs(m.start, m, edges, cuts)
+    blocks = wanted.coordinates[:, plan.copied].T.tolist()
+    domains = wanted.domain[plan.copied].tolist()
+    pairs = tuple((n, tuple(block)) for n, block in zip(domains, blocks, strict=True))
+    keys = zip(held.domain.tolist(), held.block.tolist(), strict=True)
+    homes = dict(zip(keys, held.home.tolist(), strict=True))
+    if not {n for n, _ in pairs} <= set(held.domain.tolist()):
+        return None
+    return Window(
+        source,
+        destination,
+        maps,
+        at,
+        fixed,
+        plan,
+        pairs,
+        homes,
+        [dense_strides(shape, itemsize) for shape in plan.operand_shapes],
+        source.volumes.tolist(),
+        int(plan.written_elements.sum()),
+        plan.nbytes + 100 * len(homes) + 100 * len(plan.slots),
+    )
