@@ -1,9 +1,11 @@
 """`gpushard demo`: its figures, its files and its errors."""
 
 import contextlib
+import importlib.util
 import io
 import itertools
 import math
+import os
 import re
 import subprocess
 import sys
@@ -376,8 +378,10 @@ def test_a_quota_that_is_too_small_is_an_error(
 
 
 def run_module(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the demo as people do, who have not asked SciPy for anything."""
     return subprocess.run(
         [sys.executable, "-m", "gpushard", "demo", *arguments],
+        env={name: value for name, value in os.environ.items() if name != "SCIPY_ARRAY_API"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -390,6 +394,8 @@ def test_devices_and_domains_come_from_the_arguments(file: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "mesh      x: 3, y: 2 over 6 devices of the host backend" in done.stdout
     assert "memory    3 domains" in done.stdout
+    if importlib.util.find_spec("sklearn") is not None:
+        assert "equal to scikit-learn's PCA on the same sharded array: within" in done.stdout
     assert target.read_bytes() == file.read_bytes()
 
 

@@ -139,6 +139,22 @@ def test_arrays_are_made_of_what_numpy_makes(kind: str, name: str) -> None:
 
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("kind", DRIVERS)
+def test_parts_of_any_size_are_worked_on_to_their_end(kind: str, split: Split) -> None:
+    rows = np.arange(9 * 1500.0).reshape(9, 1500)
+    with using(make_gpu_runtime(make_driver(kind), split)):
+        out = gs.NamedSharding(gs.make_mesh((split.partitions,), "a"), gs.P("a"))
+        agree(gs.device_put(rows, out) * 2 + 1, rows * 2 + 1)
+        for size in (2049, 2303, 4097, 9000):
+            for dtype in ("u1", "f4", "f8", "c16"):
+                data = np.zeros((3, size + 2), dtype)
+                x = gs.device_put(data, gs.devices()[0])
+                x[:2, 1:-1] = data[:2, 1:-1] = 7
+                agree(x, data)
+                agree(gs.numpy.full(size, 3, dtype), np.full(size, 3, dtype))
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+@pytest.mark.parametrize("kind", DRIVERS)
 def test_random_numbers_are_those_of_the_host(kind: str, split: Split) -> None:
     def draw(out: Any = None) -> list[Any]:
         key = random.key(7)
