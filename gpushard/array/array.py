@@ -462,8 +462,8 @@ def handle(
 
 def array_like(x: Any, buffer: ShardedBuffer) -> Array:
     """Return an array of data, of the class of another one and in its sharding."""
-    made: Array = type(x)(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
-    return made
+    array: Array = type(x)(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
+    return array
 
 
 def _from_pickle(

@@ -8,10 +8,10 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.values import is_value
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise
 from gpushard.ops.table import random as table
-from gpushard.random.placing import is_value
 from gpushard.random.sampling import documented, dtype_of, is_high, is_whole, sample
 
 

@@ -14,10 +14,11 @@ from gpushard.array.aval import KeyDType
 from gpushard.array.key_array import KeyArray, elements_of, keys_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_shape
+from gpushard.functions.values import is_value
 from gpushard.ops.bind import bind
 from gpushard.ops.table import random_keys
 from gpushard.ops.table.packed_keys import PACK, UNPACK
-from gpushard.random.placing import bind_at, is_value, new_data
+from gpushard.random.placing import bind_at, new_data
 
 _IMPLEMENTATIONS = ("threefry2x32", "fry")
 

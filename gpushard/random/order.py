@@ -15,6 +15,7 @@ from gpushard.array import Array
 from gpushard.array.key_array import keys_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_shape
+from gpushard.functions.values import is_value
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.prng.distribution import Distribution, Domain
@@ -23,7 +24,7 @@ from gpushard.ops.table import random as table
 from gpushard.placement.device_put import as_host_array, device_put
 from gpushard.random.distributions import randint
 from gpushard.random.keys import single_key
-from gpushard.random.placing import beside, bind_at, is_value, moved_to
+from gpushard.random.placing import beside, bind_at, moved_to
 from gpushard.random.sampling import dtype_of, is_high, parameter, sample
 from gpushard.typing import Shape
 
@@ -184,12 +185,12 @@ def _positions(
     return moved_to(out_sharding, order[:draws].reshape(sizes))
 
 
-def _largest(key: Any, weights: Any, many: int, noise: Distribution) -> Any:
+def _largest(key: Any, weights: Any, draws: int, noise: Distribution) -> Any:
     """Return which logarithms of weights are the largest with Gumbel numbers added."""
     with np.errstate(divide="ignore"):
         logits = np.log(weights)
     noisy = sample(noise, key, (logits,), weights.shape, weights.dtype)
-    return bind(random_order.TOP, (noisy,), (many,))
+    return bind(random_order.TOP, (noisy,), (draws,))
 
 
 def _weights(p: Any, n: int) -> Any:

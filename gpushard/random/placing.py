@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.array import Array, ConcreteArray
+from gpushard.functions.values import is_value
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -16,11 +17,6 @@ from gpushard.ops.row import Params, Row
 from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import as_sharding, device_put
 from gpushard.typing import Shape
-
-
-def is_value(x: Any) -> bool:
-    """Whether operations take it as it is: an array, or what an interpreter made."""
-    return isinstance(x, Array) or hasattr(x, "interpreter")
 
 
 def bind_at(

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from types import FunctionType
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, as_shape
+from gpushard.functions.docstrings import complete
+from gpushard.functions.values import is_value
 from gpushard.ops.prng.distribution import Distribution, Domain
 from gpushard.ops.table.random import ANY
 from gpushard.placement.device_put import as_host_array
 from gpushard.random.keys import single_key
-from gpushard.random.placing import bind_at, is_value
+from gpushard.random.placing import bind_at
 from gpushard.typing import Shape
 
 _F = TypeVar("_F", bound=Callable[..., Array])
@@ -44,19 +47,16 @@ def documented(row: Distribution, **texts: str) -> Callable[[_F], _F]:
     }
 
     def write(function: _F) -> _F:
-        arguments = inspect.signature(function).parameters
-        if arguments["shape"].default is None:
+        if inspect.signature(function).parameters["shape"].default is None:
             names = [name for name, _ in row.parameters]
             own = f"that of `{names[0]}`" if len(names) == 1 else "what the parameters broadcast to"
             common["shape"] = f"of the result; by default {own}."
         said = common | {name: f"{text}." for name, text in texts.items()}
-        parts = inspect.cleandoc(function.__doc__ or "").split("\n\n")
-        at = next((n for n, p in enumerate(parts) if p.startswith(("Raises:", ">>>"))), len(parts))
-        if any(domain.contains for _, domain in row.parameters):
-            parts.insert(at, "Raises:\n  ArgumentError: a parameter is impossible.")
-        lines = [f"  {name}: {said[name]}" for name in arguments]
-        parts.insert(at, "\n".join(["Args:", *lines]))
-        function.__doc__ = "\n\n".join(parts)
+        text = complete(cast("FunctionType", function), said)
+        if "\n\nRaises:\n" not in text and any(domain.contains for _, domain in row.parameters):
+            head, example, rest = text.partition("\n\n>>> ")
+            text = f"{head}\n\nRaises:\n  ArgumentError: a parameter is impossible.{example}{rest}"
+        function.__doc__ = text
         return function
 
     return write

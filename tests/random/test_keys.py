@@ -380,6 +380,17 @@ def test_a_shuffle_of_rows_moves_between_devices_only() -> None:
     assert y.sharding.spec == gs.P("x")
 
 
+def test_categories_without_replacement_are_those_of_each_row() -> None:
+    logits = np.log(np.arange(1.0, 13).reshape(3, 4))
+    drawn = np.asarray(random.categorical(random.key(7), logits, shape=(2, 3), replace=False))
+    assert drawn.shape == (2, 3) and (drawn[0] != drawn[1]).all()
+    place = gs.NamedSharding(gs.make_mesh((3,), "x"), gs.P("x"))
+    split = random.categorical(
+        random.key(7), gs.device_put(logits, place), shape=(2, 3), replace=False
+    )
+    np.testing.assert_array_equal(split, drawn)
+
+
 def test_nothing_is_chosen() -> None:
     assert random.choice(random.key(0), np.ones((3, 5)), (0, 2), axis=1).shape == (3, 0, 2)
     assert random.choice(random.key(0), 5, (0,)).shape == (0,)

@@ -184,7 +184,12 @@ def _top_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 def _top_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     (many,) = params
-    return writing(lambda x: xp.argsort(-x, axis=-1, kind="stable")[..., :many])
+
+    def top(x: Any) -> Any:
+        # A copy: what is moved later lies in row-major order, and the rest need not be kept.
+        return xp.argsort(-x, axis=-1, kind="stable")[..., :many].copy()
+
+    return writing(top)
 
 
 TOP = Row("random.choice", _top_infer, _top_rule, _top_kernel)
