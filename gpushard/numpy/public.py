@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from gpushard.array import Array
 from gpushard.functions.docstrings import complete
-from gpushard.functions.values import is_value
+from gpushard.functions.values import Value, is_value
 from gpushard.numpy.arguments import as_values, operands, settle, wanted
 
 P = ParamSpec("P")
@@ -76,13 +76,13 @@ def _public(
     texts: dict[str, str],
     like: FunctionType | None = None,
 ) -> Any:
-    plain, copied, finish = Array, copy.copy, settle
+    value, copied, finish = Value, copy.copy, settle
     prepare = _Arguments(function, like or function, arrays, operands)
     is_first = arrays == 1 and like is None
 
     def call(*args: Any, **kwargs: Any) -> Any:
         place = kwargs.get("out_sharding")
-        if place is not None or not is_first or not args or type(args[0]) is not plain:
+        if place is not None or not is_first or not args or not isinstance(args[0], value):
             args, kwargs = prepare(args, kwargs)
         result = function(*args, **kwargs)
         if place is not None:
