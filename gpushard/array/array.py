@@ -21,7 +21,7 @@ from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.array.views import Origin, View, view
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import place_tiling, sharding_at
+from gpushard.functions.checks import sharding_at
 from gpushard.functions.concrete import Concrete, concrete
 from gpushard.functions.indexing import parse, read
 from gpushard.geometry.format import Format, Layout
@@ -374,7 +374,7 @@ class ConcreteArray(Array, Concrete):
         return is_gone(self._data)
 
     def _moved(self, sharding: Sharding, what: str) -> Array:
-        plan = plan_for(self._live(), place_tiling(sharding, self._shape))
+        plan = plan_for(self._live(), sharding.tiling(self._shape))
         check_transfer(DEVICE_TO_DEVICE, what, explicit=True)
         return type(self)(run(plan, (self._live(),)), sharding, weak_type=self.weak_type)
 

@@ -19,6 +19,7 @@ from gpushard.array.data import Data, Detached, Turned
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.views import assigned
 from gpushard.functions import indexing, updating
+from gpushard.functions.host_values import as_element
 from gpushard.functions.indexing import ParsedIndex, parse
 from gpushard.functions.updating import Indexer, as_new_part, follows, part_updated, with_part
 from gpushard.functions.values import method
@@ -145,15 +146,15 @@ def _assign(x: ConcreteArray, parsed: ParsedIndex, arrays: Sequence[Any], value:
             _renew(x, value)
             return
     touched = _touched(x._held(), parsed)
-    new: Any = as_new_part(value, parsed.shape, x)
-    if isinstance(new, np.generic):
+    new: Any = as_element(value, x._dtype)
+    if new is not None:
         few = touched.written <= x._held().runtime.settings.inline_bytes
         if few and _try_in_place(
             x, touched, lambda base: fill_now(base, touched, new), at_once=True
         ):
             x._weak_type = False
             return
-    elif isinstance(new, np.ndarray):
+    elif isinstance(new := as_new_part(value, parsed.shape, x), np.ndarray):
         check_transfer(HOST_TO_DEVICE, _NAME, explicit=False)
         if _try_in_place(x, touched, lambda base: copy_now(base, touched, new), at_once=True):
             x._weak_type = False

@@ -85,21 +85,15 @@ def updated(
     """
     if arrays:
         value = part_updated(x, parsed, arrays, value, ufunc, mode)
-        if parsed.everything and _is_like(x, value):
+        if parsed.everything and not is_plain(x):
             return value
+        if parsed.everything:  # what was laid out like `x` is no more committed than that
+            x = copy.copy(x)
+            x._renew(value)
+            return x
     elif ufunc is not None:
         value = bind(ufunc_row(ufunc), (part_of(x, parsed), value))
     return with_part(x, parsed.entries, parsed.shape, value)
-
-
-def _is_like(x: Any, new: Any) -> bool:
-    """Whether a new value is all that an array with that value would be."""
-    return not is_plain(x) or (
-        new.dtype == x.dtype
-        and new.sharding == x.sharding
-        and new.committed == x.committed
-        and not new.weak_type
-    )
 
 
 def with_part(x: Any, entries: tuple[Entry, ...], shape: Shape, value: Any) -> Any:

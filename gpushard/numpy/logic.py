@@ -9,6 +9,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError
+from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import host_data, is_number, is_value, refuse_out
@@ -77,7 +78,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     same = ew.equal(a1, a2)
     if equal_nan:
         same = same | (ew.isnan(a1) & ew.isnan(a2))
-    return bool(same.all())
+    return bool(concrete(same.all(), "array_equal", explicit=False))
 
 
 def array_equiv(a1: Any, a2: Any) -> bool:
@@ -93,7 +94,7 @@ def array_equiv(a1: Any, a2: Any) -> bool:
         np.broadcast_shapes(a1.shape, a2.shape)
     except ValueError:
         return False
-    return bool(ew.equal(a1, a2).all())
+    return bool(concrete(ew.equal(a1, a2).all(), "array_equiv", explicit=False))
 
 
 @described()
@@ -110,7 +111,8 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
     if _on_host(a, b):
         x1, x2, r, t = (x if is_number(x) else np.asarray(x) for x in (a, b, rtol, atol))
         return bool(np.allclose(x1, x2, r, t, equal_nan))
-    return bool(isclose(a, b, rtol, atol, equal_nan).all())
+    close = isclose(a, b, rtol, atol, equal_nan)
+    return bool(concrete(close.all(), "allclose", explicit=False))
 
 
 @public

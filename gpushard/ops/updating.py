@@ -80,11 +80,10 @@ class Update:
         piece = started(self._piece, starts, self._starts) if starts else self._piece
         touched = touched_by(base, piece)
         overlay = overlay_for(base, touched, value, self.name)
-        made = rewrite(base, overlay, self.name)
-        tiling = self.results[0].tiling
-        if tiling is not made.tiling:
-            made = run(plan_for(made, tiling), (made,), self.name)
-        return [made]
+        result, tiling = rewrite(base, overlay, self.name), self.results[0].tiling
+        if tiling is not result.tiling:
+            result = run(plan_for(result, tiling), (result,), self.name)
+        return [result]
 
 
 def overlay_for(
@@ -93,7 +92,7 @@ def overlay_for(
     """Return new values of a part where they can be written from.
 
     Args:
-      base: what they are for; there is nothing left to wait for if the host writes it.
+      base: what they are for; only how it is laid out matters.
       touched: the blocks that the part touches.
       value: an element, data of the part's shape, or an array of size 1; of the dtype of `base`.
       name: of the operation, for errors.

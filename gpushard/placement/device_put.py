@@ -185,6 +185,12 @@ def reshard(x: _T, sharding: Any, *, donate: bool = False) -> _T:
 
 def resharded(x: _T, sharding: Any, argument: str, *, donate: bool = False) -> _T:
     """Do what `reshard` does, whose errors call the sharding `argument`."""
+    if isinstance(x, Array | KeyArray) and isinstance(sharding, Sharding):  # no trees
+        moved: Any = x._moved(sharding, "reshard(x, sharding)")
+        if donate:
+            _give_up([x], [True])
+        alone: _T = moved
+        return alone
     leaves, structure = tree.flatten(x)
     places = _prefix(sharding, x, argument)
     for leaf in leaves:
@@ -198,9 +204,9 @@ def resharded(x: _T, sharding: Any, argument: str, *, donate: bool = False) -> _
     targets = [_target(*each, argument) for each in zip(leaves, places, strict=True)]
     for leaf, target in zip(leaves, targets, strict=True):
         place_tiling(target, leaf.shape)
-    moved = [x._moved(to, "reshard(x, sharding)") for x, to in zip(leaves, targets, strict=True)]
+    made = [x._moved(to, "reshard(x, sharding)") for x, to in zip(leaves, targets, strict=True)]
     _give_up(leaves, [donate] * len(leaves))
-    result: _T = tree.unflatten(structure, moved)
+    result: _T = tree.unflatten(structure, made)
     return result
 
 

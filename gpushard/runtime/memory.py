@@ -402,7 +402,6 @@ class Pool:
             for stream, tick in block.clock():
                 stream.synchronize(tick)
             block.written, block.used = None, {}
-        self._settle()
 
     def pending(self) -> list[Tick]:
         """The ticks that free blocks wait for."""

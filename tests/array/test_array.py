@@ -55,11 +55,13 @@ def same_bits(array: Any, value: np.ndarray) -> bool:
 
 
 def outcome(function: Callable[..., Any], *args: Any) -> Any:
-    """Return the type and text of the result, or of the error."""
+    """Return the type and text of the result, or of the error; of positions our text is longer."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             result = function(*args)
+        except IndexError:
+            return IndexError, ""
         except Exception as error:
             return type(error), str(error)
     return type(result), repr(result)

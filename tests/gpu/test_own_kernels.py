@@ -21,7 +21,6 @@ from gpushard.ops.table import (
     nan_moments,
     positions,
     random,
-    random_counts,
     random_keys,
     random_order,
     reductions,
@@ -36,7 +35,7 @@ pytestmark = needs_gpu
 
 RANDOM = [
     row
-    for module in (random, random_counts, random_keys, random_order)
+    for module in (random, random_keys, random_order)
     for row in vars(module).values()
     if isinstance(row, Row)
 ]

@@ -161,7 +161,7 @@ class CudaBackend:
         if topology.pageable in (domain, source):
             return False
         chip, other = topology.chips[domain], topology.chips[source]
-        page_locked = "pinned_host" in (topology.kind(domain), topology.kind(source))
+        page_locked = topology.kind(source) == "pinned_host"  # which each GPU can read
         return page_locked or chip == other or other in self._peers[chip]
 
     def new_lock(self) -> AbstractContextManager[Any]:
