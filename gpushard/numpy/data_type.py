@@ -1,4 +1,4 @@
-"""Types of elements, and functions of them."""
+"""Types of elements, functions of them, and constants."""
 
 from __future__ import annotations
 

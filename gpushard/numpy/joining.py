@@ -1,4 +1,4 @@
-"""Functions that join arrays, and take them apart.
+"""Functions that join arrays, also from nested blocks, and cut them into parts.
 
 Types are promoted first, and shapes checked, before anything moves.
 """

@@ -1,6 +1,6 @@
-"""Products of matrices and vectors.
+"""Products of matrices and vectors, and traces.
 
-Each is an Einstein sum; how it is split over devices is chosen by the bytes that would move.
+Nearly each is an Einstein sum; how it is split over devices is chosen by the bytes that would move.
 """
 
 from __future__ import annotations

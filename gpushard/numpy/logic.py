@@ -1,4 +1,4 @@
-"""Whether arrays are equal, exactly or nearly; and their sizes, as functions."""
+"""Whether arrays are equal, exactly or nearly, and what kind of numbers they have."""
 
 from __future__ import annotations
 

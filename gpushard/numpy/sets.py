@@ -1,4 +1,4 @@
-"""Membership, and arrays as sets of their elements."""
+"""Different elements, membership, and arrays as sets of their elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorting, and what comes first in sorted order.
+"""Sorting, what comes first in sorted order, and searching there.
 
 A dim that is sorted along keeps the mesh axes that split it. NaNs come last, in both directions;
 equal elements keep their order.

@@ -1,4 +1,4 @@
-"""Reductions: sums, means, extremes and their positions, tests.
+"""Reductions: sums, means, weighted ones too, extremes and their positions, tests.
 
 `axis` is an integer, a tuple of them or None for all dims. What is merged over devices moves one
 partial result per block, never the data. Arguments are in NumPy's order.
