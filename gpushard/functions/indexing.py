@@ -481,7 +481,8 @@ def check_mode(mode: Any, modes: Sequence[str] = MODES, name: str = "x.at[index]
     """
     if mode not in modes:
         raise ArgumentError(
-            f"{name}: mode={mode!r} is unknown; use one of {', '.join(map(repr, modes))}",
+            f"{name}: mode={mode!r} is unknown; use one of {', '.join(map(repr, modes))}"
+            + (", or None to raise" if modes is MODES else ""),
             argument="mode",
             mode=mode,
         )
