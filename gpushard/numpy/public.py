@@ -91,12 +91,12 @@ def _public(
 
     # The names that it uses are its own, so that it can be of the module that has the function:
     # doctest and pickle look there.
-    made = FunctionType(call.__code__, module, function.__name__, None, call.__closure__)
-    functools.update_wrapper(made, function)
-    made.__dict__["__wrapped__"] = like or function  # which has the signature
-    made.__module__ = module["__name__"]
-    made.__doc__ = complete(function, texts, like)
-    return made
+    wrapper = FunctionType(call.__code__, module, function.__name__, None, call.__closure__)
+    functools.update_wrapper(wrapper, function)
+    wrapper.__dict__["__wrapped__"] = like or function  # which has the signature
+    wrapper.__module__ = module["__name__"]
+    wrapper.__doc__ = complete(function, texts, like)
+    return wrapper
 
 
 class _Arguments:
