@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_VARIADIC = ((inspect.CO_VARARGS, "*"), (inspect.CO_VARKEYWORDS, "**"))
 
 COMMON = {
     "a": "an array.",
@@ -114,10 +113,11 @@ def described(**texts: str) -> Callable[[F], F]:
 def _parameters(function: FunctionType) -> list[str]:
     """Return the names of the parameters in their order, as docstrings have them."""
     code = function.__code__
-    places, named = code.co_argcount, code.co_kwonlyargcount
-    names = code.co_varnames
-    variadic = [f"{star}" for flag, star in _VARIADIC if code.co_flags & flag]
-    extra = [f"{s}{n}" for s, n in zip(variadic, names[places + named :], strict=False)]
-    args = [one for one in extra if one[:2] != "**"]
-    keywords = [one for one in extra if one[:2] == "**"]
-    return [*names[:places], *args, *names[places : places + named], *keywords]
+    names = iter(code.co_varnames)
+    places = [*itertools.islice(names, code.co_argcount)]
+    keywords = [*itertools.islice(names, code.co_kwonlyargcount)]
+    if code.co_flags & inspect.CO_VARARGS:
+        places.append(f"*{next(names)}")
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        keywords.append(f"**{next(names)}")
+    return places + keywords

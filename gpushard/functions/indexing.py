@@ -473,23 +473,16 @@ def as_int64(at: Positions) -> Positions:
     return bind(ASTYPE, (at,), (_INDEX,)) if is_value(at) else at.astype(_INDEX)
 
 
-def check_mode(
-    mode: Any, modes: Sequence[str] = MODES, name: str = "x.at[index]", *, more: str = ""
-) -> None:
+def check_mode(mode: Any, modes: Sequence[str] = MODES, name: str = "x.at[index]") -> None:
     """Check what is to happen to positions out of bounds.
-
-    Args:
-      mode: what a user has given.
-      modes: what there is.
-      name: of the function, for errors.
-      more: what else may be given, for errors.
 
     Raises:
       ArgumentError: it is unknown.
     """
     if mode not in modes:
         raise ArgumentError(
-            f"{name}: mode={mode!r} is unknown; use one of {', '.join(map(repr, modes))}{more}",
+            f"{name}: mode={mode!r} is unknown; use one of {', '.join(map(repr, modes))}"
+            + (", or None to raise" if modes is MODES else ""),
             argument="mode",
             mode=mode,
         )

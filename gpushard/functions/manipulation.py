@@ -43,8 +43,8 @@ def reshape(
       ArgumentError: sizes do not fit.
     """
     check_order(order)
-    made = view(a, movement.RESHAPE, (new_shape_of(a.shape, shape),), out_sharding)
-    return made.copy() if copy else made
+    shaped = view(a, movement.RESHAPE, (new_shape_of(a.shape, shape),), out_sharding)
+    return shaped.copy() if copy else shaped
 
 
 def ravel(a: Array, order: Any = "C", *, out_sharding: Any = None) -> Array:

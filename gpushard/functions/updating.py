@@ -504,7 +504,7 @@ class At(Generic[Array]):
 
     def _parsed(self, mode: Any) -> tuple[ParsedIndex, Sequence[Positions]]:
         if mode is not None:
-            check_mode(mode, more=", or None to raise")
+            check_mode(mode)
         return parse(self._x.shape, self._index, mode)
 
     def _combined(self, ufunc: np.ufunc, value: Any, hints: dict[str, Any]) -> Array:

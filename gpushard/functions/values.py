@@ -41,12 +41,12 @@ def method(function: Callable[P, R]) -> Callable[P, R]:
     own = cast(FunctionType, function)
     first, *others = own.__code__.co_varnames
     code = own.__code__.replace(co_varnames=("self", *others))
-    made = FunctionType(code, own.__globals__, own.__name__, own.__defaults__)
-    made.__kwdefaults__ = own.__kwdefaults__
-    made.__annotations__ = {k: v for k, v in own.__annotations__.items() if k != first}
-    made.__module__ = own.__module__
-    made.__doc__ = complete(own, bound=True)
-    return cast("Callable[P, R]", made)
+    bound = FunctionType(code, own.__globals__, own.__name__, own.__defaults__)
+    bound.__kwdefaults__ = own.__kwdefaults__
+    bound.__annotations__ = {k: v for k, v in own.__annotations__.items() if k != first}
+    bound.__module__ = own.__module__
+    bound.__doc__ = complete(own, bound=True)
+    return cast("Callable[P, R]", bound)
 
 
 def laid_out(x: Any, sharding: Sharding | None) -> Any:

@@ -11,8 +11,9 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.functions.checks import as_shape
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
+from gpushard.functions.values import is_value
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, host_data, is_value, settle
+from gpushard.numpy.arguments import as_value, host_data, settle
 from gpushard.numpy.creation import zeros
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import broadcast_to, moveaxis, tile

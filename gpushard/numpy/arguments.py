@@ -12,12 +12,7 @@ from gpushard.array import Array
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.views import view
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import check_hint as check_hint
-from gpushard.functions.checks import check_precision as check_precision
-from gpushard.functions.checks import integer as integer
-from gpushard.functions.checks import number_of as number_of
-from gpushard.functions.checks import refuse_out as refuse_out
-from gpushard.functions.values import is_value as is_value
+from gpushard.functions.values import is_value
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
@@ -98,11 +93,6 @@ def as_value(x: Any, name: str) -> Any:
 def as_values(name: str, *xs: Any) -> list[Any]:
     """Return arrays, each as `as_value` does."""
     return [as_value(x, name) for x in xs]
-
-
-def as_source(x: Any, name: str) -> Any:
-    """Return an array as `as_value` does, but `x` itself: for functions that take a view of it."""
-    return x if is_value(x) else as_value(x, name)
 
 
 def as_view(x: Any, name: str) -> Any:

@@ -12,9 +12,10 @@ import numpy as np
 from gpushard.dtypes import is_custom, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.concrete import concrete
+from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import host_data, is_value
+from gpushard.numpy.arguments import host_data
 from gpushard.numpy.making import made_on
 from gpushard.numpy.quantiles import percentile
 from gpushard.ops.bind import bind

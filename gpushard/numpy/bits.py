@@ -9,8 +9,8 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import integer
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import integer
 from gpushard.numpy.padding import pad
 from gpushard.numpy.public import public
 from gpushard.ops.axes import one_from_end

@@ -11,8 +11,9 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype
+from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, is_value
+from gpushard.numpy.arguments import as_value
 from gpushard.numpy.joining import concatenate
 from gpushard.numpy.linear_algebra import matmul
 from gpushard.numpy.manipulation import atleast_2d, squeeze

@@ -14,19 +14,17 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.array.protocols import provided
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import as_dtype, as_shape, check_dtype, check_order
-from gpushard.functions.docstrings import described
-from gpushard.numpy.arguments import (
-    as_list,
-    as_value,
-    holds_value,
-    host_data,
+from gpushard.functions.checks import (
+    as_dtype,
+    as_shape,
+    check_dtype,
+    check_order,
     integer,
-    is_number,
-    is_value,
     number_of,
-    settle,
 )
+from gpushard.functions.docstrings import described
+from gpushard.functions.values import is_value
+from gpushard.numpy.arguments import as_list, as_value, holds_value, host_data, is_number, settle
 from gpushard.numpy.joining import stack
 from gpushard.numpy.making import made, made_on, named_place, place_of
 from gpushard.numpy.manipulation import broadcast_to

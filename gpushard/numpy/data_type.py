@@ -1,4 +1,4 @@
-"""Types of elements, and functions of them."""
+"""Types of elements, functions of them, and constants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gpushard.dtypes import is_custom, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype
 from gpushard.functions.docstrings import described
-from gpushard.numpy.arguments import as_value, is_number, is_value, settle
+from gpushard.functions.values import is_value
+from gpushard.numpy.arguments import as_value, is_number, settle
 
 # fmt: off
 __all__ = [

@@ -13,15 +13,11 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import can_cast, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import integer
+from gpushard.functions.values import is_value
 from gpushard.numpy import cumulative, statistical
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import (
-    as_value,
-    host_data,
-    integer,
-    is_number,
-    is_value,
-)
+from gpushard.numpy.arguments import as_value, host_data, is_number
 from gpushard.numpy.data_type import result_type as promoted
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import broadcast_to

@@ -14,14 +14,10 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions import elementwise
+from gpushard.functions.checks import refuse_out
 from gpushard.functions.indexing import nonzero
 from gpushard.numpy import ufuncs
-from gpushard.numpy.arguments import (
-    as_value,
-    operands,
-    refuse_out,
-    settle,
-)
+from gpushard.numpy.arguments import as_value, operands, settle
 from gpushard.numpy.public import public, public_array
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows

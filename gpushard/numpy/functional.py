@@ -14,7 +14,8 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_shape, check_dtype
 from gpushard.functions.docstrings import described
-from gpushard.numpy.arguments import as_value, is_number, is_value, settle
+from gpushard.functions.values import is_value
+from gpushard.numpy.arguments import as_value, is_number, settle
 from gpushard.numpy.creation import asarray
 from gpushard.numpy.joining import stack
 from gpushard.numpy.manipulation import broadcast_arrays, broadcast_to, expand_dims, moveaxis

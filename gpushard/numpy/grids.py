@@ -9,9 +9,9 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import as_dtype, as_shape, check_order, count
+from gpushard.functions.checks import as_dtype, as_shape, check_order, count, integer
 from gpushard.functions.docstrings import described
-from gpushard.numpy.arguments import as_value, integer, settle
+from gpushard.numpy.arguments import as_value, settle
 from gpushard.numpy.cumulative import cumprod
 from gpushard.numpy.joining import stack
 from gpushard.numpy.making import kept_at, made, place_of

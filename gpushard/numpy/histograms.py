@@ -13,8 +13,9 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import count
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
+from gpushard.functions.values import is_value
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, host_data, is_value, settle
+from gpushard.numpy.arguments import as_value, host_data, settle
 from gpushard.numpy.bin_edges import edges_of, is_many
 from gpushard.numpy.public import public
 from gpushard.numpy.slicing import but_first, but_last, lengthwise, part

@@ -19,8 +19,9 @@ from gpushard.functions import indexing, updating
 from gpushard.functions.checks import as_shape, count, integer
 from gpushard.functions.docstrings import described
 from gpushard.functions.indexing import as_int64, as_integers, bounded, count_true, unravelled
+from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, is_number, is_value, settle
+from gpushard.numpy.arguments import as_value, is_number, settle
 from gpushard.numpy.creation import array
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.joining import concatenate, stack

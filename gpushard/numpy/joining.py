@@ -1,4 +1,4 @@
-"""Functions that join arrays, and take them apart.
+"""Functions that join arrays, also from nested blocks, and cut them into parts.
 
 Types are promoted first, and shapes checked, before anything moves.
 """
@@ -12,8 +12,9 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype
-from gpushard.numpy.arguments import as_value, host_data, integer, is_value, refuse_out
+from gpushard.functions.checks import as_dtype, integer, refuse_out
+from gpushard.functions.values import is_value
+from gpushard.numpy.arguments import as_value, host_data
 from gpushard.numpy.data_type import can_cast, result_type
 from gpushard.numpy.public import public
 from gpushard.numpy.slicing import part

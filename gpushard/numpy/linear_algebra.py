@@ -1,6 +1,6 @@
-"""Products of matrices and vectors.
+"""Products of matrices and vectors, and traces.
 
-Each is an Einstein sum; how it is split over devices is chosen by the bytes that would move.
+Nearly each is an Einstein sum; how it is split over devices is chosen by the bytes that would move.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import linear_algebra as products
 from gpushard.functions import manipulation
-from gpushard.functions.checks import check_dtype
+from gpushard.functions.checks import check_dtype, integer, refuse_out
 from gpushard.functions.linear_algebra import in_types, shape_of
+from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import integer, is_value, operands, refuse_out, wanted
+from gpushard.numpy.arguments import operands, wanted
 from gpushard.numpy.manipulation import expand_dims, moveaxis, roll
 from gpushard.numpy.public import public, public_array
 from gpushard.numpy.subscripts import from_lists, parse

@@ -1,4 +1,4 @@
-"""Whether arrays are equal, exactly or nearly; and their sizes, as functions."""
+"""Whether arrays are equal, exactly or nearly, and what kind of numbers they have."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError
+from gpushard.functions.checks import refuse_out
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
+from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import host_data, is_number, is_value, refuse_out
+from gpushard.numpy.arguments import host_data, is_number
 from gpushard.numpy.public import public
 
 # fmt: off

@@ -14,13 +14,9 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions import manipulation
-from gpushard.functions.checks import as_shape, count
+from gpushard.functions.checks import as_shape, count, integer
 from gpushard.functions.docstrings import described
-from gpushard.numpy.arguments import (
-    as_value,
-    as_view,
-    integer,
-)
+from gpushard.numpy.arguments import as_value, as_view
 from gpushard.numpy.public import public, public_array
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind

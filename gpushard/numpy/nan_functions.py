@@ -12,11 +12,10 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.dtypes import finfo, kind_of
-from gpushard.functions.checks import as_dtype, correction_of
+from gpushard.functions.checks import as_dtype, correction_of, number_of, refuse_out
 from gpushard.functions.statistical import all_take_part, extreme, in_type, variance_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import number_of, refuse_out
 from gpushard.numpy.public import public, public_like
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind

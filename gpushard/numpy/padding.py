@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import number_of
+from gpushard.functions.checks import number_of
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import repeat
 from gpushard.numpy.public import public

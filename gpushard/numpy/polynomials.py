@@ -9,11 +9,13 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import integer
 from gpushard.functions.concrete import concrete
+from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.adding_removing import trim_zeros
-from gpushard.numpy.arguments import as_value, host_data, integer, is_value
+from gpushard.numpy.arguments import as_value, host_data
 from gpushard.numpy.creation import zeros, zeros_like
 from gpushard.numpy.grids import eye, vander
 from gpushard.numpy.joining import concat

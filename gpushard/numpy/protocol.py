@@ -16,8 +16,10 @@ from gpushard.array import Array
 from gpushard.array.callers import caller, is_in_place
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import cumulative
+from gpushard.functions.checks import refuse_out
+from gpushard.functions.values import is_value
 from gpushard.numpy import linear_algebra, statistical, ufuncs
-from gpushard.numpy.arguments import is_number, is_value, refuse_out
+from gpushard.numpy.arguments import is_number
 
 EXTENSIONS = {
     "fft": "gpushard.numpy.fft",

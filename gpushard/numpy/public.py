@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from gpushard.array import Array
 from gpushard.functions.docstrings import complete
-from gpushard.functions.values import is_value
+from gpushard.functions.values import Value, is_value
 from gpushard.numpy.arguments import as_values, operands, settle, wanted
 
 P = ParamSpec("P")
@@ -76,13 +76,13 @@ def _public(
     texts: dict[str, str],
     like: FunctionType | None = None,
 ) -> Any:
-    plain, copied, finish = Array, copy.copy, settle
+    value, copied, finish = Value, copy.copy, settle
     prepare = _Arguments(function, like or function, arrays, operands)
     is_first = arrays == 1 and like is None
 
     def call(*args: Any, **kwargs: Any) -> Any:
         place = kwargs.get("out_sharding")
-        if place is not None or not is_first or not args or type(args[0]) is not plain:
+        if place is not None or not is_first or not args or not isinstance(args[0], value):
             args, kwargs = prepare(args, kwargs)
         result = function(*args, **kwargs)
         if place is not None:
@@ -91,12 +91,12 @@ def _public(
 
     # The names that it uses are its own, so that it can be of the module that has the function:
     # doctest and pickle look there.
-    made = FunctionType(call.__code__, module, function.__name__, None, call.__closure__)
-    functools.update_wrapper(made, function)
-    made.__dict__["__wrapped__"] = like or function  # which has the signature
-    made.__module__ = module["__name__"]
-    made.__doc__ = complete(function, texts, like)
-    return made
+    wrapper = FunctionType(call.__code__, module, function.__name__, None, call.__closure__)
+    functools.update_wrapper(wrapper, function)
+    wrapper.__dict__["__wrapped__"] = like or function  # which has the signature
+    wrapper.__module__ = module["__name__"]
+    wrapper.__doc__ = complete(function, texts, like)
+    return wrapper
 
 
 class _Arguments:

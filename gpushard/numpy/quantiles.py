@@ -12,7 +12,9 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import host_data, is_value, refuse_out
+from gpushard.functions.checks import refuse_out
+from gpushard.functions.values import is_value
+from gpushard.numpy.arguments import host_data
 from gpushard.numpy.public import public, public_like
 from gpushard.numpy.statistical import weights_of
 from gpushard.ops.axes import from_end

@@ -10,10 +10,10 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype
+from gpushard.functions.checks import as_dtype, integer, number_of
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
-from gpushard.numpy.arguments import integer, is_number, number_of, operands
+from gpushard.numpy.arguments import is_number, operands
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.elementwise import equal, floor, log10, power, sign, subtract, where
 from gpushard.numpy.making import kept_at, made, place_of

@@ -1,4 +1,4 @@
-"""Membership, and arrays as sets of their elements."""
+"""Different elements, membership, and arrays as sets of their elements."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.functions.checks import count
+from gpushard.functions.checks import check_hint, count, number_of
 from gpushard.functions.concrete import concrete
-from gpushard.numpy.arguments import check_hint, is_value, number_of
+from gpushard.functions.values import is_value
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import moveaxis

@@ -9,8 +9,8 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype
-from gpushard.numpy.arguments import as_value, check_precision, is_number, operands, wanted
+from gpushard.functions.checks import as_dtype, check_precision
+from gpushard.numpy.arguments import as_value, is_number, operands, wanted
 from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row

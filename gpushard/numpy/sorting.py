@@ -1,4 +1,4 @@
-"""Sorting, and what comes first in sorted order.
+"""Sorting, what comes first in sorted order, and searching there.
 
 A dim that is sorted along keeps the mesh axes that split it. NaNs come last, in both directions;
 equal elements keep their order.
@@ -14,20 +14,12 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import sorting
-from gpushard.functions.checks import count
+from gpushard.functions.checks import check_hint, count
 from gpushard.functions.docstrings import described
 from gpushard.functions.sorting import METHODS, along
+from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import (
-    as_value,
-    check_hint,
-    host_data,
-    is_number,
-    is_value,
-    operands,
-    settle,
-    wanted,
-)
+from gpushard.numpy.arguments import as_value, host_data, is_number, operands, settle, wanted
 from gpushard.numpy.manipulation import flip
 from gpushard.numpy.public import public, public_array
 from gpushard.ops.axes import one_from_end

@@ -1,4 +1,4 @@
-"""Reductions: sums, means, extremes and their positions, tests.
+"""Reductions: sums, means, weighted ones too, extremes and their positions, tests.
 
 `axis` is an integer, a tuple of them or None for all dims. What is merged over devices moves one
 partial result per block, never the data. Arguments are in NumPy's order.
@@ -14,8 +14,10 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import statistical
+from gpushard.functions.checks import refuse_out
+from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import host_data, is_value, refuse_out
+from gpushard.numpy.arguments import host_data
 from gpushard.numpy.manipulation import broadcast_to
 from gpushard.numpy.public import public, public_array
 from gpushard.numpy.slicing import lengthwise

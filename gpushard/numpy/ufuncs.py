@@ -10,8 +10,8 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import can_cast, check_casting, is_custom
 from gpushard.errors import ArgumentTypeError
-from gpushard.functions.checks import as_dtype
-from gpushard.numpy.arguments import number_of, operands, wanted
+from gpushard.functions.checks import as_dtype, number_of
+from gpushard.numpy.arguments import operands, wanted
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import ufunc_row
 

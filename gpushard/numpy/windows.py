@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.functions.checks import integer, number_of
 from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import integer, number_of
 from gpushard.numpy.making import kept_at, place_of
 from gpushard.numpy.ranges import arange
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import as_dtype
+from gpushard.functions.checks import as_dtype, integer, number_of
 from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import integer, number_of, settle
+from gpushard.numpy.arguments import settle
 from gpushard.numpy.making import place_of
 from gpushard.numpy.manipulation import roll
 from gpushard.numpy.public import public

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
-from gpushard.numpy.arguments import as_value, integer, refuse_out, settle
+from gpushard.functions.checks import integer, refuse_out
+from gpushard.numpy.arguments import as_value, settle
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row

@@ -7,9 +7,10 @@ from typing import Any
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import check_precision, integer, refuse_out
 from gpushard.functions.docstrings import described
 from gpushard.numpy import linear_algebra
-from gpushard.numpy.arguments import as_value, check_precision, integer, refuse_out, settle
+from gpushard.numpy.arguments import as_value, settle
 from gpushard.numpy.creation import ones_like
 from gpushard.numpy.grids import tril, triu
 from gpushard.numpy.linalg.solving import inv

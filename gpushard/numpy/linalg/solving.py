@@ -13,12 +13,13 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
+from gpushard.functions.checks import check_hint, integer, number_of
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.linear_algebra import shape_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, check_hint, integer, number_of, operands, settle
+from gpushard.numpy.arguments import as_value, operands, settle
 from gpushard.numpy.linalg.decompositions import svd
 from gpushard.numpy.linear_algebra import matmul
 from gpushard.numpy.manipulation import moveaxis, reshape
