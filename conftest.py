@@ -46,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Settle how much runs before tests are collected, which ask for it as they are defined."""
     share.take(everything=config.getoption("--all"))
+    softgpu.count_work(config)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -258,11 +258,13 @@ KINDS = [
         "arange(n * n)",
         lambda o: o.np.arange(o.n * o.n, dtype=np.int32),
         blocks=_counted,
+        alone=True,
     ),
     Kind(
         "linspace, n * n",
         lambda o: o.np.linspace(0.0, 1.0, o.n * o.n, dtype=np.float32),
         blocks=_spaced,
+        alone=True,
     ),
     Kind("tril", lambda o: o.np.tril(o.x), blocks=_into(np.positive, "x")),
     # one operand

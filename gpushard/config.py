@@ -44,6 +44,10 @@ _SHARED = 64
 """How many times as many bytes as `inline_bytes` the caller works on with others. Above, hand-offs
 to all devices take less than a tenth of the time."""
 
+_LIGHT = 8
+"""How many times as many bytes as `inline_bytes` a thread writes in the time that it takes to wake
+a worker, and then the caller who waits for it."""
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -148,6 +152,11 @@ class Settings:
         Idle workers help, so that it takes one hand-off or none, and not one for each device.
         """
         return _SHARED * self.inline_bytes
+
+    @property
+    def light_bytes(self) -> int:
+        """Host work for one device that only writes fewer bytes runs in the caller, too."""
+        return _LIGHT * self.inline_bytes
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:

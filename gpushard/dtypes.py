@@ -179,6 +179,8 @@ def can_cast(own: Dtype, to: Dtype, casting: Any = "safe") -> bool:
       ArgumentError: NumPy has no such `casting`.
     """
     check_casting(casting)
+    if prng_key in (own.type, to.type):
+        return own == to
     if casting != "same_kind" or not (is_custom(own) or is_custom(to)):
         return np.can_cast(own, to, casting)
     return _ORDER.find(kind_of(own)) <= _ORDER.find(kind_of(to))

@@ -43,6 +43,6 @@ def shown_as(name: str, *classes: type) -> None:
       *classes: those that have the methods.
     """
     for cls in classes:
-        for member in vars(cls).values():
+        for key, member in vars(cls).items():
             if isinstance(member, FunctionType):
-                member.__qualname__ = f"{name}.{member.__name__}"
+                member.__name__, member.__qualname__ = key, f"{name}.{key}"

@@ -934,6 +934,13 @@ ARRAYS: dict[str, Case] = {
         ("index", "only one '...'"),
         {"argument": "index"},
     ),
+    "two ellipses beside positions of an update": Case(
+        lambda w: w.x.at[..., np.array([0, 1]), ...].add(1),
+        ArrayIndexError,
+        IndexError,
+        ("index", "only one '...'"),
+        {"argument": "index"},
+    ),
     "float index": Case(
         lambda w: w.x[1.0],
         ArrayIndexError,
@@ -1109,7 +1116,15 @@ ARRAYS: dict[str, Case] = {
     "index of a float": Case(
         lambda w: operator.index(w.scalar), TypeError, TypeError, ("integer scalar",)
     ),
-    "item out of bounds": Case(lambda w: w.x.item(48), IndexError, IndexError, ("48", "size 48")),
+    "item out of bounds": Case(
+        lambda w: w.x.item(48), ArrayIndexError, IndexError, ("48", "size 48", "-48 to 47")
+    ),
+    "item before the first": Case(
+        lambda w: w.x.item(-49), ArrayIndexError, IndexError, ("-49", "size 48", "-48 to 47")
+    ),
+    "item out of bounds of a dim": Case(
+        lambda w: w.x.item(0, 6), ArrayIndexError, IndexError, ("index 6", "(8, 6)")
+    ),
     "attribute of old": Case(
         lambda w: w.x.device_buffers, AttributeError, AttributeError, ("addressable_shards",)
     ),

@@ -67,7 +67,7 @@ def test_extensions_are_imported_when_they_are_asked_for() -> None:
 
 UNUSED = [
     "gpushard.interop",
-    "gpushard.ops.random",
+    "gpushard.ops.prng",
     "gpushard.placement.npy",
     "gpushard.placement.prefetch",
     "gpushard.runtime.checking.checker",

@@ -135,6 +135,45 @@ def test_every_function_describes_its_arguments(name: str) -> None:
     assert described(function) == arguments(function)
 
 
+def public_functions(module: Any) -> list[Any]:
+    values = [getattr(module, name) for name in module.__all__]
+    return [f for f in values if inspect.isfunction(f) and f.__module__.startswith("gpushard")]
+
+
+METHODS = [
+    getattr(gs.Array, name)
+    for name in dir(gs.Array)
+    if name[0] != "_" and inspect.isfunction(inspect.getattr_static(gs.Array, name))
+]
+
+
+@pytest.mark.parametrize("module", [gs.numpy, gs.numpy.linalg, gs.numpy.fft, gs.special])
+def test_every_function_of_arrays_describes_all_that_it_takes(module: Any) -> None:
+    """Texts that functions have in common come from a table, and none is missing there."""
+    for function in public_functions(module):
+        names = {name.lstrip("*") for entry in described(function) for name in entry.split(", ")}
+        assert names == arguments(function), function
+
+
+def test_every_method_describes_all_that_it_takes() -> None:
+    for function in METHODS:
+        assert described(function) == arguments(function), function
+
+
+def test_methods_take_what_functions_take() -> None:
+    """A method and the function of its name are one definition, but for what NumPy has apart."""
+    apart = {"astype", "compress", "conj", "conjugate", "copy", "delete", "put", "reshape"}
+    apart |= {"partition", "sort", "transpose"}
+    common = {f.__name__ for f in METHODS} & set(gs.numpy.__all__) - apart
+    for name in common:
+        method, function = (
+            inspect.signature(getattr(of, name)).parameters.values() for of in (gs.Array, gs.numpy)
+        )
+        own = [(p.name, p.kind, p.default) for p in method]
+        assert own[1:] == [(p.name, p.kind, p.default) for p in function][1:], name
+    assert {"sum", "mean", "clip", "dot", "argsort", "repeat"} <= common
+
+
 @pytest.mark.parametrize(
     "cls",
     [gs.Mesh, gs.AbstractMesh, gs.NamedSharding, gs.SingleDeviceSharding, gs.Shard, gs.set_mesh],

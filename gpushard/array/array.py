@@ -12,20 +12,18 @@ from gpushard.array.assignment import Assignable
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.conversions import Conversions
 from gpushard.array.data import Data, Detached, KnownShards, Turned, data_of, is_gone
-from gpushard.array.elements import Elements
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
 from gpushard.array.operators import Operators
-from gpushard.array.ordering import Ordering
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
-from gpushard.array.reading import read_part
-from gpushard.array.selection import is_only_array
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.array.views import Origin, View, view
-from gpushard.errors import ArgumentError
+from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import sharding_at
+from gpushard.functions.concrete import Concrete, concrete
+from gpushard.functions.indexing import parse, read
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -35,60 +33,35 @@ from gpushard.movement.execute import run
 from gpushard.movement.host import HostRead, StagedRead, read_host, start_read
 from gpushard.movement.plan import Plan
 from gpushard.movement.reshard import plan_for
-from gpushard.ops.indexing import NotBasicError, parse_index
 from gpushard.ops.table.movement import INDEX
 from gpushard.runtime.device import Device
 from gpushard.typing import HostArray, Shape, shown_as
 
 
-class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assignable, Ordering):
+class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable):
     """An array spread over devices as its sharding says.
 
     Arrays are values: what other arrays hold never changes. `x[index] = value` gives `x` a new
     value, and writes memory only where nothing else holds it. Make them with `device_put`,
-    `make_array_from_callback` and the like, not with this class.
-
-    Args:
-      buffer: the data.
-      sharding: how it is laid out.
-      committed: whether a user chose the devices.
-      weak_type: whether the dtype came from a Python scalar.
+    `make_array_from_callback` and the like, not with this class: it is the face of arrays of
+    numbers, of random keys, and of what interpreters make of either.
     """
 
+    __slots__ = ()
     __array_priority__ = 100
 
-    __slots__ = (
-        "__weakref__",
-        "_committed",
-        "_data",
-        "_dtype",
-        "_origin",
-        "_shape",
-        "_sharding",
-        "_view",
-        "_weak_type",
-    )
+    _shape: Shape
+    _dtype: np.dtype[Any]
+    _weak_type: bool
+    _sharding: Sharding
+    _committed: bool
+    _data: Data | Turned | Detached | None
+    _view: View | None = None
+    _origin: Origin | None = None
 
-    def __init__(
-        self,
-        buffer: ShardedBuffer,
-        sharding: Sharding,
-        *,
-        committed: bool = True,
-        weak_type: bool = False,
-    ) -> None:
-        runtime = buffer.runtime
-        self._data: Data | Turned | Detached | None = Data(buffer, runtime)
-        self._shape = buffer.tiling.shape
-        self._dtype = buffer.dtype
-        self._sharding = sharding
-        self._committed = committed
-        self._weak_type = weak_type
-        self._view: View | None = None
-        self._origin: Origin | None = None
-        if runtime.settings.enable_checks:
-            buffer.check()
-        runtime.register(self)
+    def __new__(cls, *args: Any, **named: Any) -> Any:
+        """Make an array that has its data, as `pathlib.Path` makes paths of a platform."""
+        return object.__new__(ConcreteArray if cls is Array else cls)
 
     @property
     def shape(self) -> Shape:
@@ -123,12 +96,12 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
     @property
     def sharding(self) -> Sharding:
         """How the elements are laid out over devices."""
-        return self._sharding
+        raise self._without_data("x.sharding")
 
     @property
     def committed(self) -> bool:
         """Whether a user chose the devices; uncommitted arrays follow others."""
-        return self._committed
+        raise self._without_data("x.committed")
 
     @property
     def weak_type(self) -> bool:
@@ -138,7 +111,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
     @property
     def format(self) -> Format:
         """The order of elements in a shard's memory, with the sharding."""
-        return Format(self.layout, self._sharding)
+        return Format(self.layout, self.sharding)
 
     @property
     def layout(self) -> Layout:
@@ -157,23 +130,23 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         The device of an array on one device; otherwise a sharding that holds replicas on the
         array's mesh.
         """
-        if self._sharding.num_devices == 1:
+        if self.sharding.num_devices == 1:
             return next(iter(self.devices()))
-        if isinstance(self._sharding, NamedSharding):
-            return self._sharding.with_spec(PartitionSpec())
-        return self._sharding
+        if isinstance(self.sharding, NamedSharding):
+            return self.sharding.with_spec(PartitionSpec())
+        return self.sharding
 
     @property
     def is_fully_replicated(self) -> bool:
         """Whether every device holds the whole array."""
-        if isinstance(self._sharding, GridSharding):
-            return self._sharding.is_fully_replicated
-        return bool((self._sharding.tiling(self._shape).volumes == self.size).all())
+        if isinstance(self.sharding, GridSharding):
+            return self.sharding.is_fully_replicated
+        return bool((self.sharding.tiling(self._shape).volumes == self.size).all())
 
     @property
     def is_fully_addressable(self) -> bool:
         """Whether this process can reach every shard."""
-        return self._sharding.is_fully_addressable
+        return self.sharding.is_fully_addressable
 
     def devices(self) -> set[Device]:
         """Return the devices that hold the array."""
@@ -216,23 +189,6 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         """Whether a read would not wait; True also for an array whose work failed."""
         return self._read().is_ready()
 
-    def copy_to_host_async(self) -> None:
-        """Start fetching the value, so that a later read finds it; never waits."""
-        data = self._held()
-        if data.host is None:
-            check_transfer(DEVICE_TO_HOST, "copy_to_host_async()", explicit=True)
-            data.host = start_read(data.buffer)
-
-    def delete(self) -> None:
-        """Give up the array's memory, except what other arrays share; doing it twice is fine."""
-        data, self._data = self._data, None
-        if isinstance(data, Data) and data.shards is not None:
-            data.shards.delete()
-
-    def is_deleted(self) -> bool:
-        """Whether the array was deleted or donated, or an assignment to it cut short."""
-        return is_gone(self._data)
-
     def to_device(self, device: Device | Sharding, /, *, stream: None = None) -> Array:
         """Return the array on another device or in another sharding.
 
@@ -253,7 +209,11 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         return self._moved(sharding, "x.to_device(device)")
 
     def plan(self, sharding: Sharding) -> Plan:
-        """Return the plan of moving this array to another sharding."""
+        """Return the plan of moving this array to another sharding.
+
+        Args:
+          sharding: the other one.
+        """
         return plan_for(self._live(), sharding.tiling(self._shape))
 
     def _moved(self, sharding: Sharding, what: str) -> Array:
@@ -263,29 +223,24 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
           sharding: the other one.
           what: who asks, for transfer guards.
         """
-        plan = plan_for(self._live(), sharding.tiling(self._shape))
-        check_transfer(DEVICE_TO_DEVICE, what, explicit=True)
-        return Array(run(plan, (self._live(),)), sharding, weak_type=self.weak_type)
+        raise self._without_data(what)
 
     def __getitem__(self, index: Any) -> Array:
         """Return the part that an index selects, as NumPy does; it stays on the devices.
 
         Integers, slices, `...` and None select a part that is moved as it is. Integer arrays and
-        lists, on the host or sharded, and masks select elements: see `gpushard.array.reading`.
+        lists, on the host or sharded, and masks select elements: see `gpushard.functions.indexing`.
         Positions out of bounds raise; to see that those on devices are not, the host reads one
         number, and to know how many a mask selects. `x.at[index].get(mode=...)` does not check.
 
         Raises:
           ArrayIndexError: it is no index of the array, or a position is out of bounds.
         """
-        if is_only_array(index):
-            return read_part(self, index)
-        try:
-            entries = parse_index(self._shape, index)
-        except NotBasicError:
-            return read_part(self, index)
-        result: Array = view(self, INDEX, (entries,))
-        return result
+        parsed, arrays = parse(self._shape, index)
+        if arrays:
+            return read(self, parsed, arrays)
+        part: Array = view(self, INDEX, (parsed.entries,))
+        return part
 
     def __iter__(self) -> Iterator[Array]:
         """Yield the parts along the first dim; they stay on the devices."""
@@ -302,26 +257,133 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
     def __array__(
         self, dtype: Any = None, context: None = None, copy: bool | None = None
     ) -> HostArray:
-        value = self._host_value("numpy.asarray(x)")
+        value = concrete(self, "numpy.asarray(x)", explicit=False)
         if copy:
             return np.array(value, dtype=dtype)
         return np.asarray(value, dtype=dtype, copy=copy)
 
-    def _host_value(self, what: str, *, explicit: bool = False) -> HostArray:
-        """Return the value on the host: read-only, fetched once.
+    @property
+    def device_buffer(self) -> Any:
+        """Gone; raises with the new name."""
+        raise AttributeError("device_buffer is gone; use x.addressable_data(0)")
 
-        Args:
-          what: who asks, for transfer guards.
-          explicit: whether the transfer was asked for by name.
+    @property
+    def device_buffers(self) -> Any:
+        """Gone; raises with the new name."""
+        raise AttributeError("device_buffers is gone; use [s.data for s in x.addressable_shards]")
 
-        Raises:
-          ExecutionError: the work that should have made the value failed.
-          TransferGuardError: a guard forbids the transfer.
-        """
+    def copy_to_host_async(self) -> None:
+        """Start fetching the value, so that a later read finds it; never waits."""
+        data = self._held()
+        if data.host is None:
+            check_transfer(DEVICE_TO_HOST, "copy_to_host_async()", explicit=True)
+            data.host = start_read(data.buffer)
+
+    def delete(self) -> None:
+        """Give up the array's memory, except what other arrays share; doing it twice is fine."""
+        raise self._without_data("x.delete()")
+
+    def is_deleted(self) -> bool:
+        """Whether the array was deleted or donated, or an assignment to it cut short."""
+        return False
+
+    def _live(self) -> ShardedBuffer:
+        return self._held().buffer
+
+    def _read(self) -> ShardedBuffer:
+        """Return the data that have the value, in whichever order of dims."""
+        return self._live()
+
+    def _held(self) -> Data:
+        raise self._without_data("this")
+
+    def _known_shards(self) -> KnownShards:
+        raise self._without_data("x.addressable_shards")
+
+    def _without_data(self, name: str) -> ArgumentTypeError:
+        return ArgumentTypeError(
+            f"{name} needs an array's data, and a {type(self).__name__} has none",
+            argument="self",
+            type=type(self),
+        )
+
+
+class ConcreteArray(Array, Concrete):
+    """An array that has its data.
+
+    Args:
+      buffer: the data.
+      sharding: how it is laid out.
+      committed: whether a user chose the devices.
+      weak_type: whether the dtype came from a Python scalar.
+    """
+
+    _viewed = view  # what functions take from an array is remembered
+
+    __slots__ = (
+        "__weakref__",
+        "_committed",
+        "_data",
+        "_dtype",
+        "_origin",
+        "_shape",
+        "_sharding",
+        "_view",
+        "_weak_type",
+    )
+
+    def __init__(
+        self,
+        buffer: ShardedBuffer,
+        sharding: Sharding,
+        *,
+        committed: bool = True,
+        weak_type: bool = False,
+    ) -> None:
+        runtime = buffer.runtime
+        self._data = Data(buffer, runtime)
+        self._shape = buffer.tiling.shape
+        self._dtype = buffer.dtype
+        self._sharding = sharding
+        self._committed = committed
+        self._weak_type = weak_type
+        self._view = None
+        self._origin = None
+        if runtime.settings.enable_checks:
+            buffer.check()
+        runtime.register(self)
+
+    @property
+    def sharding(self) -> Sharding:
+        """How the elements are laid out over devices."""
+        return self._sharding
+
+    @property
+    def committed(self) -> bool:
+        """Whether a user chose the devices; uncommitted arrays follow others."""
+        return self._committed
+
+    def delete(self) -> None:
+        """Give up the memory."""
+        data, self._data = self._data, None
+        if isinstance(data, Data) and data.shards is not None:
+            data.shards.delete()
+
+    def is_deleted(self) -> bool:
+        """Whether it was given up."""
+        return is_gone(self._data)
+
+    def _moved(self, sharding: Sharding, what: str) -> Array:
+        plan = plan_for(self._live(), sharding.tiling(self._shape))
+        check_transfer(DEVICE_TO_DEVICE, what, explicit=True)
+        return type(self)(run(plan, (self._live(),)), sharding, weak_type=self.weak_type)
+
+    def _concrete(self, why: str, explicit: bool | None) -> HostArray:
         data = self._held()
         host = data.host  # read once: another thread may be here too
         if host is None:
-            check_transfer(DEVICE_TO_HOST, what, explicit=explicit)
+            if explicit is not None:
+                check_transfer(DEVICE_TO_HOST, why, explicit=explicit)
             host = data.host = read_host(data.buffer)
         elif isinstance(host, HostRead | StagedRead):
             host = data.host = host.wait()
@@ -344,22 +406,9 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        value = self._host_value("pickling")
+        value = concrete(self, "pickling", explicit=False)
         state = np.array(value), self._sharding, self.committed, self.weak_type
-        return rebuild, (type(self), *state)
-
-    @property
-    def device_buffer(self) -> Any:
-        """Gone; raises with the new name."""
-        raise AttributeError("device_buffer is gone; use x.addressable_data(0)")
-
-    @property
-    def device_buffers(self) -> Any:
-        """Gone; raises with the new name."""
-        raise AttributeError("device_buffers is gone; use [s.data for s in x.addressable_shards]")
-
-    def _live(self) -> ShardedBuffer:
-        return self._held().buffer
+        return _from_pickle, state
 
     def _read(self) -> ShardedBuffer:
         """Return the data that have the value, in whichever order of dims."""
@@ -380,10 +429,10 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Elements, Assign
                 data.shards = known
         return data.shards
 
-    def _handle(self, data: Data | Turned, sharding: Sharding, *, registered: bool = True) -> Array:
+    def _handle(self, data: Data | Turned, sharding: Sharding, *, registered: bool = True) -> Any:
         """Return a new handle on data of this array, as committed and weak as this one."""
-        weak = self._weak_type
-        made = handle(data, data.tiling.shape, self._dtype, sharding, self._committed, weak)
+        weak, shape = self._weak_type, data.tiling.shape
+        made = handle(data, shape, self._dtype, sharding, self._committed, weak, type(self))
         if registered:
             data.runtime.register(made)
         return made
@@ -396,9 +445,10 @@ def handle(
     sharding: Sharding,
     committed: bool,
     weak_type: bool,
-) -> Array:
+    kind: type[ConcreteArray] = ConcreteArray,
+) -> ConcreteArray:
     """Return an array of data, not yet registered."""
-    made = _new(Array)
+    made = _new(kind)
     made._data = data
     made._shape = shape
     made._dtype = dtype
@@ -410,7 +460,20 @@ def handle(
     return made
 
 
+def array_like(x: Any, buffer: ShardedBuffer) -> Array:
+    """Return an array of data, of the class of another one and in its sharding."""
+    made: Array = type(x)(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
+    return made
+
+
+def _from_pickle(
+    value: HostArray, sharding: Sharding, committed: bool, weak_type: bool
+) -> ConcreteArray:
+    return rebuild(ConcreteArray, value, sharding, committed, weak_type)
+
+
 _new = object.__new__
 
 
-shown_as("Array", *Array.__mro__)
+shown_as("Array", *ConcreteArray.__mro__)
+ConcreteArray.__name__ = ConcreteArray.__qualname__ = "Array"  # the name that users know

@@ -9,46 +9,31 @@ were, and the new blocks, once they are made or submitted, take their place in o
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from gpushard.array.at import Indexer
 from gpushard.array.data import Data, Detached, Turned
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
-from gpushard.array.shard import Shards
-from gpushard.array.updating import converted, follows, updated
 from gpushard.array.views import assigned
-from gpushard.errors import ArgumentError
-from gpushard.functions.host_values import as_element, as_part
-from gpushard.geometry.mesh import Mesh
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import P
-from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard.functions import indexing, updating
+from gpushard.functions.host_values import as_element
+from gpushard.functions.indexing import ParsedIndex, parse
+from gpushard.functions.updating import Indexer, as_new_part, follows, part_updated, with_part
+from gpushard.functions.values import method
+from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.execute import is_idle
-from gpushard.movement.host import box_of, from_host
 from gpushard.movement.ownership import ALONE, COUNTS_ARE_EXACT, owns_alone
 from gpushard.movement.planning.update import Touched
-from gpushard.movement.update import (
-    Overlay,
-    copy_now,
-    fill_now,
-    overlay_of,
-    overlay_of_single,
-    rewrite,
-    touched_by,
-)
-from gpushard.ops.bind import bind
-from gpushard.ops.indexing import NotBasicError, index_key, index_piece, parse_index
-from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE
-from gpushard.typing import HostArray, Index, Shape
+from gpushard.movement.update import Overlay, copy_now, fill_now, rewrite, touched_by
+from gpushard.ops.indexing import index_piece
+from gpushard.ops.updating import overlay_for
 
 if TYPE_CHECKING:
-    from gpushard.array.array import Array
+    from gpushard.array.array import ConcreteArray
 
 _NAME = "x[index] = value"
 
@@ -82,68 +67,108 @@ class Assignable:
           OutOfMemoryError: a device has no room for new blocks.
         """
         if ShardedBuffer.ever_lent and sys.getrefcount(self) == _IN_VARIABLE:
-            _forget_exports(cast("Array", self)._data)
-        x = cast("Array", self)
-        if not _assigned_as_view(x, index, value):
-            _assign(x, index, value)
+            _forget_exports(cast("ConcreteArray", self)._data)
+        x = cast("ConcreteArray", self)
+        if (x._view is None and x._origin is None) or not _assigned_as_view(x, index, value):
+            _assign(x, *parse(x._shape, index), value)
 
     @property
-    def at(self) -> Indexer:
+    def at(self) -> Indexer[Self]:
         """`x.at[index].set(value)`: a new array with a part replaced; `x` stays as it is."""
-        return Indexer(cast("Array", self))
+        return Indexer(self)
+
+    def fill(self, value: Any) -> None:
+        """Replace all elements by a number: `x[...] = value`.
+
+        Args:
+          value: the number.
+        """
+        self[...] = value
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """Replace elements, numbered in row-major order: `x.ravel()[indices] = values`.
+
+        Args:
+          indices: their numbers.
+          values: the new elements; from the first again where they are too few.
+          mode: as for `take`.
+
+        Raises:
+          ArrayIndexError: a position is out of bounds.
+        """
+        updating.put(self, indices, values, mode)
+
+    def _renew(self, new: ConcreteArray) -> None:
+        """Take the value of another array, and its layout if this one follows others."""
+        x = cast("ConcreteArray", self)
+        if (x._view is None and x._origin is None) or not _assigned_as_view(x, ..., new):
+            _renew(x, new)
+
+    take = method(indexing.take)
+    nonzero = method(indexing.nonzero)
+    choose = method(indexing.choose)
+
+    def compress(
+        self,
+        condition: Any,
+        axis: int | None = None,
+        out: Any = None,
+        *,
+        out_sharding: Sharding | None = None,
+    ) -> Self:
+        """Return those slices along a dim for which a condition holds.
+
+        Args:
+          condition: a vector, which may be shorter than the dim.
+          axis: which dim; by default all elements in row-major order.
+          out: must be None; results are values.
+          out_sharding: how the result is laid out; by default as it comes.
+
+        Raises:
+          ArgumentError: the condition has other than one dim.
+          ArrayIndexError: it holds beyond the end of the dim.
+        """
+        return indexing.compress(condition, self, axis, out, out_sharding=out_sharding)
 
 
-def _assigned_as_view(x: Array, index: Any, value: Any) -> bool:
+def _assigned_as_view(x: ConcreteArray, index: Any, value: Any) -> bool:
     """Assign to all that NumPy would have as views of one array, and say whether that was done."""
-    if x._view is None and x._origin is None:
-        return False
     values = assigned(x, index, value)
     for array, new in values:
         _renew(array, new)
     return bool(values)
 
 
-def _assign(x: Array, index: Any, value: Any) -> None:
-    try:
-        touched = _touched(x._held(), index)
-    except NotBasicError:
-        _assign_selected(x, index, value)
-        return
-    if isinstance(value, Shards):
-        if follows(x, value):
-            moved = x.to_device(_beside(x, index, cast("Array", value)))
-            moved[index] = value
-            _renew(x, moved)
+def _assign(x: ConcreteArray, parsed: ParsedIndex, arrays: Sequence[Any], value: Any) -> None:
+    if arrays:
+        value = part_updated(x, parsed, arrays, value)
+        if parsed.everything:
+            _renew(x, value)
             return
-        part = _as_part(cast("Array", value), touched.piece.shape, x.dtype)
-        _replace(x, _overlay(x._live(), touched, part))
+    touched = _touched(x._held(), parsed)
+    new: Any = as_element(value, x._dtype)
+    if new is not None:
+        few = touched.written <= x._held().runtime.settings.inline_bytes
+        if few and _try_in_place(
+            x, touched, lambda base: fill_now(base, touched, new), at_once=True
+        ):
+            x._weak_type = False
+            return
+    elif isinstance(new := as_new_part(value, parsed.shape, x), np.ndarray):
+        check_transfer(HOST_TO_DEVICE, _NAME, explicit=False)
+        if _try_in_place(x, touched, lambda base: copy_now(base, touched, new), at_once=True):
+            x._weak_type = False
+            return
+    elif follows(x, value):
+        _renew(x, with_part(x, parsed.entries, parsed.shape, value))
+        return
     else:
-        element = as_element(value, x.dtype)
-        if element is None:
-            data = as_part(value, touched.piece.shape, x.dtype)
-            check_transfer(HOST_TO_DEVICE, _NAME, explicit=False)
-            _assign_host(x, touched, data)
-        else:
-            _assign_number(x, touched, element)
+        new = new._live()
+    _replace(x, overlay_for(x._live(), touched, new, _NAME))
     x._weak_type = False
 
 
-def _assign_selected(x: Array, index: Any, value: Any) -> None:
-    """Give an array a new value where an index with arrays in it selects elements."""
-    part, new = updated(x, index, value)
-    if part is not Ellipsis:
-        _assign(x, part, new)
-    else:
-        _renew(x, new)
-
-
-def renew(x: Array, new: Array) -> None:
-    """Give an array a new value: that of another one, and its layout if `x` follows others."""
-    if not _assigned_as_view(x, ..., new):
-        _renew(x, new)
-
-
-def _renew(x: Array, new: Array) -> None:
+def _renew(x: ConcreteArray, new: ConcreteArray) -> None:
     data = x._held()
     made = Data(new._live(), data.runtime, _exported(data))
     if new.sharding == x.sharding:
@@ -153,123 +178,32 @@ def _renew(x: Array, new: Array) -> None:
     x._weak_type = False
 
 
-def _renew_elsewhere(x: Array, made: Data, sharding: Sharding) -> None:
-    """Give an array data in another sharding; an interrupt leaves it as it was."""
-    data, before = x._held(), (x._sharding, x._committed)
+def _renew_elsewhere(x: ConcreteArray, made: Data, sharding: Sharding) -> None:
+    """Give an array data in another sharding; an interrupt leaves it as it was.
+
+    Nothing is called, and so nothing interrupted, as long as the array is detached.
+    """
+    data = x._held()
     detached = Detached(data.runtime.backend.new_lock(), data)
     with detached.lock:
-        try:
-            x._data = detached
-            x._sharding, x._committed = sharding, True
-            if x._data is detached:  # nobody has deleted the array meanwhile
-                x._data = made
-        except BaseException:
-            x._sharding, x._committed = before
-            x._data = data
-            raise
+        x._data = detached
+        x._sharding, x._committed = sharding, True
+        if x._data is detached:  # nobody has deleted the array meanwhile
+            x._data = made
 
 
-def _beside(x: Array, index: Any, value: Array) -> Sharding:
-    """Return where an array goes that follows a value: dims that it fills are split like its own.
-
-    Args:
-      x: the array.
-      index: of the part that gets the value, a basic one.
-      value: the value.
-    """
-    own = value.sharding
-    if isinstance(own, SingleDeviceSharding):
-        return own
-    if not isinstance(own, NamedSharding):
-        own = NamedSharding(Mesh(np.array(own.tiling(value.shape).devices), "devices"), P())
-    entries = parse_index(x.shape, index)
-    dim = value.ndim - sum(not isinstance(entry, int) for entry in entries)
-    axes: list[tuple[str, ...]] = []
-    for entry in entries:
-        if isinstance(entry, tuple):
-            fills = dim >= 0 and value.shape[dim] == entry[2]
-            axes.append(own.spec.axes(dim) if fills else ())
-        elif entry is not None:
-            axes.append(())
-        dim += not isinstance(entry, int)
-    return own.with_spec(P(*(names or None for names in axes)))
-
-
-def _assign_number(x: Array, touched: Touched, element: np.generic) -> None:
-    """Fill a part: a small one that is idle without more ado."""
-    if touched.written <= x._held().runtime.settings.inline_bytes and _try_in_place(
-        x, touched, lambda base: fill_now(base, touched, element), at_once=True
-    ):
-        return
-    _replace(x, Overlay(touched, constant=element))
-
-
-def _touched(data: Data, index: Any) -> Touched:
-    """Return which blocks an index touches; known indices are neither parsed nor checked again."""
+def _touched(data: Data, parsed: ParsedIndex) -> Touched:
+    """Return which blocks an index touches."""
     buffer, plans = data.buffer, data.runtime.plans
-    part = index_key(index)
-    key = ("at", buffer.tiling, buffer.dtype.itemsize, part)
-    found: Touched | None = None if part is None else plans.get(key)
+    key = ("at", buffer.tiling, buffer.dtype.itemsize, parsed)
+    found: Touched | None = plans.get(key)
     if found is None:
-        found = touched_by(buffer, index_piece(parse_index(buffer.tiling.shape, index)))
-        if part is not None:
-            plans.put(key, found, found.nbytes)
+        found = touched_by(buffer, index_piece(parsed.entries))
+        plans.put(key, found, found.nbytes)
     return found
 
 
-def _as_part(value: Array, shape: Shape, dtype: np.dtype[Any]) -> ShardedBuffer:
-    """Return an array's data as new values of a part: of its dtype, and of its shape or of size 1.
-
-    Raises:
-      ArgumentError: the shape cannot be broadcast.
-      ArgumentTypeError: complex numbers would lose their imaginary part.
-    """
-    value._live()  # one that was deleted has a shape still
-    own = value.shape
-    more = max(len(own) - len(shape), 0)
-    if set(own[:more]) - {1} or not _fits(own[more:], shape):
-        raise ArgumentError(
-            f"value has shape {own} and the part of the array {shape}: it cannot be broadcast",
-            argument="value",
-            shape=own,
-            expected=shape,
-        )
-    value = converted(value, dtype)
-    if own != shape and value.size != 1:
-        if more:
-            value = bind(RESHAPE, (value,), (own[more:],))
-        value = bind(BROADCAST_TO, (value,), (shape,))
-    return value._live()
-
-
-def _fits(own: Shape, shape: Shape) -> bool:
-    try:
-        return np.broadcast_shapes(own, shape) == shape
-    except ValueError:
-        return False
-
-
-def _overlay(base: ShardedBuffer, touched: Touched, part: ShardedBuffer) -> Overlay:
-    if part.tiling.shape == touched.piece.shape or not touched.blocks:
-        return overlay_of(base, part, touched)
-    return overlay_of_single(base, touched, part, _NAME)
-
-
-def _assign_host(x: Array, touched: Touched, data: HostArray) -> None:
-    """Write host data straight into blocks that the host can use, else by way of the devices."""
-    if _try_in_place(x, touched, lambda base: copy_now(base, touched, data), at_once=True):
-        return
-    if touched.part is not None:
-        read = functools.partial(_box, data)
-        value = from_host(x._held().runtime, touched.part, x.dtype, read)
-        _replace(x, overlay_of(x._live(), value, touched))
-
-
-def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:
-    return box_of(data, index)
-
-
-def _replace(x: Array, overlay: Overlay) -> None:
+def _replace(x: ConcreteArray, overlay: Overlay) -> None:
     """Give an array a new value."""
     if not overlay.touched.blocks:
         return
@@ -310,7 +244,11 @@ def _exported(data: Data) -> tuple[ShardedBuffer, ...]:
 
 
 def _try_in_place(
-    x: Array, touched: Touched, write: Callable[[ShardedBuffer], object], *, at_once: bool = False
+    x: ConcreteArray,
+    touched: Touched,
+    write: Callable[[ShardedBuffer], object],
+    *,
+    at_once: bool = False,
 ) -> bool:
     """Write an array's blocks if nobody else can see them, and say whether that was so.
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard.array.text import array_text
-from gpushard.errors import ArgumentError, ExportError
+from gpushard.errors import ArgumentError, ArrayIndexError, ExportError
+from gpushard.functions.concrete import concrete
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.typing import HostArray
 
 _WRITABLE = 1
 """What `inspect.BufferFlags.WRITABLE` is in Python 3.12."""
@@ -21,10 +21,6 @@ class Conversions(abc.ABC):
     """Conversions to Python scalars, lists and bytes, with NumPy's rules and errors."""
 
     __slots__ = ()
-
-    @abc.abstractmethod
-    def _host_value(self, what: str, *, explicit: bool = False) -> HostArray:
-        """Return the value on the host, read-only; `what` is who asks."""
 
     @property
     @abc.abstractmethod
@@ -36,15 +32,35 @@ class Conversions(abc.ABC):
         """Return the data, unless the array was deleted."""
 
     def item(self, *args: int) -> Any:
-        """Return one element as a Python scalar, as `numpy.ndarray.item` does."""
-        return self._host_value("x.item()").item(*args)
+        """Return one element as a Python scalar, as `numpy.ndarray.item` does.
+
+        Args:
+          *args: its position: none if there is no other element, one in C order, or one per dim.
+
+        Raises:
+          ArrayIndexError: there is no such element.
+        """
+        value = concrete(self, "x.item()", explicit=False)
+        try:
+            return value.item(*args)
+        except IndexError as error:
+            raise ArrayIndexError(
+                f"x.item{args}: {error}; the shape is {value.shape}: a position in C order is from "
+                f"{-value.size} to {value.size - 1}, in a dim from minus its length to that less 1",
+                argument="args",
+                position=args,
+                shape=value.shape,
+            ) from None
 
     def tolist(self) -> Any:
         """Return the values as nested lists of Python scalars."""
-        return self._host_value("x.tolist()").tolist()
+        return concrete(self, "x.tolist()", explicit=False).tolist()
 
     def tobytes(self, order: Any = "C") -> bytes:
-        """Return the bytes of the elements in the given order: "C", "F" or another of NumPy's.
+        """Return the bytes of the elements.
+
+        Args:
+          order: of the elements: "C", "F" or another of NumPy's.
 
         Raises:
           ArgumentError: it is none of these.
@@ -55,7 +71,7 @@ class Conversions(abc.ABC):
                 argument="order",
                 order=order,
             )
-        return self._host_value("x.tobytes()").tobytes(order)
+        return concrete(self, "x.tobytes()", explicit=False).tobytes(order)
 
     def __buffer__(self, flags: int, /) -> memoryview:
         """Return the value on the host for Python's buffer protocol, read-only.
@@ -78,7 +94,8 @@ class Conversions(abc.ABC):
                 argument="flags",
                 flags=flags,
             )
-        value: Any = self._host_value("numpy.asarray(x) or memoryview(x)")  # NumPy comes here, too
+        # NumPy comes here, too.
+        value: Any = concrete(self, "numpy.asarray(x) or memoryview(x)", explicit=False)
         try:
             return memoryview(value)
         except ValueError:
@@ -93,22 +110,22 @@ class Conversions(abc.ABC):
         return self.tobytes()
 
     def __bool__(self) -> bool:
-        return bool(self._host_value("bool(x)"))
+        return bool(concrete(self, "bool(x)", explicit=False))
 
     def __int__(self) -> int:
-        return int(self._host_value("int(x)"))
+        return int(concrete(self, "int(x)", explicit=False))
 
     def __float__(self) -> float:
-        return float(self._host_value("float(x)"))
+        return float(concrete(self, "float(x)", explicit=False))
 
     def __complex__(self) -> complex:
-        return complex(self._host_value("complex(x)"))
+        return complex(concrete(self, "complex(x)", explicit=False))
 
     def __index__(self) -> int:
-        return self._host_value("operator.index(x)").__index__()
+        return concrete(self, "operator.index(x)", explicit=False).__index__()
 
     def __format__(self, spec: str) -> str:
-        value = self._host_value("format(x)")
+        value = concrete(self, "format(x)", explicit=False)
         return format(value[()] if value.ndim == 0 else value, spec)
 
     def __str__(self) -> str:

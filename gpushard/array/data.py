@@ -22,7 +22,7 @@ from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray
 
 if TYPE_CHECKING:
-    from gpushard.array.array import Array
+    from gpushard.array.array import ConcreteArray
 
 
 class Data(Holder):
@@ -67,7 +67,7 @@ class Turned:
 
     def __init__(
         self,
-        source: Array,
+        source: ConcreteArray,
         axes: tuple[int, ...],
         make: Callable[[ShardedBuffer], ShardedBuffer],
         tiling: Tiling,
@@ -82,7 +82,7 @@ class Turned:
         """The runtime of the devices."""
         return self.source._held().runtime
 
-    def settle(self, x: Array) -> None:
+    def settle(self, x: ConcreteArray) -> None:
         """Make the data of an array, unless that has got others meanwhile."""
         data = Data(self.make(self.source._live()), self.runtime)
         if x._data is self:  # no call up to the next line, so no other thread either
@@ -102,7 +102,7 @@ class ShardData:
     def __init__(self, data: Data, sharding: Sharding) -> None:
         self.data = data
         self.sharding = sharding
-        self.arrays: WeakValueDictionary[int, Array] = WeakValueDictionary()
+        self.arrays: WeakValueDictionary[int, ConcreteArray] = WeakValueDictionary()
         """By identity; some may have got another value since."""
 
     def delete(self) -> None:
@@ -124,7 +124,7 @@ class KnownShards(Holder):
     __slots__ = ("_dtype", "_kind", "_make", "_runtime", "arrays", "tiling")
 
     def __init__(
-        self, buffer: ShardedBuffer, kind: str, make: Callable[[Data, Sharding], Array]
+        self, buffer: ShardedBuffer, kind: str, make: Callable[[Data, Sharding], ConcreteArray]
     ) -> None:
         self.buffer: ShardedBuffer | None = buffer  # type: ignore[assignment]
         self.tiling = buffer.tiling
@@ -134,7 +134,7 @@ class KnownShards(Holder):
         self._dtype, self._runtime = buffer.dtype, buffer.runtime
         self._kind, self._make = kind, make
 
-    def array(self, position: int) -> Array:
+    def array(self, position: int) -> ConcreteArray:
         """Return a new handle on the shard of one device; a deleted one where the array was."""
         shard = self.arrays.get(position)
         if shard is None:
@@ -213,7 +213,7 @@ def is_gone(data: Data | Turned | Detached | None) -> bool:
     return data is None or (isinstance(data, Detached) and data.torn)
 
 
-def data_of(x: Array) -> Data:
+def data_of(x: ConcreteArray) -> Data:
     """Return the data of an array, once nobody writes them.
 
     Raises:

@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.array import Array, handle
+from gpushard.array.array import Array, ConcreteArray, handle
 from gpushard.array.data import Data, Turned, data_of
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError
-from gpushard.functions.checks import check_dtype
+from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.execute import run
+from gpushard.movement.reshard import plan_for
 from gpushard.ops.aval import Aval
+from gpushard.ops.create import create
 from gpushard.ops.dispatch import Program, check_out, program_for
 from gpushard.ops.layout import Result
 from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
@@ -41,17 +44,16 @@ class Eager:
         key: list[Any] = [row, params, out_sharding]
         buffers: list[Any] = []
         numbers: list[Any] = []
-        runtime: Runtime | None = None
+        held: Any = None
         for arg in args:
-            kind = type(arg)
-            if kind is Array:
+            if type(arg) is ConcreteArray:
                 held = arg._data
                 if type(held) is not Data:
                     held = data_of(arg)
-                buffer, runtime = held.buffer, held.runtime
+                buffer = held.buffer
                 buffers.append(buffer)
                 key += (buffer.tiling, arg._dtype, arg._committed, arg._weak_type)
-            elif kind in KINDS and row.reduction is None:
+            elif (kind := type(arg)) in KINDS and row.reduction is None:
                 numbers.append(arg)
                 key.append(kind)
             elif isinstance(arg, np.generic) and row.reduction is None:
@@ -62,11 +64,14 @@ class Eager:
                 buffers.append(data)
                 key += (data.shape, data.dtype)
         cached = tuple(key)
-        if runtime is None:
+        if held is None:
+            if row.creates and out_sharding is not None:
+                return _created(row, numbers, params, out_sharding)
             raise ArgumentTypeError(
                 f"{row.name} got no gpushard array; place its operands with device_put first",
                 argument="x",
             )
+        runtime = held.runtime
         program: Program | None = runtime.plans.get(cached)
         if program is None:
             if args is not given[0]:  # errors are about operands as they were given
@@ -86,8 +91,10 @@ class Eager:
         )
 
 
-def _array(buffer: ShardedBuffer, program: Program, result: Result, runtime: Runtime) -> Array:
-    """Return a result as an array; as `Array` does, of what is known beforehand."""
+def _array(
+    buffer: ShardedBuffer, program: Program, result: Result, runtime: Runtime
+) -> ConcreteArray:
+    """Return a result as an array; as `ConcreteArray` does, of what is known beforehand."""
     aval = result.aval
     made = handle(
         Data(buffer, runtime),
@@ -103,7 +110,20 @@ def _array(buffer: ShardedBuffer, program: Program, result: Result, runtime: Run
     return made
 
 
-def _turned(x: Array, data: ShardedBuffer, axes: tuple[int, ...], program: Program) -> Array:
+def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Sharding) -> ConcreteArray:
+    """Return what an operation makes of numbers, where it goes."""
+    shape, dtype, committed = params
+    tiling = place_tiling(sharding, shape)
+    if sharding.memory_kind == "device":
+        return ConcreteArray(create(row, tiling, dtype, numbers), sharding, committed=committed)
+    inside = sharding.with_memory_kind("device").tiling(shape)
+    buffer = create(row, inside, dtype, numbers)
+    return ConcreteArray(run(plan_for(buffer, tiling), (buffer,)), sharding, committed=committed)
+
+
+def _turned(
+    x: ConcreteArray, data: ShardedBuffer, axes: tuple[int, ...], program: Program
+) -> ConcreteArray:
     """Return an array transposed, which moves nothing as long as nobody needs that."""
     (result,) = program.results
     source = x._handle(Data(data, data.runtime), x._sharding, registered=False)
@@ -115,7 +135,7 @@ def _as_they_lie(row: Row, args: Sequence[Any], params: Params) -> tuple[Sequenc
     """Return transposed operands as they were before that, and parameters for these."""
     assert row.turned is not None
     for position, arg in enumerate(args):
-        if type(arg) is Array and type(data := arg._data) is Turned:
+        if type(arg) is ConcreteArray and type(data := arg._data) is Turned:
             args = [*args[:position], data.source, *args[position + 1 :]]
             params = row.turned(params, position, data.axes)
     return args, params
@@ -147,7 +167,7 @@ def _host_data(row: Row, arg: Any) -> HostArray:
 
 
 def _operand(row: Row, arg: Any) -> Operand:
-    if type(arg) is Array:
+    if type(arg) is ConcreteArray:
         sharding, committed = arg.sharding, arg.committed  # before the data, which change last
         return Sharded(_aval(row, arg), arg._live().tiling, sharding, committed)
     scalar = row.reduction is None and (type(arg) in KINDS or isinstance(arg, np.generic))
@@ -156,7 +176,7 @@ def _operand(row: Row, arg: Any) -> Operand:
 
 def _aval(row: Row, arg: Any) -> Aval:
     """Return what is known of an operand but for where it lies."""
-    if type(arg) is Array:
+    if type(arg) is ConcreteArray:
         return Aval(arg.shape, arg.dtype, arg.weak_type)
     if row.reduction is None and type(arg) in KINDS:
         return KINDS[type(arg)]

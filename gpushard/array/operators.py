@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from gpushard.array.views import Origin, View, is_called_by_library
 from gpushard.dtypes import can_cast
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.geometry.sharding import Sharding
+from gpushard.functions.linear_algebra import matmul
+from gpushard.functions.values import Value
 from gpushard.ops.bind import bind
 from gpushard.ops.scalars import KINDS
-from gpushard.ops.table.contractions import MATMUL, matmul_subscripts
 from gpushard.ops.table.elementwise import ASTYPE, ufunc_row
 from gpushard.typing import Shape
 
-_ADD = ufunc_row(np.add)
-_SUBTRACT = ufunc_row(np.subtract)
-_MULTIPLY = ufunc_row(np.multiply)
-_DIVIDE = ufunc_row(np.divide)
-_FLOOR_DIVIDE = ufunc_row(np.floor_divide)
-_REMAINDER = ufunc_row(np.remainder)
+_A = TypeVar("_A", bound="Operators")
+
 _DIVMOD = ufunc_row(np.divmod)
-_POWER = ufunc_row(np.power)
-_SQUARE = ufunc_row(np.square)
-_LEFT_SHIFT = ufunc_row(np.left_shift)
-_RIGHT_SHIFT = ufunc_row(np.right_shift)
-_AND = ufunc_row(np.bitwise_and)
-_OR = ufunc_row(np.bitwise_or)
-_XOR = ufunc_row(np.bitwise_xor)
-_EQUAL = ufunc_row(np.equal)
-_NOT_EQUAL = ufunc_row(np.not_equal)
-_LESS = ufunc_row(np.less)
-_LESS_EQUAL = ufunc_row(np.less_equal)
-_GREATER = ufunc_row(np.greater)
-_GREATER_EQUAL = ufunc_row(np.greater_equal)
-_NEGATIVE = ufunc_row(np.negative)
-_POSITIVE = ufunc_row(np.positive)
-_ABSOLUTE = ufunc_row(np.absolute)
-_INVERT = ufunc_row(np.invert)
+_EQUAL, _NOT_EQUAL = ufunc_row(np.equal), ufunc_row(np.not_equal)
+_POWER, _SQUARE = ufunc_row(np.power), ufunc_row(np.square)
 
 
 def _is_operand(x: Any) -> bool:
@@ -52,7 +34,45 @@ def _is_operand(x: Any) -> bool:
     )
 
 
-class Operators(abc.ABC):
+def _unary(ufunc: np.ufunc) -> Callable[[_A], _A]:
+    row = ufunc_row(ufunc)
+
+    def operator(self: _A) -> _A:
+        return bind(row, (self,))
+
+    return operator
+
+
+def _binary(ufunc: np.ufunc) -> Callable[[_A, Any], _A]:
+    row = ufunc_row(ufunc)
+
+    def operator(self: _A, other: Any) -> _A:
+        if type(other) is type(self) or _is_operand(other):
+            return bind(row, (self, other))
+        return NotImplemented
+
+    return operator
+
+
+def _reflected(ufunc: np.ufunc) -> Callable[[_A, Any], _A]:
+    row = ufunc_row(ufunc)
+
+    def operator(self: _A, other: Any) -> _A:
+        return bind(row, (other, self)) if _is_operand(other) else NotImplemented
+
+    return operator
+
+
+def _in_place(symbol: str, name: str) -> Callable[[_A, Any], _A]:
+    """Return the operator `symbol`, which rebinds its left side to what method `name` gives."""
+
+    def operator(self: _A, other: Any) -> _A:
+        return self._rebound(symbol, getattr(self, name)(other))
+
+    return operator
+
+
+class Operators(Value):
     """Operators, with NumPy's meaning; `x += y` rebinds `x`, and refuses to lose data."""
 
     __slots__ = ()
@@ -71,15 +91,87 @@ class Operators(abc.ABC):
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements."""
 
-    def _binary(self, row: Any, other: Any) -> Any:
-        if type(other) is type(self) or _is_operand(other):
-            return bind(row, (self, other))
-        return NotImplemented
+    __neg__ = _unary(np.negative)
+    __pos__ = _unary(np.positive)
+    __abs__ = _unary(np.absolute)
+    __invert__ = _unary(np.invert)
 
-    def _reflected(self, row: Any, other: Any) -> Any:
-        return bind(row, (other, self)) if _is_operand(other) else NotImplemented
+    __lt__ = _binary(np.less)
+    __le__ = _binary(np.less_equal)
+    __gt__ = _binary(np.greater)
+    __ge__ = _binary(np.greater_equal)
 
-    def _in_place(self, symbol: str, result: Any) -> Any:
+    __add__ = _binary(np.add)
+    __radd__ = _reflected(np.add)
+    __iadd__ = _in_place("+=", "__add__")
+    __sub__ = _binary(np.subtract)
+    __rsub__ = _reflected(np.subtract)
+    __isub__ = _in_place("-=", "__sub__")
+    __mul__ = _binary(np.multiply)
+    __rmul__ = _reflected(np.multiply)
+    __imul__ = _in_place("*=", "__mul__")
+    __truediv__ = _binary(np.divide)
+    __rtruediv__ = _reflected(np.divide)
+    __itruediv__ = _in_place("/=", "__truediv__")
+    __floordiv__ = _binary(np.floor_divide)
+    __rfloordiv__ = _reflected(np.floor_divide)
+    __ifloordiv__ = _in_place("//=", "__floordiv__")
+    __mod__ = _binary(np.remainder)
+    __rmod__ = _reflected(np.remainder)
+    __imod__ = _in_place("%=", "__mod__")
+    __lshift__ = _binary(np.left_shift)
+    __rlshift__ = _reflected(np.left_shift)
+    __ilshift__ = _in_place("<<=", "__lshift__")
+    __rshift__ = _binary(np.right_shift)
+    __rrshift__ = _reflected(np.right_shift)
+    __irshift__ = _in_place(">>=", "__rshift__")
+    __and__ = _binary(np.bitwise_and)
+    __rand__ = _reflected(np.bitwise_and)
+    __iand__ = _in_place("&=", "__and__")
+    __or__ = _binary(np.bitwise_or)
+    __ror__ = _reflected(np.bitwise_or)
+    __ior__ = _in_place("|=", "__or__")
+    __xor__ = _binary(np.bitwise_xor)
+    __rxor__ = _reflected(np.bitwise_xor)
+    __ixor__ = _in_place("^=", "__xor__")
+    __ipow__ = _in_place("**=", "__pow__")
+    __imatmul__ = _in_place("@=", "__matmul__")
+
+    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
+        return bind(_EQUAL, (self, other)) if _is_operand(other) else NotImplemented
+
+    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
+        return bind(_NOT_EQUAL, (self, other)) if _is_operand(other) else NotImplemented
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __pow__(self, other: Any, modulo: Any = None) -> Self:
+        if modulo is not None or not _is_operand(other):
+            return NotImplemented
+        kinds = {int: "iufc", float: "fc"}.get(type(other), "")
+        if kinds and other == 2 and self.dtype.kind in kinds:  # the same, on vectors, as in NumPy
+            return bind(_SQUARE, (self,))
+        return bind(_POWER, (self, other))
+
+    def __rpow__(self, other: Any, modulo: Any = None) -> Self:
+        if modulo is not None or not _is_operand(other):
+            return NotImplemented
+        return bind(_POWER, (other, self))
+
+    def __divmod__(self, other: Any) -> tuple[Self, Self]:
+        return bind(_DIVMOD, (self, other)) if _is_operand(other) else NotImplemented
+
+    def __rdivmod__(self, other: Any) -> tuple[Self, Self]:
+        return bind(_DIVMOD, (other, self)) if _is_operand(other) else NotImplemented
+
+    def __matmul__(self, other: Any) -> Self:
+        return matmul(self, other) if _is_operand(other) else NotImplemented
+
+    def __rmatmul__(self, other: Any) -> Self:
+        return matmul(other, self) if _is_operand(other) else NotImplemented
+
+    def _rebound(self, symbol: str, result: Any) -> Any:
         """Return the new value of an array in `x += y` and the like: as its old one in type.
 
         Raises:
@@ -88,10 +180,10 @@ class Operators(abc.ABC):
         """
         if result is NotImplemented:
             return result
-        made = self._like_before(symbol, result)
+        value = self._like_before(symbol, result)
         if (self._view is None and self._origin is None) or not is_called_by_library():
-            return made
-        self[...] = made  # type: ignore[index]
+            return value
+        self[...] = value  # type: ignore[index]
         return self
 
     def _like_before(self, symbol: str, result: Any) -> Any:
@@ -113,185 +205,3 @@ class Operators(abc.ABC):
                 shape=result.shape,
             )
         return bind(ASTYPE, (result,), (self.dtype,))
-
-    def __add__(self, other: Any) -> Self:
-        return self._binary(_ADD, other)
-
-    def __radd__(self, other: Any) -> Self:
-        return self._reflected(_ADD, other)
-
-    def __iadd__(self, other: Any) -> Self:
-        return self._in_place("+=", self._binary(_ADD, other))
-
-    def __sub__(self, other: Any) -> Self:
-        return self._binary(_SUBTRACT, other)
-
-    def __rsub__(self, other: Any) -> Self:
-        return self._reflected(_SUBTRACT, other)
-
-    def __isub__(self, other: Any) -> Self:
-        return self._in_place("-=", self._binary(_SUBTRACT, other))
-
-    def __mul__(self, other: Any) -> Self:
-        return self._binary(_MULTIPLY, other)
-
-    def __rmul__(self, other: Any) -> Self:
-        return self._reflected(_MULTIPLY, other)
-
-    def __imul__(self, other: Any) -> Self:
-        return self._in_place("*=", self._binary(_MULTIPLY, other))
-
-    def __truediv__(self, other: Any) -> Self:
-        return self._binary(_DIVIDE, other)
-
-    def __rtruediv__(self, other: Any) -> Self:
-        return self._reflected(_DIVIDE, other)
-
-    def __itruediv__(self, other: Any) -> Self:
-        return self._in_place("/=", self._binary(_DIVIDE, other))
-
-    def __floordiv__(self, other: Any) -> Self:
-        return self._binary(_FLOOR_DIVIDE, other)
-
-    def __rfloordiv__(self, other: Any) -> Self:
-        return self._reflected(_FLOOR_DIVIDE, other)
-
-    def __ifloordiv__(self, other: Any) -> Self:
-        return self._in_place("//=", self._binary(_FLOOR_DIVIDE, other))
-
-    def __mod__(self, other: Any) -> Self:
-        return self._binary(_REMAINDER, other)
-
-    def __rmod__(self, other: Any) -> Self:
-        return self._reflected(_REMAINDER, other)
-
-    def __imod__(self, other: Any) -> Self:
-        return self._in_place("%=", self._binary(_REMAINDER, other))
-
-    def __lshift__(self, other: Any) -> Self:
-        return self._binary(_LEFT_SHIFT, other)
-
-    def __rlshift__(self, other: Any) -> Self:
-        return self._reflected(_LEFT_SHIFT, other)
-
-    def __ilshift__(self, other: Any) -> Self:
-        return self._in_place("<<=", self._binary(_LEFT_SHIFT, other))
-
-    def __rshift__(self, other: Any) -> Self:
-        return self._binary(_RIGHT_SHIFT, other)
-
-    def __rrshift__(self, other: Any) -> Self:
-        return self._reflected(_RIGHT_SHIFT, other)
-
-    def __irshift__(self, other: Any) -> Self:
-        return self._in_place(">>=", self._binary(_RIGHT_SHIFT, other))
-
-    def __and__(self, other: Any) -> Self:
-        return self._binary(_AND, other)
-
-    def __rand__(self, other: Any) -> Self:
-        return self._reflected(_AND, other)
-
-    def __iand__(self, other: Any) -> Self:
-        return self._in_place("&=", self._binary(_AND, other))
-
-    def __or__(self, other: Any) -> Self:
-        return self._binary(_OR, other)
-
-    def __ror__(self, other: Any) -> Self:
-        return self._reflected(_OR, other)
-
-    def __ior__(self, other: Any) -> Self:
-        return self._in_place("|=", self._binary(_OR, other))
-
-    def __xor__(self, other: Any) -> Self:
-        return self._binary(_XOR, other)
-
-    def __rxor__(self, other: Any) -> Self:
-        return self._reflected(_XOR, other)
-
-    def __ixor__(self, other: Any) -> Self:
-        return self._in_place("^=", self._binary(_XOR, other))
-
-    def __contains__(self, value: Any) -> bool:
-        return bool((self == value).any())
-
-    def __pow__(self, other: Any, modulo: Any = None) -> Self:
-        if modulo is not None:
-            return NotImplemented
-        kinds = {int: "iufc", float: "fc"}.get(type(other), "")
-        if kinds and other == 2 and self.dtype.kind in kinds:  # the same, on vectors, as in NumPy
-            return bind(_SQUARE, (self,))
-        return self._binary(_POWER, other)
-
-    def __rpow__(self, other: Any, modulo: Any = None) -> Self:
-        return NotImplemented if modulo is not None else self._reflected(_POWER, other)
-
-    def __ipow__(self, other: Any) -> Self:  # type: ignore[misc]
-        return self._in_place("**=", self**other)
-
-    def __divmod__(self, other: Any) -> tuple[Self, Self]:
-        return self._binary(_DIVMOD, other)
-
-    def __rdivmod__(self, other: Any) -> tuple[Self, Self]:
-        return self._reflected(_DIVMOD, other)
-
-    def __matmul__(self, other: Any) -> Self:
-        return matmul(self, other) if _is_operand(other) else NotImplemented
-
-    def __rmatmul__(self, other: Any) -> Self:
-        return matmul(other, self) if _is_operand(other) else NotImplemented
-
-    def __imatmul__(self, other: Any) -> Self:
-        return self._in_place("@=", self.__matmul__(other))
-
-    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
-        return self._binary(_EQUAL, other)
-
-    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
-        return self._binary(_NOT_EQUAL, other)
-
-    def __lt__(self, other: Any) -> Self:
-        return self._binary(_LESS, other)
-
-    def __le__(self, other: Any) -> Self:
-        return self._binary(_LESS_EQUAL, other)
-
-    def __gt__(self, other: Any) -> Self:
-        return self._binary(_GREATER, other)
-
-    def __ge__(self, other: Any) -> Self:
-        return self._binary(_GREATER_EQUAL, other)
-
-    def __neg__(self) -> Self:
-        return bind(_NEGATIVE, (self,))
-
-    def __pos__(self) -> Self:
-        return bind(_POSITIVE, (self,))
-
-    def __abs__(self) -> Self:
-        return bind(_ABSOLUTE, (self,))
-
-    def __invert__(self) -> Self:
-        return bind(_INVERT, (self,))
-
-
-def shape_of(x: Any) -> Shape:
-    """Return the shape of an operand: an array, or what NumPy makes one of."""
-    shape: Shape = x.shape if hasattr(x, "shape") else np.shape(x)
-    return shape
-
-
-def matmul(x: Any, y: Any, out_sharding: Sharding | None = None) -> Any:
-    """Return the matrix product of two operands, as `numpy.matmul` does.
-
-    Args:
-      x: the left operand.
-      y: the right one.
-      out_sharding: how the result is laid out; None for as it comes.
-
-    Raises:
-      ArgumentError: an operand has no dims, or lengths do not fit.
-    """
-    subscripts = matmul_subscripts(shape_of(x), shape_of(y))
-    return bind(MATMUL, (x, y), (subscripts,), out_sharding)

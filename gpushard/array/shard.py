@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpushard.array.data import KnownShards
 from gpushard.errors import ArrayIndexError
+from gpushard.functions.values import Value
 from gpushard.geometry.memory_kind import device_of
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.typing import Device, Index
@@ -77,7 +78,7 @@ class Shard:
         return Shard, (self.device, self.index, self.replica_id, self.data)
 
 
-class Shards(abc.ABC):
+class Shards(Value, abc.ABC):
     """What gives access to the shards of an array."""
 
     __slots__ = ()

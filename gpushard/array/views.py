@@ -25,7 +25,7 @@ from gpushard.ops.table.movement import index as index_part
 from gpushard.typing import HostArray, Shape
 
 if TYPE_CHECKING:
-    from gpushard.array.array import Array
+    from gpushard.array.array import ConcreteArray
 
 LIBRARIES = ("scipy", "sklearn")
 """Packages whose code counts on views."""
@@ -49,12 +49,12 @@ class Origin:
 
     __slots__ = ("_array", "shape")
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: ConcreteArray) -> None:
         self.shape = array.shape
         """Of the array, which may be gone."""
-        self._array: weakref.ref[Array] | None = weakref.ref(array)
+        self._array: weakref.ref[ConcreteArray] | None = weakref.ref(array)
 
-    def array(self) -> Array | None:
+    def array(self) -> ConcreteArray | None:
         """Return the array, unless it is gone, or has got another value."""
         found = None if self._array is None else self._array()
         return None if found is None or found.is_deleted() else found
@@ -85,7 +85,7 @@ class View(NamedTuple):
 
 def view(x: Any, row: Row | None, params: Params = ()) -> Any:
     """Return what an operation takes from an array, which remembers it; or another handle."""
-    made: Array = _step(x, row, params)
+    made: ConcreteArray = _step(x, row, params)
     # What has no dims is a number to NumPy, and what an interpreter made has no `_shape`.
     if getattr(made, "_shape", ()):
         older = x._view
@@ -98,11 +98,13 @@ def view(x: Any, row: Row | None, params: Params = ()) -> Any:
     return made
 
 
-def _step(x: Array, row: Row | None, params: Params) -> Array:
+def _step(x: ConcreteArray, row: Row | None, params: Params) -> ConcreteArray:
     """Return what an operation takes from an array; of indexing the whole index is a parameter."""
     if row is None:
         return copy.copy(x)
-    return cast("Array", index_part(x, *params) if row is INDEX else bind(row, (x,), params))
+    return cast(
+        "ConcreteArray", index_part(x, *params) if row is INDEX else bind(row, (x,), params)
+    )
 
 
 def is_called_by_library() -> bool:
@@ -112,7 +114,7 @@ def is_called_by_library() -> bool:
     return package_of(caller()) in LIBRARIES
 
 
-def assigned(x: Array, index: Any, value: Any) -> list[tuple[Array, Array]]:
+def assigned(x: ConcreteArray, index: Any, value: Any) -> list[tuple[ConcreteArray, ConcreteArray]]:
     """Return which arrays get which values by an assignment to one of them, as NumPy has it.
 
     Args:
@@ -144,7 +146,7 @@ def assigned(x: Array, index: Any, value: Any) -> list[tuple[Array, Array]]:
     return [(root, new)] + [(other, _like(other, _taken(new, way))) for other, way in views]
 
 
-def _ways(x: Array) -> Iterator[tuple[Array, list[tuple[Row | None, Params]]]]:
+def _ways(x: ConcreteArray) -> Iterator[tuple[ConcreteArray, list[tuple[Row | None, Params]]]]:
     """Yield the arrays that are there of which an array is a view, and by which steps."""
     chain: list[View] = []
     found = x._view
@@ -189,7 +191,7 @@ def _memory(shape: Shape) -> HostArray:
     return np.lib.stride_tricks.as_strided(np.empty((), bool), shape, strides)
 
 
-def _taken(x: Array, steps: Steps) -> Array:
+def _taken(x: ConcreteArray, steps: Steps) -> ConcreteArray:
     for row, params in steps:
         x = x if row is None else _step(x, row, params)
     return x
@@ -203,7 +205,7 @@ def _without_a_copy(memory: HostArray, shape: Shape) -> HostArray:
     return memory
 
 
-def _with_part(x: Array, steps: Steps, index: Any, value: Any) -> Array:
+def _with_part(x: ConcreteArray, steps: Steps, index: Any, value: Any) -> ConcreteArray:
     """Return an array after an assignment to a part of what some steps take from it."""
     if not steps:
         made = copy.copy(x)
@@ -223,6 +225,7 @@ def _with_part(x: Array, steps: Steps, index: Any, value: Any) -> Array:
     return _like(x, new)
 
 
-def _like(x: Array, new: Array) -> Array:
+def _like(x: ConcreteArray, new: ConcreteArray) -> ConcreteArray:
     """Return a new value where an array lies."""
-    return new if new.sharding == x.sharding else new.to_device(x.sharding)
+    home = new if new.sharding == x.sharding else new.to_device(x.sharding)
+    return cast("ConcreteArray", home)

@@ -109,6 +109,9 @@ def layouts(axes: Sequence[str], ndim: int) -> list[gs.P]:
 
     >>> layouts("xy", 2)[1:4]
     [PartitionSpec('y', 'x'), PartitionSpec('x'), PartitionSpec(None, 'y')]
+    >>> layouts("x", 3)
+    [PartitionSpec('x'), PartitionSpec(None, 'x'), PartitionSpec(), PartitionSpec('x'),
+     PartitionSpec(None, None, 'x'), PartitionSpec('x')]
     """
     if ndim == 0:
         return [gs.P()]

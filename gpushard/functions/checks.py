@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -242,3 +243,43 @@ def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any
             value=value,
             dtype=dtype,
         ) from None
+
+
+def check_hint(name: str, argument: str, value: Any, known: Sequence[Any]) -> None:
+    """Check a choice of JAX's that makes no difference here.
+
+    Raises:
+      ArgumentError: JAX has no such choice.
+    """
+    if value not in known:
+        raise ArgumentError(
+            f"{name}: {argument}={value!r} is unknown; use one of "
+            f"{', '.join(repr(one) for one in known)}; it makes no difference",
+            argument=argument,
+            value=value,
+        )
+
+
+_PRECISIONS = (
+    None,
+    "default",
+    "high",
+    "highest",
+    "fastest",
+    "bfloat16",
+    "tensorfloat32",
+    "float32",
+)
+
+
+def check_precision(name: str, precision: Any) -> None:
+    """Check a precision of products, as JAX knows them; products have all that their type has.
+
+    Raises:
+      ArgumentError: JAX knows no such precision.
+    """
+    pair = precision if isinstance(precision, tuple) else (precision,)
+    for one in pair:
+        text = getattr(one, "name", one)
+        known = text.lower() if isinstance(text, str) else text
+        check_hint(name, "precision", known, _PRECISIONS)

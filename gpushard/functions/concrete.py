@@ -1,35 +1,43 @@
-"""Numbers that the host must know, because the size of a result depends on them, or an error.
-
-These are the only reads of the host that nobody asks for by name. They fetch a number, or a few
-positions, and no transfer guard forbids them; but they wait for whatever has to be computed first.
-"""
+"""The one way to a value on the host: for what decides a size, and for who asks for the value."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from gpushard.movement.host import read_host
+from gpushard.errors import ArgumentTypeError
 from gpushard.typing import HostArray
 
 
-def known(x: Any) -> Any:
-    """Return an array without dims, or of one element, as a number of Python's.
+class Concrete:
+    """A value whose elements are on devices: an array of numbers or of random keys."""
+
+    __slots__ = ()
+
+    def _concrete(self, why: str, explicit: bool | None) -> HostArray:
+        """Do what `concrete` does."""
+        raise NotImplementedError
+
+
+def concrete(x: Any, why: str, *, explicit: bool | None = None) -> HostArray:
+    """Fetch a value, once; what is fetched is read-only.
+
+    Args:
+      x: an array.
+      why: what needs the value, for errors.
+      explicit: whether a program asks for the transfer by name, or by what it does with the array;
+        None where a function needs a few numbers, which no transfer guard forbids. It waits for
+        whatever has to be computed first.
 
     Raises:
-      ExecutionError: the work that should have made it failed.
+      ArgumentTypeError: it has no value on devices, or one of keys.
+      ExecutionError: the work that should have made the value failed.
+      TransferGuardError: a guard forbids the transfer.
     """
-    return read_host(x._live()).item()
-
-
-def known_array(x: Any) -> HostArray:
-    """Return the value of a small array, fetched once.
-
-    Raises:
-      ExecutionError: the work that should have made it failed.
-    """
-    data = x._held()
-    if not isinstance(data.host, np.ndarray):
-        data.host = read_host(data.buffer)
-    return data.host
+    if not isinstance(x, Concrete):
+        raise ArgumentTypeError(
+            f"{why} needs a value on the host, and a {type(x).__name__} stands for one that is not "
+            "computed yet",
+            argument="x",
+            type=type(x),
+        )
+    return x._concrete(why, explicit)

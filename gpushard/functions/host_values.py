@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gpushard.dtypes import kind_of
+from gpushard.dtypes import kind_of, prng_key
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.functions.checks import check_dtype
 from gpushard.typing import HostArray, Shape
@@ -32,6 +32,7 @@ def as_element(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
         if not isinstance(value, np.generic | int | float | complex):
             return None
         _check_kind(np.asarray(value).dtype if kind is not int else dtype, dtype)
+    check_replaced(value, dtype)
     element: Any = _converted(value, dtype, ())[()]
     return cast("np.generic", element)
 
@@ -45,6 +46,7 @@ def as_part(value: Any, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
         not.
       ArgumentRangeError: a Python integer does not fit into the dtype.
     """
+    check_replaced(value, dtype)
     array = _as_array(value)
     if kind_of(array.dtype) == "O" and all(type(entry) is int for entry in array.flat):
         array = np.empty(array.shape, dtype)  # integers of any size, for the shape
@@ -54,6 +56,20 @@ def as_part(value: Any, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
     else:
         converted = _converted(value, dtype, array.shape)
     return converted if array.shape == shape else _broadcast(converted, shape)
+
+
+def check_replaced(value: Any, dtype: np.dtype[Any]) -> None:
+    """Check that no number takes the place of a random key.
+
+    Raises:
+      ArgumentTypeError: one does.
+    """
+    if dtype.type is prng_key:
+        raise ArgumentTypeError(
+            f"value is a {type(value).__name__}; keys are replaced by keys",
+            argument="value",
+            type=type(value),
+        )
 
 
 def _broadcast(array: HostArray, shape: Shape) -> HostArray:

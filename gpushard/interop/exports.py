@@ -13,6 +13,7 @@ import numpy as np
 
 from gpushard.array.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError, ExportError, ProtocolError
+from gpushard.functions.concrete import concrete
 from gpushard.interop.kinds import place_name
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.runtime.host import dlpack
@@ -45,7 +46,7 @@ def capsule(
     _check_dtype(x)
     versioned = version >= (1, 0)
     if wanted == (dlpack.CPU, 0) and copy is not False and x.sharding.num_devices > 1:
-        gathered = x._host_value("x.__dlpack__(dl_device=(1, 0))", explicit=True)
+        gathered = concrete(x, "x.__dlpack__(dl_device=(1, 0))", explicit=True)
         return dlpack.export(gathered, versioned=versioned, copy=bool(copy))
     buffer = _only_shard(x, "DLPack")
     own = _device_of(buffer)
@@ -71,7 +72,7 @@ def capsule(
         _follow(buffer, None)
         view = buffer.runtime.backend.host_view(buffer.values[0], buffer.claims[0])
     else:
-        view = x._host_value("x.__dlpack__(dl_device=(1, 0))", explicit=True)
+        view = concrete(x, "x.__dlpack__(dl_device=(1, 0))", explicit=True)
     return dlpack.export(view, versioned=versioned, copy=bool(copy))
 
 

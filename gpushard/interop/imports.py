@@ -6,7 +6,7 @@ import copy as python_copy
 import functools
 from typing import Any
 
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentError, ArgumentTypeError, ProtocolError
 from gpushard.functions.checks import check_dtype, place_tiling
@@ -101,7 +101,7 @@ def import_array(x: Any, sharding: Sharding | None, copy: bool | None, what: str
         buffer = _from_host_memory(dlpack.read(x), home, copy)
     else:
         buffer = _from_device_memory(x, place, home, copy)
-    return Array(buffer, home, committed=sharding is not None)
+    return ConcreteArray(buffer, home, committed=sharding is not None)
 
 
 def _place_of(x: Any) -> tuple[int, int]:

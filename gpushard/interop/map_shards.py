@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from gpushard import tree
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import ShapeDtypeStruct
+from gpushard.array.key_array import refuse_keys
 from gpushard.errors import ArgumentError, ArgumentTypeError, ExecutionError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.functions.checks import as_dtype, place_tiling
@@ -70,7 +71,7 @@ def map_shards(f: Callable[..., Any], *arrays: Array, out: Any, sharding: Any = 
     made = _run(f, devices, inputs, declared)
     follows = sharding is None and not any(array.committed for array in arrays)
     results = [
-        Array(buffer, one.sharding, committed=one.chosen or not follows)
+        ConcreteArray(buffer, one.sharding, committed=one.chosen or not follows)
         for buffer, one in zip(made, declared, strict=True)
     ]
     return tree.unflatten(structure, results)
@@ -109,6 +110,7 @@ def _check_call(f: Any, arrays: Sequence[Any]) -> None:
                 position=position,
                 type=type(array),
             )
+        refuse_keys(array, "map_shards(f, keys)")
 
 
 def _declare(leaf: Any, sharding: Any, arrays: Sequence[Array]) -> _Declared:

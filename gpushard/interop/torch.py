@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
+from gpushard.array.key_array import refuse_keys
 from gpushard.errors import ArgumentError, ArgumentTypeError, ExportError
 from gpushard.interop.imports import import_array
 from gpushard.movement.buffer import ShardedBuffer, devices_of
@@ -152,7 +153,7 @@ def _reinterpret(x: Array, dtype: np.dtype[Any]) -> Array:
     source = x._live()
     values = [value.view(dtype) for value in source.values]
     buffer = ShardedBuffer(source.tiling, dtype, values, source.claims, source.settled)
-    return Array(buffer, x.sharding, committed=x.committed)
+    return ConcreteArray(buffer, x.sharding, committed=x.committed)
 
 
 def _check_array(x: Any) -> None:
@@ -162,6 +163,7 @@ def _check_array(x: Any) -> None:
             argument="x",
             type=type(x),
         )
+    refuse_keys(x, "to_torch(keys)")
 
 
 def _check_tensor(t: Any) -> None:

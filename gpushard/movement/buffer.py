@@ -138,7 +138,7 @@ class ShardedBuffer:
         """Let shards whose work failed keep the error and no memory."""
         for position, device in enumerate(devices_of(self.tiling)):
             error = self.claims[position].memory.error
-            if error is not None and self.claims[position].memory.nbytes:
+            if error is not None:
                 claim = claim_nothing(device)
                 claim.memory.error = error
                 self.claims[position] = claim

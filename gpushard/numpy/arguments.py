@@ -12,19 +12,17 @@ from gpushard.array import Array
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.views import view
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import integer as integer  # of methods, too
+from gpushard.functions.checks import check_hint as check_hint
+from gpushard.functions.checks import check_precision as check_precision
+from gpushard.functions.checks import integer as integer
 from gpushard.functions.checks import number_of as number_of
 from gpushard.functions.checks import refuse_out as refuse_out
+from gpushard.functions.values import is_value as is_value
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.scalars import KINDS
 from gpushard.placement.device_put import as_host_array, device_put, resharded
-
-
-def is_value(x: Any) -> bool:
-    """Whether operations take it as it is: an array, or what an interpreter made."""
-    return isinstance(x, Array) or hasattr(x, "interpreter")
 
 
 def is_number(x: Any) -> bool:
@@ -97,6 +95,11 @@ def as_value(x: Any, name: str) -> Any:
     return device_put(data)
 
 
+def as_values(name: str, *xs: Any) -> list[Any]:
+    """Return arrays, each as `as_value` does."""
+    return [as_value(x, name) for x in xs]
+
+
 def as_source(x: Any, name: str) -> Any:
     """Return an array as `as_value` does, but `x` itself: for functions that take a view of it."""
     return x if is_value(x) else as_value(x, name)
@@ -144,43 +147,3 @@ def wanted(out_sharding: Any, *xs: Any) -> Sharding | None:
         named = [sharding for sharding in own if isinstance(sharding, NamedSharding)]
         return named[0].with_spec(out_sharding) if named else None
     return None
-
-
-def check_hint(name: str, argument: str, value: Any, known: Sequence[Any]) -> None:
-    """Check a choice of JAX's that makes no difference here.
-
-    Raises:
-      ArgumentError: JAX has no such choice.
-    """
-    if value not in known:
-        raise ArgumentError(
-            f"{name}: {argument}={value!r} is unknown; use one of "
-            f"{', '.join(repr(one) for one in known)}; it makes no difference",
-            argument=argument,
-            value=value,
-        )
-
-
-_PRECISIONS = (
-    None,
-    "default",
-    "high",
-    "highest",
-    "fastest",
-    "bfloat16",
-    "tensorfloat32",
-    "float32",
-)
-
-
-def check_precision(name: str, precision: Any) -> None:
-    """Check a precision of products, as JAX knows them; products have all that their type has.
-
-    Raises:
-      ArgumentError: JAX knows no such precision.
-    """
-    pair = precision if isinstance(precision, tuple) else (precision,)
-    for one in pair:
-        text = getattr(one, "name", one)
-        known = text.lower() if isinstance(text, str) else text
-        check_hint(name, "precision", known, _PRECISIONS)

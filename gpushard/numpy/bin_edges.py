@@ -11,7 +11,7 @@ import numpy as np
 
 from gpushard.dtypes import is_custom, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import host_data, is_value
@@ -153,7 +153,7 @@ def _by_rule(name: str, x: Any, rule: str, limits: Any, weights: Any) -> int:
         )
     if not x.size:
         return 1
-    own = known(statistical.min(x)), known(statistical.max(x))
+    own = _known(statistical.min(x)), _known(statistical.max(x))
     if limits is not None and not (limits[0] <= own[0] and own[1] <= limits[1]):
         raise ArgumentError(
             f"{name}: bins={rule!r} with range={limits} would leave out elements, which are from "
@@ -184,20 +184,20 @@ def _rice(x: Any, apart: Any, limits: Any) -> Any:
 
 
 def _scott(x: Any, apart: Any, limits: Any) -> Any:
-    return (24 * math.sqrt(math.pi) / x.size) ** (1 / 3) * known(statistical.std(x))
+    return (24 * math.sqrt(math.pi) / x.size) ** (1 / 3) * _known(statistical.std(x))
 
 
 def _fd(x: Any, apart: Any, limits: Any) -> Any:
-    high, low = (known(percentile(x, at)) for at in (75, 25))
+    high, low = (_known(percentile(x, at)) for at in (75, 25))
     return 2 * (high - low) * x.size ** (-1 / 3)
 
 
 def _doane(x: Any, apart: Any, limits: Any) -> Any:
     n = x.size
-    sigma = known(statistical.std(x)) if n > 2 else 0
+    sigma = _known(statistical.std(x)) if n > 2 else 0
     if not sigma > 0:
         return 0
-    skewness = known(statistical.mean(((x - statistical.mean(x)) / sigma) ** 3))
+    skewness = _known(statistical.mean(((x - statistical.mean(x)) / sigma) ** 3))
     error = math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))
     return apart / (1 + math.log2(n) + math.log2(1 + abs(skewness) / error))
 
@@ -211,7 +211,7 @@ def _stone(x: Any, apart: Any, limits: Any) -> Any:
     def error(many: int) -> Any:
         edges = np.linspace(limits[0], limits[1], many + 1)
         counts = bind(counting.HISTOGRAM, (x, edges), (1, np.dtype(np.float64)))
-        squares = known(statistical.sum(ew.square(counts / n)))
+        squares = _known(statistical.sum(ew.square(counts / n)))
         return (2 - (n + 1) * squares) * many / apart
 
     return apart / min(np.arange(1, max(100, int(math.sqrt(n))) + 1).tolist(), key=error)
@@ -234,3 +234,7 @@ RULES: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 """Rules for the width of bins: each takes the array, how far apart its extremes are, and the edges
 of all bins. Scott 1979; Freedman and Diaconis 1981; Doane 1976; Stone 1984; Sturges 1926."""
+
+
+def _known(x: Any) -> Any:
+    return concrete(x, "histogram_bin_edges").item()

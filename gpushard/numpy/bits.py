@@ -10,9 +10,12 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, integer, settle
+from gpushard.numpy.arguments import integer
 from gpushard.numpy.padding import pad
+from gpushard.numpy.public import public
 from gpushard.ops.axes import one_from_end
+
+__all__ = ["packbits", "unpackbits"]
 
 _ORDERS = {"big": np.arange(7, -1, -1, dtype=np.uint8), "little": np.arange(8, dtype=np.uint8)}
 """How far each bit of a byte is from the last one."""
@@ -33,6 +36,7 @@ def _along(x: Any, axis: Any, name: str) -> tuple[Any, int]:
     return (x.ravel(), -1) if axis is None else (x, one_from_end(axis, x.ndim, name))
 
 
+@public
 def packbits(a: Any, axis: Any = None, bitorder: str = "big", *, out_sharding: Any = None) -> Array:
     """Return bytes, whose bits say which of eight elements in a row are not 0.
 
@@ -40,7 +44,6 @@ def packbits(a: Any, axis: Any = None, bitorder: str = "big", *, out_sharding: A
       a: an array of booleans or integers.
       axis: along which dim, at whose end zeros are added; by default in row-major order.
       bitorder: whether the first element is the greatest bit, "big", or the least, "little".
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentTypeError: elements are others.
@@ -50,7 +53,6 @@ def packbits(a: Any, axis: Any = None, bitorder: str = "big", *, out_sharding: A
     (Array([160], dtype=uint8), Array([5], dtype=uint8))
     """
     shifts = _bits("packbits", bitorder)
-    a = as_value(a, "packbits")
     if kind_of(a.dtype) not in "biu":
         raise ArgumentTypeError(
             f"packbits: a of {a.dtype} must be of booleans or integers; give a != 0",
@@ -66,9 +68,10 @@ def packbits(a: Any, axis: Any = None, bitorder: str = "big", *, out_sharding: A
     shape[at : (at + 1) or None] = [shape[at] // 8, 8]
     places = (shifts if at == -1 else shifts.reshape(8, *[1] * (-at - 1))).astype(np.uint8)
     bits = ew.left_shift(full.reshape(tuple(shape)).astype(np.uint8), places)
-    return settle(bits.sum(at, dtype=np.uint8), out_sharding)
+    return bits.sum(at, dtype=np.uint8)
 
 
+@public
 def unpackbits(
     a: Any,
     axis: Any = None,
@@ -85,7 +88,6 @@ def unpackbits(
       count: how many bits are wanted, zeros where there are fewer; all by default, and all but so
         many for a negative number.
       bitorder: whether the greatest bit comes first, "big", or the least, "little".
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentTypeError: elements are others.
@@ -95,7 +97,6 @@ def unpackbits(
     Array([1, 0, 1], dtype=uint8)
     """
     shifts = _bits("unpackbits", bitorder)
-    a = as_value(a, "unpackbits")
     if a.dtype != np.uint8:
         raise ArgumentTypeError(
             f"unpackbits: a of {a.dtype} must be of uint8; convert it with astype",
@@ -109,7 +110,7 @@ def unpackbits(
     bits = ew.bitwise_and(ew.right_shift(a.reshape((*lead, 1, *rest)), places), 1)
     found = bits.reshape((*lead[:-1], lead[-1] * 8, *rest))
     if count is None:
-        return settle(found, out_sharding)
+        return found
     size = lead[-1] * 8
     many = integer(count, "unpackbits", "count")
     if many < -size:
@@ -122,5 +123,5 @@ def unpackbits(
     if many > size:
         widths = [(0, 0)] * a.ndim
         widths[at] = 0, many - size
-        return settle(pad(found, widths), out_sharding)
-    return settle(found[(slice(None),) * dim + (slice(many),)], out_sharding)
+        return pad(found, widths)
+    return found[(slice(None),) * dim + (slice(many),)]

@@ -12,12 +12,16 @@ from gpushard.dtypes import kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, is_value, settle
+from gpushard.numpy.arguments import as_value, is_value
 from gpushard.numpy.joining import concatenate
 from gpushard.numpy.linear_algebra import matmul
 from gpushard.numpy.manipulation import atleast_2d, squeeze
+from gpushard.numpy.public import public
+
+__all__ = ["corrcoef", "cov"]
 
 
+@public()
 def cov(
     m: Any,
     y: Any = None,
@@ -42,7 +46,6 @@ def cov(
       aweights: the weight of each observation, not negative; signs of arrays on devices are not
         looked at.
       dtype: type of the result; at least double precision by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: an operand has more than two dims, or weights do not fit.
@@ -55,7 +58,7 @@ def cov(
     """
     samples = _samples("cov", m, y, rowvar, dtype)
     if not samples.shape[0]:
-        return settle(matmul(samples, samples.mT), out_sharding)
+        return matmul(samples, samples.mT)
     taken = _correction(bias, ddof)
     count = samples.shape[1]
     fweights = _weights(fweights, "fweights", count, "biu")
@@ -75,9 +78,10 @@ def cov(
     else:
         samples = weighted = samples - samples.mean(1, keepdims=True)
         scale = 1 / (count - taken) if count > taken else np.inf
-    return settle(squeeze(matmul(samples, weighted.mT.conj()) * scale), out_sharding)
+    return squeeze(matmul(samples, weighted.mT.conj()) * scale)
 
 
+@public()
 def corrcoef(
     x: Any,
     y: Any = None,
@@ -93,20 +97,19 @@ def corrcoef(
       y: more variables.
       rowvar: False where variables are in columns.
       dtype: type of the result; at least double precision by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: an operand has more than two dims.
     """
     c = cov(x, y, rowvar, dtype=dtype)
     if not c.ndim:
-        return settle(c / c, out_sharding)
+        return c / c
     spread = ew.sqrt(c.diagonal().real)
     c = c / spread[:, None] / spread
     if kind_of(c.dtype) == "c":
         # A number with two parts is made of its parts: 1j alone would widen single precision.
-        return settle(ew.clip(c.real, -1, 1) + ew.clip(c.imag, -1, 1) * 1j, out_sharding)
-    return settle(ew.clip(c, -1, 1), out_sharding)
+        return ew.clip(c.real, -1, 1) + ew.clip(c.imag, -1, 1) * 1j
+    return ew.clip(c, -1, 1)
 
 
 def _samples(name: str, x: Any, y: Any, rowvar: bool, dtype: Any) -> Any:

@@ -15,6 +15,7 @@ from gpushard.array import Array
 from gpushard.array.protocols import provided
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_dtype, as_shape, check_dtype, check_order
+from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import (
     as_list,
     as_value,
@@ -29,10 +30,28 @@ from gpushard.numpy.arguments import (
 from gpushard.numpy.joining import stack
 from gpushard.numpy.making import made, made_on, named_place, place_of
 from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.public import public
 from gpushard.ops.table import creation as rows
 from gpushard.placement.device_put import device_put
 
+# fmt: off
+__all__ = [
+    "array", "asarray", "copy", "empty", "empty_like", "from_dlpack", "full", "full_like",
+    "ones", "ones_like", "zeros", "zeros_like",
+]
+# fmt: on
 
+
+_creating = described(
+    shape="its shape.",
+    dtype="type of the elements; float64 by default.",
+    order='must be "C" or None.',
+    device="where it goes.",
+    out_sharding="the same.",
+)
+
+
+@_creating
 def asarray(
     a: Any,
     dtype: Any = None,
@@ -48,7 +67,6 @@ def asarray(
       a: an array, a number, a sequence of numbers or of arrays, nested or not, or what offers
         `__array__`, `__dlpack__` on the CPU, or a buffer.
       dtype: type of the elements; by default what NumPy takes.
-      order: must be "C" or None.
       device: where it goes; arrays stay where they are by default.
       copy: True for memory of its own; False for the array itself, or an error where data has to
         be copied. By default it is another handle on the same value.
@@ -93,6 +111,7 @@ def _needs_copy() -> ArgumentError:
     )
 
 
+@_creating
 def array(
     object: Any,
     dtype: Any = None,
@@ -109,7 +128,6 @@ def array(
       object: the data.
       dtype: type of the elements; by default what NumPy takes.
       copy: whether an array is copied.
-      order: must be "C" or None.
       ndmin: how many dims it has at least; new ones come first.
       device: where it goes; arrays stay where they are by default.
       out_sharding: the same as `device`.
@@ -123,6 +141,7 @@ def array(
     return asarray(x.reshape(new + x.shape), device=device, out_sharding=out_sharding)
 
 
+@_creating
 def full(
     shape: Any,
     fill_value: Any,
@@ -135,12 +154,8 @@ def full(
     """Return an array whose elements are all the same.
 
     Args:
-      shape: its shape.
       fill_value: the element; an array is broadcast.
       dtype: type of the elements; that of `fill_value` by default.
-      order: must be "C" or None.
-      device: where it goes.
-      out_sharding: the same.
 
     Raises:
       ArgumentError: a size is negative, or an array does not broadcast.
@@ -161,6 +176,7 @@ def _type_of(value: Any, dtype: Any) -> np.dtype[Any]:
     return check_dtype(np.asarray(value).dtype, "fill_value") if dtype is None else as_dtype(dtype)
 
 
+@_creating
 def zeros(
     shape: Any,
     dtype: Any = None,
@@ -171,13 +187,6 @@ def zeros(
 ) -> Array:
     """Return an array of zeros.
 
-    Args:
-      shape: its shape.
-      dtype: type of the elements; float64 by default.
-      order: must be "C" or None.
-      device: where it goes.
-      out_sharding: the same.
-
     >>> import gpushard as gs
     >>> with gs.use_mesh(gs.make_mesh((4,), "x"), gs.P("x")):
     ...     [shard.data.shape for shard in zeros(6).addressable_shards]
@@ -186,6 +195,7 @@ def zeros(
     return full(shape, 0, dtype or np.float64, order, device=device, out_sharding=out_sharding)
 
 
+@_creating
 def ones(
     shape: Any,
     dtype: Any = None,
@@ -194,18 +204,11 @@ def ones(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array of ones.
-
-    Args:
-      shape: its shape.
-      dtype: type of the elements; float64 by default.
-      order: must be "C" or None.
-      device: where it goes.
-      out_sharding: the same.
-    """
+    """Return an array of ones."""
     return full(shape, 1, dtype or np.float64, order, device=device, out_sharding=out_sharding)
 
 
+@_creating
 def empty(
     shape: Any,
     dtype: Any = None,
@@ -214,18 +217,11 @@ def empty(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array whose elements do not matter; they are zeros.
-
-    Args:
-      shape: its shape.
-      dtype: type of the elements; float64 by default.
-      order: must be "C" or None.
-      device: where it goes.
-      out_sharding: the same.
-    """
+    """Return an array whose elements do not matter; they are zeros."""
     return zeros(shape, dtype, order, device=device, out_sharding=out_sharding)
 
 
+@_creating
 def full_like(
     a: Any,
     fill_value: Any,
@@ -242,10 +238,8 @@ def full_like(
       a: the other one.
       fill_value: the element; an array is broadcast.
       dtype: type of the elements; that of `a` by default.
-      order: must be "C" or None.
       shape: the shape; that of `a` by default. One of another rank is laid out by default.
       device: where it goes; by default as `a` lies.
-      out_sharding: the same.
     """
     check_order(order)
     _, place = named_place(device, out_sharding)
@@ -262,6 +256,7 @@ def full_like(
     return made_on(rows.FULL, sizes, target, (value,), a.sharding, committed=a.committed)
 
 
+@_creating
 def zeros_like(
     a: Any,
     dtype: Any = None,
@@ -276,14 +271,13 @@ def zeros_like(
     Args:
       a: the other one.
       dtype: type of the elements; that of `a` by default.
-      order: must be "C" or None.
       shape: the shape; that of `a` by default. One of another rank is laid out by default.
       device: where it goes; by default as `a` lies.
-      out_sharding: the same.
     """
     return full_like(a, 0, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
 
 
+@_creating
 def ones_like(
     a: Any,
     dtype: Any = None,
@@ -298,14 +292,13 @@ def ones_like(
     Args:
       a: the other one.
       dtype: type of the elements; that of `a` by default.
-      order: must be "C" or None.
       shape: the shape; that of `a` by default. One of another rank is laid out by default.
       device: where it goes; by default as `a` lies.
-      out_sharding: the same.
     """
     return full_like(a, 1, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
 
 
+@_creating
 def empty_like(
     prototype: Any,
     dtype: Any = None,
@@ -320,10 +313,8 @@ def empty_like(
     Args:
       prototype: the other one.
       dtype: type of the elements; that of `prototype` by default.
-      order: must be "C" or None.
       shape: the shape; that of `prototype` by default. One of another rank is laid out by default.
       device: where it goes; by default as `prototype` lies.
-      out_sharding: the same.
     """
     return full_like(
         prototype, 0, dtype, order, shape=shape, device=device, out_sharding=out_sharding
@@ -343,3 +334,14 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     Array([0, 1, 2], dtype=int64)
     """
     return provided("from_dlpack")(x, device=device, copy=copy)
+
+
+@public
+def copy(a: Any, order: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return an array of the same value.
+
+    Args:
+      order: must be "C", or what means it here.
+    """
+    check_order(order)
+    return a.copy()

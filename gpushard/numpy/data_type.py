@@ -13,7 +13,19 @@ from gpushard.array.aval import KeyDType
 from gpushard.dtypes import is_custom, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype
+from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import as_value, is_number, is_value, settle
+
+# fmt: off
+__all__ = [
+    "astype", "bool", "bool_", "can_cast", "cdouble", "complex64", "complex128",
+    "complexfloating", "csingle", "double", "dtype", "e", "euler_gamma", "finfo", "float16",
+    "float32", "float64", "floating", "generic", "iinfo", "inexact", "inf", "int8", "int16",
+    "int32", "int64", "int_", "integer", "intp", "isdtype", "issubdtype", "nan", "newaxis",
+    "number", "pi", "promote_types", "result_type", "signedinteger", "single", "uint", "uint8",
+    "uint16", "uint32", "uint64", "uintp", "unsignedinteger",
+]
+# fmt: on
 
 bool = bool_ = np.bool_
 int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
@@ -48,15 +60,14 @@ _KINDS = {
 """Letters of the kinds that `isdtype` takes."""
 
 
+@described()
 def astype(
     x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None, out_sharding: Any = None
 ) -> Array:
     """Return an array with another type of elements.
 
     Args:
-      x: an array.
       dtype: the type.
-      copy: arrays are values, so this makes no difference.
       device: where the result goes; by default it stays.
       out_sharding: the same.
     """
@@ -237,3 +248,21 @@ def promoting(x: Any) -> Any:
         weak = isinstance(x, Array) and x.weak_type
         return _EXAMPLES.get(x.dtype.kind, x.dtype) if weak else x.dtype
     return x if is_number(x) else np.dtype(x) if isinstance(x, type | str) else x
+
+
+e = np.e
+
+
+euler_gamma = np.euler_gamma
+
+
+inf = np.inf
+
+
+nan = np.nan
+
+
+newaxis = None
+
+
+pi = np.pi

@@ -21,17 +21,20 @@ from gpushard.numpy.arguments import (
     integer,
     is_number,
     is_value,
-    settle,
 )
 from gpushard.numpy.data_type import result_type as promoted
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.public import public
 from gpushard.numpy.slicing import but_first, but_last, lengthwise, part
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
 
+__all__ = ["diff", "ediff1d", "gradient", "trapezoid", "unwrap"]
 
+
+@public
 def diff(
     a: Any,
     n: int = 1,
@@ -49,7 +52,6 @@ def diff(
       axis: along which dim.
       prepend: what comes before the array first; a number is one element.
       append: what comes after it first.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: `n` is negative, or there is no such dim.
@@ -57,21 +59,20 @@ def diff(
     >>> diff([1, 4, 9, 16]), diff([1, 4, 9, 16], n=2)
     (Array([3, 5, 7], dtype=int64), Array([2, 2], dtype=int64))
     """
-    x = as_value(a, "diff")
     times = integer(n, "diff", "n")
     if times < 0:
         raise ArgumentError(f"diff: n={n} must not be negative", argument="n", value=n)
     if not times:
-        return settle(x, out_sharding)
-    at = one_from_end(axis, x.ndim, "diff")
-    ends = [_end(end, x, at) for end in (prepend, append)]
+        return a
+    at = one_from_end(axis, a.ndim, "diff")
+    ends = [_end(end, a, at) for end in (prepend, append)]
     if any(end is not None for end in ends):
-        parts = [piece for piece in (ends[0], x, ends[1]) if piece is not None]
-        x = concat(parts, at)
-    less = ew.not_equal if kind_of(x.dtype) == "b" else ew.subtract
+        parts = [piece for piece in (ends[0], a, ends[1]) if piece is not None]
+        a = concat(parts, at)
+    less = ew.not_equal if kind_of(a.dtype) == "b" else ew.subtract
     for _ in range(times):
-        x = less(but_first(x, at), but_last(x, at))
-    return settle(x, out_sharding)
+        a = less(but_first(a, at), but_last(a, at))
+    return a
 
 
 def _end(end: Any, x: Any, axis: int) -> Any:
@@ -86,25 +87,24 @@ def _end(end: Any, x: Any, axis: int) -> Any:
     return broadcast_to(as_value(found, "diff"), tuple(shape))
 
 
+@public
 def ediff1d(
     ary: Any, to_end: Any = None, to_begin: Any = None, *, out_sharding: Any = None
 ) -> Array:
     """Return the differences of neighbours in row-major order.
 
     Args:
-      ary: an array.
       to_end: what comes after them.
       to_begin: what comes before them.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentTypeError: what comes before or after does not fit the type of the array.
     """
-    x = as_value(ary, "ediff1d").ravel()
+    x = ary.ravel()
     found = x[1:] - x[:-1]
     parts = [_of_type(to_begin, x, "to_begin"), found, _of_type(to_end, x, "to_end")]
     given = [piece for piece in parts if piece is not None]
-    return settle(concat(given) if len(given) > 1 else found, out_sharding)
+    return concat(given) if len(given) > 1 else found
 
 
 def _of_type(end: Any, x: Any, argument: str) -> Any:
@@ -122,6 +122,7 @@ def _of_type(end: Any, x: Any, argument: str) -> Any:
     return found.ravel().astype(x.dtype)
 
 
+@public
 def gradient(
     f: Any, *spacings: Any, axis: Any = None, edge_order: int = 1, out_sharding: Any = None
 ) -> Any:
@@ -133,7 +134,6 @@ def gradient(
         the coordinates along it. 1 by default.
       axis: along which dims; all by default.
       edge_order: 1 for differences at the edges, 2 for parabolas there, too.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Returns:
       An array for one dim, a tuple of arrays for several.
@@ -145,29 +145,25 @@ def gradient(
     >>> gradient([1.0, 2.0, 4.0, 7.0])
     Array([1. , 1.5, 2.5, 3. ], dtype=float64)
     """
-    x = as_value(f, "gradient")
-    axes = from_end(axis, x.ndim, "gradient")
+    axes = from_end(axis, f.ndim, "gradient")
     if edge_order not in (1, 2):
         raise ArgumentError(
             f"gradient: edge_order={edge_order!r} must be 1 or 2",
             argument="edge_order",
             value=edge_order,
         )
-    steps = [_steps(x, at, given) for at, given in zip(axes, _each(spacings, axes), strict=True)]
+    steps = [_steps(f, at, given) for at, given in zip(axes, _each(spacings, axes), strict=True)]
     for at in axes:
-        if x.shape[at] < edge_order + 1:
+        if f.shape[at] < edge_order + 1:
             raise ArgumentError(
-                f"gradient: dim {x.ndim + at} of shape {x.shape} has {x.shape[at]} elements; "
+                f"gradient: dim {f.ndim + at} of shape {f.shape} has {f.shape[at]} elements; "
                 f"edge_order={edge_order} needs {edge_order + 1}",
                 argument="x",
-                shape=x.shape,
+                shape=f.shape,
             )
-    if kind_of(x.dtype) in "iub":
-        x = x.astype(np.float64)
-    found = [
-        settle(_derived(x, at, step, edge_order), out_sharding)
-        for at, step in zip(axes, steps, strict=True)
-    ]
+    if kind_of(f.dtype) in "iub":
+        f = f.astype(np.float64)
+    found = [_derived(f, at, step, edge_order) for at, step in zip(axes, steps, strict=True)]
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -268,6 +264,7 @@ def _weighed(values: Sequence[Any], weights: Sequence[Any]) -> Any:
     return a + b + c
 
 
+@public
 def trapezoid(
     y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, *, out_sharding: Any = None
 ) -> Array:
@@ -279,7 +276,6 @@ def trapezoid(
         are evenly spaced.
       dx: the distance of neighbours then.
       axis: along which dim.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: positions do not fit.
@@ -287,7 +283,6 @@ def trapezoid(
     >>> trapezoid([1, 2, 3], dx=2)
     Array(8., dtype=float64)
     """
-    y = as_value(y, "trapezoid")
     at = one_from_end(axis, y.ndim, "trapezoid")
     step = dx
     if x is not None:
@@ -305,13 +300,14 @@ def trapezoid(
         y, step = y.astype(wide(own)), step if is_number(step) else step.astype(wide(own))
     areas = step * (but_first(y, at) + but_last(y, at)) / 2.0
     total = statistical.sum(areas, at)
-    return settle(total if total.dtype == own else total.astype(own), out_sharding)
+    return total if total.dtype == own else total.astype(own)
 
 
 def _apart(x: Any, axis: int) -> Any:
     return diff(x, axis=axis) if is_value(x) else np.diff(x, axis=axis)
 
 
+@public
 def unwrap(
     p: Any,
     discont: Any = None,
@@ -327,14 +323,12 @@ def unwrap(
       discont: which jumps are taken out, a number; half a period by default, and never less.
       axis: along which dim; the running sum that this takes makes it whole.
       period: the period, a number.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> unwrap([0, 1, 2, -1, 0], period=4)
     Array([0, 1, 2, 3, 4], dtype=int64)
     """
-    x = as_value(p, "unwrap")
-    at = one_from_end(axis, x.ndim, "unwrap")
-    steps = diff(x, axis=at)
+    at = one_from_end(axis, p.ndim, "unwrap")
+    steps = diff(p, axis=at)
     dtype = result_type(steps.dtype, period)
     whole = kind_of(dtype) in "iu"
     half = period // 2 if whole else period / 2
@@ -344,5 +338,5 @@ def unwrap(
     least = period / 2 if discont is None else discont
     more = bind(rows.WHERE, (ew.abs(steps) < least, 0, near - steps))
     added = cumulative.cumsum(more, at)
-    parts = [part(x, at, slice(0, 1)).astype(dtype), (but_first(x, at) + added).astype(dtype)]
-    return settle(concat(parts, at), out_sharding)
+    parts = [part(p, at, slice(0, 1)).astype(dtype), (but_first(p, at) + added).astype(dtype)]
+    return concat(parts, at)

@@ -11,12 +11,40 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
-from gpushard.array import Array, picking
+from gpushard.array import Array
 from gpushard.errors import ArgumentError
+from gpushard.functions import elementwise
+from gpushard.functions.indexing import nonzero
 from gpushard.numpy import ufuncs
-from gpushard.numpy.arguments import as_source, as_value, integer, operands, refuse_out, settle
+from gpushard.numpy.arguments import (
+    as_value,
+    operands,
+    refuse_out,
+    settle,
+)
+from gpushard.numpy.public import public, public_array
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
+from gpushard.ops.table.elementwise import I0
+
+# fmt: off
+__all__ = [
+    "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin",
+    "arcsinh", "arctan", "arctan2", "arctanh", "around", "asin", "asinh", "atan", "atan2",
+    "atanh", "bitwise_and", "bitwise_count", "bitwise_invert", "bitwise_left_shift",
+    "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "cbrt", "ceil", "clip",
+    "conj", "conjugate", "copysign", "cos", "cosh", "deg2rad", "degrees", "divide", "divmod",
+    "equal", "exp", "exp2", "expm1", "fabs", "fix", "float_power", "floor", "floor_divide",
+    "fmax", "fmin", "fmod", "frexp", "gcd", "greater", "greater_equal", "heaviside", "hypot",
+    "i0", "imag", "invert", "isfinite", "isinf", "isnan", "lcm", "ldexp", "left_shift", "less",
+    "less_equal", "log", "log1p", "log2", "log10", "logaddexp", "logaddexp2", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "modf", "multiply",
+    "negative", "nextafter", "not_equal", "positive", "pow", "power", "rad2deg", "radians",
+    "real", "reciprocal", "remainder", "right_shift", "rint", "round", "sign", "signbit", "sin",
+    "sinc", "sinh", "spacing", "sqrt", "square", "subtract", "tan", "tanh", "true_divide",
+    "trunc", "where",
+]
+# fmt: on
 
 _DETAILS = """
 
@@ -71,48 +99,44 @@ def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
     return function
 
 
-abs = _unary("abs", np.absolute, "Return the absolute value of each element.")
-absolute = abs
-acos = _unary("acos", np.arccos, "Return the angle in [0, pi] whose cosine is each element.")
-arccos = acos
-acosh = _unary("acosh", np.arccosh, "Return what has each element as hyperbolic cosine.")
-arccosh = acosh
+abs = absolute = _unary("abs", np.absolute, "Return the absolute value of each element.")
+acos = arccos = _unary(
+    "acos", np.arccos, "Return the angle in [0, pi] whose cosine is each element."
+)
+acosh = arccosh = _unary("acosh", np.arccosh, "Return what has each element as hyperbolic cosine.")
 add = _binary("add", np.add, "Return the sum of the elements of two arrays.")
-asin = _unary("asin", np.arcsin, "Return the angle in [-pi/2, pi/2] whose sine is each element.")
-arcsin = asin
-asinh = _unary("asinh", np.arcsinh, "Return what has each element as hyperbolic sine.")
-arcsinh = asinh
-atan = _unary("atan", np.arctan, "Return the angle whose tangent is each element.")
-arctan = atan
-atan2 = _binary("atan2", np.arctan2, "Return the angle of the point (x2, x1), in [-pi, pi].")
-arctan2 = atan2
-atanh = _unary("atanh", np.arctanh, "Return what has each element as hyperbolic tangent.")
-arctanh = atanh
+asin = arcsin = _unary(
+    "asin", np.arcsin, "Return the angle in [-pi/2, pi/2] whose sine is each element."
+)
+asinh = arcsinh = _unary("asinh", np.arcsinh, "Return what has each element as hyperbolic sine.")
+atan = arctan = _unary("atan", np.arctan, "Return the angle whose tangent is each element.")
+atan2 = arctan2 = _binary(
+    "atan2", np.arctan2, "Return the angle of the point (x2, x1), in [-pi, pi]."
+)
+atanh = arctanh = _unary("atanh", np.arctanh, "Return what has each element as hyperbolic tangent.")
 bitwise_and = _binary("bitwise_and", np.bitwise_and, "Return the bits that both elements have.")
 bitwise_or = _binary("bitwise_or", np.bitwise_or, "Return the bits that either element has.")
 bitwise_xor = _binary("bitwise_xor", np.bitwise_xor, "Return the bits that one element has.")
-bitwise_invert = _unary("bitwise_invert", np.invert, "Return each element with its bits inverted.")
-bitwise_not = invert = bitwise_invert
+bitwise_invert = bitwise_not = invert = _unary(
+    "bitwise_invert", np.invert, "Return each element with its bits inverted."
+)
 bitwise_count = _unary("bitwise_count", np.bitwise_count, "Return how many bits of abs(x) are 1.")
-bitwise_left_shift = _binary(
+bitwise_left_shift = left_shift = _binary(
     "bitwise_left_shift", np.left_shift, "Return the bits of x1 shifted left by x2."
 )
-left_shift = bitwise_left_shift
-bitwise_right_shift = _binary(
+bitwise_right_shift = right_shift = _binary(
     "bitwise_right_shift", np.right_shift, "Return the bits of x1 shifted right by x2."
 )
-right_shift = bitwise_right_shift
 cbrt = _unary("cbrt", np.cbrt, "Return the cube root of each element.")
 ceil = _unary("ceil", np.ceil, "Return the least integer that is not below each element.")
-conj = _unary("conj", np.conjugate, "Return the complex conjugate of each element.")
-conjugate = conj
+conj = conjugate = _unary("conj", np.conjugate, "Return the complex conjugate of each element.")
 copysign = _binary("copysign", np.copysign, "Return x1 with the sign of x2.")
 cos = _unary("cos", np.cos, "Return the cosine of each element, in radians.")
 cosh = _unary("cosh", np.cosh, "Return the hyperbolic cosine of each element.")
-deg2rad = _unary("deg2rad", np.deg2rad, "Return each angle, given in degrees, in radians.")
-radians = deg2rad
-divide = _binary("divide", np.divide, "Return x1 divided by x2.")
-true_divide = divide
+deg2rad = radians = _unary(
+    "deg2rad", np.deg2rad, "Return each angle, given in degrees, in radians."
+)
+divide = true_divide = _binary("divide", np.divide, "Return x1 divided by x2.")
 divmod = _binary("divmod", np.divmod, "Return the quotient, rounded down, and the remainder.")
 equal = _binary("equal", np.equal, "Return whether elements are equal.")
 exp = _unary("exp", np.exp, "Return e to the power of each element.")
@@ -156,13 +180,14 @@ negative = _unary("negative", np.negative, "Return each element with the other s
 nextafter = _binary("nextafter", np.nextafter, "Return the next number after x1 towards x2.")
 not_equal = _binary("not_equal", np.not_equal, "Return whether elements differ.")
 positive = _unary("positive", np.positive, "Return each element.")
-pow = _binary("pow", np.power, "Return x1 to the power of x2.")
-power = pow
-rad2deg = _unary("rad2deg", np.rad2deg, "Return each angle, given in radians, in degrees.")
-degrees = rad2deg
+pow = power = _binary("pow", np.power, "Return x1 to the power of x2.")
+rad2deg = degrees = _unary(
+    "rad2deg", np.rad2deg, "Return each angle, given in radians, in degrees."
+)
 reciprocal = _unary("reciprocal", np.reciprocal, "Return 1 divided by each element.")
-remainder = _binary("remainder", np.remainder, "Return what x1 // x2 leaves; of the sign of x2.")
-mod = remainder
+remainder = mod = _binary(
+    "remainder", np.remainder, "Return what x1 // x2 leaves; of the sign of x2."
+)
 rint = _unary("rint", np.rint, "Return the nearest integer, the even one if there are two.")
 sign = _unary("sign", np.sign, "Return -1, 0 or 1; of complex numbers x / abs(x).")
 signbit = _unary("signbit", np.signbit, "Return whether the sign bit is set.")
@@ -211,7 +236,7 @@ def where(
       ArgumentError: only one of `x` and `y` is given, or both and `size` or `fill_value`, too.
     """
     if x is None and y is None:
-        found = picking.nonzero(as_value(condition, "where"), size, fill_value)
+        found = nonzero(as_value(condition, "where"), size=size, fill_value=fill_value)
         return settle(found, out_sharding)
     if x is None or y is None:
         raise ArgumentError("where: give both x and y, or none", argument="y")
@@ -225,66 +250,72 @@ def where(
     return settle(bind(rows.WHERE, operands("where", condition, x, y)), out_sharding)
 
 
-def clip(
-    a: Any, min: Any = None, max: Any = None, out: Any = None, *, out_sharding: Any = None
-) -> Array:
-    """Return elements that are not below `min` nor above `max`.
-
-    Args:
-      a: an array.
-      min: the bound below, a number or an array; None for none.
-      max: the bound above, likewise.
-      out: must be None; results are values.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    refuse_out("clip", out)
-    return settle(as_value(a, "clip").clip(min, max), out_sharding)
+clip = public_array(elementwise.clip)
+round = around = public_array(elementwise.round)
 
 
-def round(a: Any, decimals: int = 0, out: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return elements rounded to some decimals, to even where they are halfway.
-
-    Args:
-      a: an array.
-      decimals: how many.
-      out: must be None; results are values.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    refuse_out("round", out)
-    return settle(as_value(a, "round").round(integer(decimals, "round", "decimals")), out_sharding)
-
-
-around = round
-
-
+@public
 def real(val: Any, *, out_sharding: Any = None) -> Array:
     """Return the real parts.
 
     Args:
       val: an array.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_source(val, "real").real, out_sharding)
+    return val.real
 
 
+@public
 def imag(val: Any, *, out_sharding: Any = None) -> Array:
     """Return the imaginary parts; zeros for real numbers.
 
     Args:
       val: an array.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_value(val, "imag").imag, out_sharding)
+    return val.imag
 
 
+@public
 def angle(z: Any, deg: bool = False, *, out_sharding: Any = None) -> Array:
     """Return the angles of complex numbers, in (-pi, pi].
 
     Args:
       z: an array.
       deg: whether they are in degrees.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(z, "angle")
-    found = atan2(x.imag, x.astype(np.float64) if x.dtype == np.bool_ else x.real)
-    return settle(found * (180 / np.pi) if deg else found, out_sharding)
+    found = atan2(z.imag, z.astype(np.float64) if z.dtype == np.bool_ else z.real)
+    return found * (180 / np.pi) if deg else found
+
+
+@public
+def fix(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return each element without its fraction.
+
+    Args:
+      x: an array of real numbers.
+    """
+    return trunc(x, out)
+
+
+@public
+def sinc(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return sin(pi x) / (pi x); 1 at 0."""
+    turned = x * np.pi
+    zero = equal(turned, 0)
+    safe = bind(rows.WHERE, (zero, 1, turned))
+    return bind(rows.WHERE, (zero, 1, sin(safe) / safe))
+
+
+@public
+def i0(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return the modified Bessel function of the first kind, of order 0.
+
+    Args:
+      x: an array of real numbers.
+
+    Raises:
+      ArgumentTypeError: the array is complex.
+
+    >>> i0([0.0, 1.0])
+    Array([1.        , 1.26606588], dtype=float64)
+    """
+    return bind(I0, (x,), (), out_sharding)

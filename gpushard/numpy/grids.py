@@ -10,11 +10,13 @@ from gpushard.array import Array
 from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_dtype, as_shape, check_order, count
+from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import as_value, integer, settle
 from gpushard.numpy.cumulative import cumprod
 from gpushard.numpy.joining import stack
 from gpushard.numpy.making import kept_at, made, place_of
 from gpushard.numpy.manipulation import broadcast_to, expand_dims
+from gpushard.numpy.public import public
 from gpushard.numpy.ranges import arange
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
@@ -22,7 +24,23 @@ from gpushard.ops.table import creation as rows
 from gpushard.ops.table.elementwise import WHERE
 from gpushard.ops.table.movement import PAD
 
+# fmt: off
+__all__ = [
+    "diag", "diagflat", "eye", "identity", "indices", "meshgrid", "tri", "tril", "triu",
+    "vander",
+]
+# fmt: on
 
+
+_grids = described(
+    dtype="type of the elements; float64 by default.",
+    order='must be "C" or None.',
+    device="where it goes.",
+    out_sharding="the same.",
+)
+
+
+@_grids
 def eye(
     N: Any,
     M: Any = None,
@@ -38,11 +56,6 @@ def eye(
     Args:
       N: how many rows.
       M: how many columns; as many by default.
-      k: which diagonal: 0 for the main one, positive for one above it.
-      dtype: type of the elements; float64 by default.
-      order: must be "C" or None.
-      device: where it goes.
-      out_sharding: the same.
     """
     check_order(order)
     place = place_of(device, out_sharding)
@@ -53,25 +66,22 @@ def eye(
     return made(rows.EYE, shape, target, (diagonal,), place)
 
 
+@_grids
 def identity(n: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Return a square matrix with ones on its diagonal and zeros elsewhere.
 
     Args:
       n: how many rows and columns.
-      dtype: type of the elements; float64 by default.
-      device: where it goes.
-      out_sharding: the same.
     """
     return eye(n, dtype=dtype, device=device, out_sharding=out_sharding)
 
 
+@public
 def diag(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return a diagonal of a matrix; or the matrix that has a vector on a diagonal.
 
     Args:
       v: a matrix or a vector.
-      k: which diagonal: 0 for the main one, positive for one above it.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: it is neither.
@@ -80,31 +90,29 @@ def diag(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     Array([[1, 0],
            [0, 2]], dtype=int64)
     """
-    x = as_value(v, "diag")
-    if x.ndim not in (1, 2):
+    if v.ndim not in (1, 2):
         raise ArgumentError(
-            f"diag: x of shape {x.shape} must be a vector or a matrix; use diagonal for stacks",
+            f"diag: x of shape {v.shape} must be a vector or a matrix; use diagonal for stacks",
             argument="x",
-            shape=x.shape,
+            shape=v.shape,
         )
     place = integer(k, "diag", "k")
-    if x.ndim == 2:
-        return settle(x.diagonal(place), out_sharding)
-    n = x.shape[0]
-    square = triu(tril(broadcast_to(x[:, None], (n, n))))
+    if v.ndim == 2:
+        return v.diagonal(place)
+    n = v.shape[0]
+    square = triu(tril(broadcast_to(v[:, None], (n, n))))
     widths = ((max(-place, 0), max(place, 0)), (max(place, 0), max(-place, 0)))
-    return settle(bind(PAD, (square, x.dtype.type(0)), (widths,)), out_sharding)
+    return bind(PAD, (square, v.dtype.type(0)), (widths,))
 
 
+@public
 def diagflat(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return the matrix that has the elements, in row-major order, on a diagonal.
 
     Args:
       v: an array.
-      k: which diagonal: 0 for the main one, positive for one above it.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return diag(as_value(v, "diagflat").ravel(), k, out_sharding=out_sharding)
+    return diag(v.ravel(), k, out_sharding=out_sharding)
 
 
 def indices(
@@ -128,6 +136,7 @@ def indices(
     return stack(meshgrid(*lines, indexing="ij"), out_sharding=out_sharding)
 
 
+@_grids
 def tri(
     N: Any,
     M: Any = None,
@@ -142,10 +151,6 @@ def tri(
     Args:
       N: how many rows.
       M: how many columns; as many by default.
-      k: which diagonal: 0 for the main one, positive for one above it.
-      dtype: type of the elements; float64 by default.
-      device: where it goes.
-      out_sharding: the same.
     """
     place = place_of(device, out_sharding)
     shape = as_shape((N, N if M is None else M), "N, M")
@@ -153,12 +158,12 @@ def tri(
     return kept_at(tril(made(rows.FULL, shape, target, (target.type(1),), place), k), place)
 
 
+@_grids
 def tril(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return matrices with zeros above a diagonal.
 
     Args:
       m: an array of at least two dims.
-      k: which diagonal: 0 for the main one, positive for one above it.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
@@ -167,12 +172,12 @@ def tril(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     return settle(_part(rows.TRIL, m, k), out_sharding)
 
 
+@_grids
 def triu(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return matrices with zeros below a diagonal.
 
     Args:
       m: an array of at least two dims.
-      k: which diagonal: 0 for the main one, positive for one above it.
       out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
@@ -193,6 +198,7 @@ def _part(row: Row, x: Any, k: Any) -> Any:
     return bind(row, (x,), (diagonal,))
 
 
+@public
 def vander(
     x: Any, N: int | None = None, increasing: bool = False, *, out_sharding: Any = None
 ) -> Array:
@@ -202,12 +208,10 @@ def vander(
       x: the vector.
       N: how many columns; as many as it has elements by default.
       increasing: whether powers ascend from 0, rather than descend to it.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: the array is no vector, or the number is negative.
     """
-    x = as_value(x, "vander")
     if x.ndim != 1:
         raise ArgumentError(
             f"vander: x of shape {x.shape} must be a vector", argument="x", shape=x.shape
@@ -217,9 +221,10 @@ def vander(
     column = broadcast_to(x[:, None].astype(target), (x.shape[0], many))
     first = np.arange(many) == 0
     powers = cumprod(bind(WHERE, (first, target.type(1), column)), 1)
-    return settle(powers if increasing else powers[:, ::-1], out_sharding)
+    return powers if increasing else powers[:, ::-1]
 
 
+@_grids
 def meshgrid(
     *xs: Any,
     copy: bool = True,
@@ -231,7 +236,6 @@ def meshgrid(
 
     Args:
       *xs: the vectors.
-      copy: arrays are values, so this makes no difference.
       sparse: whether dims that a coordinate does not depend on have length 1.
       indexing: "xy" for the first vector along the second dim, "ij" for it along the first.
       out_sharding: where the results go; by default they stay where they were made.

@@ -11,18 +11,23 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import count
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
+from gpushard.functions.docstrings import described
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_value, settle
 from gpushard.numpy.bin_edges import edges_of, is_many
+from gpushard.numpy.public import public
 from gpushard.numpy.slicing import but_first, but_last, lengthwise, part
 from gpushard.ops.bind import bind
 from gpushard.ops.table import counting
+
+__all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
 _COUNTED = np.dtype(np.int64)
 _SUMMED = np.dtype(np.float64)
 
 
+@public
 def bincount(
     x: Any,
     weights: Any = None,
@@ -41,7 +46,6 @@ def bincount(
       minlength: how many counts there are at least.
       length: how many counts there are, as JAX has it: elements outside are not counted, and the
         host reads nothing. By default it reads the least and the greatest element.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: an element is negative, the array is no vector, or weights do not fit.
@@ -50,7 +54,6 @@ def bincount(
     >>> bincount([0, 1, 1, 3]), bincount([0, 1, 1, 3], length=2)
     (Array([1, 2, 0, 1], dtype=int64), Array([1, 2], dtype=int64))
     """
-    x = as_value(x, "bincount")
     if kind_of(x.dtype) not in "?biu":
         raise ArgumentTypeError(
             f"bincount: x of {x.dtype} must be integers; convert it with astype",
@@ -75,21 +78,21 @@ def bincount(
     many = _length(x, least) if length is None else count(length, "bincount", "length")
     operands = (x,) if heavy is None else (x, heavy)
     dtype = _COUNTED if heavy is None else _SUMMED
-    return settle(bind(counting.BINCOUNT, operands, (many, dtype)), out_sharding)
+    return bind(counting.BINCOUNT, operands, (many, dtype))
 
 
 def _length(x: Any, least: int) -> int:
     """Return how many counts there are; the host reads two numbers."""
     if not x.size:
         return least
-    lowest = known(statistical.min(x))
+    lowest = concrete(statistical.min(x), "bincount").item()
     if lowest < 0:
         raise ArgumentError(
             f"bincount: x has the element {lowest}; elements must not be negative",
             argument="x",
             value=lowest,
         )
-    return max(least, int(known(statistical.max(x))) + 1)
+    return max(least, int(concrete(statistical.max(x), "bincount")) + 1)
 
 
 def _weights_like(x: Any, weights: Any, name: str) -> Any:
@@ -111,17 +114,16 @@ def _weights_like(x: Any, weights: Any, name: str) -> Any:
     return found
 
 
+@described()
 def histogram_bin_edges(
     a: Any, bins: Any = 10, range: Any = None, weights: Any = None, *, out_sharding: Any = None
 ) -> Array:
     """Return the edges of the bins that `histogram` takes.
 
     Args:
-      a: an array.
       bins: how many, their edges, or the name of a rule for their width.
       range: (least, greatest) edge; by default those of the elements.
       weights: must be None where a rule is named; otherwise it makes no difference.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are no such bins, or edges do not ascend.
@@ -135,6 +137,7 @@ def histogram_bin_edges(
     return settle(as_value(found, "histogram_bin_edges"), out_sharding)
 
 
+@described()
 def histogram(
     a: Any,
     bins: Any = 10,
@@ -149,7 +152,6 @@ def histogram(
     A bin has its lower edge, and the last one both. Elements outside are not counted.
 
     Args:
-      a: an array.
       bins: how many, their edges, or the name of a rule for their width. A rule, but for those
         that need only the size, reads a few numbers on the host.
       range: (least, greatest) edge; by default those of the elements. With NaNs or infinities

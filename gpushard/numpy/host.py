@@ -10,9 +10,18 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, integer
+from gpushard.functions.docstrings import described
 from gpushard.numpy.creation import asarray, ones
 from gpushard.placement.device_put import device_get
 from gpushard.placement.npy import PathLike
+
+# fmt: off
+__all__ = [
+    "array2string", "array_repr", "array_str", "errstate", "frombuffer", "fromiter",
+    "get_printoptions", "iterable", "mask_indices", "ndindex", "printoptions", "savez",
+    "set_printoptions",
+]
+# fmt: on
 
 # NumPy's own, which take arrays, or have nothing to do with them.
 array2string, array_repr, array_str = np.array2string, np.array_repr, np.array_str
@@ -20,6 +29,10 @@ get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
 errstate, iterable, ndindex, printoptions = np.errstate, np.iterable, np.ndindex, np.printoptions
 
 
+_host = described(device="where the result goes.", out_sharding="the same.")
+
+
+@_host
 def frombuffer(
     buffer: Any,
     dtype: Any = float,
@@ -36,8 +49,6 @@ def frombuffer(
       dtype: type of the elements.
       count: how many; -1 for all.
       offset: where the first one begins, in bytes.
-      device: where the result goes.
-      out_sharding: the same.
 
     Raises:
       ArgumentError: the buffer does not hold so many elements, or not whole ones.
@@ -59,6 +70,7 @@ def frombuffer(
     return asarray(data, device=device, out_sharding=out_sharding)
 
 
+@_host
 def fromiter(
     iter: Iterable[Any],
     dtype: Any,
@@ -73,8 +85,6 @@ def fromiter(
       iter: gives the numbers.
       dtype: type of the elements.
       count: how many; -1 for all.
-      device: where the result goes.
-      out_sharding: the same.
 
     >>> fromiter((n * n for n in range(4)), int)
     Array([0, 1, 4, 9], dtype=int64)

@@ -1,4 +1,4 @@
-"""Elements by position, and where they are.
+"""Elements by position, where they are, and what makes arrays of an index: `mgrid[:3, :4]`, `r_`.
 
 What has a result of unknown size (`nonzero` and what builds on it) makes the host wait for one
 number: how many there are. Give `size=` where a function takes it, and it does not. Masks are
@@ -8,225 +8,48 @@ gathered for that, with a byte for each element; arrays are not. `put`, `put_alo
 
 from __future__ import annotations
 
-import copy
+import math
 from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array, picking
-from gpushard.array.assignment import renew
-from gpushard.array.updating import scattered
+from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions import indexing, updating
+from gpushard.functions.checks import as_shape, count, integer
+from gpushard.functions.docstrings import described
+from gpushard.functions.indexing import as_int64, as_integers, bounded, count_true, unravelled
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, is_number, is_value, refuse_out, settle, wanted
+from gpushard.numpy.arguments import as_value, is_number, is_value, settle
+from gpushard.numpy.creation import array
 from gpushard.numpy.data_type import result_type
-from gpushard.ops.bind import bind
-from gpushard.ops.table.gather import GATHER
+from gpushard.numpy.joining import concatenate, stack
+from gpushard.numpy.making import place_of
+from gpushard.numpy.manipulation import broadcast_arrays
+from gpushard.numpy.public import public, public_array
+from gpushard.numpy.ranges import arange, linspace
+from gpushard.placement.device_put import device_put
 
+# fmt: off
+__all__ = [
+    "argwhere", "c_", "choose", "compress", "diag_indices", "diag_indices_from", "extract",
+    "fill_diagonal", "flatnonzero", "index_exp", "ix_", "mgrid", "nonzero", "ogrid", "place",
+    "put", "put_along_axis", "putmask", "r_", "ravel_multi_index", "s_", "select", "take",
+    "take_along_axis", "tril_indices", "tril_indices_from", "triu_indices", "triu_indices_from",
+    "unravel_index",
+]
+# fmt: on
 
-def take(
-    a: Any,
-    indices: Any,
-    axis: int | None = None,
-    out: Any = None,
-    mode: str = "raise",
-    *,
-    unique_indices: bool = False,
-    indices_are_sorted: bool = False,
-    fill_value: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return elements, or slices along a dim, by their positions.
+take = public_array(indexing.take)
+take_along_axis = public_array(indexing.take_along_axis)
+choose = public_array(indexing.choose)
+compress = public_array(indexing.compress, operands=2)
+nonzero = public(indexing.nonzero)
+flatnonzero = public_array(indexing.flatnonzero)
+argwhere = public_array(indexing.argwhere)
 
-    Args:
-      a: an array.
-      indices: the positions, on the host or on devices.
-      axis: along which dim; by default in row-major order of all elements.
-      out: must be None; results are values.
-      mode: what happens to positions out of bounds: "raise", "clip" (which knows no negative
-        ones), "wrap" or "fill". With "raise" the host waits for one number if positions are on
-        devices.
-      unique_indices: a hint.
-      indices_are_sorted: a hint.
-      fill_value: what they give with "fill"; NaN, or the extreme of integers, by default.
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArrayIndexError: a position is out of bounds.
-      ArgumentTypeError: positions are no integers.
-
-    >>> import gpushard as gs
-    >>> take(gs.numpy.arange(4) * 10, [3, -2])
-    Array([30, 20], dtype=int64)
-    """
-    refuse_out("take", out)
-    x = as_value(a, "take")
-    to = wanted(out_sharding, x)
-    given = indices, axis, None, mode
-    return settle(x.take(*given, fill_value=fill_value, out_sharding=to), out_sharding)
-
-
-def take_along_axis(
-    arr: Any,
-    indices: Any,
-    axis: int | None = -1,
-    *,
-    mode: str = "raise",
-    fill_value: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return elements by their positions along a dim, which may differ elsewhere.
-
-    Args:
-      arr: an array.
-      indices: positions, with as many dims as the array; the other ones are broadcast.
-      axis: along which dim; None takes the array in row-major order.
-      mode: as for `take`.
-      fill_value: likewise.
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArrayIndexError: a position is out of bounds.
-      ArgumentError: the other dims do not fit.
-
-    >>> import gpushard as gs
-    >>> x = gs.numpy.asarray([[3, 1, 2], [4, 6, 5]])
-    >>> take_along_axis(x, x.argmax(axis=1, keepdims=True))
-    Array([[3],
-           [6]], dtype=int64)
-    """
-    x = as_value(arr, "take_along_axis")
-    if axis is None:
-        x, axis = x.ravel(), 0
-    fill = picking.filling(mode, fill_value, x.dtype, "take_along_axis")
-    indexed, at, _ = picking.along(x, indices, axis, "take_along_axis", mode, fill=True)
-    to = wanted(out_sharding, x)
-    return settle(bind(GATHER, (x, at), (indexed, fill), to), out_sharding)
-
-
-def put_along_axis(
-    arr: Any,
-    indices: Any,
-    values: Any,
-    axis: int | None = -1,
-    *,
-    inplace: bool = True,
-    mode: str = "raise",
-) -> Array | None:
-    """Replace elements of an array by their positions along a dim.
-
-    Args:
-      arr: the array, which gets a new value.
-      indices: positions, with as many dims as the array; the other ones are broadcast.
-      values: the new elements; they are broadcast to the positions.
-      axis: along which dim; None takes the array in row-major order.
-      inplace: False returns an array with the new value, and leaves this one as it is.
-      mode: what happens to positions out of bounds: "raise", "clip" or "wrap".
-
-    Raises:
-      ArrayIndexError: a position is out of bounds.
-      ArgumentError: the other dims, or the values, do not fit.
-    """
-    x = _changed(arr, "put_along_axis", inplace=inplace)
-    flat = x.ravel() if axis is None else x
-    along = 0 if axis is None else axis
-    indexed, at, shape = picking.along(flat, indices, along, "put_along_axis", mode)
-    new = scattered(flat, indexed, (at,), values, shape)
-    if axis is None:
-        x[...] = new.reshape(x.shape)
-    else:
-        renew(x, new)
-    return None if inplace else x
-
-
-def _changed(x: Any, name: str, argument: str = "arr", *, inplace: bool) -> Any:
-    """Return the array that a function changes, or another of its value.
-
-    Raises:
-      ArgumentTypeError: it is none of gpushard.
-    """
-    if not isinstance(x, Array):
-        raise ArgumentTypeError(
-            f"{name} changes a gpushard array, {argument} is a {type(x).__name__}; use "
-            f"numpy.{name} for what is on the host",
-            argument=argument,
-            type=type(x),
-        )
-    return x if inplace else copy.copy(x)
-
-
-def put(a: Any, ind: Any, v: Any, mode: str = "raise", *, inplace: bool = True) -> Array | None:
-    """Replace elements of an array, numbered in row-major order.
-
-    Args:
-      a: the array, which gets a new value.
-      ind: the numbers of elements.
-      v: the new elements; from the first again where they are too few.
-      mode: what happens to numbers out of bounds: "raise", "clip" or "wrap".
-      inplace: False returns an array with the new value, and leaves this one as it is.
-
-    Raises:
-      ArrayIndexError: a number is out of bounds.
-    """
-    x = _changed(a, "put", "a", inplace=inplace)
-    picking.put(x, ind, v, mode)
-    return None if inplace else x
-
-
-def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Array | None:
-    """Replace elements where a mask is true by the first of some values, the second, and so on.
-
-    Args:
-      arr: the array, which gets a new value.
-      mask: as many elements as the array has.
-      vals: the values; from the first again where they are too few.
-      inplace: False returns an array with the new value, and leaves this one as it is.
-
-    Raises:
-      ArgumentError: the mask does not fit, or there are no values.
-    """
-    x = _changed(arr, "place", inplace=inplace)
-    picking.place(x, mask, vals)
-    return None if inplace else x
-
-
-def putmask(a: Any, mask: Any, values: Any) -> None:
-    """Replace elements where a mask is true by those at the same place in other values.
-
-    Args:
-      a: the array, which gets a new value.
-      mask: of the array's shape.
-      values: the values; from the first again where they are fewer than the array's elements.
-
-    Raises:
-      ArgumentError: the mask does not fit.
-    """
-    picking.masked(_changed(a, "putmask", "a", inplace=True), mask, values)
-
-
-def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Array | None:
-    """Replace the elements of the main diagonal.
-
-    Args:
-      a: the array, of at least two dims, which gets a new value.
-      val: a number, or values for one element after the other.
-      wrap: whether the diagonal of a tall matrix starts again below its end.
-      inplace: False returns an array with the new value, and leaves this one as it is.
-
-    Raises:
-      ArgumentError: there are fewer than two dims, or more of different lengths.
-    """
-    x = _changed(a, "fill_diagonal", "a", inplace=inplace)
-    if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
-        raise ArgumentError(
-            f"fill_diagonal: a has shape {x.shape}; it needs two dims, or more of one length",
-            argument="a",
-            shape=x.shape,
-        )
-    step = 1 + int(np.cumprod(x.shape[:0:-1]).sum())
-    end = x.size if wrap or x.ndim > 2 else min(x.size, x.shape[1] ** 2)
-    picking.put(x, np.arange(0, end, step), val)
-    return None if inplace else x
+put, put_along_axis = updating.put, updating.put_along_axis
+place, putmask, fill_diagonal = updating.place, updating.putmask, updating.fill_diagonal
 
 
 def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: Any = None) -> Array:
@@ -267,65 +90,6 @@ def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: An
     return settle(result, out_sharding)
 
 
-def choose(
-    a: Any, choices: Any, out: Any = None, mode: str = "raise", *, out_sharding: Any = None
-) -> Array:
-    """Return elements of several arrays: of which one, an array of integers says.
-
-    Args:
-      a: numbers of arrays.
-      choices: the arrays; all are broadcast with `a`.
-      out: must be None; results are values.
-      mode: what happens to numbers of none: "raise", "clip" or "wrap".
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArgumentError: there are no arrays, or a number is that of none.
-    """
-    refuse_out("choose", out)
-    x = as_value(a, "choose")
-    to = wanted(out_sharding, x)
-    return settle(x.choose(choices, mode, out_sharding=to), out_sharding)
-
-
-def compress(
-    condition: Any,
-    a: Any,
-    axis: int | None = None,
-    out: Any = None,
-    *,
-    size: int | None = None,
-    fill_value: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return those slices along a dim for which a condition holds.
-
-    Args:
-      condition: a vector, which may be shorter than the dim.
-      a: an array.
-      axis: which dim; by default all elements in row-major order.
-      out: must be None; results are values.
-      size: how many slices; by default as many as there are, which the host waits for.
-      fill_value: what those hold that are too many; 0 by default.
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArgumentError: the condition has other than one dim.
-      ArrayIndexError: it holds beyond the end of the dim.
-    """
-    refuse_out("compress", out)
-    x = as_value(a, "compress")
-    to = wanted(out_sharding, x)
-    if size is not None:
-        x, axis = (x.ravel(), 0) if axis is None else (x, axis)
-        (at,) = nonzero(condition, size=size, fill_value=x.shape[axis])
-        fill = 0 if fill_value is None else fill_value
-        return settle(
-            x.take(at, axis, None, "fill", fill_value=fill, out_sharding=to), out_sharding
-        )
-    return settle(x.compress(condition, axis, out_sharding=to), out_sharding)
-
-
 def extract(
     condition: Any,
     arr: Any,
@@ -347,55 +111,347 @@ def extract(
     return compress(mask, arr, size=size, fill_value=fill_value, out_sharding=out_sharding)
 
 
-def nonzero(
-    a: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
-) -> tuple[Array, ...]:
-    """Return where elements are not 0: for each dim an array of positions.
+_new = described(
+    n="how many rows.",
+    m="how many columns; as many as rows by default.",
+    arr="the matrix.",
+    out_sharding="where the results go; by default where new data goes.",
+)
+
+
+@described()
+def ix_(*args: Any, out_sharding: Any = None) -> tuple[Array, ...]:
+    """Return vectors of positions as the index of a grid: each along a dim of its own.
 
     Args:
-      a: an array.
-      size: how many positions; by default as many as there are, which the host waits for.
-      fill_value: what those get that are too many: a number, or one for each dim; 0 by default.
-      out_sharding: where the results go; by default they are split over the mesh axes that split
-        the array.
+      *args: vectors of integers, or of booleans, which stand for the positions of those that are
+        true.
 
     Raises:
-      ArgumentError: the array has no dims.
+      ArgumentError: one is no vector.
 
     >>> import gpushard as gs
-    >>> nonzero(gs.numpy.asarray([0, 3, 0, 4]), size=3, fill_value=-1)
-    (Array([ 1,  3, -1], dtype=int64),)
+    >>> x = gs.numpy.reshape(gs.numpy.arange(6), (2, 3))
+    >>> x[ix_([1, 0], [True, False, True])]
+    Array([[3, 5],
+           [0, 2]], dtype=int64)
     """
-    return settle(picking.nonzero(as_value(a, "nonzero"), size, fill_value), out_sharding)
+    vectors = []
+    for one in args:
+        at = as_value(np.asarray(one, np.int64) if _is_empty(one) else one, "ix_")
+        if at.ndim != 1:
+            raise ArgumentError(
+                f"ix_: an argument has shape {at.shape}; give vectors, such as x.ravel()",
+                argument="args",
+                shape=at.shape,
+            )
+        vectors.append(nonzero(at)[0] if at.dtype == bool else at)
+    shapes = [tuple(-1 if d == n else 1 for d in range(len(args))) for n in range(len(args))]
+    grid = (at.reshape(shape) for at, shape in zip(vectors, shapes, strict=True))
+    return tuple(settle(at, out_sharding) for at in grid)
 
 
-def flatnonzero(
-    a: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
-) -> Array:
-    """Return the numbers, in row-major order, of elements that are not 0.
+def _is_empty(x: Any) -> bool:
+    return isinstance(x, list | tuple) and not x
+
+
+@described()
+def unravel_index(
+    indices: Any, shape: Any, order: str = "C", *, out_sharding: Any = None
+) -> tuple[Array, ...]:
+    """Return for each dim the positions of elements that are numbered.
 
     Args:
-      a: an array.
-      size: how many; by default as many as there are, which the host waits for.
-      fill_value: what those get that are too many; 0 by default.
-      out_sharding: where the result goes; by default as for `nonzero`.
-    """
-    flat = as_value(a, "flatnonzero").ravel()
-    return settle(picking.nonzero(flat, size, fill_value)[0], out_sharding)
-
-
-def argwhere(
-    a: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
-) -> Array:
-    """Return where elements are not 0: a row for each of them.
-
-    Args:
-      a: an array.
-      size: how many rows; by default as many as there are, which the host waits for.
-      fill_value: what those get that are too many: a number, or one for each dim; 0 by default.
-      out_sharding: where the result goes; by default as for `nonzero`.
+      indices: numbers of elements.
+      shape: of the array that they are in.
+      order: "C" for row-major, "F" for column-major order.
 
     Raises:
-      ArgumentError: the array has no dims.
+      ArgumentError: there is no element of a number; the host waits to see that if they are on
+        devices.
     """
-    return settle(picking.argwhere(as_value(a, "argwhere"), size, fill_value), out_sharding)
+    sizes = as_shape(shape)
+    at = as_int64(as_integers(indices, "unravel_index"))
+    _check_numbers(at, math.prod(sizes), "unravel_index")
+    found = unravelled(at, sizes[::-1] if _is_columns(order, "unravel_index") else sizes)
+    found = found[::-1] if order == "F" else found
+    return tuple(settle(as_value(one, "unravel_index"), out_sharding) for one in found)
+
+
+@described()
+def ravel_multi_index(
+    multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C", *, out_sharding: Any = None
+) -> Array:
+    """Return the numbers of elements from their positions.
+
+    Args:
+      multi_index: positions for each dim; they are broadcast.
+      dims: shape of the array that they are in.
+      mode: what happens to positions out of bounds: "raise", "clip" or "wrap"; or a tuple of these.
+      order: "C" for row-major, "F" for column-major order.
+
+    Raises:
+      ArgumentError: a position is out of bounds, or there are not as many arrays as dims.
+    """
+    sizes = as_shape(dims)
+    given = list(multi_index)
+    modes = mode if isinstance(mode, tuple) else (mode,) * len(sizes)
+    if not len(given) == len(sizes) == len(modes):
+        raise ArgumentError(
+            f"ravel_multi_index: multi_index has {len(given)} arrays for {len(sizes)} dims; give "
+            "one for each",
+            argument="multi_index",
+            dims=sizes,
+        )
+    numbers: Any = 0
+    entries = list(zip(given, sizes, modes, strict=True))
+    for one, size, how in entries[::-1] if _is_columns(order, "ravel_multi_index") else entries:
+        at = as_integers(one, "ravel_multi_index", "multi_index")
+        if how == "raise":
+            _check_numbers(at, size, "ravel_multi_index")
+        else:
+            at = bounded(at, size, how, "ravel_multi_index")
+        numbers = numbers * size + at.astype(np.int64)
+    return settle(as_value(numbers, "ravel_multi_index"), out_sharding)
+
+
+def _is_columns(order: Any, name: str) -> bool:
+    if order not in ("C", "F"):
+        raise ArgumentError(
+            f'{name}: order={order!r} must be "C" or "F"', argument="order", value=order
+        )
+    return bool(order == "F")
+
+
+def _check_numbers(at: Any, size: int, name: str) -> None:
+    """Check that numbers are in bounds; negative ones are not.
+
+    Raises:
+      ArgumentError: one is out of bounds.
+    """
+    if count_true((at < 0) | (at >= size)):
+        raise ArgumentError(
+            f"{name}: an index is out of bounds for size {size}; use 0 to {size - 1}",
+            argument="indices",
+            size=size,
+        )
+
+
+@_new
+def diag_indices(n: int, ndim: int = 2, *, out_sharding: Any = None) -> tuple[Array, ...]:
+    """Return the index of the main diagonal of an array whose dims are equally long.
+
+    Args:
+      n: how long.
+      ndim: how many dims.
+    """
+    length = count(n, "diag_indices", "n")
+    at = device_put(np.arange(length), place_of(None, out_sharding))
+    return (at,) * count(ndim, "diag_indices", "ndim")
+
+
+@_new
+def diag_indices_from(arr: Any, *, out_sharding: Any = None) -> tuple[Array, ...]:
+    """Return the index of the main diagonal of an array.
+
+    Args:
+      arr: an array of at least two dims, all equally long.
+
+    Raises:
+      ArgumentError: it is not like that.
+    """
+    own = np.shape(arr) if not is_value(arr) else arr.shape
+    if len(own) < 2 or len(set(own)) > 1:
+        raise ArgumentError(
+            f"diag_indices_from: the array has shape {own}; it needs at least two dims, all of "
+            "one length",
+            argument="x",
+            shape=own,
+        )
+    return diag_indices(own[0], len(own), out_sharding=out_sharding)
+
+
+@_new
+def tril_indices(
+    n: int, k: int = 0, m: int | None = None, *, out_sharding: Any = None
+) -> tuple[Array, Array]:
+    """Return the index of a matrix's elements on and below a diagonal."""
+    return _triangle(np.tril_indices, n, k, m, "tril_indices", out_sharding)
+
+
+@_new
+def triu_indices(
+    n: int, k: int = 0, m: int | None = None, *, out_sharding: Any = None
+) -> tuple[Array, Array]:
+    """Return the index of a matrix's elements on and above a diagonal."""
+    return _triangle(np.triu_indices, n, k, m, "triu_indices", out_sharding)
+
+
+@_new
+def tril_indices_from(arr: Any, k: int = 0, *, out_sharding: Any = None) -> tuple[Array, Array]:
+    """Return the index of a matrix's elements on and below a diagonal.
+
+    Raises:
+      ArgumentError: it is no matrix.
+    """
+    rows, columns = _matrix_shape(arr, "tril_indices_from")
+    return tril_indices(rows, k, columns, out_sharding=out_sharding)
+
+
+@_new
+def triu_indices_from(arr: Any, k: int = 0, *, out_sharding: Any = None) -> tuple[Array, Array]:
+    """Return the index of a matrix's elements on and above a diagonal.
+
+    Raises:
+      ArgumentError: it is no matrix.
+    """
+    rows, columns = _matrix_shape(arr, "triu_indices_from")
+    return triu_indices(rows, k, columns, out_sharding=out_sharding)
+
+
+def _triangle(make: Any, n: Any, k: Any, m: Any, name: str, out_sharding: Any) -> Any:
+    rows = count(n, name, "n")
+    columns = rows if m is None else count(m, name, "m")
+    made = make(rows, integer(k, name, "k"), columns)
+    place = place_of(None, out_sharding)
+    return tuple(device_put(at, place) for at in made)
+
+
+def _matrix_shape(x: Any, name: str) -> tuple[int, int]:
+    own = x.shape if is_value(x) else np.shape(x)
+    if len(own) != 2:
+        raise ArgumentError(
+            f"{name}: the array has shape {own}; give a matrix", argument="x", shape=own
+        )
+    rows, columns = own
+    return rows, columns
+
+
+s_ = np.s_
+index_exp = np.index_exp
+
+
+def _line(entry: slice) -> Array:
+    """Return the numbers of a slice; a step of 5j stands for five of them, ends included."""
+    start, stop, step = entry.start or 0, entry.stop, 1 if entry.step is None else entry.step
+    if stop is None:
+        raise ArgumentError(
+            f"{entry} has no end; say where it stops", argument="index", index=entry
+        )
+    if isinstance(step, complex):
+        return linspace(start, stop, int(abs(step)))
+    return arange(start, stop, step)
+
+
+class _OpenGrid:
+    """Vectors that broadcast to a grid; see `ogrid`."""
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return _line(key)
+        lines = [_line(entry) for entry in key]
+        if any(line.dtype.kind == "f" for line in lines):
+            lines = [line.astype(np.float64) for line in lines]
+        return tuple(
+            line.reshape([-1 if at == dim else 1 for at in range(len(lines))])
+            for dim, line in enumerate(lines)
+        )
+
+    def __repr__(self) -> str:
+        return "ogrid"
+
+
+class _Grid:
+    """Positions of a grid; see `mgrid`."""
+
+    def __getitem__(self, key: Any) -> Array:
+        if isinstance(key, slice):
+            return _line(key)
+        return stack(broadcast_arrays(*ogrid[key]))
+
+    def __repr__(self) -> str:
+        return "mgrid"
+
+
+ogrid = _OpenGrid()
+"""`ogrid[:3, :4]` gives for each dim the positions along it, with length 1 in the others.
+
+>>> ogrid[:2, :3]
+(Array([[0],
+       [1]], dtype=int64), Array([[0, 1, 2]], dtype=int64))
+"""
+
+mgrid = _Grid()
+"""`mgrid[:3, :4]` gives for each dim the positions along it, in one array; `mgrid[0:1:5j]` five.
+
+>>> mgrid[:2, 0:1:3j].shape
+(2, 2, 3)
+"""
+
+
+class _Joined:
+    """Arrays, numbers and ranges joined by an index; see `r_` and `c_`."""
+
+    def __init__(self, name: str, axis: int, ndim: int, start: int) -> None:
+        self._name = name
+        self._given = axis, ndim, start
+
+    def __getitem__(self, key: Any) -> Array:
+        entries = list(key) if isinstance(key, tuple) else [key]
+        axis, ndim, start = self._given
+        if isinstance(entries[0], str):
+            axis, ndim, start, entries = *self._directive(entries[0]), entries[1:]
+        arrays = [self._entry(one, ndim, start) for one in entries]
+        weighed = [one if is_number(one) else x for one, x in zip(entries, arrays, strict=True)]
+        return concatenate(arrays, axis, dtype=result_type(*weighed))
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def _directive(self, text: str) -> tuple[int, int, int]:
+        """Return the axis, the least number of dims, and where those of an entry begin."""
+        if text in ("r", "c"):
+            raise ArgumentTypeError(
+                f"{self._name}[{text!r}, ...] makes a numpy.matrix; use {self._name}['0,2', ...]",
+                argument="index",
+                value=text,
+            )
+        try:
+            numbers = [int(part) for part in text.split(",")]
+            if len(numbers) > 3:
+                raise ValueError
+        except ValueError:
+            raise ArgumentError(
+                f"{self._name}[{text!r}, ...]: the text must hold up to three integers, such as "
+                "'0,2,-1'",
+                argument="index",
+                value=text,
+            ) from None
+        return tuple((numbers + list(self._given)[len(numbers) :])[:3])  # type: ignore[return-value]
+
+    def _entry(self, entry: Any, ndim: int, start: int) -> Array:
+        """Return an entry with at least some dims; those of its own begin where `start` says."""
+        x = _line(entry) if isinstance(entry, slice) else array(entry)
+        new = ndim - x.ndim
+        if new <= 0:
+            return x
+        dims = list(range(ndim))
+        first = start if start >= 0 else start + new + 1
+        x = x.reshape((1,) * new + x.shape)
+        return x.transpose(dims[:first] + dims[new:] + dims[first:new])
+
+
+r_ = _Joined("r_", 0, 1, -1)
+"""`r_[1:4, 0, x]` joins ranges, numbers and arrays along the first dim.
+
+>>> r_[1:4, 0, [7, 8]]
+Array([1, 2, 3, 0, 7, 8], dtype=int64)
+"""
+
+c_ = _Joined("c_", -1, 2, 0)
+"""`c_[x, y]` joins vectors as columns.
+
+>>> c_[[1, 2], [3, 4]]
+Array([[1, 3],
+       [2, 4]], dtype=int64)
+"""

@@ -10,6 +10,8 @@ from gpushard.errors import ArgumentError
 from gpushard.placement.defaults import devices, get_default_device
 from gpushard.runtime.device import Device
 
+__all__ = ["__array_namespace_info__"]
+
 _KINDS: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),
     "signed integer": ("int8", "int16", "int32", "int64"),

@@ -5,6 +5,7 @@ Types are promoted first, and shapes checked, before anything moves.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,26 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype
-from gpushard.numpy.arguments import as_source, as_value, host_data, is_value, refuse_out, settle
+from gpushard.numpy.arguments import as_value, host_data, integer, is_value, refuse_out
 from gpushard.numpy.data_type import can_cast, result_type
+from gpushard.numpy.public import public
+from gpushard.numpy.slicing import part
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
+
+# fmt: off
+__all__ = [
+    "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack",
+    "hsplit", "hstack", "split", "stack", "unstack", "vsplit", "vstack",
+]
+# fmt: on
+
+_joining = public(
+    tup="a sequence of arrays.",
+    dtype="type of the result; what their types promote to by default.",
+    casting="which conversions to `dtype` are fine.",
+)
 
 
 def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind") -> list[Any]:
@@ -54,6 +70,7 @@ def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind
     return [x if x.dtype == target else x.astype(target) for x in found]
 
 
+@_joining
 def concat(
     arrays: Any,
     axis: int | None = 0,
@@ -68,10 +85,6 @@ def concat(
     Args:
       arrays: a sequence of arrays of equal sizes in the other dims.
       axis: which dim; None joins their elements in row-major order.
-      out: must be None; results are values.
-      dtype: type of the result; what their types promote to by default.
-      casting: which conversions to `dtype` are fine.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are no arrays, or sizes differ.
@@ -100,12 +113,13 @@ def concat(
                 shapes=tuple(one.shape for one in found),
                 axis=axis,
             )
-    return settle(bind(movement.CONCATENATE, found, (at,)), out_sharding)
+    return bind(movement.CONCATENATE, found, (at,))
 
 
 concatenate = concat
 
 
+@_joining
 def stack(
     arrays: Any,
     axis: int = 0,
@@ -120,10 +134,6 @@ def stack(
     Args:
       arrays: a sequence of arrays.
       axis: where the new dim is in the result.
-      out: must be None; results are values.
-      dtype: type of the result; what their types promote to by default.
-      casting: which conversions to `dtype` are fine.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are no arrays, or shapes differ.
@@ -139,21 +149,20 @@ def stack(
             shapes=tuple(shapes),
         )
     at = one_from_end(axis, len(shapes[0]) + 1, "stack")
-    return settle(bind(movement.STACK, found, (at,)), out_sharding)
+    return bind(movement.STACK, found, (at,))
 
 
+@public
 def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> tuple[Array, ...]:
     """Return a tuple of the parts along a dim, without it.
 
     Args:
       x: an array of at least one dim.
       axis: which dim.
-      out_sharding: where the results go; by default they stay where they were made.
     """
-    x = as_source(x, "unstack")
     at = one_from_end(axis, x.ndim, "unstack")
     lead = (slice(None),) * (x.ndim + at)
-    return tuple(settle(x[(*lead, i)], out_sharding) for i in range(x.shape[at]))
+    return tuple(x[(*lead, i)] for i in range(x.shape[at]))
 
 
 def _raised(
@@ -164,56 +173,187 @@ def _raised(
     return [x if x.ndim >= ndim else x.reshape((1,) * (ndim - x.ndim) + x.shape) for x in found]
 
 
+@_joining
 def vstack(
     tup: Any, *, dtype: Any = None, casting: str = "same_kind", out_sharding: Any = None
 ) -> Array:
-    """Return arrays joined along the first dim; vectors count as rows.
-
-    Args:
-      tup: a sequence of arrays.
-      dtype: type of the result; what their types promote to by default.
-      casting: which conversions to `dtype` are fine.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    return concat(_raised(tup, 2, "vstack", dtype, casting), 0, out_sharding=out_sharding)
+    """Return arrays joined along the first dim; vectors count as rows."""
+    return concat(_raised(tup, 2, "vstack", dtype, casting), 0)
 
 
+@_joining
 def hstack(
     tup: Any, *, dtype: Any = None, casting: str = "same_kind", out_sharding: Any = None
 ) -> Array:
-    """Return arrays joined along the second dim; vectors along their only one.
-
-    Args:
-      tup: a sequence of arrays.
-      dtype: type of the result; what their types promote to by default.
-      casting: which conversions to `dtype` are fine.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
+    """Return arrays joined along the second dim; vectors along their only one."""
     found = _raised(tup, 1, "hstack", dtype, casting)
     axis = 0 if found[0].ndim == 1 else 1
-    return concat(found, axis, out_sharding=out_sharding)
+    return concat(found, axis)
 
 
+@_joining
 def dstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Array:
-    """Return arrays joined along the third dim; vectors count as rows, and matrices get a third.
-
-    Args:
-      tup: a sequence of arrays.
-      dtype: type of the result; what their types promote to by default.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
+    """Return arrays joined along the third dim; vectors count as rows, and matrices get a third."""
     found = _raised(tup, 2, "dstack", dtype)
     deep = [x if x.ndim > 2 else x.reshape((*x.shape, 1)) for x in found]
-    return concat(deep, 2, out_sharding=out_sharding)
+    return concat(deep, 2)
 
 
+@_joining
 def column_stack(tup: Any, *, out_sharding: Any = None) -> Array:
-    """Return arrays joined along the second dim; vectors count as columns.
-
-    Args:
-      tup: a sequence of arrays.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
+    """Return arrays joined along the second dim; vectors count as columns."""
     found = _joined(tup, "column_stack")
     columns = [x if x.ndim > 1 else x.reshape((-1, 1)) for x in found]
-    return concat(columns, 1, out_sharding=out_sharding)
+    return concat(columns, 1)
+
+
+@public()
+def block(arrays: Any, *, out_sharding: Any = None) -> Array:
+    """Return an array put together from blocks in nested lists.
+
+    The innermost lists are joined along the last dim, those around them along the one before.
+
+    Args:
+      arrays: the blocks, in lists nested to one depth.
+
+    Raises:
+      ArgumentError: a list is empty, lists are nested to different depths, or sizes do not fit.
+
+    >>> block([[1, 2], [3, 4]])
+    Array([[1, 2],
+           [3, 4]], dtype=int64)
+    """
+    depth = _depth(arrays)
+    ndim = max(depth, _most_dims(arrays))
+    return _nested(arrays, depth, ndim)
+
+
+def _depth(arrays: Any) -> int:
+    if not isinstance(arrays, list):
+        return 0
+    depths = {_depth(one) for one in arrays}
+    if len(depths) != 1:
+        raise ArgumentError(
+            "block: lists are empty or nested to different depths; each must hold as many lists "
+            "in one another as the others",
+            argument="arrays",
+            depths=sorted(depths),
+        )
+    return depths.pop() + 1
+
+
+def _most_dims(arrays: Any) -> int:
+    if isinstance(arrays, list):
+        return max(_most_dims(one) for one in arrays)
+    found: int = as_value(arrays, "block").ndim
+    return found
+
+
+def _nested(arrays: Any, depth: int, ndim: int) -> Any:
+    if not depth:
+        x = as_value(arrays, "block")
+        return x.reshape((1,) * (ndim - x.ndim) + x.shape)
+    return concat([_nested(one, depth - 1, ndim) for one in arrays], -depth)
+
+
+_splitting = public(
+    arrays=1,
+    axis="along which dim.",
+    indices_or_sections="how many parts; or where to cut, a sequence of positions.",
+)
+
+
+def _cut(name: str, x: Any, cuts: Any, axis: Any, *, even: bool) -> list[Any]:
+    """Cut an array, at given positions or into a number of parts."""
+    at = one_from_end(axis, x.ndim, name)
+    n = x.shape[at]
+    edges = _edges(name, cuts, n, even=even)
+    return [part(x, at, slice(start, stop)) for start, stop in itertools.pairwise(edges)]
+
+
+def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
+    """Return where parts of a dim of length n begin and end.
+
+    >>> _edges("split", [2, 3], 7, even=True), _edges("array_split", 3, 7, even=False)
+    ([0, 2, 3, 7], [0, 3, 5, 7])
+    """
+    if is_value(cuts) and cuts.ndim:
+        raise ArgumentTypeError(
+            f"{name}: positions on devices cannot say how large results are; give those of "
+            "numpy.asarray(indices_or_sections)",
+            argument="indices_or_sections",
+        )
+    if np.ndim(cuts):
+        return [0, *(integer(cut, name, "indices_or_sections") for cut in cuts), n]
+    many = integer(cuts, name, "indices_or_sections")
+    if many < 1 or (even and n % many):
+        raise ArgumentError(
+            f"{name}: a dim of length {n} cannot be cut into {many} parts"
+            + (" of one length; use array_split" if many > 0 else "; give a positive number"),
+            argument="indices_or_sections",
+            value=many,
+            size=n,
+        )
+    size, more = divmod(n, many)
+    return [i * size + min(i, more) for i in range(many + 1)]
+
+
+@_splitting
+def array_split(
+    ary: Any, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
+) -> list[Array]:
+    """Return the parts of an array along a dim, of nearly one length.
+
+    Args:
+      axis: along which dim.
+
+    Raises:
+      ArgumentError: the number is not positive.
+
+    >>> array_split([1, 2, 3], 2)
+    [Array([1, 2], dtype=int64), Array([3], dtype=int64)]
+    """
+    return _cut("array_split", ary, indices_or_sections, axis, even=False)
+
+
+@_splitting
+def split(
+    ary: Any, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
+) -> list[Array]:
+    """Return the parts of an array along a dim, of one length if only their number is given.
+
+    Args:
+      axis: along which dim.
+
+    Raises:
+      ArgumentError: the number is not positive, or parts would have different lengths.
+    """
+    return _cut("split", ary, indices_or_sections, axis, even=True)
+
+
+def _deep(name: str, x: Any, cuts: Any, axis: int, ndim: int) -> list[Any]:
+    if x.ndim < ndim:
+        raise ArgumentError(
+            f"{name} needs at least {ndim} dims, the shape is {x.shape}",
+            argument="x",
+            shape=x.shape,
+        )
+    return _cut(name, x, cuts, axis, even=True)
+
+
+@_splitting
+def vsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
+    """Return the parts of an array of at least two dims along the first."""
+    return _deep("vsplit", ary, indices_or_sections, 0, 2)
+
+
+@_splitting
+def hsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
+    """Return the parts of an array along the second dim; of a vector along its only one."""
+    return _deep("hsplit", ary, indices_or_sections, int(ary.ndim > 1), 1)
+
+
+@_splitting
+def dsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
+    """Return the parts of an array of at least three dims along the third."""
+    return _deep("dsplit", ary, indices_or_sections, 2, 3)

@@ -10,81 +10,34 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array, methods, operators
-from gpushard.array.operators import shape_of
+from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, check_dtype
-from gpushard.numpy.arguments import (
-    as_source,
-    as_value,
-    check_precision,
-    integer,
-    is_value,
-    operands,
-    refuse_out,
-    settle,
-    wanted,
-)
+from gpushard.functions import linear_algebra as products
+from gpushard.functions import manipulation
+from gpushard.functions.checks import check_dtype
+from gpushard.functions.linear_algebra import in_types, shape_of
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.arguments import integer, is_value, operands, refuse_out, wanted
+from gpushard.numpy.manipulation import expand_dims, moveaxis, roll
+from gpushard.numpy.public import public, public_array
 from gpushard.numpy.subscripts import from_lists, parse
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.contractions import DOT, EINSUM, LETTERS, OUTER, TENSORDOT, VECDOT
 from gpushard.typing import Shape
 
+# fmt: off
+__all__ = [
+    "cross", "dot", "einsum", "einsum_path", "inner", "kron", "matmul", "matrix_transpose",
+    "matvec", "outer", "tensordot", "trace", "vdot", "vecdot", "vecmat",
+]
+# fmt: on
 
-def matmul(
-    x1: Any,
-    x2: Any,
-    /,
-    out: Any = None,
-    *,
-    dtype: Any = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the matrix product; dims before the last two broadcast.
-
-    Args:
-      x1: an array; one dim stands for a row.
-      x2: an array; one dim stands for a column.
-      out: must be None; results are values.
-      dtype: type of the result, which operands are converted to.
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    refuse_out("matmul", out)
-    check_precision("matmul", precision)
-    x1, x2 = _typed(operands("matmul", x1, x2), preferred_element_type, dtype)
-    return settle(operators.matmul(x1, x2, wanted(out_sharding, x1, x2)), out_sharding)
+matmul = public_array(products.matmul, operands=2)
+dot = public_array(products.dot, operands=2)
 
 
-def dot(
-    a: Any,
-    b: Any,
-    out: Any = None,
-    *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the product over the last dim of `a` and the last but one of `b`.
-
-    Args:
-      a: an array.
-      b: an array; with one dim its only one counts.
-      out: must be None; results are values.
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    refuse_out("dot", out)
-    check_precision("dot", precision)
-    x1, x2 = _typed(operands("dot", a, b), preferred_element_type)
-    return settle(methods.dot(x1, x2, wanted(out_sharding, x1, x2)), out_sharding)
-
-
+@public(operands=2)
 def inner(
     a: Any,
     b: Any,
@@ -93,36 +46,21 @@ def inner(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the product over the last dims of both.
-
-    Args:
-      a: an array.
-      b: an array.
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    check_precision("inner", precision)
-    x1, x2 = _typed(operands("inner", a, b), preferred_element_type)
+    """Return the product over the last dims of both."""
+    x1, x2 = in_types((a, b), "inner", precision, preferred_element_type)
     if not shape_of(x1) or not shape_of(x2):
-        return settle(methods.dot(x1, x2), out_sharding)
+        return products.dot(x1, x2, out_sharding=out_sharding)
     return tensordot(x1, x2, axes=((-1,), (-1,)), out_sharding=out_sharding)
 
 
+@public(arrays=2)
 def outer(a: Any, b: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
-    """Return all products of an element of `a` and one of `b`, both taken as vectors.
-
-    Args:
-      a: an array.
-      b: an array.
-      out: must be None; results are values.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
+    """Return all products of an element of `a` and one of `b`, both taken as vectors."""
     refuse_out("outer", out)
-    x1, x2 = (as_value(x, "outer").ravel() for x in (a, b))
-    return settle(bind(OUTER, (x1, x2), ("a,b->ab",), wanted(out_sharding, x1, x2)), out_sharding)
+    return bind(OUTER, (a.ravel(), b.ravel()), ("a,b->ab",), out_sharding)
 
 
+@public(arrays=2)
 def vdot(
     a: Any,
     b: Any,
@@ -131,23 +69,15 @@ def vdot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the product of two arrays taken as vectors; `a` is conjugated.
-
-    Args:
-      a: an array.
-      b: an array.
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    check_precision("vdot", precision)
-    x1, x2 = _typed([as_source(x, "vdot") for x in (a, b)], preferred_element_type)
+    """Return the product of two arrays taken as vectors; `a` is conjugated."""
+    x1, x2 = in_types((a, b), "vdot", precision, preferred_element_type)
     if x1.shape == x2.shape and x1.ndim:  # elements lie together as they are
         letters = LETTERS[: x1.ndim]
-        return settle(bind(DOT, (x1.conj(), x2), (f"{letters},{letters}->",)), out_sharding)
-    return settle(methods.dot(x1.ravel().conj(), x2.ravel()), out_sharding)
+        return bind(DOT, (x1.conj(), x2), (f"{letters},{letters}->",), out_sharding)
+    return products.dot(x1.ravel().conj(), x2.ravel(), out_sharding=out_sharding)
 
 
+@public(arrays=2)
 def vecdot(
     x1: Any,
     x2: Any,
@@ -163,21 +93,14 @@ def vecdot(
     """Return the products of vectors along a dim; others broadcast, `x1` is conjugated.
 
     Args:
-      x1: an array.
-      x2: an array.
-      out: must be None; results are values.
       axis: the dim of the vectors in both, negative if their numbers of dims differ.
       dtype: type of the result, which operands are converted to.
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: an operand has no such dim, or lengths differ.
     """
     refuse_out("vecdot", out)
-    check_precision("vecdot", precision)
-    x1, x2 = _typed([as_value(x, "vecdot") for x in (x1, x2)], preferred_element_type, dtype)
+    x1, x2 = in_types((x1, x2), "vecdot", precision, preferred_element_type, dtype)
     names = []
     for x in (x1, x2):
         at = one_from_end(axis, x.ndim, "vecdot")
@@ -186,37 +109,34 @@ def vecdot(
         names.append("".join(letters))
     result = max(names, key=len).replace(LETTERS[0], "")
     text = f"{','.join(names)}->{result}"
-    to = wanted(out_sharding, x1, x2)
-    return settle(bind(VECDOT, (x1.conj(), x2), (text,), to), out_sharding)
+    return bind(VECDOT, (x1.conj(), x2), (text,), out_sharding)
 
 
+@public()
 def matvec(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return the products of matrices and vectors; dims before these broadcast.
 
     Args:
       x1: an array of matrices.
       x2: an array of vectors.
-      out: must be None; results are values.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("matvec", out)
     return einsum("...ij,...j->...i", x1, x2, out_sharding=out_sharding)
 
 
+@public(arrays=1)
 def vecmat(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Array:
     """Return the products of vectors, conjugated, and matrices; dims before these broadcast.
 
     Args:
       x1: an array of vectors.
       x2: an array of matrices.
-      out: must be None; results are values.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
     refuse_out("vecmat", out)
-    x1 = as_value(x1, "vecmat").conj()
-    return einsum("...i,...ij->...j", x1, x2, out_sharding=out_sharding)
+    return einsum("...i,...ij->...j", x1.conj(), x2, out_sharding=out_sharding)
 
 
+@public(operands=2)
 def tensordot(
     a: Any,
     b: Any,
@@ -229,19 +149,13 @@ def tensordot(
     """Return the product over several dims.
 
     Args:
-      a: an array.
-      b: an array.
       axes: how many of the last dims of `a` and the first of `b`; or the dims of both, as two
         integers or two sequences of them.
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are no such dims, or lengths differ.
     """
-    check_precision("tensordot", precision)
-    x1, x2 = _typed(operands("tensordot", a, b), preferred_element_type)
+    x1, x2 = in_types((a, b), "tensordot", precision, preferred_element_type)
     shapes = shape_of(x1), shape_of(x2)
     first, second = _summed(axes, shapes)
     letters = iter(LETTERS)
@@ -252,7 +166,7 @@ def tensordot(
     shared = {one[dim] for dim in first}
     result = [x for x in one + two if x not in shared]
     text = f"{''.join(one)},{''.join(two)}->{''.join(result)}"
-    return settle(bind(TENSORDOT, (x1, x2), (text,), wanted(out_sharding, x1, x2)), out_sharding)
+    return bind(TENSORDOT, (x1, x2), (text,), out_sharding)
 
 
 def _summed(axes: Any, shapes: tuple[Shape, Shape]) -> tuple[Sequence[int], Sequence[int]]:
@@ -289,6 +203,7 @@ def _summed(axes: Any, shapes: tuple[Shape, Shape]) -> tuple[Sequence[int], Sequ
     return first, second
 
 
+@public()
 def einsum(
     subscripts: Any,
     /,
@@ -306,12 +221,8 @@ def einsum(
       subscripts: a string such as "ij,jk->ik"; or the first operand, if lists of integers follow
         the operands and, in the end, one stands for the result.
       *xs: the operands.
-      out: must be None; results are values.
       optimize: makes no difference; the order of products is chosen.
       dtype: type of the result, which operands are converted to.
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: subscripts are malformed, or do not fit the operands.
@@ -329,10 +240,10 @@ def einsum(
         subscripts = from_lists(every[1 : len(xs) * 2 : 2], output)
     if not xs:
         raise ArgumentTypeError("einsum needs operands behind the subscripts", argument="xs")
-    check_precision("einsum", precision)
-    given = _typed(operands("einsum", *xs), preferred_element_type, dtype)
-    text = parse(subscripts, tuple(tuple(shape_of(x)) for x in given))
-    return settle(bind(EINSUM, given, (text,), wanted(out_sharding, *given)), out_sharding)
+    placed = operands("einsum", *xs)
+    factors = in_types(placed, "einsum", precision, preferred_element_type, dtype)
+    text = parse(subscripts, tuple(tuple(shape_of(x)) for x in factors))
+    return bind(EINSUM, factors, (text,), wanted(out_sharding, *factors))
 
 
 def einsum_path(subscripts: Any, /, *xs: Any, optimize: Any = "greedy") -> tuple[list[Any], str]:
@@ -361,22 +272,79 @@ def _of_shape(x: Any) -> Any:
     return np.broadcast_to(np.empty((), check_dtype(x.dtype, "xs")), x.shape)
 
 
-def _typed(xs: Sequence[Any], preferred: Any, dtype: Any = None) -> list[Any]:
-    """Return operands, converted to a type, or else to the one that is preferred, if any."""
-    if dtype is not None:
-        target = as_dtype(dtype)
-    elif preferred is not None:
-        target = as_dtype(preferred, "preferred_element_type")
-    else:
-        return list(xs)
-    return [x.astype(target) if hasattr(x, "astype") else target.type(x) for x in xs]
-
-
+@public
 def matrix_transpose(x: Any, /, *, out_sharding: Any = None) -> Array:
     """Return an array with its last two dims exchanged.
 
     Args:
       x: an array of at least two dims.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_source(x, "matrix_transpose").mT, out_sharding)
+    return x.mT
+
+
+trace = public_array(manipulation.trace)
+
+
+@public(arrays=2)
+def cross(
+    a: Any,
+    b: Any,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return cross products of vectors of three elements.
+
+    Args:
+      b: an array; the two broadcast.
+      axisa: the dim of the vectors of `a`.
+      axisb: the same for `b`.
+      axisc: the same for the result.
+      axis: the same for all three.
+
+    Raises:
+      ArgumentError: vectors do not have three elements.
+
+    >>> import gpushard as gs
+    >>> cross(gs.numpy.asarray([1, 0, 0]), gs.numpy.asarray([0, 1, 0]))
+    Array([0, 0, 1], dtype=int64)
+    """
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    x1, x2 = a, b
+    a = moveaxis(x1, one_from_end(axisa, x1.ndim, "cross", "axisa"), -1)
+    b = moveaxis(x2, one_from_end(axisb, x2.ndim, "cross", "axisb"), -1)
+    if a.shape[-1] != 3 or b.shape[-1] != 3:
+        raise ArgumentError(
+            f"cross: vectors of {a.shape[-1]} and {b.shape[-1]} elements must have 3; append a 0 "
+            "to those of a plane",
+            argument="x1",
+            shapes=(x1.shape, x2.shape),
+        )
+    # Element i is a[i + 1] * b[i + 2] - a[i + 2] * b[i + 1], counted around.
+    found = roll(a, -1, -1) * roll(b, -2, -1) - roll(a, -2, -1) * roll(b, -1, -1)
+    return moveaxis(found, -1, one_from_end(axisc, found.ndim, "cross", "axisc"))
+
+
+@public(arrays=2)
+def kron(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
+    """Return the Kronecker product: every element of `a` times all of `b`, in blocks.
+
+    Args:
+      b: an array; new dims of the one with fewer come first.
+
+    >>> import gpushard as gs
+    >>> kron(gs.numpy.asarray([1, 10]), gs.numpy.asarray([1, 2, 3]))
+    Array([ 1,  2,  3, 10, 20, 30], dtype=int64)
+    """
+    x1, x2 = a, b
+    ndim = max(x1.ndim, x2.ndim)
+    a = x1.reshape((1,) * (ndim - x1.ndim) + x1.shape)
+    b = x2.reshape((1,) * (ndim - x2.ndim) + x2.shape)
+    shape = tuple(m * n for m, n in zip(a.shape, b.shape, strict=True))
+    blocks = expand_dims(a, tuple(range(1, 2 * ndim, 2)))
+    inner = expand_dims(b, tuple(range(0, 2 * ndim, 2)))
+    return ew.multiply(blocks, inner).reshape(shape)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import place_tiling
 from gpushard.geometry.format import Format
 from gpushard.geometry.sharding import Sharding
-from gpushard.ops.create import create
+from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import as_sharding, device_put
@@ -75,13 +74,7 @@ def made_on(
     committed: bool,
 ) -> Array:
     """Run a row without operands on a sharding; arguments as for `made`."""
-    tiling = place_tiling(sharding, shape)
-    if sharding.memory_kind == "device":
-        return Array(create(row, tiling, dtype, numbers), sharding, committed=committed)
-    inside = sharding.with_memory_kind("device")
-    computed = create(row, inside.tiling(shape), dtype, numbers)
-    result: Array = device_put(Array(computed, inside), sharding)
-    return result
+    return cast("Array", bind(row, numbers, (shape, dtype, committed), sharding))
 
 
 def kept_at(x: Any, place: Any) -> Any:

@@ -5,198 +5,108 @@ Nothing here needs a dim whole: what is merged over devices moves one partial re
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.reducing import extreme
-from gpushard.array.taking_part import all_take_part, variance_of
 from gpushard.dtypes import finfo, kind_of
 from gpushard.functions.checks import as_dtype, correction_of
+from gpushard.functions.statistical import all_take_part, extreme, in_type, variance_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, number_of, refuse_out, settle, wanted
+from gpushard.numpy.arguments import number_of, refuse_out
+from gpushard.numpy.public import public, public_like
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
+from gpushard.ops.row import Row
 from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table import reductions
 from gpushard.ops.table.nan_moments import NANMEAN, NANSTD, NANVAR
 from gpushard.ops.table.replacing import NAN_TO_NUM
 
+# fmt: off
+__all__ = [
+    "nan_to_num", "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd",
+    "nansum", "nanvar",
+]
+# fmt: on
 
-def filled(x: Any, value: Any, name: str) -> Any:
+
+def filled(x: Any, value: Any) -> Any:
     """Return an array with a number where it has NaNs; for the functions of this package."""
-    x = as_value(x, name)
     if kind_of(x.dtype) not in "fc":
         return x
     return bind(rows.WHERE, (ew.isnan(x), x.dtype.type(value), x))
 
 
-def nansum(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Array:
+@public_like(statistical.sum)
+def nansum(a: Any, *how: Any, **more: Any) -> Any:
     """Return the sum over dims of what is no NaN; 0 if there is nothing else.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      dtype: type that is summed in, and of the result.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      initial: a number that takes part, too.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> nansum([1.0, np.nan, 2.0])
     Array(3., dtype=float64)
     """
-    given = axis, dtype, out, keepdims, initial, where
-    return statistical.sum(filled(a, 0, "nansum"), *given, out_sharding=out_sharding)
+    return statistical.sum(filled(a, 0), *how, **more)
 
 
-def nanprod(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the product over dims of what is no NaN; 1 if there is nothing else.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      dtype: type that is multiplied in, and of the result.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      initial: a number that takes part, too.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    given = axis, dtype, out, keepdims, initial, where
-    return statistical.prod(filled(a, 1, "nanprod"), *given, out_sharding=out_sharding)
+@public_like(statistical.prod)
+def nanprod(a: Any, *how: Any, **more: Any) -> Any:
+    """Return the product over dims of what is no NaN; 1 if there is nothing else."""
+    return statistical.prod(filled(a, 1), *how, **more)
 
 
-def nanmin(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the least element over dims that is no NaN; NaN if there is nothing else.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      initial: a number that takes part, too; needed where there may be no element.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    x = as_value(a, "nanmin")
-    given = axis, out, keepdims, initial, where, wanted(out_sharding, x)
-    return settle(extreme(reductions.NANMIN, np.fmin, x, *given), out_sharding)
+@public_like(statistical.min)
+def nanmin(a: Any, *how: Any, **more: Any) -> Any:
+    """Return the least element over dims that is no NaN; NaN if there is nothing else."""
+    return extreme(reductions.NANMIN, np.fmin, a, *how, **more)
 
 
-def nanmax(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the greatest element over dims that is no NaN; NaN if there is nothing else.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      initial: a number that takes part, too; needed where there may be no element.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    x = as_value(a, "nanmax")
-    given = axis, out, keepdims, initial, where, wanted(out_sharding, x)
-    return settle(extreme(reductions.NANMAX, np.fmax, x, *given), out_sharding)
+@public_like(statistical.max)
+def nanmax(a: Any, *how: Any, **more: Any) -> Any:
+    """Return the greatest element over dims that is no NaN; NaN if there is nothing else."""
+    return extreme(reductions.NANMAX, np.fmax, a, *how, **more)
 
 
-def nanargmin(
-    a: Any,
-    axis: int | None = None,
-    out: Any = None,
-    *,
-    keepdims: bool = False,
-    out_sharding: Any = None,
-) -> Array:
+@public_like(statistical.argmin)
+def nanargmin(a: Any, *how: Any, **more: Any) -> Any:
     """Return where the least element that is no NaN is first; -1 if there is nothing else.
 
     NumPy raises where there are only NaNs, which would take a look at the elements.
-
-    Args:
-      a: an array.
-      axis: which dim; by default in row-major order.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return _place("argmin", np.inf, a, axis, out, keepdims, out_sharding)
+    return _place(statistical.argmin, np.inf, a, *how, **more)
 
 
-def nanargmax(
-    a: Any,
-    axis: int | None = None,
+@public_like(statistical.argmax)
+def nanargmax(a: Any, *how: Any, **more: Any) -> Any:
+    """Return where the greatest element that is no NaN is first; -1 if there is nothing else.
+
+    NumPy raises where there are only NaNs, which would take a look at the elements.
+    """
+    return _place(statistical.argmax, -np.inf, a, *how, **more)
+
+
+def _place(
+    find: Callable[..., Any],
+    last: float,
+    x: Any,
+    axis: Any = None,
     out: Any = None,
     *,
     keepdims: bool = False,
     out_sharding: Any = None,
-) -> Array:
-    """Return where the greatest element that is no NaN is first; -1 if there is nothing else.
-
-    NumPy raises where there are only NaNs, which would take a look at the elements.
-
-    Args:
-      a: an array.
-      axis: which dim; by default in row-major order.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    return _place("argmax", -np.inf, a, axis, out, keepdims, out_sharding)
-
-
-def _place(name: str, last: float, x: Any, axis: Any, out: Any, keepdims: bool, to: Any) -> Any:
+) -> Any:
     """Return where an extreme is; NaNs count as what comes last of all."""
-    refuse_out(f"nan{name}", out)
-    x = as_value(x, f"nan{name}")
+    refuse_out(f"nan{find.__name__}", out)
     if kind_of(x.dtype) != "f":
-        return getattr(statistical, name)(x, axis, keepdims=keepdims, out_sharding=to)
-    at = getattr(statistical, name)(filled(x, last, name), axis, keepdims=keepdims)
+        return find(x, axis, keepdims=keepdims, out_sharding=out_sharding)
+    at = find(filled(x, last), axis, keepdims=keepdims)
     nothing = statistical.all(ew.isnan(x), axis, keepdims=keepdims)
-    return settle(bind(rows.WHERE, (nothing, -1, at)), to)
+    return bind(rows.WHERE, (nothing, -1, at), (), out_sharding)
 
 
+@public
 def nanmean(
     a: Any,
     axis: Any = None,
@@ -210,25 +120,18 @@ def nanmean(
     """Return the mean over dims of what is no NaN; NaN if there is nothing else.
 
     Args:
-      a: an array.
-      axis: which dims.
       dtype: type that it is worked out in, and of the result.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> nanmean([1.0, np.nan, 2.0])
     Array(1.5, dtype=float64)
     """
     refuse_out("nanmean", out)
-    x = as_value(a, "nanmean")
-    if kind_of(x.dtype) not in "fc":
-        given = axis, dtype, out, keepdims
-        return statistical.mean(x, *given, where=where, out_sharding=out_sharding)
-    x = _or_nan(x, where)
-    params = from_end(axis, x.ndim, "nanmean"), bool(keepdims), _kind(dtype)
-    return settle(bind(NANMEAN, (x,), params, wanted(out_sharding, x)), out_sharding)
+    if kind_of(a.dtype) not in "fc":
+        how = axis, dtype, out, keepdims
+        return statistical.mean(a, *how, where=where, out_sharding=out_sharding)
+    kind = None if dtype is None else as_dtype(dtype)
+    params = from_end(axis, a.ndim, "nanmean"), bool(keepdims), kind
+    return bind(NANMEAN, (_or_nan(a, where),), params, out_sharding)
 
 
 def _or_nan(x: Any, where: Any) -> Any:
@@ -236,11 +139,20 @@ def _or_nan(x: Any, where: Any) -> Any:
     return x if all_take_part(where) else bind(rows.WHERE, (where, x, x.dtype.type(np.nan)))
 
 
-def _kind(dtype: Any) -> Any:
-    return None if dtype is None else as_dtype(dtype)
+@public_like(statistical.var)
+def nanvar(a: Any, *how: Any, **more: Any) -> Any:
+    """Return the variance over dims of what is no NaN; NaN where too few elements are left."""
+    return _spread(NANVAR, a, *how, **more)
 
 
-def nanvar(
+@public_like(statistical.std)
+def nanstd(a: Any, *how: Any, **more: Any) -> Any:
+    """Return the square root of the variance over dims of what is no NaN."""
+    return _spread(NANSTD, a, *how, **more)
+
+
+def _spread(
+    row: Row,
     a: Any,
     axis: Any = None,
     dtype: Any = None,
@@ -252,73 +164,19 @@ def nanvar(
     mean: Any = None,
     correction: Any = None,
     out_sharding: Any = None,
-) -> Array:
-    """Return the variance over dims of what is no NaN; NaN where too few elements are left.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      dtype: type that it is worked out in; the array is converted to it first.
-      out: must be None; results are values.
-      ddof: what is taken from the number of elements that squares are divided by.
-      keepdims: whether dims stay, with length 1.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      mean: their mean, if it is known, with `axis` kept as of length 1.
-      correction: `ddof`, as the Array API calls it.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    refuse_out("nanvar", out)
-    x = _or_nan(_floats(a, dtype, "nanvar"), where)
-    taken = correction_of(ddof, correction, "nanvar")
-    if mean is not None:
-        found = variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanvar")
-        return settle(found, out_sharding)
-    params = from_end(axis, x.ndim, "nanvar"), bool(keepdims), taken
-    return settle(bind(NANVAR, (x,), params, wanted(out_sharding, x)), out_sharding)
+) -> Any:
+    refuse_out(row.name, out)
+    typed = in_type(a, dtype)
+    x = _or_nan(typed if kind_of(typed.dtype) in "fc" else typed.astype(np.float64), where)
+    taken = correction_of(ddof, correction, row.name)
+    if mean is None:
+        params = from_end(axis, x.ndim, row.name), bool(keepdims), taken
+        return bind(row, (x,), params, out_sharding)
+    squares = variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, row.name)
+    return ew.sqrt(squares) if row is NANSTD else squares
 
 
-def _floats(a: Any, dtype: Any, name: str) -> Any:
-    x = statistical.typed(a, dtype, name)
-    return x if kind_of(x.dtype) in "fc" else x.astype(np.float64)
-
-
-def nanstd(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: float = 0,
-    keepdims: bool = False,
-    *,
-    where: Any = None,
-    mean: Any = None,
-    correction: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the square root of the variance over dims of what is no NaN.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      dtype: type that it is worked out in; the array is converted to it first.
-      out: must be None; results are values.
-      ddof: what is taken from the number of elements that squares are divided by.
-      keepdims: whether dims stay, with length 1.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      mean: their mean, if it is known, with `axis` kept as of length 1.
-      correction: `ddof`, as the Array API calls it.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    refuse_out("nanstd", out)
-    x = _or_nan(_floats(a, dtype, "nanstd"), where)
-    taken = correction_of(ddof, correction, "nanstd")
-    if mean is not None:
-        found = variance_of(x, ~ew.isnan(x), mean, axis, taken, keepdims, "nanstd")
-        return settle(ew.sqrt(found), out_sharding)
-    params = from_end(axis, x.ndim, "nanstd"), bool(keepdims), taken
-    return settle(bind(NANSTD, (x,), params, wanted(out_sharding, x)), out_sharding)
-
-
+@public
 def nan_to_num(
     x: Any,
     copy: bool = True,
@@ -331,12 +189,9 @@ def nan_to_num(
     """Return an array with numbers where it has NaNs and infinities.
 
     Args:
-      x: an array.
-      copy: arrays are values, so this makes no difference.
       nan: what replaces NaNs.
       posinf: what replaces infinity; the greatest number by default.
       neginf: what replaces minus infinity; the least number by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentTypeError: what replaces them is no number.
@@ -344,9 +199,8 @@ def nan_to_num(
     >>> nan_to_num([1.0, np.nan, np.inf], posinf=9)
     Array([1., 0., 9.], dtype=float64)
     """
-    x = as_value(x, "nan_to_num")
     if kind_of(x.dtype) not in "fc":
-        return settle(x, out_sharding)
+        return x
     own = np.empty(0, x.dtype).real.dtype
     most = finfo(own)
     given = [("nan", nan, 0), ("posinf", posinf, most.max), ("neginf", neginf, most.min)]
@@ -354,4 +208,4 @@ def nan_to_num(
         float(number_of(default if value is None else value, own, "nan_to_num", name))
         for name, value, default in given
     )
-    return settle(bind(NAN_TO_NUM, (x,), values), out_sharding)
+    return bind(NAN_TO_NUM, (x,), values)

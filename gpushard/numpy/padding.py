@@ -9,17 +9,21 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import as_value, number_of, settle
+from gpushard.numpy.arguments import number_of
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import repeat
+from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.table.movement import PAD
+
+__all__ = ["pad"]
 
 Widths = tuple[tuple[int, int], ...]
 
 _MODES = ("constant", "edge", "wrap", "reflect", "symmetric")
 
 
+@public
 def pad(
     array: Any,
     pad_width: Any,
@@ -37,7 +41,6 @@ def pad(
       mode: what they are: "constant"; "edge", the nearest element; "wrap", those of the other end;
         "reflect" or "symmetric", mirrored without or with the element at the edge.
       constant_values: the constants, in a form like `pad_width`.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: a width is negative, the mode is unknown, or a dim of length 0 would be
@@ -48,8 +51,7 @@ def pad(
     >>> pad(gs.numpy.arange(4), (3, 1), "reflect")
     Array([3, 2, 1, 0, 1, 2, 3, 2], dtype=int64)
     """
-    x = as_value(array, "pad")
-    widths = _widths(pad_width, x.ndim)
+    widths = _widths(pad_width, array.ndim)
     if mode not in _MODES:
         raise ArgumentError(
             f"pad: mode={mode!r} is not supported; use one of {', '.join(_MODES)}",
@@ -57,11 +59,11 @@ def pad(
             value=mode,
         )
     if mode == "constant":
-        return settle(_with_constants(x, widths, constant_values), out_sharding)
+        return _with_constants(array, widths, constant_values)
     for axis, (before, after) in enumerate(widths):
         if before or after:
-            x = _continued(x, axis, before, after, mode)
-    return settle(x, out_sharding)
+            array = _continued(array, axis, before, after, mode)
+    return array
 
 
 def _widths(pad_width: Any, ndim: int) -> Widths:

@@ -9,20 +9,28 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, host_data, integer, is_value, settle
+from gpushard.numpy.adding_removing import trim_zeros
+from gpushard.numpy.arguments import as_value, host_data, integer, is_value
 from gpushard.numpy.creation import zeros, zeros_like
-from gpushard.numpy.editing import trim_zeros
 from gpushard.numpy.grids import eye, vander
 from gpushard.numpy.joining import concat
 from gpushard.numpy.linalg.decompositions import eigvals
 from gpushard.numpy.linalg.solving import inv, lstsq
 from gpushard.numpy.padding import pad
+from gpushard.numpy.public import public
 from gpushard.numpy.signals import convolve
 from gpushard.ops.bind import bind
 from gpushard.ops.table import polynomials as rows
+
+# fmt: off
+__all__ = [
+    "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub",
+    "polyval", "roots",
+]
+# fmt: on
 
 
 def _coefficients(name: str, p: Any, argument: str) -> Any:
@@ -31,14 +39,13 @@ def _coefficients(name: str, p: Any, argument: str) -> Any:
     Raises:
       ArgumentError: there are more dims.
     """
-    found = as_value(p, name)
-    if found.ndim > 1:
+    if p.ndim > 1:
         raise ArgumentError(
-            f"{name}: {argument} of shape {found.shape} must be a vector",
+            f"{name}: {argument} of shape {p.shape} must be a vector",
             argument=argument,
-            shape=found.shape,
+            shape=p.shape,
         )
-    return found.ravel()
+    return p.ravel()
 
 
 def _alike(name: str, a1: Any, a2: Any) -> list[Any]:
@@ -48,31 +55,32 @@ def _alike(name: str, a1: Any, a2: Any) -> list[Any]:
     return [pad(a, (length - a.shape[0], 0)) for a in found]
 
 
+@public(arrays=2)
 def polyadd(a1: Any, a2: Any, *, out_sharding: Any = None) -> Array:
     """Return the sum of two polynomials.
 
     Args:
       a1: coefficients.
       a2: coefficients.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> polyadd([1, 2], [9, 5, 4])
     Array([9, 6, 6], dtype=int64)
     """
-    return settle(ew.add(*_alike("polyadd", a1, a2)), out_sharding)
+    return ew.add(*_alike("polyadd", a1, a2))
 
 
+@public(arrays=2)
 def polysub(a1: Any, a2: Any, *, out_sharding: Any = None) -> Array:
     """Return the difference of two polynomials.
 
     Args:
       a1: coefficients.
       a2: coefficients of what is taken away.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(ew.subtract(*_alike("polysub", a1, a2)), out_sharding)
+    return ew.subtract(*_alike("polysub", a1, a2))
 
 
+@public(arrays=2)
 def polymul(
     a1: Any, a2: Any, *, trim_leading_zeros: bool = True, out_sharding: Any = None
 ) -> Array:
@@ -83,7 +91,6 @@ def polymul(
       a2: coefficients.
       trim_leading_zeros: whether the operands' are left out, for which the host reads where they
         end.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> polymul([1, 2], [1, -2])
     Array([ 1,  0, -4], dtype=int64)
@@ -91,13 +98,14 @@ def polymul(
     found = [_coefficients("polymul", a, f"a{n}") for n, a in enumerate((a1, a2), 1)]
     if trim_leading_zeros:
         found = [_or_zero(trim_zeros(a, "f")) for a in found]
-    return settle(convolve(*found), out_sharding)
+    return convolve(*found)
 
 
 def _or_zero(p: Any) -> Any:
     return p if p.shape[0] else zeros(1, p.dtype)
 
 
+@public(arrays=2)
 def polydiv(
     u: Any, v: Any, *, trim_leading_zeros: bool = True, out_sharding: Any = None
 ) -> tuple[Array, Array]:
@@ -108,7 +116,6 @@ def polydiv(
       v: coefficients of what it is divided by; the first is not 0.
       trim_leading_zeros: whether those of the remainder are left out, for which the host reads
         where they end.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Raises:
       ArgumentError: one of them has no coefficients.
@@ -126,17 +133,17 @@ def polydiv(
     if trim_leading_zeros and rest.shape[0] > 1:
         large = ew.abs(rest) > 1e-8
         first = ew.where(statistical.any(large), statistical.argmax(large), rest.shape[0] - 1)
-        rest = rest[known(first) :]
-    return settle((quotient, rest), out_sharding)
+        rest = rest[concrete(first, "polydiv").item() :]
+    return quotient, rest
 
 
+@public
 def polyder(p: Any, m: int = 1, *, out_sharding: Any = None) -> Array:
     """Return a derivative of a polynomial.
 
     Args:
       p: coefficients.
       m: which derivative.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: `m` is negative.
@@ -147,7 +154,7 @@ def polyder(p: Any, m: int = 1, *, out_sharding: Any = None) -> Array:
     found = _coefficients("polyder", p, "p")
     for _ in range(_order("polyder", m)):
         found = found[:-1] * np.arange(found.shape[0] - 1, 0, -1)
-    return settle(found, out_sharding)
+    return found
 
 
 def _order(name: str, m: Any) -> int:
@@ -157,6 +164,7 @@ def _order(name: str, m: Any) -> int:
     return times
 
 
+@public
 def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an antiderivative of a polynomial.
 
@@ -164,7 +172,6 @@ def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> A
       p: coefficients.
       m: of which order.
       k: constants, one for each order, or one for all; 0 by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: `m` is negative, or the constants are too few.
@@ -174,7 +181,7 @@ def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> A
     """
     found = _coefficients("polyint", p, "p")
     times = _order("polyint", m)
-    constants = _coefficients("polyint", 0.0 if k is None else k, "k")
+    constants = _coefficients("polyint", as_value(0.0 if k is None else k, "polyint"), "k")
     if constants.shape[0] != 1 and constants.shape[0] < times:
         raise ArgumentError(
             f"polyint: k has {constants.shape[0]} constants for m={times}; give one, or {times}",
@@ -185,16 +192,16 @@ def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> A
     for n in range(times):
         constant = constants[n : n + 1] if many else constants
         found = concat([found / np.arange(found.shape[0], 0, -1), constant])
-    return settle(found, out_sharding)
+    return found
 
 
+@public()
 def polyval(p: Any, x: Any, *, out_sharding: Any = None) -> Array:
     """Return the values of a polynomial, by Horner's rule.
 
     Args:
       p: its coefficients, a vector, that of the highest power first.
       x: where, an array.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: coefficients are no vector.
@@ -211,9 +218,10 @@ def polyval(p: Any, x: Any, *, out_sharding: Any = None) -> Array:
     found = zeros_like(x)
     for at in np.arange(given.shape[0]).tolist():
         found = found * x + given[at]
-    return settle(found, out_sharding)
+    return found
 
 
+@public(arrays=2)
 def polyfit(
     x: Any,
     y: Any,
@@ -239,7 +247,6 @@ def polyfit(
       w: weights of the points, a vector.
       cov: whether to return the covariance of the coefficients, too; "unscaled" for weights that
         say how exact points are.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Raises:
       ArgumentError: shapes do not fit, the power is negative, or points are too few for `cov`.
@@ -249,11 +256,11 @@ def polyfit(
     [2.0, 1.0]
     """
     order = integer(deg, "polyfit", "deg") + 1
-    x, y = as_value(x, "polyfit") + 0.0, as_value(y, "polyfit") + 0.0
+    x, y = x + 0.0, y + 0.0
     _check_points(x, y, order)
     left, right = vander(x, order), y
     if w is not None:
-        heavy = _coefficients("polyfit", w, "w") + 0.0
+        heavy = _coefficients("polyfit", as_value(w, "polyfit"), "w") + 0.0
         if heavy.shape != x.shape:
             raise ArgumentError(
                 f"polyfit: w of shape {heavy.shape} must have a weight for each of {x.shape[0]} "
@@ -269,13 +276,13 @@ def polyfit(
     found, sums, rank, values = lstsq(left, right, share)
     found = (found.T / scale).T
     if full:
-        return (*settle((found, sums, rank, values), out_sharding), share)
+        return (*(found, sums, rank, values), share)
     if not cov:
-        return settle(found, out_sharding)
+        return found
     spread = inv(left.T @ left) / (scale[:, None] * scale)
     spread = spread if y.ndim == 1 else spread[:, :, None]
     if isinstance(cov, str) and cov == "unscaled":
-        return settle((found, spread), out_sharding)
+        return (found, spread)
     if x.shape[0] <= order:
         raise ArgumentError(
             f"polyfit: {x.shape[0]} points are too few for the covariance of {order} coefficients; "
@@ -283,7 +290,7 @@ def polyfit(
             argument="cov",
             shape=x.shape,
         )
-    return settle((found, spread * (sums / (x.shape[0] - order))), out_sharding)
+    return (found, spread * (sums / (x.shape[0] - order)))
 
 
 def _check_points(x: Any, y: Any, order: int) -> None:
@@ -300,6 +307,7 @@ def _check_points(x: Any, y: Any, order: int) -> None:
         )
 
 
+@public
 def poly(seq_of_zeros: Any, *, out_sharding: Any = None) -> Array:
     """Return the coefficients of the polynomial that has given roots.
 
@@ -307,7 +315,6 @@ def poly(seq_of_zeros: Any, *, out_sharding: Any = None) -> Array:
 
     Args:
       seq_of_zeros: the roots, a vector; or a square matrix, whose characteristic polynomial it is.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: it is neither.
@@ -315,20 +322,19 @@ def poly(seq_of_zeros: Any, *, out_sharding: Any = None) -> Array:
     >>> poly([1.0, 2.0])
     Array([ 1., -3.,  2.], dtype=float64)
     """
-    given = as_value(seq_of_zeros, "poly")
-    if given.ndim == 2 and given.shape[0] == given.shape[1] and given.shape[0]:
-        given = eigvals(given)
-    if given.ndim != 1:
+    zeros = seq_of_zeros
+    if zeros.ndim == 2 and zeros.shape[0] == zeros.shape[1] and zeros.shape[0]:
+        zeros = eigvals(zeros)
+    if zeros.ndim != 1:
         raise ArgumentError(
-            f"poly: roots of shape {given.shape} must be a vector, or a square matrix",
+            f"poly: roots of shape {zeros.shape} must be a vector, or a square matrix",
             argument="seq_of_zeros",
-            shape=given.shape,
+            shape=zeros.shape,
         )
-    if kind_of(given.dtype) not in "fc":
-        given = given.astype(np.float64)
-    return settle(bind(rows.POLY, (given,)), out_sharding)
+    return bind(rows.POLY, (zeros if kind_of(zeros.dtype) in "fc" else zeros.astype(np.float64),))
 
 
+@public
 def roots(p: Any, *, strip_zeros: bool = True, out_sharding: Any = None) -> Array:
     """Return the roots of a polynomial, which are complex, from eigenvalues.
 
@@ -336,7 +342,6 @@ def roots(p: Any, *, strip_zeros: bool = True, out_sharding: Any = None) -> Arra
       p: coefficients.
       strip_zeros: whether leading and trailing zeros are taken out first, for which the host reads
         where they are; without it the first coefficient must not be 0.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: the coefficients are no vector.
@@ -355,7 +360,7 @@ def roots(p: Any, *, strip_zeros: bool = True, out_sharding: Any = None) -> Arra
     many = max(p.shape[0] - 1, 0)
     complex_type = np.result_type(p.dtype, np.complex64)
     if not many:
-        return settle(zeros(zero, complex_type), out_sharding)
+        return zeros(zero, complex_type)
     companion = concat([(-p[1:] / p[0])[None], eye(many - 1, many, dtype=p.dtype)])
     found = eigvals(companion)
-    return settle(pad(found, (0, zero)) if zero else found, out_sharding)
+    return pad(found, (0, zero)) if zero else found

@@ -15,7 +15,8 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.array.callers import caller, is_in_place
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy import cumulative, linear_algebra, statistical, ufuncs
+from gpushard.functions import cumulative
+from gpushard.numpy import linear_algebra, statistical, ufuncs
 from gpushard.numpy.arguments import is_number, is_value, refuse_out
 
 EXTENSIONS = {

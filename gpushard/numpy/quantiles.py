@@ -12,21 +12,18 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.numpy.arguments import as_value, host_data, is_value, refuse_out, settle, wanted
-from gpushard.numpy.averages import weights_of
+from gpushard.numpy.arguments import host_data, is_value, refuse_out
+from gpushard.numpy.public import public, public_like
+from gpushard.numpy.statistical import weights_of
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import order_statistics as rows
 
-
-def _middle(row: Row, x: Any, axis: Any, out: Any, keepdims: bool, to: Any) -> Any:
-    refuse_out(row.name, out)
-    x = as_value(x, row.name)
-    params = from_end(axis, x.ndim, row.name), bool(keepdims)
-    return settle(bind(row, (x,), params, wanted(to, x)), to)
+__all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
 
+@public
 def median(
     a: Any,
     axis: Any = None,
@@ -38,52 +35,118 @@ def median(
 ) -> Array:
     """Return the middle element over dims, or the mean of the two in the middle.
 
-    Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      overwrite_input: arrays are values, so this makes no difference.
-      keepdims: whether dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
-
     >>> median([3, 1, 2, 5])
     Array(2.5, dtype=float64)
     """
-    return _middle(rows.MEDIAN, a, axis, out, keepdims, out_sharding)
+    return _middle(rows.MEDIAN, a, axis, out, overwrite_input, keepdims, out_sharding=out_sharding)
 
 
-def nanmedian(
-    a: Any,
+@public_like(median)
+def nanmedian(a: Any, *how: Any, **more: Any) -> Any:
+    """Return the middle over dims of what is no NaN; NaN if there is nothing else."""
+    return _middle(rows.NANMEDIAN, a, *how, **more)
+
+
+def _middle(
+    row: Row,
+    x: Any,
     axis: Any = None,
     out: Any = None,
     overwrite_input: bool = False,
     keepdims: bool = False,
     *,
     out_sharding: Any = None,
+) -> Any:
+    refuse_out(row.name, out)
+    return bind(row, (x,), (from_end(axis, x.ndim, row.name), bool(keepdims)), out_sharding)
+
+
+@public
+def quantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+    out_sharding: Any = None,
 ) -> Array:
-    """Return the middle over dims of what is no NaN; NaN if there is nothing else.
+    """Return the elements below which given shares of all elements are, over dims.
 
     Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      overwrite_input: arrays are values, so this makes no difference.
-      keepdims: whether dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
+      q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result. Those
+        of an array on devices are not checked; what is outside gives the least or greatest element.
+      method: how to tell what lies between two elements, as NumPy names it.
+      weights: of the elements, not negative and not checked; for method="inverted_cdf".
+
+    Raises:
+      ArgumentError: a share is outside, the method is unknown, or there are no elements.
+      ArgumentTypeError: the array is of complex numbers.
+
+    >>> quantile([1.0, 2.0, 3.0, 4.0], [0.25, 0.5])
+    Array([1.75, 2.5 ], dtype=float64)
     """
-    return _middle(rows.NANMEDIAN, a, axis, out, keepdims, out_sharding)
+    how = axis, out, overwrite_input, method, keepdims
+    return _quantile("quantile", a, q, *how, weights=weights, out_sharding=out_sharding)
+
+
+@public_like(quantile)
+def percentile(a: Any, q: Any, *how: Any, **more: Any) -> Any:
+    """Return the elements below which given percentages of all elements are, over dims.
+
+    Args:
+      q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
+
+    Raises:
+      ArgumentError: a percentage is outside, the method is unknown, or there are no elements.
+      ArgumentTypeError: the array is of complex numbers.
+    """
+    return _quantile("percentile", a, q, *how, **more)
+
+
+@public_like(quantile)
+def nanquantile(a: Any, q: Any, *how: Any, **more: Any) -> Any:
+    """Return quantiles over dims of what is no NaN; NaN if there is nothing else.
+
+    Args:
+      q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result.
+
+    Raises:
+      ArgumentError: a share is outside, or the method is unknown.
+      ArgumentTypeError: the array is of complex numbers.
+    """
+    return _quantile("nanquantile", a, q, *how, **more)
+
+
+@public_like(quantile)
+def nanpercentile(a: Any, q: Any, *how: Any, **more: Any) -> Any:
+    """Return percentiles over dims of what is no NaN; NaN if there is nothing else.
+
+    Args:
+      q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
+
+    Raises:
+      ArgumentError: a percentage is outside, or the method is unknown.
+      ArgumentTypeError: the array is of complex numbers.
+    """
+    return _quantile("nanpercentile", a, q, *how, **more)
 
 
 def _quantile(
     name: str,
     x: Any,
     q: Any,
-    axis: Any,
-    out: Any,
-    method: Any,
-    keepdims: Any,
-    weights: Any,
-    to: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """Do the work of the four functions of quantiles; those of percentiles are by the hundred."""
     refuse_out(name, out)
@@ -93,7 +156,6 @@ def _quantile(
             argument="method",
             value=method,
         )
-    x = as_value(x, name)
     if kind_of(x.dtype) == "c":
         raise ArgumentTypeError(
             f"{name} is not defined for {x.dtype}: complex numbers have no order; take the real "
@@ -107,7 +169,7 @@ def _quantile(
     skips = name.startswith("nan")
     if weights is None:
         row = rows.NANQUANTILE if skips else rows.QUANTILE
-        return settle(bind(row, (x, which), params, wanted(to, x)), to)
+        return bind(row, (x, which), params, out_sharding)
     if method != "inverted_cdf":
         raise ArgumentError(
             f'{name}: weights need method="inverted_cdf", not {method!r}',
@@ -116,7 +178,7 @@ def _quantile(
         )
     heavy = weights_of(x, axis, weights, name)
     row = rows.WEIGHTED_NANQUANTILE if skips else rows.WEIGHTED_QUANTILE
-    return settle(bind(row, (x, which, heavy), params, wanted(to, x)), to)
+    return bind(row, (x, which, heavy), params, out_sharding)
 
 
 def _shares(name: str, q: Any) -> Any:
@@ -137,135 +199,3 @@ def _shares(name: str, q: Any) -> Any:
             f"{name}: q={q!r} must be from 0 to {whole}", argument="q", value=q, most=whole
         )
     return found / whole if whole == 100 else found
-
-
-def quantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the elements below which given shares of all elements are, over dims.
-
-    Args:
-      a: an array.
-      q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result. Those
-        of an array on devices are not checked; what is outside gives the least or greatest element.
-      axis: which dims.
-      out: must be None; results are values.
-      overwrite_input: arrays are values, so this makes no difference.
-      method: how to tell what lies between two elements, as NumPy names it.
-      keepdims: whether dims stay, with length 1.
-      weights: of the elements, not negative and not checked; for method="inverted_cdf".
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArgumentError: a share is outside, the method is unknown, or there are no elements.
-      ArgumentTypeError: the array is of complex numbers.
-
-    >>> quantile([1.0, 2.0, 3.0, 4.0], [0.25, 0.5])
-    Array([1.75, 2.5 ], dtype=float64)
-    """
-    return _quantile("quantile", a, q, axis, out, method, keepdims, weights, out_sharding)
-
-
-def percentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the elements below which given percentages of all elements are, over dims.
-
-    Args:
-      a: an array.
-      q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
-      axis: which dims.
-      out: must be None; results are values.
-      overwrite_input: arrays are values, so this makes no difference.
-      method: how to tell what lies between two elements, as NumPy names it.
-      keepdims: whether dims stay, with length 1.
-      weights: of the elements, not negative and not checked; for method="inverted_cdf".
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArgumentError: a percentage is outside, the method is unknown, or there are no elements.
-      ArgumentTypeError: the array is of complex numbers.
-    """
-    return _quantile("percentile", a, q, axis, out, method, keepdims, weights, out_sharding)
-
-
-def nanquantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return quantiles over dims of what is no NaN; NaN if there is nothing else.
-
-    Args:
-      a: an array.
-      q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result.
-      axis: which dims.
-      out: must be None; results are values.
-      overwrite_input: arrays are values, so this makes no difference.
-      method: how to tell what lies between two elements, as NumPy names it.
-      keepdims: whether dims stay, with length 1.
-      weights: of the elements, not negative and not checked; for method="inverted_cdf".
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArgumentError: a share is outside, or the method is unknown.
-      ArgumentTypeError: the array is of complex numbers.
-    """
-    return _quantile("nanquantile", a, q, axis, out, method, keepdims, weights, out_sharding)
-
-
-def nanpercentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-    *,
-    weights: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return percentiles over dims of what is no NaN; NaN if there is nothing else.
-
-    Args:
-      a: an array.
-      q: the percentages, from 0 to 100: a number, or an array, whose dims come first in the result.
-      axis: which dims.
-      out: must be None; results are values.
-      overwrite_input: arrays are values, so this makes no difference.
-      method: how to tell what lies between two elements, as NumPy names it.
-      keepdims: whether dims stay, with length 1.
-      weights: of the elements, not negative and not checked; for method="inverted_cdf".
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArgumentError: a percentage is outside, or the method is unknown.
-      ArgumentTypeError: the array is of complex numbers.
-    """
-    return _quantile("nanpercentile", a, q, axis, out, method, keepdims, weights, out_sharding)

@@ -11,22 +11,28 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype
-from gpushard.functions.concrete import known
+from gpushard.functions.concrete import concrete
+from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import integer, is_number, number_of, operands
-from gpushard.numpy.comparison import shape
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.elementwise import equal, floor, log10, power, sign, subtract, where
 from gpushard.numpy.making import kept_at, made, place_of
-from gpushard.numpy.manipulation import broadcast_arrays, expand_dims, moveaxis
+from gpushard.numpy.manipulation import broadcast_arrays, expand_dims, moveaxis, shape
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.scalars import KINDS
 from gpushard.ops.stage import quietly
 from gpushard.ops.table import creation as rows
 
+__all__ = ["arange", "geomspace", "linspace", "logspace"]
+
 _INT = np.dtype(np.int64)
 _promoted = functools.lru_cache(maxsize=256)(np.result_type)  # of types
 
 
+_ranges = described(num="how many.", device="where it goes.", out_sharding="the same.")
+
+
+@_ranges
 def arange(
     start: Any,
     stop: Any = None,
@@ -45,8 +51,6 @@ def arange(
       stop: where they end.
       step: the distance.
       dtype: type of the elements; what the arguments promote to by default.
-      device: where it goes.
-      out_sharding: the same.
 
     Raises:
       ArgumentError: the step is 0, or the numbers do not end.
@@ -81,7 +85,7 @@ def _number(x: Any, name: str, argument: str) -> Any:
     if isinstance(x, np.ndarray) and not x.ndim:
         x = x[()]
     elif isinstance(x, Array) and not x.ndim:
-        x = x.dtype.type(known(x))
+        x = x.dtype.type(concrete(x, "arange").item())
     if not is_number(x) or np.asarray(x).dtype.kind not in "?biufc":
         raise ArgumentTypeError(
             f"{name}: {argument}={x!r} must be a number; of an array take float(x) or int(x)",
@@ -152,6 +156,7 @@ def linspace(
 ) -> tuple[Array, Any]: ...
 
 
+@_ranges
 def linspace(
     start: Any,
     stop: Any,
@@ -171,13 +176,10 @@ def linspace(
     Args:
       start: the first number, or an array of first numbers.
       stop: the last one; it and `start` broadcast.
-      num: how many.
       endpoint: whether `stop` is among them.
       retstep: whether the distance is returned, too.
       dtype: type of the elements; floats or complex numbers by default.
       axis: the dim of the result along which numbers run, where `start` or `stop` has dims.
-      device: where it goes.
-      out_sharding: the same.
 
     Returns:
       The numbers, or a tuple of them and their distance.
@@ -250,6 +252,7 @@ def _steps(start: Any, stop: Any, div: int, work: np.dtype[Any]) -> tuple[Any, A
     return work.type(delta), delta / div if div > 0 else work.type(np.nan)
 
 
+@_ranges
 def logspace(
     start: Any,
     stop: Any,
@@ -267,13 +270,10 @@ def logspace(
     Args:
       start: the first exponent, or an array of first exponents.
       stop: the last one; it, `start` and `base` broadcast.
-      num: how many.
       endpoint: whether the last one is among them.
       base: what is raised to the exponents.
       dtype: type of the elements; floats or complex numbers by default.
       axis: the dim of the result along which numbers run, where there are arrays.
-      device: where it goes.
-      out_sharding: the same.
 
     Raises:
       ArgumentError: `num` is negative.
@@ -292,6 +292,7 @@ def logspace(
     return kept_at(found if dtype is None else found.astype(as_dtype(dtype)), place)
 
 
+@_ranges
 def geomspace(
     start: Any,
     stop: Any,
@@ -308,12 +309,9 @@ def geomspace(
     Args:
       start: the first number, real and not 0, or an array of first numbers.
       stop: the last one, of the same sign; in arrays other signs give NaN.
-      num: how many.
       endpoint: whether `stop` is among them.
       dtype: type of the elements; floats by default.
       axis: the dim of the result along which numbers run, where there are arrays.
-      device: where it goes.
-      out_sharding: the same.
 
     Raises:
       ArgumentError: one is 0 or signs differ, or `num` is negative.

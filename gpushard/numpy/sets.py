@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+import math
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.numpy.arguments import as_value, check_hint, is_value, operands, settle, wanted
+from gpushard.functions.checks import count
+from gpushard.functions.concrete import concrete
+from gpushard.numpy.arguments import check_hint, is_value, number_of
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.joining import concat
-from gpushard.numpy.uniques import different, unique
+from gpushard.numpy.manipulation import moveaxis
+from gpushard.numpy.public import public
+from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.searching import ISIN
-from gpushard.ops.table.sets import INDICES, Wish
+from gpushard.ops.table.sets import COUNTS, INDICES, INVERSE, UNIQUE, Wish
+
+# fmt: off
+__all__ = [
+    "intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values",
+]
+# fmt: on
 
 _METHODS = (None, "auto", "compare_all", "binary_search", "sort")
 
+_sets = public(
+    arrays=2,
+    ar1="an array.",
+    ar2="an array.",
+    assume_unique="makes no difference.",
+    fill_value="what fills places without an element; by default the first one does.",
+    size="how many results there are; None for as many as there are.",
+)
 
+
+@public(operands=2)
 def isin(
     element: Any,
     test_elements: Any,
@@ -37,7 +60,6 @@ def isin(
       invert: whether to return which are not.
       kind: makes no difference.
       method: likewise.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: NumPy has no such `kind`, or JAX no such `method`.
@@ -48,12 +70,11 @@ def isin(
     """
     check_hint("isin", "kind", kind, (None, "sort", "table"))
     check_hint("isin", "method", method, _METHODS)
-    x1, x2 = operands("isin", element, test_elements)
-    x2 = x2.ravel() if is_value(x2) else np.ravel(x2)
-    found = bind(ISIN, (x1, x2), (bool(invert),), wanted(out_sharding, x1, x2))
-    return settle(found, out_sharding)
+    tests = test_elements.ravel() if is_value(test_elements) else np.ravel(test_elements)
+    return bind(ISIN, (element, tests), (bool(invert),), out_sharding)
 
 
+@_sets
 def union1d(
     ar1: Any,
     ar2: Any,
@@ -62,19 +83,12 @@ def union1d(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return the different elements of two arrays, in order.
-
-    Args:
-      ar1: an array.
-      ar2: an array.
-      size: how many results there are; None for as many as there are.
-      fill_value: what fills places without an element; by default the first one does.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    both = concat(_vectors("union1d", ar1, ar2))
-    return settle(different("union1d", both, Wish(), size, fill_value)[0], out_sharding)
+    """Return the different elements of two arrays, in order."""
+    both = concat([ar1.ravel(), ar2.ravel()])
+    return different("union1d", both, Wish(), size, fill_value)[0]
 
 
+@_sets
 def intersect1d(
     ar1: Any,
     ar2: Any,
@@ -88,23 +102,19 @@ def intersect1d(
     """Return the different elements that are in both of two arrays, in order.
 
     Args:
-      ar1: an array.
-      ar2: an array.
       assume_unique: makes no difference.
       return_indices: whether to return where they are first in `ar1`, and in `ar2`, too.
-      size: how many results there are; None for as many as there are.
-      fill_value: what fills places without an element; by default the first one does.
-      out_sharding: where the results go; by default they stay where they were made.
     """
-    x1, x2 = _alike(_vectors("intersect1d", ar1, ar2))
+    x1, x2 = _alike(ar1, ar2)
     wish = Wish((INDICES,) * bool(return_indices))
     found = different("intersect1d", x1, wish, size, fill_value, isin(x1, x2))
     if not return_indices:
-        return settle(found[0], out_sharding)
+        return found[0]
     found.append(different("intersect1d", x2, wish, size, fill_value, isin(x2, x1))[1])
-    return settle(tuple(found), out_sharding)
+    return tuple(found)
 
 
+@_sets
 def setdiff1d(
     ar1: Any,
     ar2: Any,
@@ -117,20 +127,17 @@ def setdiff1d(
     """Return the different elements of one array that are not in another, in order.
 
     Args:
-      ar1: an array.
-      ar2: an array.
       assume_unique: whether those of `ar1` are known to differ; then they stay in their order.
-      size: how many results there are; None for as many as there are.
       fill_value: what fills places without an element; 0 by default.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x1, x2 = _vectors("setdiff1d", ar1, ar2)
+    x1, x2 = ar1.ravel(), ar2.ravel()
     wish = Wish(distinct=bool(assume_unique))
     counting = isin(x1, x2, invert=True)
     fill = 0 if fill_value is None else fill_value
-    return settle(different("setdiff1d", x1, wish, size, fill, counting)[0], out_sharding)
+    return different("setdiff1d", x1, wish, size, fill, counting)[0]
 
 
+@_sets
 def setxor1d(
     ar1: Any,
     ar2: Any,
@@ -143,27 +150,242 @@ def setxor1d(
     """Return the different elements that are in just one of two arrays, in order.
 
     Args:
-      ar1: an array.
       ar2: an array; NaNs in both differ from each other.
       assume_unique: whether those of each array are known to differ.
-      size: how many results there are; None for as many as there are.
-      fill_value: what fills places without an element; by default the first one does.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x1, x2 = _alike(_vectors("setxor1d", ar1, ar2))
+    x1, x2 = _alike(ar1, ar2)
     if not assume_unique:
         x1, x2 = unique(x1), unique(x2)
     counting = concat([isin(x1, x2, invert=True), isin(x2, x1, invert=True)])
     wish = Wish(equal_nan=False)
     found = different("setxor1d", concat([x1, x2]), wish, size, fill_value, counting)
-    return settle(found[0], out_sharding)
+    return found[0]
 
 
-def _vectors(name: str, *xs: Any) -> list[Any]:
-    return [as_value(x, name).ravel() for x in xs]
-
-
-def _alike(xs: list[Any]) -> list[Any]:
-    """Convert arrays to the type that they promote to."""
+def _alike(*xs: Any) -> list[Any]:
+    """Return the elements of arrays as vectors of the type that they promote to."""
     dtype = result_type(*xs)
-    return [x.astype(dtype) for x in xs]
+    return [x.ravel().astype(dtype) for x in xs]
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` returns."""
+
+    values: Array
+    """The different elements, in order."""
+
+    indices: Array
+    """Where each is first, in row-major order."""
+
+    inverse_indices: Array
+    """Which of them each element is."""
+
+    counts: Array
+    """How often each is there."""
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` returns."""
+
+    values: Array
+    """The different elements, in order."""
+
+    counts: Array
+    """How often each is there."""
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` returns."""
+
+    values: Array
+    """The different elements, in order."""
+
+    inverse_indices: Array
+    """Which of them each element is."""
+
+
+@public
+def unique_all(
+    x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+) -> UniqueAll:
+    """Return the different elements, where they are first, which each is, and how many.
+
+    Args:
+      x: an array; NaNs differ from each other.
+      size: how many results there are; None for as many as there are different elements.
+      fill_value: what fills places without an element; by default the first one does.
+
+    >>> import gpushard as gs
+    >>> unique_all(gs.numpy.asarray([5, 2, 5])).inverse_indices
+    Array([1, 0, 1], dtype=int64)
+    """
+    wish = Wish((INDICES, INVERSE, COUNTS), equal_nan=False)
+    values, indices, inverse, counts = different("unique_all", x.ravel(), wish, size, fill_value)
+    found = UniqueAll(values, indices, inverse.reshape(x.shape), counts)
+    return UniqueAll(*found)
+
+
+@public
+def unique_counts(
+    x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+) -> UniqueCounts:
+    """Return the different elements, and how often each is there.
+
+    Args:
+      x: an array; NaNs differ from each other.
+      size: how many results there are; None for as many as there are different elements.
+      fill_value: what fills places without an element; by default the first one does.
+    """
+    x = x.ravel()
+    wish = Wish((COUNTS,), equal_nan=False)
+    values, counts = different("unique_counts", x, wish, size, fill_value)
+    return UniqueCounts(*(values, counts))
+
+
+@public
+def unique_inverse(
+    x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+) -> UniqueInverse:
+    """Return the different elements, and which of them each element is.
+
+    Args:
+      x: an array; NaNs differ from each other.
+      size: how many results there are; None for as many as there are different elements.
+      fill_value: what fills places without an element; by default the first one does.
+    """
+    wish = Wish((INVERSE,), equal_nan=False)
+    values, inverse = different("unique_inverse", x.ravel(), wish, size, fill_value)
+    found = values, inverse.reshape(x.shape)
+    return UniqueInverse(*found)
+
+
+@public
+def unique_values(
+    x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+) -> Array:
+    """Return the different elements, in order.
+
+    Args:
+      x: an array; NaNs differ from each other.
+      size: how many results there are; None for as many as there are different elements.
+      fill_value: what fills places without an element; by default the first one does.
+    """
+    x = x.ravel()
+    (values,) = different("unique_values", x, Wish(equal_nan=False), size, fill_value)
+    return values
+
+
+@overload
+def unique(
+    ar: Any,
+    return_index: Literal[False] = False,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+    size: int | None = None,
+    fill_value: Any = None,
+    out_sharding: Any = None,
+) -> Array: ...
+
+
+@overload
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+    size: int | None = None,
+    fill_value: Any = None,
+    out_sharding: Any = None,
+) -> Any: ...
+
+
+@public
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+    size: int | None = None,
+    fill_value: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Return the different elements in order, or the different slices along a dim.
+
+    Args:
+      ar: an array.
+      return_index: whether to return where each is first, too.
+      return_inverse: whether to return which of them each element is, too.
+      return_counts: whether to return how often each is there, too.
+      axis: the dim whose slices are compared; None for single elements.
+      equal_nan: whether NaNs are one element; in slices they always differ, as in NumPy.
+      sorted: results are in order in any case.
+      size: how many results there are; None for as many as there are different elements.
+      fill_value: what fills places without an element; by default the first one does.
+
+    Returns:
+      The elements, or a tuple of them and what else was asked for.
+
+    >>> import gpushard as gs
+    >>> unique(gs.numpy.asarray([5, 2, 5]), return_counts=True)
+    (Array([2, 5], dtype=int64), Array([1, 2], dtype=int64))
+    >>> unique(gs.numpy.asarray([5, 2, 5]), size=4, fill_value=0)
+    Array([2, 5, 0, 0], dtype=int64)
+    """
+    asked = (INDICES, return_index), (INVERSE, return_inverse), (COUNTS, return_counts)
+    parts = tuple(part for part, there in asked if there)
+    if axis is None:
+        wish = Wish(parts, bool(equal_nan))
+        found = different("unique", ar.ravel(), wish, size, fill_value)
+        if return_inverse:
+            at = 1 + parts.index(INVERSE)
+            found[at] = found[at].reshape(ar.shape)
+    else:
+        where = one_from_end(axis, ar.ndim, "unique")
+        ar = moveaxis(ar, where, 0)
+        rest = ar.shape[1:]
+        rows = ar.reshape(ar.shape[0], math.prod(rest))
+        found = different("unique", rows, Wish(parts, equal_nan=False), size, fill_value)
+        found[0] = moveaxis(found[0].reshape(found[0].shape[0], *rest), 0, where)
+    return tuple(found) if parts else found[0]
+
+
+def different(
+    name: str, x: Any, wish: Wish, size: Any, fill_value: Any, counting: Any = None
+) -> list[Any]:
+    """Return the different elements of a vector, or rows of a matrix, and what else is wished.
+
+    Args:
+      name: of the function, for errors.
+      x: the vector or matrix.
+      wish: what is wanted.
+      size: how many results there are, or None.
+      fill_value: what fills places without an element, or None.
+      counting: which elements count; None for all.
+    """
+    many = None if size is None else count(size, name, "size")
+    given, masked, filled = [x], counting is not None, size is not None and fill_value is not None
+    if masked:
+        given.append(counting)
+    if filled:
+        given.append(number_of(fill_value, x.dtype, name, "fill_value"))
+    wish = dataclasses.replace(wish, size=many, masked=masked, filled=filled)
+    found: list[Any]
+    *found, number = bind(UNIQUE, given, (wish,))
+    if many is None:
+        there = concrete(number, "unique").item()
+        for at, part in enumerate(("values", *wish.parts)):
+            if part != INVERSE:
+                found[at] = found[at][:there]
+    return found

@@ -10,14 +10,18 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype
-from gpushard.numpy.arguments import as_value, check_precision, is_number, operands, settle
+from gpushard.numpy.arguments import as_value, check_precision, is_number, operands, wanted
+from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import signals as rows
 
+__all__ = ["convolve", "correlate", "interp"]
+
 _MODES = ("full", "same", "valid")
 
 
+@public()
 def interp(
     x: Any,
     xp: Any,
@@ -39,7 +43,6 @@ def interp(
       left: the value to the left of all points, a number; that of the first by default.
       right: the value to the right of all points, likewise.
       period: of the positions, a number; then there is no left nor right.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are no points, vectors differ in length, or the period is 0.
@@ -69,7 +72,7 @@ def interp(
         period = abs(float(period))
     outside = [_number(n, v, ys) for n, v in (("left", left), ("right", right)) if v is not None]
     params = left is not None, right is not None, period
-    return settle(bind(rows.INTERP, (where, xs, ys, *outside), params), out_sharding)
+    return bind(rows.INTERP, (where, xs, ys, *outside), params)
 
 
 def _check_points(xs: Any, ys: Any) -> None:
@@ -115,9 +118,10 @@ def _vectors(row: Row, a: Any, v: Any, mode: str, precision: Any, dtype: Any, to
         )
     if dtype is not None:
         pair = [x.astype(as_dtype(dtype, "preferred_element_type")) for x in pair]
-    return settle(bind(row, pair, (mode,)), to)
+    return bind(row, pair, (mode,), wanted(to, *pair))
 
 
+@public()
 def convolve(
     a: Any,
     v: Any,
@@ -134,9 +138,6 @@ def convolve(
       v: another one.
       mode: "full" for all places where they overlap, "valid" for those where they do so in full,
         "same" for as many as the longer one has elements.
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: one of them is no vector or has no elements, or the mode is unknown.
@@ -147,6 +148,7 @@ def convolve(
     return _vectors(rows.CONVOLVE, a, v, mode, precision, preferred_element_type, out_sharding)
 
 
+@public()
 def correlate(
     a: Any,
     v: Any,
@@ -162,9 +164,6 @@ def correlate(
       a: a vector.
       v: another one.
       mode: as for `convolve`.
-      precision: makes no difference; products have all digits of their type.
-      preferred_element_type: type of the result, which operands are converted to.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: one of them is no vector or has no elements, or the mode is unknown.

@@ -10,139 +10,50 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array import Array, ordering
+from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions import sorting
 from gpushard.functions.checks import count
-from gpushard.numpy.arguments import as_value, is_number, operands, settle, wanted
+from gpushard.functions.docstrings import described
+from gpushard.functions.sorting import METHODS, along
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.arguments import (
+    as_value,
+    check_hint,
+    host_data,
+    is_number,
+    is_value,
+    operands,
+    settle,
+    wanted,
+)
+from gpushard.numpy.manipulation import flip
+from gpushard.numpy.public import public, public_array
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import sorting as rows
 
+# fmt: off
+__all__ = [
+    "argpartition", "argsort", "digitize", "lexsort", "partition", "searchsorted", "sort",
+    "sort_complex", "topk",
+]
+# fmt: on
 
-def sort(
-    a: Any,
-    axis: Any = -1,
-    kind: Any = None,
-    order: Any = None,
-    *,
-    descending: bool = False,
-    stable: bool | None = True,
-    out_sharding: Any = None,
-) -> Array:
-    """Return an array with the elements along a dim in order.
-
-    Args:
-      a: an array.
-      axis: which dim; None for all elements in row-major order.
-      kind: any of NumPy's; the result does not depend on it.
-      order: must be None.
-      descending: whether the greatest element comes first; NaNs come last in any case.
-      stable: whether equal elements, such as 0.0 and -0.0, have to keep their order.
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    >>> import gpushard as gs
-    >>> sort(gs.numpy.asarray([3.0, float("nan"), 1.0, 2.0]), descending=True)
-    Array([ 3.,  2.,  1., nan], dtype=float64)
-    """
-    x = as_value(a, "sort")
-    given = axis, descending, stable
-    to = wanted(out_sharding, x)
-    found = ordering.sort(rows.SORT, x, *given, kind=kind, order=order, out=to)
-    return settle(found, out_sharding)
+sort = public_array(sorting.sort)
+argsort = public_array(sorting.argsort)
+partition = public_array(sorting.partition)
+argpartition = public_array(sorting.argpartition)
 
 
-def argsort(
-    a: Any,
-    axis: Any = -1,
-    kind: Any = None,
-    order: Any = None,
-    *,
-    descending: bool = False,
-    stable: bool | None = True,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the positions along a dim that its elements have in order.
-
-    Args:
-      a: an array.
-      axis: which dim; None for all elements in row-major order.
-      kind: any of NumPy's; the result does not depend on it.
-      order: must be None.
-      descending: whether the greatest element comes first; NaNs come last in any case.
-      stable: whether equal elements have to keep their order.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    x = as_value(a, "argsort")
-    given = axis, descending, stable
-    to = wanted(out_sharding, x)
-    found = ordering.sort(rows.ARGSORT, x, *given, kind=kind, order=order, out=to)
-    return settle(found, out_sharding)
-
-
-def partition(
-    a: Any,
-    kth: Any,
-    axis: Any = -1,
-    kind: Any = "introselect",
-    order: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Array:
-    """Return an array with some elements where sorting would put them, and lesser ones before them.
-
-    Args:
-      a: an array.
-      kth: at which places, an integer or several.
-      axis: along which dim; None for all elements in row-major order.
-      kind: must be "introselect".
-      order: must be None.
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArgumentError: there is no such place.
-    """
-    x = as_value(a, "partition")
-    to = wanted(out_sharding, x)
-    found = ordering.partition(rows.PARTITION, x, kth, axis, kind=kind, order=order, out=to)
-    return settle(found, out_sharding)
-
-
-def argpartition(
-    a: Any,
-    kth: Any,
-    axis: Any = -1,
-    kind: Any = "introselect",
-    order: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the positions that elements have before `partition` along a dim.
-
-    Args:
-      a: an array.
-      kth: at which places there is what sorting would put there, an integer or several.
-      axis: along which dim; None for all elements in row-major order.
-      kind: must be "introselect".
-      order: must be None.
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArgumentError: there is no such place.
-    """
-    x = as_value(a, "argpartition")
-    to = wanted(out_sharding, x)
-    found = ordering.partition(rows.ARGPARTITION, x, kth, axis, kind=kind, order=order, out=to)
-    return settle(found, out_sharding)
-
-
+@described()
 def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
     """Return the positions of elements in the order of the last key, then of those before it.
 
     Args:
       keys: arrays of one shape, or an array that holds them along its first dim.
       axis: along which dim of each.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: their shapes differ.
@@ -157,20 +68,21 @@ def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
     return settle(found, out_sharding)
 
 
+@public
 def sort_complex(a: Any, *, out_sharding: Any = None) -> Array:
     """Return complex numbers in order along the last dim: by the real part, then the imaginary.
 
     Args:
       a: an array; small integers become complex64, other real numbers complex128.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(a, "sort_complex")
+    x = a
     small = kind_of(x.dtype) in "iu" and x.dtype.itemsize < 4
     if kind_of(x.dtype) != "c":
         x = x.astype(np.complex64 if small else np.complex128)
     return sort(x, out_sharding=out_sharding)
 
 
+@public
 def topk(
     x: Any, /, k: int, axis: Any = -1, largest: bool = True, *, out_sharding: Any = None
 ) -> tuple[Array, Array]:
@@ -180,11 +92,9 @@ def topk(
     that of `sort`: of equal elements the first one comes first, and NaNs come last.
 
     Args:
-      x: an array.
       k: how many.
       axis: along which dim; None for all elements in row-major order.
       largest: whether they are the greatest.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Returns:
       (values, positions).
@@ -196,19 +106,83 @@ def topk(
     >>> topk(gs.numpy.asarray([3, 1, 4, 1, 5]), 2)
     (Array([5, 4], dtype=int64), Array([4, 2], dtype=int64))
     """
-    x = as_value(x, "topk")
-    if axis is None:
-        x, axis = x.ravel(), -1
-    where, many = one_from_end(axis, x.ndim, "topk"), count(k, "topk", "k")
-    size = x.shape[where]
-    if many > size:
+    row, at = along("topk", x, axis)
+    number, size = count(k, "topk", "k"), row.shape[at]
+    if number > size:
         raise ArgumentError(
-            f"topk: k={many} of {size} elements along axis={axis}; give at most {size}",
+            f"topk: k={number} of {size} elements along axis={axis}; give at most {size}",
             argument="k",
-            k=many,
+            k=number,
             size=size,
         )
-    found: tuple[Any, Any] = settle(
-        bind(rows.TOPK, (x,), (where, many, bool(largest))), out_sharding
+    return bind(rows.TOPK, (row,), (at, number, bool(largest)))
+
+
+searchsorted = public_array(sorting.searchsorted)
+
+
+@public
+def digitize(
+    x: Any, bins: Any, right: bool = False, *, method: Any = None, out_sharding: Any = None
+) -> Array:
+    """Return the number of the bin that each element is in; 0 and `len(bins)` are outside.
+
+    Args:
+      bins: a vector of edges, ascending or descending. One on devices is not checked: its first and
+        its last element say which.
+      right: whether bins include their right edge rather than the left one.
+
+    Raises:
+      ArgumentError: `bins` is no vector, or on the host and not in order.
+      ArgumentTypeError: `x` is complex.
+
+    >>> import gpushard as gs
+    >>> digitize(gs.numpy.asarray([0.5, 1.0, 9.0]), [1, 2, 3])
+    Array([0, 1, 3], dtype=int64)
+    """
+    check_hint("digitize", "method", method, METHODS)
+    bins = bins if is_value(bins) else host_data(bins, "digitize")
+    if kind_of(x.dtype) == "c" or kind_of(bins.dtype) == "c":
+        raise ArgumentTypeError(
+            "digitize: complex numbers are in no bins; take the real part or the absolute value",
+            argument="x",
+            dtype=x.dtype,
+        )
+    if len(bins.shape) != 1:
+        raise ArgumentError(
+            f"digitize: bins has shape {bins.shape}; give a vector of edges",
+            argument="bins",
+            shape=bins.shape,
+        )
+    return _digitized(x, bins, ("right", "left")[bool(right)])
+
+
+def _digitized(x: Any, bins: Any, side: str) -> Any:
+    """Search in ascending edges, or in descending ones from their end."""
+    if not is_value(bins):
+        if _ascends(bins):
+            return searchsorted(bins, x, side)
+        return _from_end(x, bins[::-1], side)
+    if not bins.shape[0]:
+        return searchsorted(bins, x, side)
+    ascends = ew.less_equal(bins[0], bins[-1])
+    return ew.where(ascends, searchsorted(bins, x, side), _from_end(x, flip(bins), side))
+
+
+def _from_end(x: Any, bins: Any, side: str) -> Any:
+    return ew.subtract(bins.shape[0], searchsorted(bins, x, side))
+
+
+def _ascends(bins: Any) -> bool:
+    """Whether edges ascend.
+
+    Raises:
+      ArgumentError: they neither ascend nor descend.
+    """
+    if (bins[:-1] <= bins[1:]).all():
+        return True
+    if (bins[:-1] >= bins[1:]).all():
+        return False
+    raise ArgumentError(
+        "digitize: bins neither ascend nor descend; sort them", argument="bins", shape=bins.shape
     )
-    return found

@@ -6,342 +6,172 @@ partial result per block, never the data. Arguments are in NumPy's order.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
+
+import numpy as np
 
 from gpushard.array import Array
-from gpushard.functions.checks import as_dtype
-from gpushard.numpy.arguments import as_value, refuse_out, settle, wanted
+from gpushard.dtypes import kind_of, result_type, wide
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions import statistical
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.arguments import host_data, is_value, refuse_out
+from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.public import public, public_array
+from gpushard.numpy.slicing import lengthwise
 from gpushard.ops.axes import from_end
-from gpushard.ops.bind import bind
-from gpushard.ops.table.reductions import COUNT_NONZERO
+
+# fmt: off
+__all__ = [
+    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean",
+    "min", "prod", "ptp", "std", "sum", "var",
+]
+# fmt: on
+
+sum = public_array(statistical.sum)
+prod = public_array(statistical.prod)
+mean = public_array(statistical.mean)
+var = public_array(statistical.var)
+std = public_array(statistical.std)
+min = amin = public_array(statistical.min)
+max = amax = public_array(statistical.max)
+any = public_array(statistical.any)
+all = public_array(statistical.all)
+argmin = public_array(statistical.argmin)
+argmax = public_array(statistical.argmax)
+count_nonzero = public_array(statistical.count_nonzero)
 
 
-def sum(
+@overload
+def average(
     a: Any,
     axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    weights: Any = None,
+    returned: Literal[False] = False,
     *,
-    promote_integers: bool = True,
+    keepdims: bool = False,
     out_sharding: Any = None,
-) -> Array:
-    """Return the sum over dims; small integers are summed in 64 bits.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      dtype: type that is summed in, and of the result.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      initial: a number that takes part, too.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      promote_integers: whether the default of `dtype` for integers is of 64 bits, or their own.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    x = as_value(a, "sum")
-    if dtype is None and not promote_integers and x.dtype.kind in "iu":
-        dtype = x.dtype
-    given = axis, dtype, out, keepdims, initial, where
-    return settle(x.sum(*given, out_sharding=wanted(out_sharding, x)), out_sharding)
+) -> Array: ...
 
 
-def prod(
+@overload
+def average(
     a: Any,
     axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    weights: Any = None,
     *,
-    promote_integers: bool = True,
+    returned: Literal[True],
+    keepdims: bool = False,
     out_sharding: Any = None,
-) -> Array:
-    """Return the product over dims; small integers are multiplied in 64 bits.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      dtype: type that is multiplied in, and of the result.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      initial: a number that takes part, too.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      promote_integers: whether the default of `dtype` for integers is of 64 bits, or their own.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    x = as_value(a, "prod")
-    if dtype is None and not promote_integers and x.dtype.kind in "iu":
-        dtype = x.dtype
-    given = axis, dtype, out, keepdims, initial, where
-    return settle(x.prod(*given, out_sharding=wanted(out_sharding, x)), out_sharding)
+) -> tuple[Array, Array]: ...
 
 
-def mean(
+@overload
+def average(
     a: Any,
     axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
+    weights: Any = None,
+    returned: bool = False,
     *,
-    where: Any = None,
+    keepdims: bool = False,
     out_sharding: Any = None,
-) -> Array:
-    """Return the mean over dims.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      dtype: type that it is worked out in, and of the result.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    x = as_value(a, "mean")
-    to = wanted(out_sharding, x)
-    return settle(x.mean(axis, dtype, out, keepdims, where=where, out_sharding=to), out_sharding)
+) -> Any: ...
 
 
-def var(
+@public
+def average(
     a: Any,
     axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: float = 0,
-    keepdims: bool = False,
+    weights: Any = None,
+    returned: bool = False,
     *,
-    where: Any = None,
-    mean: Any = None,
-    correction: Any = None,
+    keepdims: bool = False,
     out_sharding: Any = None,
-) -> Array:
-    """Return the variance over dims.
+) -> Any:
+    """Return the weighted mean over dims; NaN or infinities where weights sum to 0.
+
+    NumPy raises where they do, which would take a look at them.
 
     Args:
-      a: an array.
-      axis: which dims.
-      dtype: type that it is worked out in; the array is converted to it first.
-      out: must be None; results are values.
-      ddof: what is taken from the number of elements that squares are divided by.
-      keepdims: whether dims stay, with length 1.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      mean: their mean, if it is known, with `axis` kept as of length 1.
-      correction: `ddof`, as the Array API calls it.
-      out_sharding: where the result goes; by default it stays where it was made.
+      weights: of the shape of the array, or of its dims that `axis` names; all equal by default.
+      returned: whether the sums of the weights are returned, too.
+
+    Raises:
+      ArgumentError: the shape of the weights does not fit.
+
+    >>> average([1.0, 2.0, 4.0], weights=[1, 1, 2])
+    Array(2.75, dtype=float64)
     """
-    refuse_out("var", out)
-    x = typed(a, dtype, "var")
-    given = {"ddof": ddof, "correction": correction, "where": where, "mean": mean}
-    to = wanted(out_sharding, x)
-    return settle(x.var(axis, keepdims=keepdims, out_sharding=to, **given), out_sharding)
+    if weights is None:
+        mean = statistical.mean(a, axis, keepdims=keepdims)
+        total: Any = mean.dtype.type(a.size / (mean.size or 1))
+    else:
+        heavy = weights_of(a, axis, weights, "average")
+        dtype = result_type(a.dtype, heavy.dtype, *(["d"] if kind_of(a.dtype) in "iub" else []))
+        total = sum(heavy, axis, wide(dtype), keepdims=keepdims)
+        products = ew.multiply(a, heavy, dtype=wide(dtype))
+        mean = (sum(products, axis, keepdims=keepdims) / total).astype(dtype)
+        total = total.astype(dtype)
+    if not returned:
+        return mean
+    return mean, broadcast_to(total, mean.shape)
 
 
-def std(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: float = 0,
-    keepdims: bool = False,
-    *,
-    where: Any = None,
-    mean: Any = None,
-    correction: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the square root of the variance over dims.
+def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
+    """Return weights in the shape of an array, here or on the host; for functions of this package.
 
     Args:
-      a: an array.
-      axis: which dims.
-      dtype: type that it is worked out in; the array is converted to it first.
-      out: must be None; results are values.
-      ddof: what is taken from the number of elements that squares are divided by.
-      keepdims: whether dims stay, with length 1.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      mean: their mean, if it is known, with `axis` kept as of length 1.
-      correction: `ddof`, as the Array API calls it.
-      out_sharding: where the result goes; by default it stays where it was made.
+      x: the array.
+      axis: the dims that they are for.
+      weights: of the shape of the array, or of its dims that `axis` names.
+      name: of the function, for errors.
+
+    Raises:
+      ArgumentError: the shape does not fit.
+      ArgumentTypeError: it differs from the array's, and no axis is named.
     """
-    refuse_out("std", out)
-    x = typed(a, dtype, "std")
-    given = {"ddof": ddof, "correction": correction, "where": where, "mean": mean}
-    to = wanted(out_sharding, x)
-    return settle(x.std(axis, keepdims=keepdims, out_sharding=to, **given), out_sharding)
+    found = weights if is_value(weights) else host_data(weights, name)
+    if found.shape == x.shape:
+        return found
+    if axis is None:
+        raise ArgumentTypeError(
+            f"{name}: weights of shape {found.shape} differ from the array's shape {x.shape}; say "
+            "with axis= along which dims they are",
+            argument="axis",
+            shape=found.shape,
+            expected=x.shape,
+        )
+    axes = from_end(axis, x.ndim, name)
+    if found.shape != tuple(x.shape[at] for at in axes):
+        raise ArgumentError(
+            f"{name}: weights of shape {found.shape} do not fit the array of shape {x.shape} with "
+            f"axis={axis}; give one for each element, or one along each dim that axis names",
+            argument="weights",
+            shape=found.shape,
+            expected=x.shape,
+        )
+    if len(axes) == 1:
+        spread = lengthwise(found, x.ndim, axes[0])
+    else:
+        spread = found.transpose([int(n) for n in np.argsort(axes)])
+        spread = spread.reshape(
+            tuple(n if d - x.ndim in axes else 1 for d, n in enumerate(x.shape))
+        )
+    if is_value(spread):
+        return broadcast_to(spread, x.shape)
+    return np.broadcast_to(spread, x.shape)
 
 
-def typed(x: Any, dtype: Any, name: str) -> Any:
-    """Return an array in the type that it is worked out in, if one is given."""
-    x = as_value(x, name)
-    return x if dtype is None else x.astype(as_dtype(dtype))
-
-
-def min(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the least element over dims; NaN if there is one.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      initial: a number that takes part, too; needed where there may be no element.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    x = as_value(a, "min")
-    given = axis, out, keepdims, initial, where
-    return settle(x.min(*given, out_sharding=wanted(out_sharding, x)), out_sharding)
-
-
-def max(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Array:
-    """Return the greatest element over dims; NaN if there is one.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      initial: a number that takes part, too; needed where there may be no element.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    x = as_value(a, "max")
-    given = axis, out, keepdims, initial, where
-    return settle(x.max(*given, out_sharding=wanted(out_sharding, x)), out_sharding)
-
-
-def any(
+@public
+def ptp(
     a: Any,
     axis: Any = None,
     out: Any = None,
     keepdims: bool = False,
     *,
-    where: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return whether some element is true.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    x = as_value(a, "any")
-    to = wanted(out_sharding, x)
-    return settle(x.any(axis, out, keepdims, where=where, out_sharding=to), out_sharding)
-
-
-def all(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    *,
-    where: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Return whether all elements are true.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      where: which elements take part, booleans that broadcast to the array; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    x = as_value(a, "all")
-    to = wanted(out_sharding, x)
-    return settle(x.all(axis, out, keepdims, where=where, out_sharding=to), out_sharding)
-
-
-def argmin(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    *,
-    keepdims: bool = False,
-    out_sharding: Any = None,
-) -> Array:
-    """Return where the least element is first: along a dim, or in row-major order for None.
-
-    Args:
-      a: an array.
-      axis: which dim.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    refuse_out("argmin", out)
-    x = as_value(a, "argmin")
-    to = wanted(out_sharding, x)
-    return settle(x.argmin(axis, keepdims=keepdims, out_sharding=to), out_sharding)
-
-
-def argmax(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    *,
-    keepdims: bool = False,
-    out_sharding: Any = None,
-) -> Array:
-    """Return where the greatest element is first: along a dim, or in row-major order for None.
-
-    Args:
-      a: an array.
-      axis: which dim.
-      out: must be None; results are values.
-      keepdims: whether dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    refuse_out("argmax", out)
-    x = as_value(a, "argmax")
-    to = wanted(out_sharding, x)
-    return settle(x.argmax(axis, keepdims=keepdims, out_sharding=to), out_sharding)
-
-
-def count_nonzero(
-    a: Any, axis: Any = None, *, keepdims: bool = False, out_sharding: Any = None
-) -> Array:
-    """Return how many elements are not zero.
-
-    Args:
-      a: an array.
-      axis: which dims.
-      keepdims: whether dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    x = as_value(a, "count_nonzero")
-    axes = from_end(axis, x.ndim, "count_nonzero")
-    params = axes, bool(keepdims), None
-    return settle(bind(COUNT_NONZERO, (x,), params, wanted(out_sharding, x)), out_sharding)
-
-
-amin = min
-amax = max
+    """Return how far the greatest element is from the least over dims."""
+    refuse_out("ptp", out)
+    most, least = (f(a, axis, keepdims=keepdims) for f in (statistical.max, statistical.min))
+    return ew.subtract(most, least)

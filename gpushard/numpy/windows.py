@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, integer, number_of, settle, wanted
+from gpushard.numpy.arguments import integer, number_of
 from gpushard.numpy.making import kept_at, place_of
 from gpushard.numpy.ranges import arange
-from gpushard.ops.bind import bind
-from gpushard.ops.table.elementwise import I0
+
+__all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
+
+_windows = described(M="how many elements.", device="where it goes.", out_sharding="the same.")
 
 
 def _turns(name: str, M: Any, place: Any) -> tuple[int, Any]:
@@ -32,61 +35,39 @@ def _window(name: str, M: Any, device: Any, out_sharding: Any, *weights: float) 
     return kept_at(turns + 1 if many == 1 else found, place)
 
 
+@_windows
 def hanning(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Return the Hann window: one wave of a cosine, from 0 to 1 and back.
-
-    Args:
-      M: how many elements.
-      device: where it goes.
-      out_sharding: the same.
-    """
+    """Return the Hann window: one wave of a cosine, from 0 to 1 and back."""
     return _window("hanning", M, device, out_sharding, 0.5, 0.5)
 
 
+@_windows
 def hamming(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Return the Hamming window: one wave of a cosine, which does not reach 0.
-
-    Args:
-      M: how many elements.
-      device: where it goes.
-      out_sharding: the same.
-    """
+    """Return the Hamming window: one wave of a cosine, which does not reach 0."""
     return _window("hamming", M, device, out_sharding, 0.54, 0.46)
 
 
+@_windows
 def blackman(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Return the Blackman window: two waves of cosines.
-
-    Args:
-      M: how many elements.
-      device: where it goes.
-      out_sharding: the same.
-    """
+    """Return the Blackman window: two waves of cosines."""
     return _window("blackman", M, device, out_sharding, 0.42, 0.5, 0.08)
 
 
+@_windows
 def bartlett(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Return the Bartlett window: a line from 0 to 1 and another one back.
-
-    Args:
-      M: how many elements.
-      device: where it goes.
-      out_sharding: the same.
-    """
+    """Return the Bartlett window: a line from 0 to 1 and another one back."""
     place = place_of(device, out_sharding)
     many, turns = _turns("bartlett", M, place)
     found = 1 - ew.abs(turns) / max(many - 1, 1)
     return kept_at(found, place)
 
 
+@_windows
 def kaiser(M: int, beta: float, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Return the Kaiser window, made of a Bessel function.
 
     Args:
-      M: how many elements.
       beta: its shape, a number: 0 for a rectangle, greater ones for narrower windows.
-      device: where it goes.
-      out_sharding: the same.
 
     Raises:
       ArgumentTypeError: `beta` is no number.
@@ -94,22 +75,5 @@ def kaiser(M: int, beta: float, *, device: Any = None, out_sharding: Any = None)
     place = place_of(device, out_sharding)
     shape = float(number_of(beta, np.dtype(np.float64), "kaiser", "beta"))
     many, turns = _turns("kaiser", M, place)
-    found = i0(shape * ew.sqrt(1 - (turns / max(many - 1, 1)) ** 2)) / float(np.i0(shape)[()])
+    found = ew.i0(shape * ew.sqrt(1 - (turns / max(many - 1, 1)) ** 2)) / float(np.i0(shape)[()])
     return kept_at(found, place)
-
-
-def i0(x: Any, *, out_sharding: Any = None) -> Array:
-    """Return the modified Bessel function of the first kind, of order 0.
-
-    Args:
-      x: an array of real numbers.
-      out_sharding: where the result goes; by default it stays where it was made.
-
-    Raises:
-      ArgumentTypeError: the array is complex.
-
-    >>> i0([0.0, 1.0])
-    Array([1.        , 1.26606588], dtype=float64)
-    """
-    x = as_value(x, "i0")
-    return settle(bind(I0, (x,), (), wanted(out_sharding, x)), out_sharding)

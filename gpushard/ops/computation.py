@@ -119,7 +119,9 @@ class Computation:
                 (aval.dtype, None if isinstance(x, Scalar) else next(taken_in))
                 for x, aval in zip(operands, _inside(row, operands), strict=True)
             ]
-            self._work = launched(*calls, blocks) or Stage(*calls, threaded=row.threaded)
+            self._work = launched(*calls, blocks) or Stage(
+                *calls, threaded=row.threaded, steps=row.steps
+            )
         alone = not (self._scalars or self._moves or self._ends)
         self.run: Run = self._work.run if alone else self._run_between
         """Runs the operation."""

@@ -33,7 +33,7 @@ def create(row: Row, tiling: Tiling, dtype: Dtype, numbers: Sequence[Any]) -> Sh
     if stage is None:
         kernel = row.kernel(runtime.backend.namespace, (), (tiling.shape, dtype))
         jobs, of_device = jobs_of(row, (), [tiling])
-        stage = Stage(runtime, row.name, kernel, jobs, of_device, [tiling], [dtype])
+        stage = Stage(runtime, row.name, kernel, jobs, of_device, [tiling], [dtype], light=True)
         runtime.plans.put(key, stage, 3000 + 500 * len(tiling.devices))
     (made,) = stage.run((), list(enumerate(numbers)))
     return made

@@ -16,9 +16,10 @@ from gpushard.ops.computation import Computation
 from gpushard.ops.moving import Movement
 from gpushard.ops.operand import Operand, Sharded
 from gpushard.ops.row import Params, Row
+from gpushard.ops.updating import Update
 from gpushard.runtime.runtime import Runtime
 
-Program: TypeAlias = Computation | Movement
+Program: TypeAlias = Computation | Movement | Update
 
 _KEY_BYTES = 200
 """Bytes that an operand takes in a program's key and in its layout, about."""
@@ -55,7 +56,9 @@ def program_for(
                 "gpushard.devices()",
                 argument="x",
             )
-    kind = Computation if row.moves is None else Movement
+    kind: type[Program] = Computation
+    if row.moves is not None:
+        kind = Update if row.moves.into else Movement
     program = kind(row, operands, params, runtime, out)
     runtime.plans.put(key, program, program.nbytes + _KEY_BYTES * len(operands))
     return program

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Hashable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -63,13 +62,16 @@ def parse_index(shape: Shape, index: Any) -> tuple[Entry, ...]:
     return tuple(result)
 
 
-def open_index(entries: tuple[Entry, ...], shape: Shape) -> tuple[tuple[Entry, ...], list[int]]:
+@functools.lru_cache(maxsize=4096)
+def open_index(
+    entries: tuple[Entry, ...], shape: Shape
+) -> tuple[tuple[Entry, ...], tuple[int, ...]]:
     """Return a parsed index without the places where its entries start, and these.
 
     Entries that select a whole dim stay as they are.
 
     >>> open_index((3, (5, -2, 3), (0, 1, 7)), (4, 6, 7))
-    ((0, (None, -2, 3), (0, 1, 7)), [3, 5])
+    ((0, (None, -2, 3), (0, 1, 7)), (3, 5))
     """
     form: list[Entry] = []
     starts = []
@@ -88,7 +90,7 @@ def open_index(entries: tuple[Entry, ...], shape: Shape) -> tuple[tuple[Entry, .
             form.append((None, step, length))
             starts.append(start or 0)
         dim += 1
-    return tuple(form), starts
+    return tuple(form), tuple(starts)
 
 
 def open_starts(form: tuple[Entry, ...]) -> tuple[int, ...]:
@@ -102,30 +104,6 @@ def open_starts(form: tuple[Entry, ...]) -> tuple[int, ...]:
         for number, entry in enumerate(form)
         if entry is not None and (isinstance(entry, int) or entry[0] is None)
     )
-
-
-def index_key(index: Any) -> Hashable | None:
-    """Return what names an index in a cache; None for one that has to be parsed each time.
-
-    Slices have no hash before Python 3.12, and what equals an integer need not be one.
-
-    >>> index_key((1, slice(None, 2))), index_key(True)
-    ((1, (None, 2, None)), None)
-    """
-    if type(index) is not tuple:
-        return _entry_key(index)
-    keys = tuple([_entry_key(entry) for entry in index])
-    return None if None in keys else keys
-
-
-def _entry_key(entry: Any) -> Hashable | None:
-    kind = type(entry)
-    if kind is int:
-        return entry  # type: ignore[no-any-return]
-    if kind is slice:
-        bounds = entry.start, entry.stop, entry.step
-        return bounds if all([b is None or type(b) is int for b in bounds]) else None
-    return "None" if entry is None else "..." if entry is Ellipsis else None
 
 
 def _parse_entry(shape: Shape, dim: int, entry: Any) -> Entry:
@@ -179,15 +157,27 @@ def too_many(shape: Shape, index: Any, taken: int) -> ArrayIndexError:
     )
 
 
-def _parse_slice(size: int, entry: slice) -> Entry:
+def as_slice(entry: slice) -> tuple[int | None, int | None, int | None]:
+    """Return start, stop and step of a slice as Python's integers.
+
+    Raises:
+      ArgumentTypeError: a bound is neither an integer nor None.
+    """
+    bounds = entry.start, entry.stop, entry.step
     try:
-        start, stop, step = entry.indices(size)
+        start, stop, step = (None if b is None else operator.index(b) for b in bounds)
     except TypeError:
         raise ArgumentTypeError(
             f"entry {entry!r} of the index is not supported; bounds of slices are integers or None",
             argument="index",
             entry=entry,
         ) from None
+    return start, stop, step
+
+
+def _parse_slice(size: int, entry: slice) -> Entry:
+    try:
+        start, stop, step = slice(*as_slice(entry)).indices(size)
     except ValueError:
         raise ArgumentError(
             f"entry {entry!r} of the index has a step of zero; slice steps cannot be zero",

@@ -185,7 +185,11 @@ def launched(
     blocks = [tiling for _, tiling in operands if tiling is not None]
     if not jobs or any(job.site or len(set(job.shapes)) != 1 for job in jobs):
         return None
-    if any(of.shard_shapes[job.home] != job.shapes[0] for of in blocks for job in jobs):
+    taken = [[of.shard_shapes[job.home] for of in blocks] for job in jobs]
+    others = taken[0]
+    if all(shape == job.shapes[0] for job, of in zip(jobs, taken, strict=True) for shape in of):
+        others = []
+    elif any(of != others for of in taken):
         return None
     scalars = [n for n, (_, tiling) in enumerate(operands) if tiling is None]
     types = [dtype for dtype, _ in operands]
@@ -204,7 +208,9 @@ def launched(
         shared = max(sizes) < runtime.settings.small_bytes and not pool.is_limited
         streams = [device.stream for device in homes]
         parts = list(zip(streams, shapes, strict=True))
-        calls = runtime.backend.calls(kernel, types, scalars, dtypes, parts, together=shared)
+        calls = runtime.backend.calls(
+            kernel, types, scalars, dtypes, parts, others, together=shared
+        )
         if calls is None:
             return None
         made = []

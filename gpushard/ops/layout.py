@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from gpushard.frozen import dataclass
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
 from gpushard.ops.aval import Aval
@@ -70,7 +70,7 @@ def lay_out(
     out: Sharding | None,
 ) -> Layout:
     """Decide where operands go and where results lie, before they go where they were asked for."""
-    frame = frame_of(row.name, operands)
+    frame = frame_of(row.name, operands, None if out is None else (out, found[0].shape))
     if frame.single is not None or _stays(frame, rule, operands):
         return _without_mesh(frame.fixed[0], operands, found)
     state_bytes = 0
@@ -229,11 +229,16 @@ def _stays(frame: Frame, rule: Rule, operands: Sequence[Operand]) -> bool:
 
 def _without_mesh(sharding: Sharding, operands: Sequence[Operand], found: Sequence[Aval]) -> Layout:
     """Lay out what is on one device, or what has a user's own sharding throughout."""
-    places = [
-        None if isinstance(x, Scalar) else (sharding, sharding.tiling(x.aval.shape))
-        for x in operands
-    ]
+    places = [None if isinstance(x, Scalar) else _place(sharding, x.aval.shape) for x in operands]
     return Layout(tuple(places), tuple(in_sharding(aval, sharding) for aval in found), None)
+
+
+def _place(sharding: Sharding, shape: Shape) -> tuple[Sharding, Tiling]:
+    """Return where an operand lies; a user's own sharding may know of no arrays without dims."""
+    if not shape and sharding.num_devices == 1:
+        (device,) = sharding.device_set
+        sharding = SingleDeviceSharding(device)
+    return sharding, sharding.tiling(shape)
 
 
 def in_sharding(aval: Aval, sharding: Sharding) -> Result:

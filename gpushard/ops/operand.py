@@ -11,12 +11,13 @@ from gpushard.errors import ShardingError
 from gpushard.frozen import dataclass
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.ops.aval import Aval
 from gpushard.ops.choose import Given, choose
 from gpushard.ops.row import Splits
 from gpushard.ops.rule import elementwise
+from gpushard.typing import Shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,20 +80,31 @@ class Frame:
         return self.fixed[0] if not self.named and self.fixed[0].num_devices == 1 else None
 
 
-def frame_of(name: str, operands: Sequence[Operand]) -> Frame:
+def frame_of(
+    name: str, operands: Sequence[Operand], out: tuple[Sharding, Shape] | None = None
+) -> Frame:
     """Find the devices that an operation runs on.
 
     Committed operands decide. Uncommitted ones follow them, and so does everything that has no
-    dims; among themselves the one on most devices decides.
+    dims: where no operand has any, it is made where the result is wanted. Among themselves the one
+    on most devices decides.
 
     Args:
       name: of the operation, for errors.
       operands: at least one of them on devices; those all in one kind of memory.
+      out: how the result is to be laid out, and its shape; None for as it comes.
 
     Raises:
       ShardingError: committed operands are on different devices.
     """
     placed = [x for x in operands if isinstance(x, Sharded)]
+    if out is not None and not any(x.aval.shape for x in placed):
+        sharding, devices = out[0], out[0].tiling(out[1]).devices
+        if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh):
+            return Frame((sharding.mesh,), (), devices)
+        if len(devices) == 1:
+            return Frame((), (SingleDeviceSharding(devices[0]),), devices)
+        return Frame((Mesh(list(devices), ("devices",)),), (), devices)
     deciding = _deciding(placed)
     if not deciding[0].committed:
         deciding = [max(deciding, key=lambda x: x.sharding.num_devices)]

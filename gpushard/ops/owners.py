@@ -27,6 +27,9 @@ from gpushard.ops.stage import Job, Parts, Stage
 from gpushard.runtime.memory import Memory
 from gpushard.typing import Index, LocalArray, Shape
 
+_STEPS = 8
+"""Such calls find owners, sort by them, take from each and put what they took in order."""
+
 
 @dataclass(frozen=True)
 class Owners:
@@ -42,7 +45,7 @@ class Owners:
     shape: Shape = ()
     """Of what the call makes."""
 
-    @property
+    @functools.cached_property
     def counts(self) -> Shape:
         """How many blocks there are along each of these dims."""
         return tuple([len(starts) for starts in self.starts])
@@ -93,7 +96,7 @@ class Owned(Stage):
     """
 
     def __init__(self, inputs: Sequence[Sequence[int]], *stage: Any) -> None:
-        super().__init__(*stage)
+        super().__init__(*stage, steps=_STEPS)
         self._inputs = dict(zip(self.jobs, inputs, strict=True))
 
     def run_parts(

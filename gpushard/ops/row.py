@@ -82,6 +82,9 @@ class Moves:
     later: bool = False
     """Whether nothing moves before somebody needs the result in order; see `Row.turned`."""
 
+    into: bool = False
+    """Whether the second operand replaces the piece of the first one, rather than that is taken."""
+
 
 @dataclass(frozen=True, eq=False)
 class Row:
@@ -109,6 +112,10 @@ class Row:
     whole: str = ""
     """Letters of a rule string that must not be split."""
 
+    creates: bool = False
+    """Whether it takes no arrays, only numbers: its parameters are (shape, dtype, whether a user
+    chose the place), and it is bound with the sharding of its result."""
+
     positional: bool = False
     """Whether the kernel takes a `Site` first."""
 
@@ -126,6 +133,9 @@ class Row:
 
     threaded: bool = False
     """Whether the kernel calls a library that has threads of its own."""
+
+    steps: int = 1
+    """About how many functions of NumPy's the kernel uses, where these are many and short."""
 
     turned: Callable[[Params, int, tuple[int, ...]], Params] | None = None
     """Takes the parameters, the number of an operand that is another array transposed, and the axes

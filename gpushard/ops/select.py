@@ -13,13 +13,15 @@ import numpy as np
 
 from gpushard.ops.aval import Dtype
 
-_BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+"""Integers of as many bytes."""
 
 _LEAST = 1 << 12
 """Fewer elements take less time one by one."""
 
-_PIECE = 1 << 16
-"""Elements that are worked on at a time, so that what that takes stays in cache."""
+_PIECE = 1 << 17
+"""Elements that are worked on at a time, so that what that takes stays in cache. Before each call
+threads wait for one another, which takes longer than a smaller cache saves."""
 
 _FEW = 1 << 10
 """Operands of fewer elements are chosen from in one call."""
@@ -64,7 +66,7 @@ def select(condition: Any, x: Any, y: Any, out: Any) -> None:
       y: the same.
       out: takes the result.
     """
-    bits = _BITS.get(out.dtype.itemsize)
+    bits = BITS.get(out.dtype.itemsize)
     if bits is None or out.size < _LEAST:
         out[...] = np.where(condition, x, y)
         return

@@ -15,6 +15,7 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.ops.row import Kernel
+from gpushard.runtime.backend import Pace
 from gpushard.runtime.device import Device
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Runtime
@@ -77,6 +78,8 @@ class Stage:
       tilings: of the results.
       dtypes: of the results.
       threaded: whether the kernel calls a library that has threads of its own.
+      light: whether a call reads nothing, and so takes little longer than to write its results.
+      steps: about how many functions of NumPy's a call uses on the host.
     """
 
     def __init__(
@@ -90,6 +93,8 @@ class Stage:
         dtypes: Sequence[np.dtype[Any]],
         *,
         threaded: bool = False,
+        light: bool = False,
+        steps: int = 1,
     ) -> None:
         self.runtime = runtime
         self.name = name
@@ -105,6 +110,13 @@ class Stage:
             [math.prod(shape) * t.itemsize for shape, t in zip(job.shapes, dtypes, strict=True)]
             for job in jobs
         ]
+        self._places = [
+            (device.domain.pool, device.stream, tuple((device.account, n) for n in sizes))
+            for device, sizes in zip(
+                map(self.devices.__getitem__, self._homes), self._sizes, strict=True
+            )
+        ]
+        """Of each job: where the memory of results comes from, who pays for each and how much."""
         self._streams = list(dict.fromkeys(self.devices[home].stream for home in self._homes))
         charges = tuple(
             (self.devices[job.home].account, sum(size))
@@ -118,16 +130,18 @@ class Stage:
         largest = max((max(size) for size in self._sizes), default=0)
         settings = runtime.settings
         # What is for one device goes there: others may have work, too, and the caller goes on.
-        limit = settings.shared_bytes if len(jobs) > 1 else settings.inline_bytes
+        single = settings.light_bytes if light else settings.inline_bytes
+        limit = settings.shared_bytes if len(jobs) > 1 else single
         self._here = runtime.backend.host_readable and bool(jobs) and total <= limit
         self._alone = total <= settings.inline_bytes
+        self._pace = Pace(steps)
         self._small = self._here and largest < settings.small_bytes
         self._threaded = threaded and total > THREADED_BYTES
         self._run = self._run_among if self._threaded else quietly
-        self._one_result = single = len(dtypes) == 1
+        self._one_result = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
         self._plain = all(shape for job in jobs for shape in job.shapes)
-        self._direct = single and list(of_device) == list(range(len(jobs)))
+        self._direct = self._one_result and list(of_device) == list(range(len(jobs)))
         self._everywhere = min(of_device, default=-1) >= 0
         self._sites = list(zip(*(job.site for job in jobs), strict=True))
         self._rehearsed = runtime.backend.host_readable
@@ -158,15 +172,22 @@ class Stage:
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[Parts]:
         """Make the calls, and return for each result what every call made."""
-        here = self._here
+        here, columns = self._here, []
         if here:
             for operand in operands:
                 if not (operand.settled or operand.is_settled()):
                     here = False
                     break
+                columns.append(operand.values)
             else:
                 if self._small:
-                    return self._call_here([operand.values for operand in operands], scalars)
+                    return self._call_here(columns, scalars)
+        return self._call_there(operands, scalars, here)
+
+    def _call_there(
+        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]], here: bool
+    ) -> list[Parts]:
+        """Make the calls where memory for the results has to be found."""
 
         def arguments(job: Job) -> list[Any]:
             found: list[Any] = [operand.values[job.home] for operand in operands]
@@ -180,9 +201,7 @@ class Stage:
             here=here,
         )
 
-    def _call_here(
-        self, columns: list[Sequence[Any]], scalars: Sequence[tuple[int, Any]]
-    ) -> list[Parts]:
+    def _call_here(self, columns: list[Any], scalars: Sequence[tuple[int, Any]]) -> list[Parts]:
         """Make the calls in the caller; `columns` has what the devices have of each operand."""
         if not self._in_order:
             columns = [[of[home] for home in self._homes] for of in columns]
@@ -240,7 +259,7 @@ class Stage:
             written = [claim.memory for part in made for claim in part.claims]
             if self._alone:
                 calls = [functools.partial(_run_all, calls)]
-            run = functools.partial(self.runtime.backend.run_now, calls, read, written)
+            run = functools.partial(self.runtime.backend.run_now, calls, read, written, self._pace)
             if self._threaded:  # one division for all, rather than one for each and none between
                 self.runtime.backend.call_among(len(self.jobs), run)
             else:
@@ -256,24 +275,20 @@ class Stage:
         here: bool,
     ) -> tuple[list[Parts], list[Callable[[], None]]]:
         """Allocate every result; return the calls for the caller, or give them to the devices."""
-        made = [self._allocate(n, dtype, here) for n, dtype in enumerate(self.dtypes)]
+        made = [self._allocate(n, here) for n in range(len(self.dtypes))]
         targets: list[Any] = [part.values for part in made]
         outs = targets[0] if len(made) == 1 else list(zip(*targets, strict=True))
-        quiet, kernel, make = self._run, self.kernel, functools.partial
-        calls: list[Callable[[], None]] = [
-            make(quiet, kernel, *job.site, *arguments(job), out=out)
-            for job, out in zip(self.jobs, outs, strict=True)
-        ]
+        kernel, run, make = self.kernel, self._run, functools.partial
+        calls: list[Callable[[], None]] = []
+        for job, out in zip(self.jobs, outs, strict=True):
+            inside = _quiet.copy().run if run is quietly else run
+            calls.append(make(inside, kernel, *job.site, *arguments(job), out=out))
         if here and not any(claim.memory.busy() for part in made for claim in part.claims):
             return made, calls
-        for number, (job, run) in enumerate(zip(self.jobs, calls, strict=True)):
-            self.runtime.submit(
-                self.devices[job.home].stream,
-                self.name,
-                run,
-                tuple(dict.fromkeys(reads(job))),
-                [part.claims[number].memory for part in made],
-            )
+        submit, name = self.runtime.submit, self.name
+        for number, (job, call) in enumerate(zip(self.jobs, calls, strict=True)):
+            written = [part.claims[number].memory for part in made]
+            submit(self._places[number][1], name, call, tuple(dict.fromkeys(reads(job))), written)
         return made, []
 
     def _run_among(self, function: Callable[..., T], *given: Any, **named: Any) -> T:
@@ -281,14 +296,15 @@ class Stage:
         run = functools.partial(quietly, function, *given, **named)
         return self.runtime.backend.call_among(len(self.jobs), run)
 
-    def _allocate(self, n: int, dtype: np.dtype[Any], here: bool) -> Parts:
+    def _allocate(self, n: int, here: bool) -> Parts:
         """Make memory for one result of every call."""
-        runtime = self.runtime
+        claim, view, dtype = self.runtime.claim_shared, self.runtime.backend.view, self.dtypes[n]
         claims, values = [], []
-        for job, sizes in zip(self.jobs, self._sizes, strict=True):
-            device = self.devices[job.home]
-            claims.append(runtime.claim(device, sizes[n], None if here else device.stream))
-            values.append(runtime.backend.view(claims[-1].memory.raw, job.shapes[n], dtype))
+        for job, (pool, stream, charges) in zip(self.jobs, self._places, strict=True):
+            charge = charges[n]
+            made = claim(pool, (charge,), charge[1], None if here else stream)
+            claims.append(made)
+            values.append(view(made.memory.raw, job.shapes[n], dtype))
         return Parts(values, claims, False)
 
     def assemble(self, n: int, part: Parts) -> ShardedBuffer:

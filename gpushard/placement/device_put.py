@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, overload
 import numpy as np
 
 from gpushard import tree
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.key_array import KeyArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
+from gpushard.functions.concrete import concrete
 from gpushard.geometry.format import Format
 from gpushard.geometry.mesh import current_mesh
 from gpushard.geometry.named_sharding import NamedSharding
@@ -103,11 +104,7 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     Array([2], dtype=int64)
     """
     flags = type(donate) is bool and type(may_alias) is bool
-    if (
-        isinstance(x, (np.ndarray, Array, KeyArray))
-        and flags
-        and not isinstance(device, list | tuple | dict)
-    ):
+    if isinstance(x, (np.ndarray, Array)) and flags and not isinstance(device, list | tuple | dict):
         moved = _put_leaf(_read_leaf(x), device, may_alias)
         _give_up([x], [donate])
         return moved
@@ -134,7 +131,7 @@ def device_get(x: Any) -> Any:
     """Return the values of arrays on the host.
 
     Args:
-      x: an array or a pytree; what is no `Array` stays as it is.
+      x: an array or a pytree; keys stay as they are, and so does what is no `Array`.
 
     Returns:
       The same structure with read-only NumPy arrays.
@@ -148,14 +145,18 @@ def device_get(x: Any) -> Any:
     {'a': array([0, 1, 2])}
     """
     for leaf in tree.leaves(x):
-        if isinstance(leaf, Array):
+        if _has_host_value(leaf):
             leaf.copy_to_host_async()
     return tree.map(
         lambda leaf: (
-            leaf._host_value("device_get(x)", explicit=True) if isinstance(leaf, Array) else leaf
+            concrete(leaf, "device_get(x)", explicit=True) if _has_host_value(leaf) else leaf
         ),
         x,
     )
+
+
+def _has_host_value(x: Any) -> bool:
+    return isinstance(x, Array) and not isinstance(x, KeyArray)
 
 
 def reshard(x: _T, sharding: Any, *, donate: bool = False) -> _T:
@@ -193,7 +194,7 @@ def resharded(x: _T, sharding: Any, argument: str, *, donate: bool = False) -> _
     leaves, structure = tree.flatten(x)
     places = _prefix(sharding, x, argument)
     for leaf in leaves:
-        if not isinstance(leaf, Array | KeyArray):
+        if not isinstance(leaf, Array):
             raise ArgumentTypeError(
                 f"x holds a {type(leaf).__name__}; reshard moves gpushard arrays, use device_put "
                 "for other data",
@@ -219,7 +220,7 @@ def block_until_ready(x: _T) -> _T:
       ExecutionError: the work that should have made a value failed.
     """
     for leaf in tree.leaves(x):
-        if isinstance(leaf, Array | KeyArray):
+        if isinstance(leaf, Array):
             leaf.block_until_ready()
     return x
 
@@ -300,22 +301,22 @@ def _is_none(node: Any) -> bool:
     return node is None
 
 
-def _read_leaf(x: Any) -> Array | KeyArray | HostData:
+def _read_leaf(x: Any) -> Array | HostData:
     """Return an array that was not deleted as it is, and anything else as host data."""
-    if not isinstance(x, np.ndarray) and isinstance(x, Array | KeyArray):
+    if not isinstance(x, np.ndarray) and isinstance(x, Array):
         x._live()
         return x
     return as_host_array(x)
 
 
-def _check_place(x: Array | KeyArray | HostData, place: Any) -> None:
+def _check_place(x: Array | HostData, place: Any) -> None:
     """Check that one leaf fits its place, before any is placed."""
     shape = x[0].shape if isinstance(x, tuple) else x.shape
     if place is not None:
         place_tiling(as_sharding(place, len(shape)), shape)
 
 
-def _put_leaf(x: Array | KeyArray | HostData, place: Any, may_alias: bool) -> Array | KeyArray:
+def _put_leaf(x: Array | HostData, place: Any, may_alias: bool) -> Array:
     if not isinstance(x, tuple):
         if place is None:
             return copy.copy(x)
@@ -330,7 +331,7 @@ def _put_leaf(x: Array | KeyArray | HostData, place: Any, may_alias: bool) -> Ar
         buffer = alias_host(runtime, tiling, dtype, data)
     else:
         buffer = from_host(runtime, tiling, dtype, functools.partial(_box, data))
-    return Array(buffer, sharding, committed=committed, weak_type=weak)
+    return ConcreteArray(buffer, sharding, committed=committed, weak_type=weak)
 
 
 def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:
@@ -346,5 +347,5 @@ def _target(x: Array, place: Any, argument: str) -> Sharding:
 def _give_up(sources: list[Any], donated: list[Any]) -> None:
     """Delete donated arrays, once nothing can fail any more."""
     for x, give in zip(sources, donated, strict=True):
-        if give and isinstance(x, Array | KeyArray):
+        if give and isinstance(x, Array):
             x.delete()

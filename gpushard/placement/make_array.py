@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from gpushard import tree
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
+from gpushard.array.key_array import KeyArray, elements_of
 from gpushard.errors import ArgumentTypeError, ArrayIndexError, ShardingError
 from gpushard.functions.checks import as_dtype, as_shape, check_dtype, place_tiling
 from gpushard.geometry.columns import distinct_columns
@@ -70,24 +71,27 @@ def make_array_from_callback(
     blocks = blocks_of(tiling)
     sample = blocks.distinct[0] if blocks.distinct else 0
     # The first box that is read; popped there, so that it is not kept any longer than others.
-    first = [_checked_data(data_callback(blocks.indices[sample]), blocks.shapes[sample], None)]
-    found = first[0].dtype
-    expected = check_dtype(found, "data_callback") if wanted is None else wanted
-    if not np.can_cast(found, expected, "same_kind"):
+    data = data_callback(blocks.indices[sample])
+    kind = KeyArray if isinstance(data, KeyArray) else ConcreteArray
+    first = [_checked_data(data, kind, blocks.shapes[sample], None)]
+    del data
+    own = first[0].dtype
+    expected = check_dtype(own, "data_callback") if wanted is None else wanted
+    if not np.can_cast(own, expected, "same_kind"):
         raise ArgumentTypeError(
-            f"data_callback returned {found}, which dtype={expected} cannot hold; convert the "
+            f"data_callback returned {own}, which dtype={expected} cannot hold; convert the "
             "data, or choose another dtype",
             argument="data_callback",
-            dtype=found,
+            dtype=own,
             expected=expected,
         )
 
     def read(index: Index, box_shape: Shape) -> HostArray:
-        return first.pop() if first else _checked_data(data_callback(index), box_shape, found)
+        return first.pop() if first else _checked_data(data_callback(index), kind, box_shape, own)
 
     runtime = devices_of(tiling)[0].runtime
     buffer = from_host(runtime, tiling, expected, read, batch_nbytes=_BATCH_NBYTES)
-    return Array(buffer, sharding)
+    return kind(buffer, sharding)
 
 
 def make_array_from_process_local_data(
@@ -132,7 +136,8 @@ def _is_shape(x: Any) -> bool:
 
 
 def _from_local_data(sharding: Any, local_data: Any, global_shape: Any) -> Array:
-    data, _ = as_host_array(local_data, "local_data")
+    kind = KeyArray if isinstance(local_data, KeyArray) else ConcreteArray
+    data = _host_data(local_data, kind, "local_data")
     sharding = _checked_sharding(sharding)
     if global_shape is None:
         shape = _global_shape(sharding, data.shape)
@@ -147,7 +152,7 @@ def _from_local_data(sharding: Any, local_data: Any, global_shape: Any) -> Array
         check_dtype(data.dtype, "local_data"),
         lambda index, _: data[to_local(index)],
     )
-    return Array(buffer, sharding)
+    return kind(buffer, sharding)
 
 
 def make_array_from_single_device_arrays(
@@ -187,10 +192,13 @@ def make_array_from_single_device_arrays(
     expected = as_dtype(dtype) if dtype is not None else parts[0].dtype
     _check_parts(parts, sharding, tiling, expected)
     buffers = [part._live() for part in parts]
+    kind: Any = type(parts[0]) if parts else ConcreteArray
+    stored = buffers[0].dtype if parts else expected
     buffer = ShardedBuffer(
-        tiling, expected, [b.values[0] for b in buffers], [b.claims[0] for b in buffers]
+        tiling, stored, [b.values[0] for b in buffers], [b.claims[0] for b in buffers]
     )
-    return Array(buffer, sharding)
+    joined: Array = kind(buffer, sharding)
+    return joined
 
 
 def live_arrays(platform: str | None = None) -> list[Array]:
@@ -375,8 +383,27 @@ def _checked_sharding(sharding: Any) -> Sharding:
     return sharding
 
 
-def _checked_data(data: Any, shape: Shape, dtype: np.dtype[Any] | None) -> HostArray:
-    array, _ = as_host_array(data, "data_callback")
+def _host_data(data: Any, kind: type[ConcreteArray], argument: str) -> HostArray:
+    """Return data of one class of arrays on the host: keys as elements of 64 bits.
+
+    Raises:
+      ArgumentTypeError: it is not of that class.
+    """
+    if kind is KeyArray and isinstance(data, KeyArray):
+        return np.asarray(elements_of(data))
+    if kind is KeyArray:
+        raise ArgumentTypeError(
+            f"{argument} holds a {type(data).__name__} after a KeyArray; make all of it keys",
+            argument=argument,
+            type=type(data),
+        )
+    return as_host_array(data, argument)[0]
+
+
+def _checked_data(
+    data: Any, kind: type[ConcreteArray], shape: Shape, dtype: np.dtype[Any] | None
+) -> HostArray:
+    array = _host_data(data, kind, "data_callback")
     if array.shape != shape:
         raise ShardingError(
             f"data_callback returned the shape {array.shape} for a box of shape {shape}; return "

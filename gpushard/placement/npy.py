@@ -18,6 +18,7 @@ import numpy as np
 
 from gpushard.array.array import Array
 from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
+from gpushard.array.key_array import refuse_keys
 from gpushard.errors import (
     ArgumentTypeError,
     FileAccessError,
@@ -166,6 +167,7 @@ def save(file: PathLike, arr: Array) -> None:
             f"arr is a {type(arr).__name__}; save writes gpushard arrays, numpy.save others",
             argument="arr",
         )
+    refuse_keys(arr, "save(file, keys)")
     target = _checked_path(file)
     check_transfer(DEVICE_TO_HOST, "save(file, arr)", explicit=True)
     buffer = arr.block_until_ready()._live()

@@ -1,10 +1,7 @@
 """Random numbers, as `jax.random` has them: functions of a key, with no hidden state.
 
     keys          keys of Threefry-2x32: `key`, `split`, `fold_in`, `KeyArray`
-    uniform       `bits`, `uniform`, `randint`, `bernoulli`, `rademacher`
-    continuous    `normal`, `exponential` and others without parameters
-    parametric    `gamma`, `beta` and others with parameters
-    counts        `poisson`, `binomial`, `geometric`
+    distributions `normal`, `uniform`, `randint` and the others of numbers
     vectors       `dirichlet`, `multivariate_normal`, `multinomial`, `orthogonal`, `ball`
     order         `permutation`, `choice`, `categorical`
     sampling      arguments, and how distributions run
@@ -21,18 +18,39 @@ sharding, and each shard is made where it will live.
 """
 
 from gpushard.array.key_array import KeyArray
-from gpushard.random.continuous import (
+from gpushard.random.distributions import (
+    bernoulli,
+    beta,
+    binomial,
+    bits,
     cauchy,
+    chisquare,
+    double_sided_maxwell,
     exponential,
+    f,
+    gamma,
+    generalized_normal,
+    geometric,
     gumbel,
+    integers,
     laplace,
+    loggamma,
     logistic,
     lognormal,
     maxwell,
     normal,
+    pareto,
+    poisson,
+    rademacher,
+    randint,
+    rayleigh,
+    t,
+    triangular,
     truncated_normal,
+    uniform,
+    wald,
+    weibull_min,
 )
-from gpushard.random.counts import binomial, geometric, poisson
 from gpushard.random.keys import (
     PRNGKey,
     clone,
@@ -45,22 +63,6 @@ from gpushard.random.keys import (
     wrap_key_data,
 )
 from gpushard.random.order import categorical, choice, permutation, shuffle
-from gpushard.random.parametric import (
-    beta,
-    chisquare,
-    double_sided_maxwell,
-    f,
-    gamma,
-    generalized_normal,
-    loggamma,
-    pareto,
-    rayleigh,
-    t,
-    triangular,
-    wald,
-    weibull_min,
-)
-from gpushard.random.uniform import bernoulli, bits, integers, rademacher, randint, uniform
 from gpushard.random.vectors import ball, dirichlet, multinomial, multivariate_normal, orthogonal
 
 __all__ = [

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import copy
 import operator
+import sys
 from typing import Any
 
 import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.aval import KeyDType
-from gpushard.array.key_array import KeyArray
+from gpushard.array.key_array import KeyArray, elements_of, keys_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_shape
 from gpushard.ops.bind import bind
-from gpushard.ops.table import movement, random_keys
-from gpushard.placement.defaults import default_sharding
-from gpushard.placement.device_put import device_put
-from gpushard.random.placing import beside, replicated, result_place, uncommitted
+from gpushard.ops.table import random_keys
+from gpushard.ops.table.packed_keys import PACK, UNPACK
+from gpushard.random.placing import bind_at, is_value, new_data
 
 _IMPLEMENTATIONS = ("threefry2x32", "fry")
 
@@ -46,7 +46,8 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
     Array([ 0, 42], dtype=uint32)
     """
     _check_impl(dtype)
-    return KeyArray(PRNGKey(seed, impl=impl))
+    _check_impl(impl)
+    return keys_of(_element(seed))
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
@@ -57,12 +58,15 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
       impl: the generator.
     """
     _check_impl(impl)
+    return bind(UNPACK, (_element(seed),))
+
+
+def _element(seed: Any) -> Any:
+    """Return the element that the key of a number is: its high word comes first in memory."""
     if isinstance(seed, Array) and not seed.shape and seed.dtype.kind in "iu":
         wide = seed if seed.dtype.itemsize == 8 else seed.astype(np.uint32)
-        wide = wide.astype(np.uint64)
-        halves = [(wide >> np.uint64(n)).astype(np.uint32).reshape(1) for n in (32, 0)]
-        joined: Array = bind(movement.CONCATENATE, halves, (-1,))
-        return joined
+        low, high = wide.astype(np.uint64), np.uint64(32)
+        return low if sys.byteorder == "big" else (low >> high) | (low << high)
     try:
         number = operator.index(seed)
     except TypeError:
@@ -78,8 +82,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
     if isinstance(seed, np.generic | np.ndarray) and seed.dtype.itemsize < 8:
         number &= 0xFFFFFFFF  # such types say their width: they have no high word
     words = np.array([number >> 32 & 0xFFFFFFFF, number & 0xFFFFFFFF], np.uint32)
-    placed: Array = device_put(words, replicated(default_sharding((2,))))
-    return uncommitted(placed)
+    return new_data(words.view(np.uint64).reshape(()))
 
 
 def split(key: Any, num: Any = 2, *, out_sharding: Any = None) -> Any:
@@ -102,10 +105,8 @@ def split(key: Any, num: Any = 2, *, out_sharding: Any = None) -> Any:
     (3,)
     """
     shape = as_shape(num, "num")
-    data = single_key(key, "split")
-    place = result_place(out_sharding, (*shape, 2), data)
-    made = bind(random_keys.SPLIT, (beside(data, place),), (shape,), place.sharding)
-    return _like(key, place.finish(made))
+    element = single_key(key, "split")
+    return _like(key, bind_at(random_keys.SPLIT, (element,), (shape,), shape, out_sharding))
 
 
 def fold_in(key: Any, data: Any) -> Any:
@@ -123,8 +124,8 @@ def fold_in(key: Any, data: Any) -> Any:
     >>> bool(fold_in(key(0), 1) == fold_in(key(0), 2))
     False
     """
-    own = single_key(key, "fold_in")
-    return _like(key, bind(random_keys.FOLD_IN, (own, _fold_number(data))))
+    element = single_key(key, "fold_in")
+    return _like(key, bind(random_keys.FOLD_IN, (element, _fold_number(data))))
 
 
 def _fold_number(data: Any) -> Any:
@@ -158,7 +159,9 @@ def key_data(keys: Any) -> Array:
     Args:
       keys: a `KeyArray`, or raw keys.
     """
-    return copy.copy(raw_keys(keys, "key_data"))
+    if isinstance(keys, KeyArray):
+        return bind(UNPACK, (elements_of(keys),))
+    return copy.copy(_raw_keys(keys, "key_data"))
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
@@ -171,12 +174,13 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     """
     _check_impl(impl)
     _check_impl(dtype)
-    return KeyArray(copy.copy(raw_keys(key_bits_array, "wrap_key_data")))
+    elements: Any = _elements(key_bits_array, "wrap_key_data")
+    return keys_of(elements)
 
 
 def clone(key: Any) -> Any:
     """Return the same key, to say that it is used again on purpose."""
-    return _like(key, copy.copy(raw_keys(key, "clone")))
+    return copy.copy(key if isinstance(key, KeyArray) else _raw_keys(key, "clone"))
 
 
 def key_dtype(impl_spec: Any = None) -> KeyDType:
@@ -194,61 +198,66 @@ def key_dtype(impl_spec: Any = None) -> KeyDType:
 
 def key_impl(keys: Any) -> str:
     """Return the name of the generator that keys are for."""
-    raw_keys(keys, "key_impl")
+    _elements(keys, "key_impl")
     return "threefry2x32"
 
 
-def _like(key: Any, data: Any) -> Any:
-    return KeyArray(data) if isinstance(key, KeyArray) else data
+def _like(key: Any, elements: Any) -> Any:
+    """Return elements as the kind of keys that a key is."""
+    return keys_of(elements) if isinstance(key, KeyArray) else bind(UNPACK, (elements,))
 
 
-def raw_keys(keys: Any, name: str) -> Array:
-    """Return the words of keys.
+def _elements(keys: Any, name: str) -> Any:
+    """Return keys as elements of 64 bits."""
+    if isinstance(keys, KeyArray):
+        return elements_of(keys)
+    return bind(PACK, (_raw_keys(keys, name),))
+
+
+def _raw_keys(keys: Any, name: str) -> Any:
+    """Return the words of raw keys.
 
     Raises:
       ArgumentTypeError: these are no keys: neither a `KeyArray` nor words of 32 bits.
       ArgumentError: the last dim does not have two words.
     """
-    data = keys._data if isinstance(keys, KeyArray) else keys
-    if isinstance(data, np.ndarray) and data.dtype == np.uint32:
-        data = uncommitted(device_put(data, replicated(default_sharding(data.shape))))
-    traced = hasattr(data, "interpreter")
-    if not traced and not isinstance(data, Array):
+    if isinstance(keys, np.ndarray) and keys.dtype == np.uint32:
+        keys = new_data(keys)
+    if not is_value(keys):
         raise ArgumentTypeError(
             f"{name}: key is a {type(keys).__name__}; make one with random.key(seed)",
             argument="key",
             type=type(keys),
         )
-    if data.dtype != np.uint32:
+    if keys.dtype != np.uint32:
         raise ArgumentTypeError(
-            f"{name}: key has dtype {data.dtype}; raw keys are of uint32, make one with "
+            f"{name}: key has dtype {keys.dtype}; raw keys are of uint32, make one with "
             "random.key(seed)",
             argument="key",
-            dtype=data.dtype,
+            dtype=keys.dtype,
         )
-    if not data.shape or data.shape[-1] != 2:
+    if not keys.shape or keys.shape[-1] != 2:
         raise ArgumentError(
-            f"{name}: key has shape {data.shape}; the last dim of raw keys has length 2",
+            f"{name}: key has shape {keys.shape}; the last dim of raw keys has length 2",
             argument="key",
-            shape=data.shape,
+            shape=keys.shape,
         )
-    found: Array = data
-    return found
+    return keys
 
 
-def single_key(key: Any, name: str) -> Array:
-    """Return the two words of one key.
+def single_key(key: Any, name: str) -> Any:
+    """Return one key as an element of 64 bits.
 
     Raises:
       ArgumentTypeError: it is no key.
       ArgumentError: these are several.
     """
-    data = raw_keys(key, name)
-    if len(data.shape) != 1:
+    element = elements_of(key) if isinstance(key, KeyArray) else _elements(key, name)
+    if element.shape:
         raise ArgumentError(
-            f"{name}: key is an array of keys of shape {data.shape[:-1]}; give one of them, such "
+            f"{name}: key is an array of keys of shape {element.shape}; give one of them, such "
             "as keys[0]",
             argument="key",
-            shape=data.shape[:-1],
+            shape=element.shape,
         )
-    return data
+    return element

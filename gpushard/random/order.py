@@ -12,18 +12,19 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
+from gpushard.array.key_array import keys_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_shape
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
+from gpushard.ops.prng.distribution import Distribution, Domain
 from gpushard.ops.table import movement, random_order
+from gpushard.ops.table import random as table
 from gpushard.placement.device_put import as_host_array, device_put
-from gpushard.random.continuous import gumbel_row
+from gpushard.random.distributions import randint
 from gpushard.random.keys import single_key
-from gpushard.random.placing import beside, follow, result_place
-from gpushard.random.sampling import float_dtype, parameter, sample
-from gpushard.random.uniform import randint
+from gpushard.random.placing import beside, bind_at, is_value, moved_to
+from gpushard.random.sampling import dtype_of, is_high, parameter, sample
 from gpushard.typing import Shape
 
 
@@ -47,20 +48,14 @@ def permutation(
     >>> permutation(random.key(0), 6)
     Array([0, 1, 5, 4, 3, 2], dtype=int64)
     """
-    data = single_key(key, "permutation")
+    element = single_key(key, "permutation")
     if not np.ndim(x):
         n = _number(x, "permutation", "x")
         one_from_end(axis, 1, "permutation")
-        place = result_place(out_sharding, (n,), data)
-        made = bind(random_order.ORDER, (beside(data, place),), (n,), place.sharding)
-        return place.finish(made)
+        return bind_at(random_order.ORDER, (element,), (n,), (n,), out_sharding)
     array = _array(x, "permutation", "x")
-    at = one_from_end(axis, len(array.shape), "permutation")
-    place = result_place(out_sharding, array.shape, data, array)
-    operands = (beside(data, place, array), array)
-    return place.finish(
-        bind(random_order.SHUFFLE, operands, (at, bool(independent)), place.sharding)
-    )
+    params = one_from_end(axis, len(array.shape), "permutation"), bool(independent)
+    return bind_at(random_order.SHUFFLE, (element, array), params, array.shape, out_sharding)
 
 
 shuffle = permutation
@@ -68,7 +63,7 @@ shuffle = permutation
 
 
 def _number(x: Any, name: str, argument: str) -> int:
-    if isinstance(x, Array) or hasattr(x, "interpreter"):
+    if is_value(x):
         raise ArgumentTypeError(
             f"{name}: {argument} is an array without dims; pass int({argument}), a number on the "
             "host: the result's size depends on it",
@@ -89,7 +84,7 @@ def _number(x: Any, name: str, argument: str) -> int:
 
 
 def _array(x: Any, name: str, argument: str) -> Any:
-    if isinstance(x, Array) or hasattr(x, "interpreter"):
+    if is_value(x):
         return x
     host = np.array(x) if isinstance(x, list | tuple) else x
     return device_put(as_host_array(host, argument)[0])
@@ -126,31 +121,39 @@ def choice(
     >>> choice(random.key(0), 10, (4,), replace=False).shape
     (4,)
     """
-    sizes, noise = as_shape(shape), gumbel_row(mode, "choice")
+    sizes, noise = as_shape(shape), _noise(mode, "choice")
     array = _array(a, "choice", "a") if np.ndim(a) else None
     at = -1 if array is None else one_from_end(axis, len(array.shape), "choice")
     n = _number(a, "choice", "a") if array is None else array.shape[at]
-    many = math.prod(sizes)
-    _check_enough(n, many, replace)
+    _check_enough(n, math.prod(sizes), replace)
     weights = None if p is None else _weights(p, n)
     if array is None:
         return _positions(key, n, sizes, replace, weights, noise, out_sharding)
     index = _positions(key, n, sizes, replace, weights, noise, None, array)
-    return follow(bind(random_order.TAKE, (array, index), (at,)), out_sharding, array)
+    return moved_to(out_sharding, bind(random_order.TAKE, (array, index), (at,)))
 
 
-def _check_enough(n: int, many: int, replace: bool) -> None:
-    if many and not n:
+def _noise(mode: str | None, name: str) -> Distribution:
+    """Return the row of Gumbel numbers in a mode.
+
+    Raises:
+      ArgumentError: there is no such mode.
+    """
+    return table.GUMBEL_HIGH if is_high(mode, name) else table.GUMBEL
+
+
+def _check_enough(n: int, draws: int, replace: bool) -> None:
+    if draws and not n:
         raise ArgumentError(
             "choice: a has 0 elements along axis; there is nothing to choose from", argument="a"
         )
-    if not replace and many > n:
+    if not replace and draws > n:
         raise ArgumentError(
-            f"choice: a has {n} elements along axis, {many} are to be chosen without replacement; "
+            f"choice: a has {n} elements along axis, {draws} are to be chosen without replacement; "
             "choose fewer, or with replace=True",
             argument="shape",
             elements=n,
-            chosen=many,
+            chosen=draws,
         )
 
 
@@ -160,34 +163,32 @@ def _positions(
     sizes: Shape,
     replace: bool,
     weights: Any,
-    noise: Row,
+    noise: Distribution,
     out_sharding: Any,
     array: Array | None = None,
 ) -> Any:
     """Return random integers below n; they go where an array is that they are positions of."""
-    data = single_key(key, "choice")
+    element, draws = single_key(key, "choice"), math.prod(sizes)
     if array is not None:
-        data = beside(data, result_place(None, sizes, data, array), array)
-    if not math.prod(sizes):
-        return randint(data, sizes, 0, 1, out_sharding=out_sharding)
-    if replace and weights is None:
-        return randint(data, sizes, 0, n, out_sharding=out_sharding)
-    place = result_place(out_sharding, sizes, data)
+        element = beside(element, array)
+        key = keys_of(element)
+    if not draws or (replace and weights is None):
+        return randint(key, sizes, 0, n if draws else 1, out_sharding=out_sharding)
     if replace:
-        words = beside(data, place)
-        made = bind(random_order.WEIGHTED, (words, weights), (sizes,), place.sharding)
-        return place.finish(made)
-    many = math.prod(sizes)
-    order = permutation(data, n) if weights is None else _largest(data, weights, many, noise)
-    return follow(order[:many].reshape(sizes), out_sharding, data)
+        row = random_order.WEIGHTED
+        return bind_at(row, (element, weights), (sizes,), sizes, out_sharding)
+    if weights is None:
+        order = bind_at(random_order.ORDER, (element,), (n,), (n,))
+    else:
+        order = _largest(key, weights, draws, noise)
+    return moved_to(out_sharding, order[:draws].reshape(sizes))
 
 
-def _largest(key: Any, weights: Any, many: int, noise: Row) -> Any:
+def _largest(key: Any, weights: Any, many: int, noise: Distribution) -> Any:
     """Return which logarithms of weights are the largest with Gumbel numbers added."""
-    dtype = float_dtype(weights.dtype, "choice")
     with np.errstate(divide="ignore"):
         logits = np.log(weights)
-    noisy = sample(noise, key, weights.shape, dtype, (logits,))
+    noisy = sample(noise, key, (logits,), weights.shape, weights.dtype)
     return bind(random_order.TOP, (noisy,), (many,))
 
 
@@ -197,24 +198,24 @@ def _weights(p: Any, n: int) -> Any:
     Raises:
       ArgumentError: there are not `n`, or numbers on the host are no probabilities.
     """
-    found = parameter(p, "choice", "p", lambda x: x >= 0, "0 at least")
-    if np.shape(found) != (n,):
+    weights = parameter(p, "choice", "p", Domain(lambda x: x >= 0, "0 at least"))
+    if np.shape(weights) != (n,):
         raise ArgumentError(
-            f"choice: p has shape {np.shape(found)}, there are {n} elements to choose from; it "
+            f"choice: p has shape {np.shape(weights)}, there are {n} elements to choose from; it "
             f"must have shape {(n,)}",
             argument="p",
-            shape=np.shape(found),
+            shape=np.shape(weights),
             elements=n,
         )
-    if isinstance(found, np.ndarray):
-        total = float(found.sum())
+    if isinstance(weights, np.ndarray):
+        total = float(weights.sum())
         if not abs(total - 1) <= 1e-3:
             raise ArgumentError(
                 f"choice: p sums to {total}, probabilities sum to 1; pass p / p.sum()",
                 argument="p",
                 total=total,
             )
-    return found if found.dtype.kind == "f" else found.astype(np.float64)
+    return weights if weights.dtype.kind == "f" else weights.astype(np.float64)
 
 
 def categorical(
@@ -242,7 +243,6 @@ def categorical(
       ArgumentError: the shape does not end in the other dims of `logits`, or there are too few
         categories to draw without replacement.
     """
-    data = single_key(key, "categorical")
     own = _array(logits, "categorical", "logits")
     if own.dtype.kind != "f":
         own = own.astype(np.float64)
@@ -259,15 +259,15 @@ def categorical(
             shape=sizes,
             logits=own.shape,
         )
-    dtype, noise = float_dtype(own.dtype, "categorical"), gumbel_row(mode, "categorical")
+    dtype, noise = dtype_of(table.GUMBEL, own.dtype), _noise(mode, "categorical")
     if replace:
-        noisy = sample(noise, data, (*lead, *own.shape), dtype, (own,))
-        return follow(noisy.argmax(axis=at), out_sharding, own)
-    many = math.prod(lead)
-    _check_enough(n, many, False)
-    noisy = sample(noise, data, own.shape, dtype, (own,))
+        noisy = sample(noise, key, (own,), (*lead, *own.shape), dtype)
+        return moved_to(out_sharding, noisy.argmax(axis=at))
+    draws = math.prod(lead)
+    _check_enough(n, draws, False)
+    noisy = sample(noise, key, (own,), own.shape, dtype)
     order = tuple(d for d in range(-len(own.shape), 0) if d != at)
     last = bind(movement.TRANSPOSE, (noisy,), ((*order, at),))
-    top = bind(random_order.TOP, (last,), (many,))
+    top = bind(random_order.TOP, (last,), (draws,))
     first = bind(movement.TRANSPOSE, (top,), ((-1, *range(-len(own.shape), -1)),))
-    return follow(first.reshape(sizes), out_sharding, own)
+    return moved_to(out_sharding, first.reshape(sizes))

@@ -2,57 +2,103 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, as_shape
-from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
+from gpushard.ops.prng.distribution import Distribution, Domain
+from gpushard.ops.table.random import ANY
 from gpushard.placement.device_put import as_host_array
 from gpushard.random.keys import single_key
-from gpushard.random.placing import beside, result_place
+from gpushard.random.placing import bind_at, is_value
 from gpushard.typing import Shape
+
+_F = TypeVar("_F", bound=Callable[..., Array])
+
+_TYPES = {
+    "f": "a type of floats; float64 by default",
+    "fc": "a type of floats or of complex numbers; float64 by default",
+    "iu": "a type of integers; int64 by default",
+    "u": "an unsigned integer type; uint64 by default",
+    "if": "a type of integers or floats; int64 by default",
+}
+
+
+def documented(row: Distribution, **texts: str) -> Callable[[_F], _F]:
+    """Write out what arguments mean, in the docstring of a distribution's function.
+
+    Args:
+      row: what the function runs.
+      **texts: of the arguments that only this function has, and of others where they differ.
+    """
+    common = {
+        "key": "a key.",
+        "shape": "of the result.",
+        "dtype": f"{_TYPES.get(row.kinds, '')}.",
+        "out_sharding": "how the result is laid out.",
+    }
+
+    def write(function: _F) -> _F:
+        arguments = inspect.signature(function).parameters
+        if arguments["shape"].default is None:
+            names = [name for name, _ in row.parameters]
+            own = f"that of `{names[0]}`" if len(names) == 1 else "what the parameters broadcast to"
+            common["shape"] = f"of the result; by default {own}."
+        said = common | {name: f"{text}." for name, text in texts.items()}
+        parts = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+        at = next((n for n, p in enumerate(parts) if p.startswith(("Raises:", ">>>"))), len(parts))
+        if any(domain.contains for _, domain in row.parameters):
+            parts.insert(at, "Raises:\n  ArgumentError: a parameter is impossible.")
+        lines = [f"  {name}: {said[name]}" for name in arguments]
+        parts.insert(at, "\n".join(["Args:", *lines]))
+        function.__doc__ = "\n\n".join(parts)
+        return function
+
+    return write
 
 
 def sample(
-    row: Row,
+    row: Distribution,
     key: Any,
-    shape: Any,
-    dtype: np.dtype[Any],
     parameters: tuple[Any, ...] = (),
+    shape: Any = (),
+    dtype: Any = None,
     out_sharding: Any = None,
-    tail: Shape = (),
+    tail: Shape | None = (),
 ) -> Any:
-    """Run the row of a distribution.
+    """Draw the numbers of a distribution.
 
     Args:
-      row: which; its parameters are (shape, dtype).
+      row: which.
       key: a key.
+      parameters: as users give them.
       shape: of the result without `tail`; None for that of the parameters.
       dtype: of the result.
-      parameters: of the distribution, as `parameter` returns them.
-      out_sharding: as users give it.
-      tail: dims of the result that do not come from `shape`; parameters then say their own shapes
-        by `shape`, which must not be None.
+      out_sharding: as for `placing.bind_at`.
+      tail: dims of the result that do not come from `shape`; None for those that parameters
+        broadcast to.
 
     Raises:
-      ArgumentError: the parameters do not broadcast to the shape.
-      ArgumentTypeError: the key is no key.
+      ArgumentError: a parameter is impossible, or they do not broadcast to the shape.
+      ArgumentTypeError: the key is no key, or there are no such numbers of the dtype.
+      ShardingError: the sharding does not fit the shape.
     """
-    name = row.name.removeprefix("random.")
-    data = single_key(key, name)
-    if shape is None:
-        sizes = common_shape(name, *(np.shape(p) for p in parameters))
-    else:
-        sizes = as_shape(shape)
+    target = row.default if dtype is None else dtype_of(row, dtype)
+    operands = parameters and [
+        parameter(x, row.title, argument, domain)
+        for x, (argument, domain) in zip(parameters, row.parameters, strict=True)
+    ]
+    element = single_key(key, row.title)
+    sizes = () if shape is None else as_shape(shape)
+    if shape is None or tail is None:
+        tail = common_shape(row.title, *[np.shape(x) for x in operands])
     whole = (*sizes, *tail)
-    place = result_place(out_sharding, whole, data, *parameters)
-    words = beside(data, place, *parameters)
-    return place.finish(bind(row, (words, *parameters), (whole, dtype), place.sharding))
+    return bind_at(row, (element, *operands), (whole, target), whole, out_sharding)
 
 
 def common_shape(name: str, *shapes: Shape) -> Shape:
@@ -72,46 +118,39 @@ def common_shape(name: str, *shapes: Shape) -> Shape:
         ) from None
 
 
-def float_dtype(dtype: Any, name: str, *, kinds: str = "f") -> np.dtype[Any]:
-    """Return the type of floats that users ask for; float64 for None.
+def dtype_of(row: Distribution, dtype: Any, name: str = "") -> np.dtype[Any]:
+    """Return the type of numbers that users ask for.
 
     Raises:
-      ArgumentTypeError: it is none, or wider than float64.
+      ArgumentTypeError: a distribution has none of it, or it is wider than float64.
     """
-    found = np.dtype(np.float64) if dtype is None else as_dtype(dtype)
-    if found.isbuiltin == 1:
-        fits = found.kind in kinds and np.finfo(found).bits <= 64
-    else:  # of ml_dtypes: bfloat16 and float8, but not int4
-        fits = np.can_cast(found, np.float32) and not np.can_cast(found, np.int64)
-    if not fits:
+    if dtype is None:
+        return row.default
+    target, kinds = as_dtype(dtype), row.kinds
+    if kinds[0] != "f":
+        fits = target.kind in kinds
+        wanted = f"{_TYPES[kinds].split(';')[0]}, such as {row.default}"
+    else:
+        if target.isbuiltin == 1:
+            fits = target.kind in kinds and np.finfo(target).bits <= 64
+        else:  # of ml_dtypes: bfloat16 and float8, but not int4
+            fits = np.can_cast(target, np.float32) and not np.can_cast(target, np.int64)
         names = "float16, float32, float64" + (", complex64, complex128" if "c" in kinds else "")
+        wanted = f"one of {names}, or a type of floats of ml_dtypes"
+    if not fits:
         raise ArgumentTypeError(
-            f"{name}: dtype={found} must be one of {names}, or a type of floats of ml_dtypes",
-            argument="dtype",
-            dtype=found,
+            f"{name or row.title}: dtype={target} must be {wanted}", argument="dtype", dtype=target
         )
-    return found
+    return target
 
 
-def int_dtype(dtype: Any, name: str, kinds: str = "iu", default: Any = np.int64) -> np.dtype[Any]:
-    """Return the type of integers that users ask for.
-
-    Raises:
-      ArgumentTypeError: it is none.
-    """
-    found = np.dtype(default) if dtype is None else as_dtype(dtype)
-    if found.kind not in kinds:
-        wanted = "an unsigned integer type" if kinds == "u" else "a type of integers"
-        raise ArgumentTypeError(
-            f"{name}: dtype={found} must be {wanted}, such as {np.dtype(default)}",
-            argument="dtype",
-            dtype=found,
-        )
-    return found
+def is_whole(dtype: Any) -> bool:
+    """Whether users ask for integers, where they may ask for floats, too."""
+    return dtype is not None and as_dtype(dtype).kind in "iu"
 
 
-def check_mode(mode: Any, name: str) -> bool:
-    """Return whether numbers are made of twice as many bits.
+def is_high(mode: Any, name: str) -> bool:
+    """Whether numbers are made of twice as many bits.
 
     Args:
       mode: "low", or None for that; or "high".
@@ -127,44 +166,34 @@ def check_mode(mode: Any, name: str) -> bool:
     return bool(mode == "high")
 
 
-def parameter(
-    x: Any,
-    name: str,
-    argument: str,
-    valid: Callable[[Any], Any] | None = None,
-    wanted: str = "",
-    dtype: Any = None,
-) -> Any:
+def parameter(x: Any, name: str, argument: str, domain: Domain = ANY, dtype: Any = None) -> Any:
     """Return a parameter of a distribution: an array on devices as it is, host data checked.
 
     Args:
       x: an array, a number, or data on the host.
       name: of the distribution.
       argument: what errors call it.
-      valid: whether numbers are possible; those on devices are not read, where they are not the
-        result is NaN, -1 for integers.
-      wanted: what is possible, in words.
+      domain: which numbers are possible; those on devices are not read.
       dtype: of host data; what it has for None.
 
     Raises:
       ArgumentTypeError: it is not numeric, or complex.
       ArgumentError: a number is impossible.
     """
-    if isinstance(x, Array) or hasattr(x, "interpreter"):
-        own = x.dtype
-    else:
+    if not is_value(x):
         x = as_host_array(np.array(x) if isinstance(x, list | tuple) else x, argument)[0]
-        own = x.dtype
-    if own.kind == "c":
+    if x.dtype.kind == "c":
         raise ArgumentTypeError(
-            f"{name}: {argument} has dtype {own}; it must be real", argument=argument, dtype=own
+            f"{name}: {argument} has dtype {x.dtype}; it must be real",
+            argument=argument,
+            dtype=x.dtype,
         )
     if not isinstance(x, np.ndarray):
         return x
-    if valid is not None and not np.all(valid(x)):
-        wrong = x[~np.asarray(valid(x))].ravel()[0] if x.ndim else x[()]
+    if domain.contains is not None and not np.all(possible := np.asarray(domain.contains(x))):
+        wrong = x[~possible].ravel()[0]
         raise ArgumentError(
-            f"{name}: {argument}={wrong} is impossible; it must be {wanted}",
+            f"{name}: {argument}={wrong} is impossible; it must be {domain.text}",
             argument=argument,
             value=wrong.item(),
         )

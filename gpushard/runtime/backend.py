@@ -57,6 +57,9 @@ class DeviceInfo:
 
 _NOTHING: Mapping[Memory, int] = {}
 
+_RARELY = 63
+"""So many times in a row calls count as long, at most, before they are measured again."""
+
 
 class Item:
     """Work for a stream: what to run, after what, and whose content it decides.
@@ -156,6 +159,49 @@ def _drop_tracebacks(cause: BaseException, handled: BaseException | None) -> Non
                 chain.append(origin)
 
 
+class Pace:
+    """Whether calls of one kind take long enough for other threads to help, as far as is known.
+
+    It is measured while no other thread helps: each time where calls turn out to be short, and ever
+    more rarely where they are long. The first calls of all are not measured so: what they need is
+    not in a cache yet, nor in memory.
+
+    Args:
+      steps: about how many functions of NumPy's a call uses; before each threads may have to wait
+        for one another.
+
+    >>> pace = Pace()
+    >>> for long in (True, True, False, False):
+    ...     while pace.is_long():
+    ...         print("not measured")
+    ...     pace.note(long)
+    not measured
+    not measured
+    not measured
+    not measured
+    not measured
+    """
+
+    __slots__ = ("_left", "_most", "steps")
+
+    def __init__(self, steps: int = 1) -> None:
+        self.steps = steps
+        self._left = 1
+        """So many more times they count as long without being measured."""
+        self._most = 0
+        """What that was when they had been measured last."""
+
+    def is_long(self) -> bool:
+        """Whether they count as long without being measured."""
+        self._left -= 1
+        return self._left >= 0
+
+    def note(self, long: bool) -> None:
+        """Note what was measured."""
+        self._most = min(2 * self._most + 1, _RARELY) if long else 0
+        self._left = self._most
+
+
 class WorkFailure(Exception):
     """What failed and why."""
 
@@ -165,8 +211,26 @@ class WorkFailure(Exception):
         self.cause = cause
 
 
+@dataclass(frozen=True, eq=False)
+class Reducing:
+    """A function of a backend's namespace that reduces some dims."""
+
+    function: Callable[..., Any]
+    """The function."""
+
+    axes: tuple[int, ...]
+    """These dims, from the end."""
+
+    options: Mapping[str, Any]
+    """What else the function takes by name."""
+
+    def __call__(self, x: LocalArray, out: Any = None) -> Any:
+        """Reduce an array."""
+        return self.function(x, self.axes, out=out, **self.options)
+
+
 class Calls(Protocol):
-    """Calls of an elementwise function that a backend makes at once."""
+    """Calls of a function that a backend makes at once."""
 
     nbytes: int
     """Bytes of the memory for all results, where they share one."""
@@ -328,17 +392,20 @@ class Backend(Store, Protocol):
         scalars: Sequence[int],
         results: Sequence[np.dtype[Any]],
         batches: Sequence[tuple[Stream, Sequence[Shape]]],
+        blocks: Sequence[Shape],
         *,
         together: bool,
     ) -> Sequence[Calls] | None:
-        """Return what makes calls of an elementwise function on dense blocks, many at once.
+        """Return what makes calls of a function on dense blocks, many at once.
 
         Args:
-          function: one of the namespace.
+          function: one of the namespace, elementwise or `Reducing`.
           operands: types of the operands.
           scalars: which of them are numbers, not blocks.
           results: types of the results.
-          batches: for each the stream, all of one chip, and the shapes of the calls' blocks.
+          batches: for each the stream, all of one chip, and for each call the shape of all results.
+          blocks: shapes of the operands that are blocks, the same for each call; none if they have
+            that of the results.
           together: whether the results of a batch share one memory.
 
         Returns:
@@ -368,7 +435,11 @@ class Backend(Store, Protocol):
         """
 
     def run_now(
-        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+        self,
+        calls: Sequence[Callable[[], None]],
+        reads: Sequence[Memory],
+        writes: Sequence[Memory],
+        pace: Pace,
     ) -> None:
         """Run work of the host's own that waits for nothing; threads without work may help.
 
@@ -376,6 +447,7 @@ class Backend(Store, Protocol):
           calls: independent of one another.
           reads: memory whose content they need; the caller keeps a claim on it, and on `writes`.
           writes: memory that they overwrite.
+          pace: of such calls, if they were made before.
 
         Raises:
           Exception: what a call raised, when none runs any more.

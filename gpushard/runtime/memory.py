@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import heapq
 import itertools
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from gpushard.errors import ReentrantCallError
@@ -259,14 +260,17 @@ class NoRoomError(Exception):
 class _Shelf:
     """The free blocks of one size, each by the number of its release, in that order."""
 
-    __slots__ = ("blocks", "idle", "waiting")
+    __slots__ = ("idle", "waiting")
 
     def __init__(self) -> None:
-        self.blocks: dict[int, Memory] = {}
         self.idle: dict[int, Memory] = {}
         """Those known to be used by nothing any more."""
         self.waiting: dict[Stream | None, dict[int, Memory]] = {}
         """The others, by the stream that wrote them last, which looks there first."""
+
+    def numbers(self) -> Iterator[int]:
+        """Yield the numbers of all of them in order."""
+        return heapq.merge(sorted(self.idle), *self.waiting.values())
 
 
 class Pool:
@@ -289,8 +293,8 @@ class Pool:
         self._limit = limit
         self._used: dict[int, Memory] = {}  # pooled memory that is claimed, by id
         self._shelves: dict[int, _Shelf] = {}  # by capacity
-        self._by_release: dict[int, Memory] = {}
-        self._waiting: dict[int, Memory] = {}  # of these, what is not known to be idle
+        self._idle: dict[int, Memory] = {}  # what is free and used by nothing, by its release
+        self._waiting: dict[int, Memory] = {}  # what is free and not known to be idle
         self._waited_for = 0  # bytes of those
         self._releases = 0
         self.looks = 0
@@ -390,7 +394,7 @@ class Pool:
         Returns:
           The bytes given back.
         """
-        return self._trim(self.free, self._by_release)
+        return self._trim(self.free, self._by_release())
 
     def settle(self) -> None:
         """Wait until nothing uses any free block."""
@@ -398,7 +402,6 @@ class Pool:
             for stream, tick in block.clock():
                 stream.synchronize(tick)
             block.written, block.used = None, {}
-        self._settle()
 
     def pending(self) -> list[Tick]:
         """The ticks that free blocks wait for."""
@@ -411,12 +414,13 @@ class Pool:
           claimed: every memory that is claimed now.
         """
         claims = {id(memory) for memory in claimed}
-        used, listed = self._used, list(self._by_release.values())
+        used, listed = self._used, {**self._idle, **self._waiting}
         self._used = {key: memory for key, memory in used.items() if key in claims}
         taken = {id(memory.raw) for memory in self._used.values()}
-        self._shelves, self._by_release, self.free = {}, {}, 0
-        self._waiting, self._waited_for = {}, 0
-        blocks = {id(block.raw): block for block in (*listed, *used.values())}
+        self._shelves, self.free = {}, 0
+        self._idle, self._waiting, self._waited_for = {}, {}, 0
+        in_order = [listed[number] for number in sorted(listed)]
+        blocks = {id(block.raw): block for block in (*in_order, *used.values())}
         for raw, block in blocks.items():
             if raw not in taken:
                 self._list(block)
@@ -447,7 +451,7 @@ class Pool:
             self._settle()
         if shelf.idle:
             return next(reversed(shelf.idle.values()))
-        oldest = itertools.islice(shelf.blocks.values(), _MOST_LOOKS)
+        oldest = map(self._waiting.__getitem__, itertools.islice(shelf.numbers(), _MOST_LOOKS))
         return next((block for block in oldest if self._is_covered(block, stream)), None)
 
     def _is_covered(self, block: Memory, stream: Stream | None) -> bool:
@@ -461,12 +465,14 @@ class Pool:
     def _settle(self) -> None:
         """Find what is idle now, in order of release, up to the first block that is not."""
         while (block := _first(self._waiting)) is not None and self._is_idle(block):
-            self._stop_waiting(block)
-            self._shelves[block.capacity].idle[block.released] = block
+            number, shelf = block.released, self._shelves[block.capacity]
+            self._idle[number] = shelf.idle[number] = block
+            del shelf.waiting[block.home][number], self._waiting[number]
+            self._waited_for -= block.capacity
 
     def _grow(self, capacity: int) -> Memory | None:
         if self._limit is not None and self.total + capacity > self._limit:
-            self._trim(self.total + capacity - self._limit, self._by_release)
+            self._trim(self.total + capacity - self._limit, self._by_release())
             if self.total + capacity > self._limit:
                 return None
         in_use = self.total - self.free
@@ -485,13 +491,21 @@ class Pool:
 
     def _oldest(self, capacity: int) -> Memory | None:
         shelf = self._shelves.get(capacity)
-        return None if shelf is None else _first(shelf.blocks)
+        number = None if shelf is None else next(shelf.numbers(), None)
+        return None if number is None else self._block(number)
+
+    def _by_release(self) -> Iterator[int]:
+        """Yield the numbers of all free blocks in order of release."""
+        return heapq.merge(sorted(self._idle), self._waiting)
+
+    def _block(self, number: int) -> Memory:
+        """Return the free block of a release."""
+        return self._waiting.get(number) or self._idle[number]
 
     def _trim_idle(self, wanted: int) -> int:
         """Drop at least `wanted` bytes of blocks known to be idle, if there are."""
         self._settle()
-        idle = (n for n in self._by_release if n not in self._waiting)
-        return self._trim(wanted, idle)
+        return self._trim(wanted, sorted(self._idle))
 
     def _trim(self, wanted: int, candidates: Iterable[int]) -> int:
         """Drop at least `wanted` bytes of idle free blocks, if there are.
@@ -505,7 +519,7 @@ class Pool:
         for number in candidates:
             if dropped >= wanted:
                 break
-            block = self._by_release[number]
+            block = self._block(number)
             if number not in self._waiting or self._is_idle(block):
                 chosen.append(block)
                 dropped += block.capacity
@@ -517,40 +531,35 @@ class Pool:
 
     def _list(self, block: Memory) -> None:
         """Count a block as free."""
-        self._releases += 1
-        number = block.released = self._releases
-        shelf = self._shelves.get(block.capacity)
+        capacity = block.capacity
+        number = block.released = self._releases = self._releases + 1
+        shelf = self._shelves.get(capacity)
         if shelf is None:
-            shelf = self._shelves[block.capacity] = _Shelf()
-        if block.written is None and not block.used:
-            shelf.idle[number] = block
+            shelf = self._shelves[capacity] = _Shelf()
+        written = block.written
+        if written is None and not block.used:
+            self._idle[number] = shelf.idle[number] = block
         else:
-            home = block.home = block.written[0] if block.written is not None else None
+            home = block.home = None if written is None else written[0]
             waiting = shelf.waiting.get(home)
             if waiting is None:
                 waiting = shelf.waiting[home] = {}
-            waiting[number] = self._waiting[number] = block
-            self._waited_for += block.capacity
-        shelf.blocks[number] = self._by_release[number] = block
-        self.free += block.capacity
+            self._waiting[number] = waiting[number] = block
+            self._waited_for += capacity
+        self.free += capacity
 
     def _unlist(self, block: Memory) -> None:
         """Count a block as no longer free."""
-        number, shelf = block.released, self._shelves[block.capacity]
-        if number in self._waiting:
-            self._stop_waiting(block)
+        number, capacity = block.released, block.capacity
+        shelf = self._shelves[capacity]
+        if self._waiting.pop(number, None) is None:
+            del self._idle[number], shelf.idle[number]
         else:
-            del shelf.idle[number]
-        del shelf.blocks[number], self._by_release[number]
-        if not shelf.blocks and len(self._shelves) > _MOST_EMPTY:
-            del self._shelves[block.capacity]
-        self.free -= block.capacity
-
-    def _stop_waiting(self, block: Memory) -> None:
-        """Take a block out of those that are not known to be idle."""
-        waiting = self._shelves[block.capacity].waiting
-        del self._waiting[block.released], waiting[block.home][block.released]
-        self._waited_for -= block.capacity
+            del shelf.waiting[block.home][number]
+            self._waited_for -= capacity
+        if len(self._shelves) > _MOST_EMPTY and next(shelf.numbers(), None) is None:
+            del self._shelves[capacity]
+        self.free -= capacity
 
 
 def _first(blocks: dict[int, Memory]) -> Memory | None:

@@ -94,11 +94,10 @@ class Stream:
             if events and events[0].tick <= self.done:
                 past = bisect.bisect_right(events, self.done, key=_tick_of)
                 self._events = events = events[past:]
-            at = bisect.bisect_left(events, tick, key=_tick_of)
-            if at < len(events):
-                return events[at]
+            if events and tick <= events[-1].tick:
+                return events[bisect.bisect_left(events, tick, key=_tick_of)]
             event = self._recorder.record(self, tick)
-            bisect.insort(events, event, key=_tick_of)
+            events.append(event)  # in order: whatever was recorded before covers no later item
             return event
 
     def covers(self, other: Stream, tick: int) -> bool:

@@ -9,20 +9,24 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import finfo
 from gpushard.errors import ArgumentError
+from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, is_number, operands, settle
+from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.table.special import ZETA
 from gpushard.special.ufuncs import binom, digamma, gamma, gammaln
 
+__all__ = ["comb", "factorial", "multigammaln", "polygamma", "sinc", "zeta"]
 
+
+@described()
 def zeta(x: Any, q: Any = None, /, *, out_sharding: Any = None) -> Array:
     """Return the Hurwitz zeta function: the sum of (k + q) ** -x over k from 0.
 
     Args:
       x: powers; greater than 1 where there is a first term.
       q: the first term; None for the Riemann zeta function, whose first term is 1.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       MissingLibraryError: SciPy is not installed.
@@ -30,13 +34,12 @@ def zeta(x: Any, q: Any = None, /, *, out_sharding: Any = None) -> Array:
     return settle(bind(ZETA, operands("zeta", x, *(() if q is None else (q,)))), out_sharding)
 
 
+@described()
 def polygamma(n: Any, x: Any, /, *, out_sharding: Any = None) -> Array:
     """Return derivatives of `digamma`.
 
     Args:
       n: which, integers that are not negative.
-      x: an array.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       MissingLibraryError: SciPy is not installed.
@@ -46,13 +49,13 @@ def polygamma(n: Any, x: Any, /, *, out_sharding: Any = None) -> Array:
     return settle(ew.where(n == 0, digamma(x), found), out_sharding)
 
 
+@public
 def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Array:
     """Return the logarithm of the multivariate gamma function.
 
     Args:
       a: an array; where it is not greater than (d - 1) / 2, the result is NaN.
       d: the dimension, a positive integer.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: the dimension is no positive integer.
@@ -64,51 +67,46 @@ def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Array:
             argument="d",
             value=d,
         )
-    a, many = as_value(a, "multigammaln"), int(d)
+    a, many = a, int(d)
     found = gammaln(a)
     for j in range(1, many):
         found = found + gammaln(a - j / 2)
     found = found + many * (many - 1) / 4 * np.log(np.pi)  # in double precision, as SciPy's
-    return settle(ew.where(a > (many - 1) / 2, found, np.nan), out_sharding)
+    return ew.where(a > (many - 1) / 2, found, np.nan)
 
 
+@public(arrays=2)
 def comb(N: Any, k: Any, /, *, out_sharding: Any = None) -> Array:
     """Return in how many ways `k` of `N` things are chosen, as floats; 0 where there are none.
 
     Args:
       N: how many things there are.
       k: how many are chosen.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       MissingLibraryError: SciPy is not installed.
     """
-    N, k = as_value(N, "comb"), as_value(k, "comb")
+    N, k = N, k
     possible = (k <= N) & (N >= 0) & (k >= 0)
-    return settle(ew.where(possible, binom(N, k), 0.0), out_sharding)
+    return ew.where(possible, binom(N, k), 0.0)
 
 
+@public
 def factorial(n: Any, /, *, out_sharding: Any = None) -> Array:
     """Return factorials as floats: gamma(n + 1), and 0 for negative numbers.
 
     Args:
       n: an array.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       MissingLibraryError: SciPy is not installed.
     """
-    n = as_value(n, "factorial")
-    return settle(ew.where(n < 0, 0.0, gamma(n + 1.0)), out_sharding)
+    return ew.where(n < 0, 0.0, gamma(n + 1.0))
 
 
+@public
 def sinc(x: Any, /, *, out_sharding: Any = None) -> Array:
-    """Return sin(pi * x) / (pi * x), and 1 for 0.
-
-    Args:
-      x: an array.
-      out_sharding: where the result goes; by default it stays where it was made.
-    """
-    x = as_value(x, "sinc") * np.pi
+    """Return sin(pi * x) / (pi * x), and 1 for 0."""
+    x = x * np.pi
     y = ew.where(x == 0, float(finfo(x.dtype).eps), x)
-    return settle(ew.sin(y) / y, out_sharding)
+    return ew.sin(y) / y

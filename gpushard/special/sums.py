@@ -8,14 +8,19 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
+from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, settle, wanted
 from gpushard.numpy.manipulation import broadcast_arrays
+from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.special import LOGSUMEXP
 
+__all__ = ["log_softmax", "logsumexp", "softmax"]
 
+
+@described()
 def logsumexp(
     x: Any,
     /,
@@ -32,10 +37,8 @@ def logsumexp(
       x: exponents.
       axis: the dims that are summed; all by default.
       b: weights of the exponentials, which broadcast with them.
-      keepdims: whether dims stay, with length 1.
       return_sign: whether to return the logarithm of the sum's size, and its sign; without it the
         logarithm of a negative sum is NaN.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> import gpushard as gs
     >>> logsumexp(gs.numpy.asarray([1000.0, 1000.0])) - 1000
@@ -60,34 +63,34 @@ def _inexact(x: Any) -> Any:
     return x if kind_of(x.dtype) in "fc" else x.astype(np.float64)
 
 
+@public
 def softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Return exponentials divided by their sum.
 
     Args:
       x: exponents.
       axis: the dims that are summed over; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> import gpushard as gs
     >>> softmax(gs.numpy.asarray([0.0, 0.0]))
     Array([0.5, 0.5], dtype=float64)
     """
-    x = _inexact(as_value(x, "softmax"))
+    x = _inexact(x)
     terms = ew.exp(x - x.max(from_end(axis, x.ndim, "softmax"), keepdims=True))
     axes = from_end(axis, terms.ndim, "softmax")
-    return settle(terms / terms.sum(axes, keepdims=True), out_sharding)
+    return terms / terms.sum(axes, keepdims=True)
 
 
+@public
 def log_softmax(x: Any, /, axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Return the logarithm of `softmax`.
 
     Args:
       x: exponents.
       axis: the dims that are summed over; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = _inexact(as_value(x, "log_softmax"))
+    x = _inexact(x)
     axes = from_end(axis, x.ndim, "log_softmax")
     most = x.max(axes, keepdims=True)
     less = x - ew.where(ew.isfinite(most), most, 0)
-    return settle(less - ew.log(ew.exp(less).sum(axes, keepdims=True)), out_sharding)
+    return less - ew.log(ew.exp(less).sum(axes, keepdims=True))

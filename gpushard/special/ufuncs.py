@@ -12,6 +12,22 @@ from gpushard.numpy import ufuncs
 from gpushard.numpy.arguments import settle
 from gpushard.runtime.special import special_ufunc
 
+# fmt: off
+__all__ = [
+    "bdtr", "bdtrc", "bdtri", "beta", "betainc", "betaincc", "betainccinv", "betaincinv",
+    "betaln", "binom", "boxcox", "boxcox1p", "cbrt", "chdtr", "chdtrc", "chdtri", "cosdg",
+    "cosm1", "cotdg", "digamma", "ellipk", "ellipkm1", "entr", "erf", "erfc", "erfcinv",
+    "erfcx", "erfinv", "exp1", "exp2", "exp10", "expi", "expit", "expm1", "expn", "exprel",
+    "fdtr", "fdtrc", "fdtri", "gamma", "gammainc", "gammaincc", "gammainccinv", "gammaincinv",
+    "gammaln", "gammasgn", "gdtr", "gdtrc", "huber", "hyp1f1", "i0", "i0e", "i1", "i1e",
+    "inv_boxcox", "inv_boxcox1p", "j0", "j1", "k0", "k0e", "k1", "k1e", "kl_div", "log1p",
+    "log_expit", "log_ndtr", "loggamma", "logit", "lpmv", "nbdtr", "nbdtrc", "nbdtri", "ndtr",
+    "ndtri", "pdtr", "pdtrc", "pdtri", "poch", "pseudo_huber", "psi", "radian", "rel_entr",
+    "rgamma", "sindg", "spence", "stdtr", "stdtrit", "tandg", "xlog1py", "xlogy", "y0", "y1",
+    "yn", "zetac",
+]
+# fmt: on
+
 _DETAILS = """
 
 Args:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpushard.array.array import Array
+from gpushard.array.array import Array, array_like
 from gpushard.movement.buffer import ShardedBuffer, devices_of, wait_idle
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.memory import Claim, Memory
@@ -57,7 +57,7 @@ def deferred(
 
     values, claims = runtime.commit(submit, [device.stream for device in devices])
     buffer = ShardedBuffer(source.tiling, source.dtype, values, claims)
-    return Array(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
+    return array_like(x, buffer)
 
 
 def _computed_by_host(
@@ -82,7 +82,7 @@ def _computed_by_host(
         else:
             claim.memory.error, failed = own.memory.error, True
     buffer = ShardedBuffer(source.tiling, source.dtype, values, claims, settled=not failed)
-    return Array(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
+    return array_like(x, buffer)
 
 
 def _allocate(runtime: Runtime, source: ShardedBuffer) -> tuple[list[LocalArray], list[Claim]]:

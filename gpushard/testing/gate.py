@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from gpushard.array.array import Array
+from gpushard.errors import ConfigurationError
 from gpushard.movement.buffer import devices_of
 from gpushard.runtime.memory import Claim
 from gpushard.testing.deferred import deferred
@@ -37,6 +38,9 @@ def gated(x: Array, *, error: BaseException | None = None) -> tuple[Array, Gate]
     Returns:
       The copy, and its gate.
 
+    Raises:
+      ConfigurationError: the array is on GPUs, whose streams wait for nothing that the host does.
+
     >>> import gpushard as gs
     >>> y, gate = gated(gs.device_put(1.0))
     >>> y.is_ready()
@@ -47,6 +51,13 @@ def gated(x: Array, *, error: BaseException | None = None) -> tuple[Array, Gate]
     """
     gate = Gate()
     runtime, device = x._live().runtime, devices_of(x._live().tiling)[0]
+    if runtime.backend.name == "cuda":
+        raise ConfigurationError(
+            "gated() holds a worker back, and the array is on GPUs, to whose streams the caller "
+            "gives work; use runtime(backend='host')",
+            argument="backend",
+            value="cuda",
+        )
 
     def submit() -> Claim:
         turnstile = runtime.claim(device, 1, None)

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 from gpushard.config import Settings
 from gpushard.runtime import current
+from gpushard.runtime.cuda.devices.probe import probe
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.sim import SimRuntime
 from gpushard.testing.topology import Topology
+
+_OF_THE_HOST = {"host_workers", "blas_threads"}
+"""Settings that only tests of the host backend give."""
 
 
 @contextlib.contextmanager
 def runtime(**settings: Any) -> Iterator[Runtime]:
     """Use a runtime of one's own within a `with` block; nothing leaks out of it.
 
+    It is on the host, and neither the environment nor the machine plays a part, unless
+    `GPUSHARD_BACKEND` is `cuda` and neither `backend`, `host_workers` nor `blas_threads` is given.
+    Then it is on GPUs, with what else the environment says: they are divided into `host_devices`
+    devices in `host_domains` memory domains. Where there are fewer GPUs than domains, each part of
+    a GPU poses as a domain.
+
     Args:
-      **settings: fields of `gpushard.Settings`; neither the environment nor the machine plays a
-        part: the backend is the host's unless `backend` is among them.
+      **settings: fields of `gpushard.Settings`.
 
     Yields:
       The runtime; module-level functions use it until the block ends.
@@ -32,9 +42,33 @@ def runtime(**settings: Any) -> Iterator[Runtime]:
     ...     gs.device_count()
     2
     """
-    made = current.make_runtime(Settings(**{"backend": "host"} | settings))
+    chosen = Settings(**{"backend": "host"} | settings)
+    if not settings.keys() & {"backend", *_OF_THE_HOST}:
+        environment = Settings.from_environment()
+        if environment.backend == "cuda":
+            divided = divide(chosen.host_devices, chosen.host_domains, probe().gpus)
+            chosen = dataclasses.replace(environment, **{**settings, **divided})
+    made = current.make_runtime(chosen)
     with using(made):
         yield made
+
+
+def divide(devices: int, domains: int, gpus: int) -> dict[str, Any]:
+    """Return settings that divide GPUs into devices in memory domains; pure.
+
+    Where there are fewer GPUs than domains, as many are used as divide the devices.
+
+    >>> divide(8, 2, gpus=4)
+    {'gpus': (0, 1), 'partitions': 4, 'separate_domains': False}
+    >>> divide(8, 8, gpus=3)
+    {'gpus': (0, 1), 'partitions': 4, 'separate_domains': True}
+    """
+    used = max(count for count in range(1, min(domains, gpus) + 1) if devices % count == 0)
+    return {
+        "gpus": tuple(range(used)),
+        "partitions": devices // used,
+        "separate_domains": used < domains,
+    }
 
 
 @contextlib.contextmanager

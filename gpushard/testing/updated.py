@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpushard.array.array import Array
+from gpushard.array.array import Array, array_like
 from gpushard.movement.update import update
 from gpushard.ops.indexing import index_piece, parse_index
 
@@ -24,4 +24,4 @@ def updated(x: Array, index: Any, value: Array) -> Array:
     """
     piece = index_piece(parse_index(x.shape, index))
     buffer = update(x._live(), value._live(), piece)
-    return Array(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
+    return array_like(x, buffer)

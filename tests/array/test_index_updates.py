@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.array import masks, positions
+from gpushard.functions import indexing as positions
+from gpushard.functions import masks
+from gpushard.functions.concrete import concrete
 from gpushard.ops.aval import Aval
 from gpushard.ops.indexed import Indexed
 from gpushard.ops.row import Site
@@ -48,8 +50,11 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return note
 
-    monkeypatch.setattr(positions, "known", noted(positions.known))
-    monkeypatch.setattr(positions, "known_array", noted(positions.known_array))
+    def fetched(x: Any, why: str) -> Any:
+        seen.append(x.size)
+        return concrete(x, why)
+
+    monkeypatch.setattr(positions, "concrete", fetched)
     monkeypatch.setattr(masks, "counts_of", noted(masks.counts_of))
     return seen
 
@@ -213,12 +218,12 @@ def test_rows_that_are_updated_often_take_every_value_in_order(ufunc: np.ufunc) 
 
 
 def test_few_positions_are_checked_by_the_host_itself(reads: list[int]) -> None:
-    with runtime():
+    with runtime(backend="host"):
         x, at = placed(DATA, "x"), placed(np.arange(8), "x")
         x[at]
         with pytest.raises(IndexError, match="index 64 is out of bounds for dim 0 of length 64"):
             x[placed(np.array([3, 64, 70, -65]))]
-    with runtime(inline_bytes=0):
+    with runtime(backend="host", inline_bytes=0):
         x, more = placed(DATA, "x"), placed(np.arange(8), "x")
         x[more]
     assert reads == [8, 4, 1]

@@ -11,7 +11,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.array import masks
+from gpushard.functions import masks
 from gpushard.testing.faults import InjectedError, faults
 
 SPECS = gs.P("x", "y"), gs.P(("y", "x")), gs.P(None, "x"), gs.P("y", None, "x"), gs.P(None, None)

@@ -130,15 +130,16 @@ def test_a_deleted_one_keeps_no_memory(rt: Runtime) -> None:
     assert rt.claimed_bytes() < before
 
 
-def test_shards_and_exports_are_in_order() -> None:
+def test_shards_and_exports_are_in_order(rt: Runtime) -> None:
     value = numbers(8, 6)
     turned = put(value, "x").T
     assert turned.sharding.spec == gs.P(None, "x")  # type: ignore[attr-defined]
     for shard in turned.addressable_shards:
         assert shard.data is not None
         assert np.array_equal(shard.data, value.T[shard.index])
-    exported = np.from_dlpack(gs.device_put(value).T)
-    assert exported.flags.c_contiguous and np.array_equal(exported, value.T)
+    if rt.backend.host_readable:  # NumPy takes memory of the host only
+        exported = np.from_dlpack(gs.device_put(value).T)
+        assert exported.flags.c_contiguous and np.array_equal(exported, value.T)
     assert len(gs.live_arrays()) >= 2
 
 

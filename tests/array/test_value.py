@@ -54,7 +54,7 @@ def test_bytes_are_those_of_the_elements():
 
 
 def test_what_a_closed_runtime_did_not_run_fails_instead_of_hanging():
-    with runtime():
+    with runtime(backend="host"):
         x, gate = gated(placed())
         part = x[1:, ::2]
     for lost in (x, part):

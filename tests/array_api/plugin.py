@@ -36,7 +36,7 @@ def pytest_configure(config: Any) -> None:
 
 def _count_arrays() -> None:
     """Count the arrays of 8 elements or more, and those that are split."""
-    made, handle = array_module.Array.__init__, array_module.Array._handle
+    made, handle = array_module.ConcreteArray.__init__, array_module.ConcreteArray._handle
 
     def count(x: Any) -> None:
         if x.size >= 8:
@@ -54,8 +54,8 @@ def _count_arrays() -> None:
         count(array)
         return array
 
-    array_module.Array.__init__ = counted_init  # type: ignore[method-assign]
-    array_module.Array._handle = counted_handle  # type: ignore[method-assign]
+    array_module.ConcreteArray.__init__ = counted_init  # type: ignore[method-assign]
+    array_module.ConcreteArray._handle = counted_handle  # type: ignore[method-assign]
 
 
 def _note_whole_dims() -> None:

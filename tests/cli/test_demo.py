@@ -480,3 +480,11 @@ def test_everything_that_is_printed(tmp_path: Path, domains: int) -> None:
     assert found == EVERYTHING[domains]
     assert rest.startswith("35.3%, 27.7%, 18.7%, 12.5% of the variance by 4 of 6 components\n")
     assert rest.endswith("OK: all 240 bytes came back, bit for bit as in FILE")
+
+
+def test_times_are_between_two_looks_at_the_clock(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.perf_counter", itertools.count(1e6).__next__)
+    (placed,) = (line for line in run_demo("--input", file) if line.startswith("placed"))
+    assert re.fullmatch(r"placed    240 B in \d{1,4}\.0 s", placed)

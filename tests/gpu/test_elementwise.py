@@ -83,3 +83,50 @@ def test_integers_beyond_a_type_are_compared_with(dtype: str) -> None:
                 for compare in (operator.eq, operator.lt, operator.gt):
                     found = np.asarray(compare(x, number))
                     assert found.tolist() == [compare(each, number) for each in range(8)]
+
+
+@needs_gpu
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("name", ["sum", "prod", "any", "all"])
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_rows_are_reduced_as_numpy_does(name: str, dtype: np.dtype[Any], partitions: int) -> None:
+    value = operand(dtype, 3).ravel()[5:].repeat(4)[: 4 * 54].reshape(4, 54)
+    if dtype.kind in "fc":  # few products overflow
+        with np.errstate(all="ignore"):
+            value = (value / 2).astype(dtype)
+    with gpu_runtime(split=Split(partitions, False)) as runtime, np.errstate(all="ignore"):
+        mesh = gs.make_mesh((partitions,), ("x",))
+        x = gs.device_put(value, gs.NamedSharding(mesh, gs.P("x")))
+        for kept in (False, True):
+            got = getattr(x, name)(axis=-1, keepdims=kept)
+            want = getattr(value, name)(axis=-1, keepdims=kept)
+            assert got.dtype == want.dtype
+            tolerance = 1e-2 if dtype.char == "e" else 1e-4
+            np.testing.assert_allclose(got, want, tolerance, tolerance)
+        stages = [getattr(entry.value, "_work", None) for entry in runtime.plans._entries.values()]
+        by_cupy = dtype.char == "e" and name in ("sum", "prod")  # in single precision
+        assert any(isinstance(stage, Launched) for stage in stages) != by_cupy
+
+
+@needs_gpu
+def test_rows_that_keep_more_than_a_block_of_threads_busy_are_left_to_cupy() -> None:
+    value = np.arange(1 << 15, dtype=np.float32)
+    with gpu_runtime() as runtime:
+        x = gs.device_put(value, runtime.devices[0])
+        assert float(x.sum()) == value.sum() and float(x[:8].sum()) == 28
+        stages = [getattr(entry.value, "_work", None) for entry in runtime.plans._entries.values()]
+        assert not any(isinstance(stage, Launched) for stage in stages)
+
+
+@needs_gpu
+@pytest.mark.parametrize("dtype", "fdFD")
+def test_products_of_matrices_go_to_cublas_directly(dtype: str) -> None:
+    source = np.random.default_rng(0)
+    with gpu_runtime() as runtime:
+        for n, k, m in ((5, 7, 3), (1, 4, 6), (6, 4, 1), (3, 1, 2), (1, 9, 1), (16, 16, 16)):
+            a, b = (source.normal(size=s).astype(dtype) for s in ((n, k), (k, m)))
+            x, y = (gs.device_put(of, runtime.devices[0]) for of in (a, b))
+            np.testing.assert_allclose(x @ y, a @ b, 1e-4, 1e-4)
+            np.testing.assert_allclose(y.T @ x.T, b.T @ a.T, 1e-4, 1e-4)
+        stages = [getattr(entry.value, "_work", None) for entry in runtime.plans._entries.values()]
+        assert any(isinstance(stage, Launched) for stage in stages)

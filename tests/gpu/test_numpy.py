@@ -114,6 +114,29 @@ def test_updates_are_numpys(kind: str, split: Split) -> None:
         agree(x, wanted)
 
 
+MADE: dict[str, Callable[..., Any]] = {
+    "arange": lambda ns, t, **to: ns.arange(2, 41, 3, dtype=t, **to),
+    "arange downwards": lambda ns, t, **to: ns.arange(3, -9, -1, dtype=t, **to),
+    "linspace": lambda ns, t, **to: ns.linspace(1, 27, 13, dtype=t, **to),
+    "linspace without its end": lambda ns, t, **to: ns.linspace(5, 2, 9, False, dtype=t, **to),
+    "eye": lambda ns, t, **to: ns.eye(9, 12, -2, dtype=t, **to),
+    "tri": lambda ns, t, **to: ns.tri(9, 7, 1, dtype=t, **to),
+}
+
+
+@pytest.mark.parametrize("kind", DRIVERS)
+@pytest.mark.parametrize("name", MADE)
+def test_arrays_are_made_of_what_numpy_makes(kind: str, name: str) -> None:
+    split = SPLITS[-1]
+    with using(make_gpu_runtime(make_driver(kind), split)):
+        out = gs.NamedSharding(gs.make_mesh((split.partitions,), "a"), gs.P("a"))
+        for dtype in "bhilqefdFD" + "BHILQ" * (name != "arange downwards"):
+            wanted = MADE[name](np, dtype)
+            found = MADE[name](gs.numpy, dtype, out_sharding=out)
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("kind", DRIVERS)
 def test_random_numbers_are_those_of_the_host(kind: str, split: Split) -> None:

@@ -21,7 +21,6 @@ from gpushard.ops.table import (
     nan_moments,
     positions,
     random,
-    random_counts,
     random_keys,
     random_order,
     reductions,
@@ -36,7 +35,7 @@ pytestmark = needs_gpu
 
 RANDOM = [
     row
-    for module in (random, random_counts, random_keys, random_order)
+    for module in (random, random_keys, random_order)
     for row in vars(module).values()
     if isinstance(row, Row)
 ]
@@ -118,3 +117,8 @@ def test_numbers_and_arrays_without_dims_are_operands_too() -> None:
         np.testing.assert_array_equal(x.at[row].set(7.5), want)
         want[2, 1] += 1
         np.testing.assert_array_equal(x.at[row].set(7.5).at[row, 1].add(1), want)
+        for one in (gs.device_put(np.array(1)), gs.device_put(1)):
+            found = gs.numpy.zeros(3, int).at[np.array([0, 2, 0])].add(one)
+            np.testing.assert_array_equal(found, [2, 0, 1])
+        found = x.at[np.array([0, 2, 0])].apply(lambda part: part * 2)
+        np.testing.assert_array_equal(found, data * np.array([[4], [1], [2]]))

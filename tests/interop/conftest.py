@@ -28,10 +28,16 @@ MESHES = [(1,), (8,), (3,), (4, 2)]
 DTYPES = [np.dtype(code) for code in "?bhilBHILefdFD"]
 
 
+@pytest.fixture(scope="module")
+def backend() -> dict[str, Any]:
+    """Where tests run; modules that are about memory of the host have their own."""
+    return {}
+
+
 @pytest.fixture(scope="module", params=SETTINGS.values(), ids=SETTINGS)
-def rt(request: pytest.FixtureRequest) -> Iterator[Runtime]:
+def rt(request: pytest.FixtureRequest, backend: dict[str, Any]) -> Iterator[Runtime]:
     """A runtime of eight devices; the last one finds races."""
-    with runtime(**request.param) as made:
+    with runtime(**request.param, **backend) as made:
         yield made
         assert not getattr(made.backend, "races", None)
 

@@ -1,6 +1,7 @@
 """DLPack exports: values, memory, waiting, versions, and what is refused."""
 
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,19 @@ from tests.share import examples, seeds
 KNOWS_VERSION = pytest.mark.skipif(
     not dlpack._KNOWS_VERSION, reason="NumPy 2.0 has no read-only DLPack and no copy="
 )
+
+
+@pytest.fixture(scope="module")
+def backend() -> dict[str, Any]:
+    """On the host, as these tests are about memory that NumPy takes."""
+    return {"backend": "host"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def host(backend: dict[str, Any]) -> Iterator[None]:
+    """For tests that do not take one of their own."""
+    with runtime(**backend):
+        yield
 
 
 def address(array: np.ndarray) -> int:
@@ -215,7 +229,7 @@ def test_simulated_threads_share_exports(seed: int) -> None:
 
 
 def test_several_shards_are_refused_with_the_fix() -> None:
-    with runtime(host_devices=4):
+    with runtime(backend="host", host_devices=4):
         x = gs.device_put(np.arange(8), gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))
         for call in (x.__dlpack__, x.__dlpack_device__, lambda: np.from_dlpack(x)):
             with pytest.raises(ExportError, match=r"4 shards in NamedSharding.*addressable_data"):
@@ -262,7 +276,7 @@ def test_an_exported_array_leaves_no_cycle() -> None:
     gc.collect()
     gc.disable()
     try:
-        with runtime() as rt:
+        with runtime(backend="host") as rt:
             got = np.from_dlpack(gs.device_put(np.arange(100_000)))
             del got
             assert rt.claimed_bytes() == 0

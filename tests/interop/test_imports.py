@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,19 @@ from gpushard.testing.programs import check_nothing_left, random_shardings
 from gpushard.testing.runtime import using
 from gpushard.testing.sim import SimRuntime
 from tests.share import examples, seeds
+
+
+@pytest.fixture(scope="module")
+def backend() -> dict[str, Any]:
+    """On the host, as these tests are about memory that NumPy gives."""
+    return {"backend": "host"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def host(backend: dict[str, Any]) -> Iterator[None]:
+    """For tests that do not take one of their own."""
+    with runtime(**backend):
+        yield
 
 
 class Owned(np.ndarray):
@@ -251,7 +265,8 @@ def test_what_does_not_speak_dlpack(x: Any) -> None:
 
 
 def test_guards_hear_of_it() -> None:
-    with runtime(), gs.transfer_guard("disallow_explicit"), pytest.raises(TransferGuardError):
+    guard = gs.transfer_guard("disallow_explicit")
+    with runtime(backend="host"), guard, pytest.raises(TransferGuardError):
         gs.from_dlpack(owned(8))
 
 

@@ -1,5 +1,6 @@
 """JAX arrays over our memory, and the other way round."""
 
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -11,8 +12,21 @@ from hypothesis import strategies as st
 import gpushard as gs
 from gpushard.errors import ArgumentTypeError, ExportError
 from gpushard.runtime.runtime import Runtime
-from gpushard.testing import deferred
+from gpushard.testing import deferred, runtime
 from tests.share import examples
+
+
+@pytest.fixture(scope="module")
+def backend() -> dict[str, Any]:
+    """On the host, as these tests are about memory that JAX has on the CPU."""
+    return {"backend": "host"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def host(backend: dict[str, Any]) -> Iterator[None]:
+    """For tests that do not take one of their own."""
+    with runtime(**backend):
+        yield
 
 
 @given(data=st.data())

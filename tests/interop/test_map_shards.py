@@ -1,6 +1,7 @@
 """`map_shards`: local values, order against other work, memory, and functions that fail."""
 
 import gc
+import re
 import threading
 from typing import Any
 
@@ -47,8 +48,10 @@ def test_every_device_computes_its_shard(rt: Runtime, cases: Any, data: st.DataO
 
     def f(a: np.ndarray, b: np.ndarray, same: np.ndarray, count: np.ndarray) -> None:
         seen.append((a.shape, b.shape, same.shape, count.shape, a.dtype, count.dtype))
-        assert not a.flags.writeable and not b.flags.writeable
-        assert same.flags.c_contiguous and same.flags.writeable
+        assert same.flags.c_contiguous
+        if rt.backend.host_readable:  # arrays of CuPy are always writable
+            assert same.flags.writeable
+            assert not a.flags.writeable and not b.flags.writeable
         same[...] = b
         count[...] = a.size
 
@@ -112,14 +115,9 @@ def test_a_result_follows_where_its_inputs_do(rt: Runtime) -> None:
 
 def test_replicas_have_memory_of_their_own(rt: Runtime) -> None:
     x = gs.device_put(np.arange(8), gs.NamedSharding(gs.make_mesh((8,), "x"), gs.P()))
-    starts = []
-
-    def f(a: np.ndarray, out: np.ndarray) -> None:
-        starts.append(out.ctypes.data)
-        out[:] = a
-
-    y = gs.map_shards(f, x, out=like(x))
-    assert len(set(starts)) == 8 and np.array_equal(y, np.arange(8))
+    y = gs.map_shards(copy_into, x, out=like(x))
+    starts = {shard.data.unsafe_buffer_pointer() for shard in y.addressable_shards}
+    assert len(starts) == 8 and np.array_equal(y, np.arange(8))
 
 
 def test_the_function_runs_here_and_may_use_the_library(rt: Runtime) -> None:
@@ -244,7 +242,8 @@ def test_a_function_that_raises_leaves_nothing(rt: Runtime) -> None:
         if len(ran) == 3:
             raise mine
 
-    with pytest.raises(ExecutionError, match=r"CpuDevice\(id=2\).*ValueError: mine") as caught:
+    text = rf"{re.escape(repr(devices[2]))}.*ValueError: mine"
+    with pytest.raises(ExecutionError, match=text) as caught:
         gs.map_shards(f, x, out=like(x))
     assert caught.value.__cause__ is mine and caught.value.device is devices[2]
     assert len(ran) == 3
@@ -269,7 +268,8 @@ def test_an_interrupt_comes_through(rt: Runtime) -> None:
 
 def test_a_function_that_returns_something(rt: Runtime) -> None:
     x = gs.device_put(np.arange(8.0))
-    with pytest.raises(ArgumentTypeError, match=r"returned a ndarray on CpuDevice\(id=0\)"):
+    text = f"returned a ndarray on {gs.devices()[0]!r}"
+    with pytest.raises(ArgumentTypeError, match=re.escape(text)):
         gs.map_shards(lambda a, out: a + 1, x, out=like(x))
 
 
@@ -284,6 +284,8 @@ def test_inputs_that_failed(rt: Runtime) -> None:
 
 
 def test_what_the_function_keeps_stays_as_it_is(rt: Runtime) -> None:
+    if not rt.backend.host_readable:
+        pytest.skip("arrays of CuPy are always writable")
     x = gs.device_put(np.arange(10_000.0))
     kept: list[np.ndarray] = []
 

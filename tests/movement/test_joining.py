@@ -44,6 +44,21 @@ def test_many_arrays_take_one_plan(
     assert (plans.times, others.times) == (2, 0)
 
 
+@pytest.mark.parametrize("domains", [1, 2, 4])
+def test_what_is_there_twice_is_received_once(
+    domains: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans, others = Counted(make_plan), Counted(make_rearrange)
+    monkeypatch.setattr(reshard, "make_plan", plans)
+    monkeypatch.setattr(rearrange, "make_rearrange", others)
+    with testing.runtime(host_devices=4, host_domains=domains):
+        data = np.arange(24).reshape(8, 3)
+        x = gs.device_put(data, gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))
+        made = gs.numpy.concatenate([x, x, x])
+        np.testing.assert_array_equal(np.asarray(made), np.concatenate([data] * 3))
+    assert (plans.times, others.times) == ((1, 0) if domains == 1 else (0, 1))
+
+
 def test_arrays_that_are_split_in_other_ways_are_joined_too() -> None:
     with testing.runtime(host_devices=4, host_domains=2):
         mesh = gs.make_mesh((2, 2), ("x", "y"))

@@ -12,6 +12,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
+from gpushard.ops.aval import Aval
 from gpushard.ops.row import Row, Site
 from gpushard.ops.table import creation
 from gpushard.runtime.runtime import Runtime
@@ -223,7 +224,7 @@ def test_matrices(shape: tuple[int, int]) -> None:
     same(gnp.tril(put(cube, "y", "x")), np.tril(cube))
 
 
-@pytest.mark.parametrize("shape", [(150, 200), (300, 140), (2, 70, 300)])
+@pytest.mark.parametrize("shape", [(150, 200), (300, 140), (2, 70, 300), (600, 90), (40, 2300)])
 @pytest.mark.parametrize("dtype", ["b", "f", "D"])
 def test_parts_of_wide_matrices(shape: tuple[int, ...], dtype: str) -> None:
     data = value(shape, dtype)
@@ -232,6 +233,25 @@ def test_parts_of_wide_matrices(shape: tuple[int, ...], dtype: str) -> None:
         for x in placed:
             same(gnp.tril(x, k), np.tril(data, k))
             same(gnp.triu(x, k), np.triu(data, k))
+
+
+def test_a_strip_is_cut_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each call threads wait for one another."""
+    calls, combine = [], np.bitwise_and
+
+    def counted(x: Any, *given: Any, **named: Any) -> Any:
+        calls.append(x.shape)
+        return combine(x, *given, **named)
+
+    data = value((256, 512), "f")
+    kernel = creation.TRIL.kernel(np, [Aval(data.shape, data.dtype)], (0,))
+    monkeypatch.setattr(np, "bitwise_and", counted)
+    for row in (256, 512):
+        site = Site((), (row, 256), data.shape)
+        out = np.full_like(data, 7)
+        kernel(site, data, out=out)
+        np.testing.assert_array_equal(out, np.tril(data, row - 256))
+    assert calls == [(256, 512), (255, 512)]  # all of the last row of the second one is kept
 
 
 def test_nothing_comes_from_the_host() -> None:

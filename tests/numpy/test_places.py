@@ -24,9 +24,13 @@ def without_warnings() -> Iterator[None]:
         yield
 
 
+def is_of_numbers(value: Any) -> bool:
+    return isinstance(value, gs.Array) and not isinstance(value, gs.random.KeyArray)
+
+
 def arrays(value: Any) -> Iterator[gs.Array]:
     """Yield all arrays in arguments or results."""
-    if isinstance(value, gs.Array):
+    if is_of_numbers(value):
         yield value
     elif isinstance(value, list | tuple):
         for one in value:
@@ -35,7 +39,7 @@ def arrays(value: Any) -> Iterator[gs.Array]:
 
 def on_no_device(value: Any) -> Any:
     """Return arguments with arrays that nobody has placed."""
-    if isinstance(value, gs.Array):
+    if is_of_numbers(value):
         return gs.device_put(np.asarray(value))
     if isinstance(value, list | tuple):
         return type(value)(map(on_no_device, value))

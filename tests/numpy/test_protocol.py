@@ -140,6 +140,11 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "subok": (lambda x: np.zeros_like(x, subok=False), ArgumentTypeError, "'subok'"),
     "initial": (lambda x: np.add.reduce(x, initial=3), ArgumentTypeError, "initial= is not"),
     "accumulate": (lambda x: np.hypot.accumulate(x), ArgumentTypeError, r"hypot\.accumulate is"),
+    "signature": (
+        lambda x: np.add(x, x, signature="dd->d"),
+        ArgumentTypeError,
+        "signature= is not supported",
+    ),
     "outer": (lambda x: np.add.outer(x, x), ArgumentTypeError, r"add\.outer is not supported"),
     "at": (lambda x: np.add.at(x, 0, 1), ArgumentTypeError, r"add\.at is not supported"),
     "other reduce": (

@@ -12,8 +12,11 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.array.methods import Methods
 from gpushard.array.operators import Operators
+from gpushard.functions import indexing, updating
+from gpushard.functions.values import Value
 from gpushard.ops.aval import Aval
-from gpushard.ops.bind import bind
+from gpushard.ops.bind import _door as door
+from gpushard.ops.bind import bind, set_eager
 from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
 from gpushard.ops.table import movement
@@ -103,3 +106,77 @@ def test_the_innermost_interpreter_takes_an_operation() -> None:
     bind(ufunc_row(np.add), (outer.value, inner))
     assert taken == [1, 2]
     assert bind(movement.TRANSPOSE, (x,), ((-1,),)).shape == (3,)
+
+
+class Noted:
+    """Notes the rows that it is asked for, and leaves the work to plain arrays' interpreter."""
+
+    level = 0
+
+    def __init__(self, plain: Any) -> None:
+        self.rows: list[str] = []
+        self._plain = plain
+
+    def bind(self, row: Row, args: Sequence[Any], params: Params, out_sharding: Any = None) -> Any:
+        self.rows.append(row.name)
+        return self._plain.bind(row, args, params, out_sharding)
+
+
+def test_creation_and_updates_go_through_the_door() -> None:
+    noted = Noted(door.eager)
+    set_eager(noted)
+    try:
+        x = gs.numpy.zeros((4, 3))
+        gs.numpy.full_like(x, 2), gs.numpy.arange(3), gs.numpy.linspace(0, 1, 3), gs.numpy.eye(2)
+        assert noted.rows == ["full", "full", "arange", "linspace", "eye"]
+        noted.rows.clear()
+        made = x.at[1].set(1).at[2:, 0].add(3).at[[0, 3]].multiply(x[:2]).at[x > 2].set(5)
+        rows = ["update", "indexing", "add", "update", "indexing", "indexed update"]
+        rows += ["greater", "where"]
+        assert noted.rows == rows
+        assert made.tolist() == [[0, 0, 0], [1, 1, 1], [3, 0, 0], [0, 0, 0]]
+    finally:
+        set_eager(noted._plain)
+
+
+class Replaced(Value):
+    """An array whose values nobody knows: only its interpreter has them."""
+
+    def __init__(self, interpreter: Any, value: gs.Array) -> None:
+        self.interpreter = interpreter
+        self.value = value
+
+    def __getattr__(self, name: str) -> Any:
+        assert name in ("shape", "dtype", "ndim", "size", "nbytes", "weak_type"), name
+        return getattr(self.value, name)
+
+
+class Unknown(Flops):
+    """Makes values that nobody knows."""
+
+    def bind(self, row: Row, args: Sequence[Any], params: Params, out_sharding: Any = None) -> Any:
+        assert out_sharding is None
+        inner = [arg.value if isinstance(arg, Replaced) else arg for arg in args]
+        return Replaced(self, bind(row, inner, params))
+
+
+def test_values_without_data_are_indexed_and_updated() -> None:
+    data, at = np.arange(12.0).reshape(4, 3), np.array([3, 0])
+    unknown = Unknown()
+    x, places, mask = (Replaced(unknown, gs.device_put(one)) for one in (data, at, data > 4))
+
+    def read(index: Any) -> Any:
+        return np.asarray(indexing.read_at(x, index).value)
+
+    np.testing.assert_array_equal(read((slice(1, 3), 2)), data[1:3, 2])
+    np.testing.assert_array_equal(read((slice(None), [2, 0])), data[:, [2, 0]])
+    np.testing.assert_array_equal(read(places), data[at])
+    np.testing.assert_array_equal(np.asarray(indexing.take(x, places, 0).value), data[at])
+    for index, own in ((1, 1), (places, at), ((places, slice(0, 2)), (at, slice(0, 2)))):
+        want = data.copy()
+        want[own] += 7
+        np.testing.assert_array_equal(np.asarray(updating.At(x, index).add(7).value), want)
+        want[own] = -1
+        np.testing.assert_array_equal(np.asarray(updating.At(x, index).set(-1).value), want)
+    made = updating.At(x, mask).set(0.0)
+    np.testing.assert_array_equal(np.asarray(made.value), np.where(data > 4, 0, data))

@@ -45,7 +45,7 @@ def test_only_the_result_takes_memory(spec: gs.P) -> None:
 
 def test_elements_of_what_is_pending_are_taken_once_it_is_there() -> None:
     data, at = np.arange(60.0).reshape(20, 3), np.array([19, 0, 7])
-    with testing.runtime(host_devices=4, small_bytes=0):
+    with testing.runtime(backend="host", host_devices=4, small_bytes=0):
         rows = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
         x, gate = gated(gs.device_put(data, rows))
         made = x[gs.device_put(at, gs.NamedSharding(rows.mesh, gs.P()))]

@@ -132,6 +132,21 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["x.npy"]
 
 
+def test_a_disk_that_fails_as_it_is_written_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: np.memmap[Any, Any]) -> None:
+        raise OSError("disk")
+
+    path = tmp_path / "x.npy"
+    gs.save(path, gs.device_put(np.arange(8)))
+    monkeypatch.setattr(np.memmap, "flush", fail)
+    with pytest.raises(FileFormatError, match="cannot be written: disk"):
+        gs.save(path, gs.device_put(np.zeros(8)))
+    assert np.load(path).tolist() == list(range(8))
+    assert os.listdir(tmp_path) == ["x.npy"]
+
+
 def test_saving_waits_for_the_value(tmp_path: Path) -> None:
     x, gate = gated(gs.device_put(np.arange(8), named("x")))
     gate.open()

@@ -3,6 +3,7 @@
 import copy
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,14 @@ import pytest
 
 import gpushard as gs
 from gpushard import random
-from gpushard.errors import ArgumentTypeError, ArrayIndexError, GpushardError, ShardingError
-from gpushard.ops.random.threefry import threefry
+from gpushard.errors import (
+    ArgumentTypeError,
+    ArrayIndexError,
+    ExportError,
+    GpushardError,
+    ShardingError,
+)
+from gpushard.ops.prng.threefry import threefry
 from gpushard.testing import runtime
 from tests import right_calls
 from tests.right_calls import attempt, functions, special
@@ -101,6 +108,11 @@ def test_keys_have_what_arrays_have() -> None:
         assert name in dir(keys)
         if name not in ("device_buffer", "device_buffers", "real", "imag"):
             assert hasattr(keys, name), name
+    hidden = {name for name in dir(gs.Array) if name.startswith("_")}
+    for name in sorted(hidden.difference(dir(type(keys)))):
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'") as error:
+            getattr(keys, name)
+        assert (error.value.name, error.value.obj) == (name, keys)
     with pytest.raises(ArgumentTypeError, match="key_data"):
         keys.sum()
     with pytest.raises(ArgumentTypeError, match="key_data"):
@@ -194,6 +206,60 @@ def test_functions_that_move_elements_take_keys() -> None:
             wrong()
 
 
+def test_keys_are_arrays_wherever_arrays_are_made() -> None:
+    sharding = gs.NamedSharding(gs.make_mesh((3,), "x"), gs.P("x"))
+    keys = random.split(random.key(3), 6)
+    assert isinstance(keys, gs.Array) and any(x is keys for x in gs.live_arrays())
+    shards = [shard.data for shard in gs.device_put(keys, sharding).addressable_shards]
+    for made in (
+        gs.make_array_from_callback((6,), sharding, lambda index: keys[index]),
+        gs.make_array_from_process_local_data(sharding, keys),
+        gs.make_array_from_single_device_arrays((6,), sharding, shards),
+        gs.numpy.concatenate([keys[:2], keys[2:]]),
+        gs.numpy.asarray(list(keys)),
+        np.stack(list(keys)),
+    ):
+        assert type(made) is random.KeyArray and made.dtype == keys.dtype
+        same(made, keys)
+    assert f"{keys[0]}" == str(keys[0]) == repr(keys[0])
+    turned, parts = keys.reshape(2, 3).T, iter((keys[:2], np.zeros(2, np.uint64), keys[4:]))
+    same(turned[0], keys[::3])
+    mixed = [shards[0], *(gs.device_put(np.zeros(2, np.uint64), d) for d in gs.devices()[1:3])]
+    for wrong in (
+        lambda: gs.make_array_from_callback((6,), sharding, lambda index: next(parts)),
+        lambda: gs.make_array_from_single_device_arrays((6,), sharding, mixed),
+    ):
+        with pytest.raises(ArgumentTypeError, match="key"):
+            wrong()
+
+
+def test_nothing_takes_keys_for_numbers(tmp_path: Path) -> None:
+    key, x = random.key(3), gs.device_put(np.arange(3.0))
+    for take in (
+        lambda: gs.save(tmp_path / "key.npy", key),
+        lambda: gs.map_shards(print, key, out=gs.ShapeDtypeStruct((), np.int8)),
+        lambda: np.savez(tmp_path / "key.npz", key),
+        lambda: key.__buffer__(0),
+        lambda: key.astype("uint64"),
+        lambda: key.view("uint32"),
+        lambda: key.real,
+        lambda: key.conj(),
+        lambda: key.item(),
+        lambda: int(key),
+        lambda: key.at[...].add(1),
+        lambda: random.split(key).at[np.array([0])].add(key),
+        lambda: x.at[0].set(key),
+        lambda: gs.numpy.put(random.split(key), [0], 1),
+        lambda: gs.numpy.zeros_like(key),
+    ):
+        with pytest.raises(ArgumentTypeError):
+            take()
+    with pytest.raises(ExportError):
+        np.from_dlpack(key)
+    with pytest.raises(ArrayIndexError):
+        x[key]
+
+
 def test_a_spec_belongs_to_the_dims_of_keys() -> None:
     mesh = gs.make_mesh((3, 2), ("x", "y"))
     keys = random.split(random.key(3), 6)
@@ -249,7 +315,7 @@ def test_keys_are_values() -> None:
     """What is made of a key, or gives its words, can be changed and deleted by itself."""
     for raw in (random.PRNGKey(7), random.key(7)):
         for other in (random.clone(raw), random.key_data(raw), copy.deepcopy(raw)):
-            other[...] = other * 0 if isinstance(other, gs.Array) else random.key(8)
+            other[...] = random.key(8) if isinstance(other, random.KeyArray) else other * 0
             other.delete()
             assert np.asarray(random.key_data(raw)).tolist() == [0, 7]
     raw = random.PRNGKey(7)

@@ -10,11 +10,12 @@ import pytest
 import gpushard as gs
 from gpushard import random
 from gpushard.movement import reshard
-from gpushard.ops.random import blocks
-from gpushard.ops.random.blocks import each_block
-from gpushard.ops.random.stream import Stream
+from gpushard.ops.prng import blocks
+from gpushard.ops.prng.blocks import each_block
+from gpushard.ops.prng.stream import Stream
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import runtime
+from tests.random.test_distributions import is_refused
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "one-domain": {"enable_checks": True},
@@ -119,7 +120,7 @@ def test_nothing_but_the_key_moves(moved: Moves, name: str) -> None:
         calls = dict(CALLS, poisson=lambda key, **out: random.poisson(key, 20.0, LENGTHS, **out))
         for spec in (gs.P("x"), gs.P("x", "y"), gs.P(None, "y"), gs.P()):
             calls[name](random.key(1), out_sharding=gs.NamedSharding(mesh, spec))
-    assert moved and max(moved) == 2
+    assert moved and max(moved) == 1
 
 
 def test_a_result_is_made_in_parts_on_meshes_of_many_axes(moved: Moves) -> None:
@@ -129,7 +130,7 @@ def test_a_result_is_made_in_parts_on_meshes_of_many_axes(moved: Moves) -> None:
         shape = (2, 4, 2, 2, 2, 3)
         made = random.normal(random.key(1), shape, out_sharding=gs.NamedSharding(mesh, spec))
         np.testing.assert_array_equal(made, np.asarray(random.normal(random.key(1), shape)))
-    assert moved and max(moved) == 2
+    assert moved and max(moved) == 1
 
 
 def test_results_are_beside_split_parameters(rt: Runtime) -> None:
@@ -198,7 +199,7 @@ def test_a_position_needs_more_than_32_bits() -> None:
 
 @pytest.mark.parametrize("size", [1, 5, 64, 1 << 20])
 def test_positions_of_blocks(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr("gpushard.ops.random.blocks.ELEMENTS", size)
+    monkeypatch.setattr("gpushard.ops.prng.blocks.ELEMENTS", size)
     whole = (4, 5, 6, 7)
     numbers = np.arange(4 * 5 * 6 * 7).reshape(whole)
     for start, local in [
@@ -237,6 +238,8 @@ def test_a_spec_is_one_of_the_mesh_of_the_parameters() -> None:
 @pytest.mark.usefixtures("rt")
 @pytest.mark.parametrize("dtype", ["float32", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
 def test_uniform_numbers_lie_between_their_bounds(dtype: Any) -> None:
+    if is_refused(dtype, random.uniform):
+        return
     drawn = random.uniform(random.key(5), (4000,), dtype, -2, 3)
     found = np.asarray(drawn.astype("f8"))
     assert found.min() >= -2 and found.max() <= 3 and drawn.dtype == dtype

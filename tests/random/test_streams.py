@@ -9,9 +9,9 @@ import pytest
 import gpushard as gs
 from gpushard import random
 from gpushard.ops.bind import bind
-from gpushard.ops.random.blocks import even, evenly
-from gpushard.ops.random.rejection import _inverted, binomial, log_gamma, poisson
-from gpushard.ops.random.stream import Stream
+from gpushard.ops.prng.blocks import even, evenly
+from gpushard.ops.prng.rejection import _inverted, binomial, log_gamma, poisson
+from gpushard.ops.prng.stream import Stream
 from gpushard.ops.table import random as rows
 
 DOUBLE = np.dtype(np.float64)
@@ -77,13 +77,13 @@ def test_positions_of_stacked_and_widened_streams() -> None:
 
 @pytest.mark.parametrize("shape", [(), (5,), (3, 70), (0,), (2, 0, 3)])
 def test_every_key_of_an_array_counts_on_its_own(shape: tuple[int, ...]) -> None:
-    words = KEYS[[0, 2, 3]].reshape(3, 1, 2)
+    keys = KEYS[[0, 2, 3]].view(np.uint64)
     for row, parameters in ((rows.NORMAL, ()), (rows.GAMMA, (0.5,)), (rows.BITS, ())):
         dtype = np.dtype(np.uint32) if row is rows.BITS else DOUBLE
-        made = np.asarray(bind(row, (gs.device_put(words), *parameters), (shape, dtype)))
+        made = np.asarray(bind(row, (gs.device_put(keys), *parameters), (shape, dtype)))
         assert made.shape == (3, 1, *shape) and made.dtype == dtype
         for n in range(3):
-            own = bind(row, (gs.device_put(words[n, 0]), *parameters), (shape, dtype))
+            own = bind(row, (gs.device_put(keys[n, 0]), *parameters), (shape, dtype))
             np.testing.assert_array_equal(made[n, 0], own)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import random
-from gpushard.ops.random import blocks
+from gpushard.ops.prng import blocks
 from gpushard.runtime.host.workers import Workers
 from gpushard.runtime.sharing import share
 from gpushard.testing import runtime

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import gc
 import queue
 import random
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ import gpushard as gs
 from gpushard import numpy as gnp
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import ufunc_row
-from gpushard.runtime.backend import Item, WorkFailure
+from gpushard.runtime.backend import Item, Pace, WorkFailure
 from gpushard.runtime.host import backend as host_backend
 from gpushard.runtime.host import workers as host_workers
 from gpushard.runtime.host.backend import batches, cut
@@ -476,3 +478,69 @@ def test_a_host_view_is_read_only_and_keeps_its_owner_alive():
             part[0] = 1
         del part
         assert watch() is None
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock of which every look takes as long as `step`, and how many parts each job had."""
+    made = types.SimpleNamespace(now=0.0, step=0.0, shared=[])
+    share = Workers.share
+
+    def look():
+        made.now += made.step
+        return made.now
+
+    def counted(self, parts):
+        made.shared.append(len(parts))
+        share(self, parts)
+
+    monkeypatch.setattr(host_backend.time, "perf_counter", look)
+    monkeypatch.setattr(Workers, "share", counted)
+    return made
+
+
+def test_other_threads_are_called_where_what_is_left_takes_long(clock):
+    ran = []
+    calls = [functools.partial(ran.append, n) for n in range(5)]
+    long, short = (
+        host_backend.HAND_OFF * share for share in (0.26, 0.24)
+    )  # of five, four are left
+    with runtime(host_devices=2) as rt:
+        pace = Pace()
+        for clock.step, shared in (
+            (long, [5]),  # the first calls are not measured
+            (long, [4]),
+            (short, [5]),  # what was long is measured rarely
+            (short, []),
+            (short, []),
+            (long, [4]),
+            (long, [5]),
+            (long, [4]),
+            (long, [5]),
+            (long, [5]),
+            (long, [5]),
+            (long, [4]),
+            *[(2 * host_backend.CERTAIN, [5])] * 200,  # even for threads that wait for one another
+        ):
+            clock.shared.clear()
+            ran.clear()
+            rt.backend.run_now(calls, [], [], pace)
+            assert sorted(ran) == [0, 1, 2, 3, 4]
+            assert clock.shared == shared
+
+
+def test_calls_of_many_steps_are_shared_later(clock):
+    clock.step = host_backend.HAND_OFF
+    with runtime(host_devices=8, host_workers=2, inline_bytes=1 << 14, small_bytes=0):
+        mesh = gs.make_mesh((4, 2), ("x", "y"))
+        x = gs.device_put(np.ones((512, 64)), gs.NamedSharding(mesh, gs.P("x", "y")))
+        rows = gs.device_put(np.arange(512)[::-1].copy(), gs.NamedSharding(mesh, gs.P(("x", "y"))))
+        for run, shared in (
+            (lambda: -x, [7]),
+            (lambda: x[rows], []),
+            (lambda: x.at[rows].set(1), []),
+        ):
+            run().block_until_ready()
+            clock.shared.clear()
+            run().block_until_ready()
+            assert [count for count in clock.shared if count > 1] == shared

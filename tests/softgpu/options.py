@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from tests.softgpu import counters, excluded
 from tests.softgpu.run import Options, is_active, replace_process
+
+_WORK = "softgpu work"
+_BEFORE = pytest.StashKey[Counter[str]]()
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -43,6 +48,49 @@ def begin_anew(config: pytest.Config) -> None:
 def header(config: pytest.Config) -> list[str]:
     """Return what pytest says first."""
     return [f"software GPU: {counters.describe()}"] if is_active() else []
+
+
+class Work:
+    """Counts the tests that gave the GPUs work, which shows who ran on them at all."""
+
+    def __init__(self) -> None:
+        self.tests = 0
+        self.launches = 0
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Note what there was before the test and its fixtures."""
+        item.stash[_BEFORE] = counters.read()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Write what a test has done into its last report, which may go to another process."""
+        report = yield
+        if call.when == "teardown":
+            asked = counters.read() - item.stash[_BEFORE]
+            busy = any(name.startswith(("launches", "library", "copies")) for name in asked)
+            report.user_properties.append((_WORK, (busy, asked["launches"])))
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add what a test has done."""
+        for name, work in report.user_properties:
+            if name == _WORK:
+                self.tests += work[0]
+                self.launches += work[1]
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say how many."""
+        terminalreporter.write_line(
+            f"software GPU: {self.tests} tests gave it work, {self.launches} launches"
+        )
+
+
+def count_work(config: pytest.Config) -> None:
+    """Count what tests give the software GPU to do, if they run on it."""
+    if is_active():
+        config.pluginmanager.register(Work())
 
 
 def mark_excluded(items: list[Any]) -> None:

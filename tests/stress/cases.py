@@ -144,6 +144,17 @@ def _assign(bench: Bench, value: Any, *, pending: bool = False, shared: bool = F
     return x.at[2:11].set(VALUE[2:11])
 
 
+def _follow(bench: Bench) -> Any:
+    x = gs.numpy.zeros(VALUE.shape, VALUE.dtype)
+    place = x.sharding
+    try:
+        x[...] = bench.sources[0]
+    finally:
+        assert np.array_equal(np.asarray(x), VALUE if x.committed else np.zeros_like(VALUE))
+        assert (x.sharding != place) == x.committed
+    return x
+
+
 def _five(bench: Bench) -> Any:
     return 5
 
@@ -216,6 +227,7 @@ CASES = [
          settings={**STREAMS, "host_domains": 2}),
     Case("assignment to what is shared", lambda b: _assign(b, _five, shared=True), expected=VALUE,
          settings=STREAMS),
+    Case("assignment that follows its value", _follow, expected=VALUE),
     Case("statistics", _stats),
     Case("make_array_from_callback", _callback, lambda b: [], VALUE, {"small_bytes": 0}),
     Case("out of memory", _no_room, lambda b: [gs.device_put(VALUE, gs.devices()[0])],

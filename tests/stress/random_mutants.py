@@ -148,9 +148,9 @@ class Run:
         return _contents(self.folder)
 
     def tests(self, file: str) -> dict[int, set[str]]:
-        """Return the tests that ran each line of a file that is still there, as it is now."""
-        old, found = self.folder / "gpushard" / file, defaultdict(set)
-        if not old.exists():
+        """Return the tests that ran each line of a file that was there already."""
+        found: dict[int, set[str]] = defaultdict(set)
+        if (old := self._before(file)) is None:
             return found
         now = self._now(old, PACKAGE / file)
         query = """
@@ -159,12 +159,27 @@ class Run:
             join context on context.id = line_bits.context_id
             where file.path like ? and context.context != ''
         """
-        for context, bits in self._base.execute(query, (f"%/gpushard/{file}",)):
+        path = old.relative_to(self.folder).as_posix()
+        for context, bits in self._base.execute(query, (f"%/{path}",)):
             test = context.rpartition("|")[0]
             for byte, bit in itertools.product(range(len(bits)), range(8)):
                 if bits[byte] >> bit & 1 and 8 * byte + bit in now:
                     found[now[8 * byte + bit]].add(test)
         return found
+
+    def _before(self, file: str) -> Path | None:
+        """Return a file of the package as it was, under this name or that which it had."""
+        package = self.folder / "gpushard"
+        if (package / file).exists():
+            return package / file
+        lines = set((PACKAGE / file).read_text(encoding="utf-8").splitlines())
+        shared = {
+            path: len(lines.intersection(path.read_text(encoding="utf-8").splitlines()))
+            for path in package.rglob("*.py")
+            if not (PACKAGE / path.relative_to(package)).exists()
+        }
+        best = max(shared, key=lambda path: shared[path], default=None)
+        return best if best is not None and 2 * shared[best] > len(lines) else None
 
     @staticmethod
     def _now(old: Path, new: Path) -> dict[int, int]:
@@ -193,7 +208,7 @@ class Suite:
         self._lines: dict[str, dict[int, set[str]]] = {}
 
     def covering(self, file: str, lines: range) -> list[str]:
-        """List the tests that run some of the lines, the shortest of each file first.
+        """List the tests that run some of the lines, shortest first, each file in its turn.
 
         Lines that run when the package is imported, or where coverage does not see them, belong to
         the tests of the file's own name, which come first, then to those who look at what was made
@@ -208,11 +223,12 @@ class Suite:
             several = [tests] if tests else map(self._tests, _importers(file))
             found = set().union(*(each for of in several for each in of.values()))
             found = found.union(self._named(*LOOKING)).difference(own)
-        files: dict[str, list[str]] = defaultdict(list)
+        taken: dict[str, float] = defaultdict(float)
+        order = []
         for test in sorted(found, key=self.time):
-            files[test.partition("::")[0]].append(test)
-        rounds = itertools.zip_longest(*files.values())
-        return [*own, *(test for turn in rounds for test in turn if test is not None)]
+            taken[_file(test)] += self.time(test)
+            order.append((taken[_file(test)], test))
+        return [*own, *(test for _, test in sorted(order))]
 
     def _named(self, *starts: str) -> list[str]:
         """List the tests whose names begin so."""

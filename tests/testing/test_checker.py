@@ -7,6 +7,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.errors import RaceError
+from gpushard.runtime.backend import Pace
 from gpushard.runtime.checking.checker import Checker, Shadow
 from gpushard.runtime.memory import Claim
 from gpushard.runtime.stream import Stream
@@ -154,7 +155,7 @@ def test_memory_that_the_host_uses_after_its_release(rt, reads):
     del x
     rt.claimed_bytes()
     with pytest.raises(RaceError, match="is used after its release"):
-        rt.backend.run_now([], [memory] if reads else [], [] if reads else [memory])
+        rt.backend.run_now([], [memory] if reads else [], [] if reads else [memory], Pace())
 
 
 def test_buffers_that_touch_are_apart_and_what_covers_them_takes_their_place(rt):

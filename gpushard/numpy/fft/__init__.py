@@ -9,45 +9,14 @@
 PartitionSpec('x')
 """
 
-from gpushard.numpy.fft.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
-from gpushard.numpy.fft.transforms import (
-    fft,
-    fft2,
-    fftn,
-    hfft,
-    ifft,
-    ifft2,
-    ifftn,
-    ihfft,
-    irfft,
-    irfft2,
-    irfftn,
-    rfft,
-    rfft2,
-    rfftn,
-)
+from gpushard.numpy.fft import frequencies, transforms
+from gpushard.numpy.fft.frequencies import *
+from gpushard.numpy.fft.transforms import *
 
-__all__ = [
-    "fft",
-    "fft2",
-    "fftfreq",
-    "fftn",
-    "fftshift",
-    "hfft",
-    "ifft",
-    "ifft2",
-    "ifftn",
-    "ifftshift",
-    "ihfft",
-    "irfft",
-    "irfft2",
-    "irfftn",
-    "rfft",
-    "rfft2",
-    "rfftfreq",
-    "rfftn",
-]
+__all__: list[str] = []
+__all__ += frequencies.__all__
+__all__ += transforms.__all__
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return sorted(__all__)

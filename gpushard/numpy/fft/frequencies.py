@@ -9,14 +9,22 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_dtype
+from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, integer, number_of, settle
+from gpushard.numpy.arguments import integer, number_of, settle
 from gpushard.numpy.making import place_of
 from gpushard.numpy.manipulation import roll
+from gpushard.numpy.public import public
 from gpushard.numpy.ranges import arange
 from gpushard.ops.axes import from_end
 
+__all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
+
+_frequencies = described(device="where it goes.", out_sharding="the same.")
+
+
+@_frequencies
 def fftfreq(
     n: int,
     d: Any = 1.0,
@@ -31,8 +39,6 @@ def fftfreq(
       n: how many.
       d: the distance of samples.
       dtype: type of the elements; float64 by default.
-      device: where it goes.
-      out_sharding: the same.
 
     Raises:
       ArgumentError: `n` is not positive.
@@ -47,6 +53,7 @@ def fftfreq(
     return _finished(signed * unit, dtype, None if place is None else at.sharding)
 
 
+@_frequencies
 def rfftfreq(
     n: int,
     d: Any = 1.0,
@@ -61,8 +68,6 @@ def rfftfreq(
       n: how many samples there are.
       d: the distance of samples.
       dtype: type of the elements; float64 by default.
-      device: where it goes.
-      out_sharding: the same.
 
     Raises:
       ArgumentError: `n` is not positive.
@@ -92,29 +97,25 @@ def _finished(x: Any, dtype: Any, place: Any) -> Any:
     return settle(x if dtype is None else x.astype(as_dtype(dtype)), place)
 
 
+@public
 def fftshift(x: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array with the zero frequency moved from the first element to the middle.
 
     Args:
-      x: an array.
       axes: along which dims; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(x, "fftshift")
     dims = from_end(axes, x.ndim, "fftshift", "axes")
     shifts = tuple(x.shape[dim] // 2 for dim in dims)
-    return settle(roll(x, shifts, dims), out_sharding)
+    return roll(x, shifts, dims)
 
 
+@public
 def ifftshift(x: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
     """Return an array with the zero frequency moved from the middle to the first element.
 
     Args:
-      x: an array.
       axes: along which dims; all by default.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    x = as_value(x, "ifftshift")
     dims = from_end(axes, x.ndim, "ifftshift", "axes")
     shifts = tuple(-(x.shape[dim] // 2) for dim in dims)
-    return settle(roll(x, shifts, dims), out_sharding)
+    return roll(x, shifts, dims)

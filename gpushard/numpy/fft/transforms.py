@@ -16,6 +16,13 @@ from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import fft as rows
 
+# fmt: off
+__all__ = [
+    "fft", "fft2", "fftn", "hfft", "ifft", "ifft2", "ifftn", "ihfft", "irfft", "irfft2",
+    "irfftn", "rfft", "rfft2", "rfftn",
+]
+# fmt: on
+
 _NORMS = (None, "backward", "ortho", "forward")
 
 _ONE = """

@@ -9,14 +9,15 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_shape
-from gpushard.numpy.arguments import as_value, settle
 from gpushard.numpy.indexing import take
 from gpushard.numpy.manipulation import moveaxis
+from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end
 
 __all__ = ["sliding_window_view"]
 
 
+@public
 def sliding_window_view(
     x: Any,
     window_shape: Any,
@@ -31,12 +32,10 @@ def sliding_window_view(
     It is no view: every window has elements of its own.
 
     Args:
-      x: an array.
       window_shape: the size of windows, an integer or one for each dim that they slide along.
       axis: which dims; all by default. One may be named several times.
       subok: there are no subclasses.
       writeable: results are values in any case.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are not as many sizes as dims, or a window is longer than its dim.
@@ -46,15 +45,12 @@ def sliding_window_view(
            [2, 3],
            [3, 4]], dtype=int64)
     """
-    array = as_value(x, "sliding_window_view")
     sizes = as_shape(window_shape, "window_shape")
     if axis is None:
-        axes = tuple(range(array.ndim))
+        axes = tuple(range(x.ndim))
     else:
         given = axis if isinstance(axis, tuple | list) else (axis,)
-        axes = tuple(
-            array.ndim + from_end(one, array.ndim, "sliding_window_view")[0] for one in given
-        )
+        axes = tuple(x.ndim + from_end(one, x.ndim, "sliding_window_view")[0] for one in given)
     if len(sizes) != len(axes):
         raise ArgumentError(
             f"sliding_window_view: window_shape={sizes} has {len(sizes)} sizes for the dims "
@@ -64,7 +60,7 @@ def sliding_window_view(
             axis=axes,
         )
     for size, at in zip(sizes, axes, strict=True):
-        n = array.shape[at]
+        n = x.shape[at]
         if not 0 < size <= n:
             raise ArgumentError(
                 f"sliding_window_view: a window of {size} does not slide along dim {at} of length "
@@ -74,5 +70,5 @@ def sliding_window_view(
                 size=n,
             )
         starts = np.arange(n - size + 1)
-        array = moveaxis(take(array, starts[:, None] + np.arange(size), at), at + 1, -1)
-    return settle(array, out_sharding)
+        x = moveaxis(take(x, starts[:, None] + np.arange(size), at), at + 1, -1)
+    return x

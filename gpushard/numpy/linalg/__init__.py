@@ -15,82 +15,19 @@ PartitionSpec('x')
 """
 
 from gpushard.errors import LinearAlgebraError as LinAlgError
-from gpushard.numpy.linalg.decompositions import (
-    EighResult,
-    EigResult,
-    QRResult,
-    SVDResult,
-    cholesky,
-    eig,
-    eigh,
-    eigvals,
-    eigvalsh,
-    qr,
-    svd,
-    svdvals,
-)
-from gpushard.numpy.linalg.norms import cond, matrix_norm, matrix_rank, norm, vector_norm
-from gpushard.numpy.linalg.products import (
-    cross,
-    diagonal,
-    matrix_power,
-    multi_dot,
-    outer,
-    trace,
-)
-from gpushard.numpy.linalg.solving import (
-    SlogdetResult,
-    det,
-    inv,
-    lstsq,
-    pinv,
-    slogdet,
-    solve,
-    tensorinv,
-    tensorsolve,
-)
+from gpushard.numpy.linalg import decompositions, norms, products, solving
+from gpushard.numpy.linalg.decompositions import *
+from gpushard.numpy.linalg.norms import *
+from gpushard.numpy.linalg.products import *
+from gpushard.numpy.linalg.solving import *
 from gpushard.numpy.linear_algebra import matmul, matrix_transpose, tensordot, vecdot
 
-__all__ = [
-    "EigResult",
-    "EighResult",
-    "LinAlgError",
-    "QRResult",
-    "SVDResult",
-    "SlogdetResult",
-    "cholesky",
-    "cond",
-    "cross",
-    "det",
-    "diagonal",
-    "eig",
-    "eigh",
-    "eigvals",
-    "eigvalsh",
-    "inv",
-    "lstsq",
-    "matmul",
-    "matrix_norm",
-    "matrix_power",
-    "matrix_rank",
-    "matrix_transpose",
-    "multi_dot",
-    "norm",
-    "outer",
-    "pinv",
-    "qr",
-    "slogdet",
-    "solve",
-    "svd",
-    "svdvals",
-    "tensordot",
-    "tensorinv",
-    "tensorsolve",
-    "trace",
-    "vecdot",
-    "vector_norm",
-]
+__all__ = ["LinAlgError", "matmul", "matrix_transpose", "tensordot", "vecdot"]
+__all__ += decompositions.__all__
+__all__ += norms.__all__
+__all__ += products.__all__
+__all__ += solving.__all__
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return sorted(__all__)

@@ -6,10 +6,17 @@ from typing import Any, Literal, NamedTuple, overload
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
-from gpushard.numpy.arguments import as_value, settle
+from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.table import decompositions as rows
 from gpushard.ops.table.linalg import CHOLESKY
+
+# fmt: off
+__all__ = [
+    "EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "eig", "eigh", "eigvals",
+    "eigvalsh", "qr", "svd", "svdvals",
+]
+# fmt: on
 
 
 class QRResult(NamedTuple):
@@ -50,6 +57,7 @@ class EighResult(NamedTuple):
     """In columns, orthonormal."""
 
 
+@public
 def cholesky(a: Any, *, upper: bool = False, out_sharding: Any = None) -> Array:
     """Return the Cholesky factors L of matrices L @ L^H, or U of U^H @ U.
 
@@ -60,14 +68,13 @@ def cholesky(a: Any, *, upper: bool = False, out_sharding: Any = None) -> Array:
     Args:
       a: Hermitian, positive definite matrices.
       upper: whether the factor is the upper one.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     >>> import gpushard as gs
     >>> cholesky(gs.numpy.asarray([[4.0, 2.0], [2.0, 5.0]]))
     Array([[2., 0.],
            [1., 2.]], dtype=float64)
     """
-    return settle(bind(CHOLESKY, (as_value(a, "cholesky"),), (bool(upper),)), out_sharding)
+    return bind(CHOLESKY, (a,), (bool(upper),))
 
 
 _MODES = ("reduced", "complete", "r", "raw")
@@ -83,6 +90,7 @@ def qr(
 def qr(a: Any, mode: str, *, out_sharding: Any = None) -> Any: ...
 
 
+@public
 def qr(a: Any, mode: str = "reduced", *, out_sharding: Any = None) -> Any:
     """Return orthonormal matrices Q and upper triangular ones R whose products are given.
 
@@ -90,7 +98,6 @@ def qr(a: Any, mode: str = "reduced", *, out_sharding: Any = None) -> Any:
       a: matrices.
       mode: "reduced" for Q of as many columns as the shorter dim, "complete" for square Q, "r" for
         R alone, "raw" for LAPACK's form (h, tau).
-      out_sharding: where the results go; by default they stay where they were made.
 
     Raises:
       ArgumentError: there is no such mode.
@@ -101,7 +108,7 @@ def qr(a: Any, mode: str = "reduced", *, out_sharding: Any = None) -> Any:
             argument="mode",
             value=mode,
         )
-    made = settle(bind(rows.QR, (as_value(a, "qr"),), (mode,)), out_sharding)
+    made = bind(rows.QR, (a,), (mode,))
     return QRResult(*made) if mode in ("reduced", "complete") else made
 
 
@@ -127,6 +134,7 @@ def svd(
 ) -> Any: ...
 
 
+@public
 def svd(
     a: Any,
     full_matrices: bool = True,
@@ -142,51 +150,50 @@ def svd(
       full_matrices: whether U and Vh are square.
       compute_uv: whether there are vectors at all; if not, the result is S.
       hermitian: whether matrices are Hermitian; only their lower triangles are read then.
-      out_sharding: where the results go; by default they stay where they were made.
     """
     params = bool(full_matrices), bool(compute_uv), bool(hermitian)
-    made = settle(bind(rows.SVD, (as_value(a, "svd"),), params), out_sharding)
+    made = bind(rows.SVD, (a,), params)
     return SVDResult(*made) if compute_uv else made
 
 
+@public
 def svdvals(x: Any, /, *, out_sharding: Any = None) -> Array:
     """Return singular values, descending.
 
     Args:
       x: matrices.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(bind(rows.SVD, (as_value(x, "svdvals"),), (False, False, False)), out_sharding)
+    return bind(rows.SVD, (x,), (False, False, False))
 
 
+@public
 def eigh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> EighResult:
     """Return eigenvalues, ascending, and eigenvectors of Hermitian matrices.
 
     Args:
       a: Hermitian matrices.
       UPLO: "L" or "U": the triangle that is read.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Raises:
       ArgumentError: `UPLO` is neither.
     """
     triangle = _triangle("eigh", UPLO)
-    return EighResult(*settle(bind(rows.EIGH, (as_value(a, "eigh"),), (triangle,)), out_sharding))
+    return EighResult(*bind(rows.EIGH, (a,), (triangle,)))
 
 
+@public
 def eigvalsh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> Array:
     """Return the eigenvalues of Hermitian matrices, ascending.
 
     Args:
       a: Hermitian matrices.
       UPLO: "L" or "U": the triangle that is read.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: `UPLO` is neither.
     """
     triangle = _triangle("eigvalsh", UPLO)
-    return settle(bind(rows.EIGVALSH, (as_value(a, "eigvalsh"),), (triangle,)), out_sharding)
+    return bind(rows.EIGVALSH, (a,), (triangle,))
 
 
 def _triangle(name: str, part: Any) -> str:
@@ -195,21 +202,21 @@ def _triangle(name: str, part: Any) -> str:
     raise ArgumentError(f"{name}: UPLO={part!r} must be 'L' or 'U'", argument="UPLO", value=part)
 
 
+@public
 def eig(a: Any, *, out_sharding: Any = None) -> EigResult:
     """Return eigenvalues and eigenvectors, complex also where NumPy finds that all are real.
 
     Args:
       a: square matrices.
-      out_sharding: where the results go; by default they stay where they were made.
     """
-    return EigResult(*settle(bind(rows.EIG, (as_value(a, "eig"),)), out_sharding))
+    return EigResult(*bind(rows.EIG, (a,)))
 
 
+@public
 def eigvals(a: Any, *, out_sharding: Any = None) -> Array:
     """Return eigenvalues, complex also where NumPy finds that all are real.
 
     Args:
       a: square matrices.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(bind(rows.EIGVALS, (as_value(a, "eigvals"),)), out_sharding)
+    return bind(rows.EIGVALS, (a,))

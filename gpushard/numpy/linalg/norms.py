@@ -15,21 +15,26 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, settle
 from gpushard.numpy.linalg.decompositions import eigvalsh, svdvals
 from gpushard.numpy.linalg.solving import cutoff
 from gpushard.numpy.manipulation import expand_dims, moveaxis
+from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.contractions import EINSUM, LETTERS
 from gpushard.ops.table.linalg import INV
 from gpushard.ops.table.reductions import COUNT_NONZERO
 
+__all__ = ["cond", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
+
 _Axes = tuple[int, ...]
 
 
+@described()
 def vector_norm(
     x: Any,
     /,
@@ -42,12 +47,10 @@ def vector_norm(
     """Return norms of vectors.
 
     Args:
-      x: an array.
       axis: the dims that make up vectors, an integer or a tuple of them; all by default.
       keepdims: whether they stay, with length 1.
       ord: any number: (sum of abs(x) ** ord) ** (1 / ord); inf, -inf and 0 for the greatest size,
         the least, and how many are not 0.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentTypeError: `ord` is no number.
@@ -62,6 +65,7 @@ def vector_norm(
     return settle(_of_type(made, own), out_sharding)
 
 
+@described()
 def matrix_norm(
     x: Any, /, *, keepdims: bool = False, ord: Any = "fro", out_sharding: Any = None
 ) -> Array:
@@ -73,7 +77,6 @@ def matrix_norm(
       ord: "fro" for the root of the sum of squares, "nuc" for the sum of singular values, 1 and -1
         for the greatest and the least sum of sizes in a column, inf and -inf in a row, 2 and -2 for
         the greatest and the least singular value.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there is no such norm.
@@ -83,6 +86,7 @@ def matrix_norm(
     return settle(_of_type(made, own), out_sharding)
 
 
+@described()
 def norm(
     x: Any,
     ord: Any = None,
@@ -94,11 +98,9 @@ def norm(
     """Return norms of vectors or matrices.
 
     Args:
-      x: an array.
       ord: as for `vector_norm` and `matrix_norm`; by default the root of the sum of squares.
       axis: one dim for vectors, two for matrices; by default all dims.
       keepdims: whether these dims stay, with length 1.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there is no such norm, or the dims are more than two.
@@ -211,18 +213,18 @@ def _no_norm(name: str, ord: Any, what: str, known: str) -> ArgumentError:
     )
 
 
+@public
 def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
     """Return condition numbers: infinite for singular matrices.
 
     Args:
       x: matrices, square unless `p` is None, 2 or -2.
       p: the norm, as for `matrix_norm`; 2 by default.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there is no such norm, or matrices have no elements.
     """
-    x = _matrices(as_value(x, "cond"), "cond")
+    x = _matrices(x, "cond")
     if 0 in x.shape[-2:]:
         raise ArgumentError(
             f"cond: matrices of shape {x.shape} have no elements, and there is no result for that",
@@ -237,9 +239,10 @@ def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
         inverse = bind(INV, (x,), (True,))
         found = matrix_norm(x, ord=p) * matrix_norm(inverse, ord=p)
     lost = ew.isnan(found) & ~statistical.any(ew.isnan(x), axis=(-2, -1))
-    return settle(_of_type(ew.where(lost, np.inf, found), own), out_sharding)
+    return _of_type(ew.where(lost, np.inf, found), own)
 
 
+@public(arrays=2)
 def matrix_rank(
     A: Any,
     tol: Any = None,
@@ -255,20 +258,18 @@ def matrix_rank(
       tol: singular values up to this count as 0; a number, or an array for the matrices.
       hermitian: whether matrices are Hermitian.
       rtol: the same as a share of the greatest; by default eps times the longer dim.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: `tol` and `rtol` are both given.
     """
     if tol is not None and rtol is not None:
         raise ArgumentError("matrix_rank: tol= and rtol= are both given; give one", argument="tol")
-    x = as_value(A, "matrix_rank")
-    if x.ndim < 2:
-        return settle((x != 0).any().astype(np.int64), out_sharding)
-    s = abs(eigvalsh(x)) if hermitian else svdvals(x)
+    if A.ndim < 2:
+        return (A != 0).any().astype(np.int64)
+    s = abs(eigvalsh(A)) if hermitian else svdvals(A)
     if tol is None and s.shape[-1]:
-        tol = cutoff(s, rtol, x.shape)
+        tol = cutoff(s, rtol, A.shape)
     elif tol is not None and np.ndim(tol):
-        tol = as_value(tol, "matrix_rank")[..., None]
+        tol = tol[..., None]
     large = s > (0 if tol is None else tol)
-    return settle(bind(COUNT_NONZERO, (large,), ((-1,), False, None)), out_sharding)
+    return bind(COUNT_NONZERO, (large,), ((-1,), False, None))

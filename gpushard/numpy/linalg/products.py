@@ -7,25 +7,29 @@ from typing import Any
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
-from gpushard.numpy import linear_algebra, products
+from gpushard.functions.docstrings import described
+from gpushard.numpy import linear_algebra
 from gpushard.numpy.arguments import as_value, check_precision, integer, refuse_out, settle
 from gpushard.numpy.creation import ones_like
 from gpushard.numpy.grids import tril, triu
 from gpushard.numpy.linalg.solving import inv
+from gpushard.numpy.public import public
+
+__all__ = ["cross", "diagonal", "matrix_power", "multi_dot", "outer", "trace"]
 
 
+@public(arrays=2)
 def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
     """Return all products of an element of `x1` and one of `x2`.
 
     Args:
       x1: a vector.
       x2: a vector.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: an operand is no vector.
     """
-    x1, x2 = as_value(x1, "outer"), as_value(x2, "outer")
+    x1, x2 = x1, x2
     if x1.ndim != 1 or x2.ndim != 1:
         raise ArgumentError(
             f"outer: operands of shapes {x1.shape} and {x2.shape} must have one dim each; use "
@@ -36,76 +40,75 @@ def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
     return linear_algebra.outer(x1, x2, out_sharding=out_sharding)
 
 
+@described()
 def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> Array:
     """Return cross products of vectors of three elements.
 
     Args:
-      x1: an array.
       x2: an array; the two broadcast.
       axis: the dim of the vectors.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: vectors do not have three elements.
     """
-    return products.cross(x1, x2, axis=axis, out_sharding=out_sharding)
+    return linear_algebra.cross(x1, x2, axis=axis, out_sharding=out_sharding)
 
 
+@public
 def diagonal(x: Any, /, *, offset: int = 0, out_sharding: Any = None) -> Array:
     """Return the diagonals of matrices as a new last dim.
 
     Args:
       x: matrices.
-      offset: which diagonal: 0 for the main one, positive for one above it.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(as_value(x, "diagonal").diagonal(offset, -2, -1), out_sharding)
+    return x.diagonal(offset, -2, -1)
 
 
+@described()
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None, out_sharding: Any = None) -> Array:
     """Return the sums of the diagonals of matrices; small integers are summed in 64 bits.
 
     Args:
       x: matrices.
-      offset: which diagonal: 0 for the main one, positive for one above it.
       dtype: type that is summed in, and of the result.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return products.trace(x, offset, -2, -1, dtype, out_sharding=out_sharding)
+    return linear_algebra.trace(x, offset, -2, -1, dtype, out_sharding=out_sharding)
 
 
+@public
 def matrix_power(a: Any, n: int, *, out_sharding: Any = None) -> Array:
     """Return matrices to the power of an integer, by repeated squaring.
 
     Args:
       a: square matrices.
       n: the power; that of the inverses, if it is negative.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: matrices are not square.
     """
-    x, n = as_value(a, "matrix_power"), integer(n, "matrix_power", "n")
-    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+    n = integer(n, "matrix_power", "n")
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise ArgumentError(
-            f"matrix_power: an array of shape {x.shape} is not of square matrices; the last two "
+            f"matrix_power: an array of shape {a.shape} is not of square matrices; the last two "
             "dims must be equal",
             argument="a",
-            shape=x.shape,
+            shape=a.shape,
         )
     if n == 0:
-        return settle(tril(triu(ones_like(x))), out_sharding)
-    power = inv(x) if n < 0 else x
-    result, n = None, abs(n)
+        return tril(triu(ones_like(a)))
+    power = inv(a) if n < 0 else a
+    result: Any = None
+    n = abs(n)
     while True:
         if n % 2:
             result = power if result is None else linear_algebra.matmul(result, power)
         n //= 2
         if not n:
-            return settle(result, out_sharding)
+            return result
         power = linear_algebra.matmul(power, power)
 
 
+@described()
 def multi_dot(
     arrays: Sequence[Any], *, out: Any = None, precision: Any = None, out_sharding: Any = None
 ) -> Array:
@@ -115,9 +118,6 @@ def multi_dot(
 
     Args:
       arrays: at least two matrices; the first and the last may be vectors.
-      out: must be None; results are values.
-      precision: makes no difference; products have all digits of their type.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are fewer than two, or one is no matrix.

@@ -12,19 +12,29 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.array.operators import shape_of
 from gpushard.errors import ArgumentError
+from gpushard.functions.concrete import concrete
+from gpushard.functions.docstrings import described
+from gpushard.functions.linear_algebra import shape_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, check_hint, integer, number_of, operands, settle
 from gpushard.numpy.linalg.decompositions import svd
 from gpushard.numpy.linear_algebra import matmul
 from gpushard.numpy.manipulation import moveaxis, reshape
+from gpushard.numpy.public import public
 from gpushard.ops.aval import Aval
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import linalg as rows
 from gpushard.typing import Shape
+
+# fmt: off
+__all__ = [
+    "SlogdetResult", "det", "inv", "lstsq", "pinv", "slogdet", "solve", "tensorinv",
+    "tensorsolve",
+]
+# fmt: on
 
 
 class SlogdetResult(NamedTuple):
@@ -36,34 +46,33 @@ class SlogdetResult(NamedTuple):
     """Logarithms of their sizes."""
 
 
+@public
 def det(a: Any, *, out_sharding: Any = None) -> Array:
     """Return determinants.
 
     Args:
       a: square matrices.
-      out_sharding: where the result goes; by default it stays where it was made.
     """
-    return settle(bind(rows.DET, (as_value(a, "det"),)), out_sharding)
+    return bind(rows.DET, (a,))
 
 
+@public
 def slogdet(a: Any, *, method: Any = None, out_sharding: Any = None) -> SlogdetResult:
     """Return signs of determinants, and logarithms of their sizes.
 
     Args:
       a: square matrices.
-      method: makes no difference.
-      out_sharding: where the results go; by default they stay where they were made.
     """
     check_hint("slogdet", "method", method, (None, "lu", "qr"))
-    return SlogdetResult(*settle(bind(rows.SLOGDET, (as_value(a, "slogdet"),)), out_sharding))
+    return SlogdetResult(*bind(rows.SLOGDET, (a,)))
 
 
+@public
 def inv(a: Any, *, out_sharding: Any = None) -> Array:
     """Return inverses.
 
     Args:
       a: square matrices.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       LinearAlgebraError: a matrix is singular, and work runs at once.
@@ -73,9 +82,10 @@ def inv(a: Any, *, out_sharding: Any = None) -> Array:
     Array([[0.5 , 0.  ],
            [0.  , 0.25]], dtype=float64)
     """
-    return settle(bind(rows.INV, (as_value(a, "inv"),), (False,)), out_sharding)
+    return bind(rows.INV, (a,), (False,))
 
 
+@described()
 def solve(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
     """Return the solutions of equations a @ result = b.
 
@@ -84,7 +94,6 @@ def solve(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
     Args:
       a: square matrices.
       b: a vector, if it has one dim; otherwise matrices of right sides in columns.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: shapes do not fit.
@@ -96,6 +105,7 @@ def solve(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
     return settle(bind(rows.SOLVE, (x1, x2)), out_sharding)
 
 
+@described()
 def lstsq(a: Any, b: Any, rcond: Any = None, *, out_sharding: Any = None) -> Any:
     """Return what solves equations a @ x = b by least squares, from singular values.
 
@@ -107,7 +117,6 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, out_sharding: Any = None) -> Any
       b: a vector or a matrix of right sides in columns.
       rcond: singular values below this share of the greatest count as 0; by default eps times the
         longer dim.
-      out_sharding: where the results go; by default they stay where they were made.
 
     Returns:
       Solutions; sums of squared residuals, none if the rank is below the number of columns or there
@@ -136,7 +145,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, out_sharding: Any = None) -> Any
     x = matmul(vh.mT.conj(), inverse[:, None] * matmul(u.mT.conj(), sides))
     rank = statistical.count_nonzero(inverse)
     sums = (abs(sides - matmul(a, x)) ** 2).sum(0)
-    if m <= n or int(rank) != n:
+    if m <= n or int(concrete(rank, "lstsq", explicit=False)) != n:
         sums = sums[:0]
     return settle((x[:, 0] if vector else x, sums, rank, s), out_sharding)
 
@@ -144,6 +153,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, out_sharding: Any = None) -> Any
 _DOUBLE = np.dtype(np.float64)
 
 
+@public
 def pinv(
     a: Any,
     rcond: Any = None,
@@ -160,7 +170,6 @@ def pinv(
         the matrices; by default 1e-15.
       hermitian: whether matrices are Hermitian.
       rtol: `rcond`, as the Array API calls it; None for eps times the longer dim.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: `rcond` and `rtol` are both given.
@@ -169,11 +178,10 @@ def pinv(
         raise ArgumentError(
             "pinv: rcond= and rtol= are both given; they mean the same, give one", argument="rtol"
         )
-    x = as_value(a, "pinv")
     share = 1e-15 if rcond is None and rtol is np._NoValue else rcond
-    u, s, vh = svd(x.conj(), full_matrices=False, hermitian=hermitian)
-    inverse = _inverses(s, share if rtol is np._NoValue else rtol, x.shape)
-    return settle(matmul(vh.mT, inverse[..., None] * u.mT), out_sharding)
+    u, s, vh = svd(a.conj(), full_matrices=False, hermitian=hermitian)
+    inverse = _inverses(s, share if rtol is np._NoValue else rtol, a.shape)
+    return matmul(vh.mT, inverse[..., None] * u.mT)
 
 
 def _inverses(s: Any, share: Any, shape: Shape) -> Any:
@@ -200,25 +208,26 @@ def cutoff(s: Any, share: Any, shape: Shape) -> Any:
     return share * s.max(-1, keepdims=True)
 
 
+@public
 def tensorinv(a: Any, ind: int = 2, *, out_sharding: Any = None) -> Array:
     """Return the inverse of an array with respect to `tensordot` over its first dims.
 
     Args:
       a: an array whose first `ind` dims have as many elements as the others.
       ind: how many dims come first.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: `ind` is not positive, or shapes do not fit.
     """
-    x, first = as_value(a, "tensorinv"), integer(ind, "tensorinv", "ind")
+    x, first = a, integer(ind, "tensorinv", "ind")
     if first <= 0:
         raise ArgumentError(f"tensorinv: ind={first} must be positive", argument="ind", value=first)
     lead, rest = x.shape[:first], x.shape[first:]
     made = inv(x.reshape(math.prod(lead), math.prod(rest)))
-    return settle(made.reshape(*rest, *lead), out_sharding)
+    return made.reshape(*rest, *lead)
 
 
+@public(arrays=2)
 def tensorsolve(a: Any, b: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
     """Return the solution of `tensordot(a, x, x.ndim) == b`.
 
@@ -226,12 +235,11 @@ def tensorsolve(a: Any, b: Any, axes: Any = None, *, out_sharding: Any = None) -
       a: an array; its last dims are those of the result.
       b: an array of the shape of the first dims of `a`.
       axes: dims of `a` that are moved to the end first.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: shapes do not fit.
     """
-    a, b = as_value(a, "tensorsolve"), as_value(b, "tensorsolve")
+    a, b = a, b
     if axes is not None:
         back = from_end(tuple(axes) if np.iterable(axes) else axes, a.ndim, "tensorsolve", "axes")
         a = moveaxis(a, back, tuple(range(-len(back), 0)))
@@ -244,4 +252,4 @@ def tensorsolve(a: Any, b: Any, axes: Any = None, *, out_sharding: Any = None) -
             shapes=(a.shape, b.shape),
         )
     made = solve(a.reshape(b.size, b.size), b.ravel())
-    return settle(reshape(made, rest), out_sharding)
+    return reshape(made, rest)

@@ -1,6 +1,7 @@
 """Operations that make arrays of no others, and those whose elements depend on their position.
 
-The kernels of rows without operands take a `Site` and then numbers; parameters: (shape, dtype).
+The kernels of rows without operands take a `Site` and then numbers; parameters: (shape, dtype,
+whether a user chose the place).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gpushard import dtypes
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
-from gpushard.ops.select import select
+from gpushard.ops.select import BITS
 from gpushard.ops.table.elementwise import writing
 from gpushard.runtime.own import own_kernels
 from gpushard.runtime.sharing import share
@@ -28,7 +29,7 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 
 def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval(*params),)
+    return (Aval(*params[:2]),)
 
 
 def _row(name: str, make: Callable[[Any, Dtype], Callable[..., None]]) -> Row:
@@ -51,7 +52,7 @@ def _row(name: str, make: Callable[[Any, Dtype], Callable[..., None]]) -> Row:
 
         return fill
 
-    return Row(name, _infer, _rule, kernel, positional=True)
+    return Row(name, _infer, _rule, kernel, creates=True, positional=True)
 
 
 def _full(xp: Any, dtype: Dtype) -> Callable[..., None]:
@@ -268,12 +269,27 @@ _NARROW = 64
 _SQUARE = 512
 """At most so many rows of them: between what is kept and what is not lies a square."""
 
+_WIDE = 4
+"""Rows that are not so many times wider than the square take one call, as the square does."""
+
 
 @functools.cache
-def _square(part: str) -> Any:
-    """Return which elements of a square are on the "left" of its diagonal, or on the "right"."""
-    left = np.tri(_SQUARE, k=-1, dtype=bool)
-    return left if part == "left" else ~left
+def _edge(part: str, itemsize: int) -> Any:
+    """Return bits that are set on the "left" of the middle or on its "right", and where that is."""
+    half = (_WIDE + 2) * _SQUARE
+    left = np.repeat(np.array([-1, 0], BITS.get(itemsize, np.int8)), half)
+    return (left if part == "left" else ~left), half
+
+
+def _cut_square(x: Any, edge: int, part: str, out: Any) -> None:
+    """Write a part of matrices in one call: each row of the mask is the one above, moved by one."""
+    bits, middle = _edge(part, x.dtype.itemsize)
+    item = bits.itemsize
+    kept = np.ndarray(x.shape[-2:], bits.dtype, bits, (middle - edge) * item, (-item, item))
+    if item == x.dtype.itemsize:
+        np.bitwise_and(x.view(bits.dtype), kept, out=out.view(bits.dtype))
+    else:
+        out[...] = np.where(kept, x, np.zeros((), x.dtype))
 
 
 def _cut_rows(x: Any, edge: int, part: str, out: Any) -> None:
@@ -296,14 +312,16 @@ def _cut_rows(x: Any, edge: int, part: str, out: Any) -> None:
             if low < high and at.start != at.stop:
                 target[..., at] = source[..., at] if name == part else zero
         if left < right:
-            kept = _square(part)[: high - low, left - edge - low : right - edge - low]
-            select(kept, source[..., left:right], zero, target[..., left:right])
+            cut = source[..., left:right], edge + low - left, part, target[..., left:right]
+            _cut_square(*cut)
 
     write(0, top, 0, 0)
     height = min(max(_STRIP // columns, 1), _SQUARE)
     for low in range(top, bottom, height):
         high = min(low + height, bottom)
-        write(low, high, max(edge + low, 0), min(edge + high - 1, columns))
+        left, right = max(edge + low, 0), min(edge + high - 1, columns)
+        wide = columns > _WIDE * (right - left)
+        write(low, high, left if wide else 0, right if wide else columns)
     write(bottom, rows, columns, columns)
 
 

@@ -351,7 +351,7 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
 
 ASTYPE = function_row("astype", _given, _converted(lambda x: x), writes=True)
 """Parameters: (dtype,)."""
-COPY = function_row("copy", _own, _converted(lambda x: x), writes=True)
+COPY = function_row("copy", _own, _converted(lambda x: x), writes=True, beside_keys=frozenset())
 WHERE = function_row("where", _chosen, _where, writes=True, beside_keys=frozenset([0]))
 """No parameters; the condition comes first."""
 CLIP = function_row("clip", _promoted, _clip, writes=True)

@@ -325,18 +325,20 @@ def _take_rows(
     by_owner = part if order is None else np.empty((most, *part.shape[1:]), part.dtype)
     for start in range(0, total, most):
         stop = min(start + most, total)
+        mine = slice(start, stop) if order is None else order[start:stop]
+        places = [of[mine] for of in at]
         for block, begin, end in found:
-            first, last = max(begin, start), min(end, stop)
-            if first >= last:
-                continue
-            mine = slice(first, last) if order is None else order[first:last]
-            places = at[0][mine]
-            for others, size in zip(at[1:], block.shape[1:], strict=False):
-                places = places * size + others[mine]
+            if stop - start < total:
+                begin, end = max(begin - start, 0), min(end, stop) - start
+                if begin >= end:
+                    continue
+            here = places[0][begin:end]
+            for others, size in zip(places[1:], block.shape[1:], strict=False):
+                here = here * size + others[begin:end]
             rows = block if len(at) == 1 else block.reshape(-1, *part.shape[1:])
-            rows.take(places, 0, by_owner[first - start : last - start], "clip")
+            rows.take(here, 0, by_owner[begin:end], "clip")
         if order is not None:
-            part[order[start:stop]] = by_owner[: stop - start]
+            part[mine] = by_owner[: stop - start]
 
 
 def _take_joined(

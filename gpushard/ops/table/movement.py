@@ -59,7 +59,8 @@ def _row(
         return writing(make(xp, params))
 
     moves = Moves(how, splits, starts, later=turned is not None)
-    return Row(name, infer, rule_of, kernel, moves=moves, turned=turned)
+    beside = None if starts is None else frozenset(range(1, 64))
+    return Row(name, infer, rule_of, kernel, moves=moves, turned=turned, beside_keys=beside)
 
 
 def _all(shapes: Sequence[Shape], params: Params) -> Dims:

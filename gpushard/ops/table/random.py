@@ -1,6 +1,6 @@
-"""Rows of random bits and of continuous distributions.
+"""The table of distributions: how numbers are drawn, and what parameters may be.
 
-Operands: a key, then the distribution's parameters; parameters of rows: (shape, dtype).
+Operands of rows: keys, then the distribution's parameters; parameters of rows: (shape, dtype).
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Dtype
-from gpushard.ops.random.blocks import evenly
-from gpushard.ops.random.rejection import log_gamma
-from gpushard.ops.random.sampler import Sampler, floats
-from gpushard.ops.random.special import erf, erfinv
-from gpushard.ops.random.stream import Stream
-from gpushard.ops.row import Row
+from gpushard.ops.prng.blocks import evenly
+from gpushard.ops.prng.distribution import Domain, distribution, doubles, floats
+from gpushard.ops.prng.rejection import binomial, log_gamma, poisson
+from gpushard.ops.prng.special import erf, erfinv
+from gpushard.ops.prng.stream import Stream
 
 
 def _own(dtype: Dtype) -> Dtype:
@@ -27,24 +26,6 @@ def _own(dtype: Dtype) -> Dtype:
 def _real(dtype: Dtype) -> Dtype:
     """Return the type of the parts of complex numbers."""
     return floats(np.empty(0, dtype).real.dtype)
-
-
-def _row(
-    name: str, draw: Callable[..., Any], code: str, work: Callable[[Dtype], Dtype] = floats
-) -> Row:
-    return Sampler(name, draw, work, code).row()
-
-
-def _bits(stream: Stream, dtype: Dtype) -> Any:
-    return stream.bits(dtype)
-
-
-def _uniform(stream: Stream, dtype: Dtype, *bounds: Any) -> Any:
-    return stream.uniform(dtype, *bounds)
-
-
-def _normal(stream: Stream, dtype: Dtype) -> Any:
-    return stream.normal(dtype)
 
 
 def _complex_normal(stream: Stream, dtype: Dtype) -> Any:
@@ -232,51 +213,200 @@ def _transformed(xp: Any, normals: Any, mean: Any, factor: Any) -> Any:
     return total
 
 
-BITS = _row("bits", _bits, "random_bits<T>", _own)
-UNIFORM = _row("uniform", _uniform, "uniform<W>", _own)
-"""Parameters of the distribution: none, or the lower and the upper bound."""
-NORMAL = _row("normal", _normal, "normal<W>")
-COMPLEX_NORMAL = _row("normal", _complex_normal, "complex_normal<T, W>", _real)
-TRUNCATED_NORMAL = Sampler(
-    "truncated_normal", _truncated_normal, floats, "truncated_normal<T>", bounded=True
-).row()
-"""The bounds."""
-EXPONENTIAL = _row("exponential", _exponential, "exponential<W>")
-GUMBEL = _row("gumbel", _gumbel, "gumbel")
-"""What is added."""
-GUMBEL_HIGH = _row("gumbel", _gumbel_high, "gumbel_high")
-"""The same, of more bits."""
-LAPLACE = _row("laplace", _laplace, "laplace<W>")
-LOGISTIC = _row("logistic", _logistic, "logistic<W>")
-CAUCHY = _row("cauchy", _cauchy, "cauchy<W>")
-RAYLEIGH = _row("rayleigh", _rayleigh, "rayleigh")
-PARETO = _row("pareto", _pareto, "pareto")
-WEIBULL_MIN = _row("weibull_min", _weibull_min, "weibull")
-"""Scale and concentration."""
-LOGNORMAL = _row("lognormal", _lognormal, "lognormal")
-GAMMA = _row("gamma", _gamma, "gamma_number")
-LOG_GAMMA = _row("loggamma", log_gamma, "log_gamma")
-CHISQUARE = _row("chisquare", _chisquare, "chi_square")
-BETA = _row("beta", _beta, "beta_number")
-T = _row("t", _t, "student_t")
-F = _row("f", _f, "f_number")
-"""Degrees of freedom of the numerator and of the denominator."""
-MAXWELL = _row("maxwell", _maxwell, "maxwell<W>")
-DOUBLE_SIDED_MAXWELL = _row("double_sided_maxwell", _double_sided_maxwell, "double_sided_maxwell")
-"""Location and scale."""
-GENERALIZED_NORMAL = _row("generalized_normal", _generalized_normal, "generalized_normal")
-"""The exponent."""
-TRIANGULAR = _row("triangular", _triangular, "triangular")
-"""The least number, the most frequent one, and the largest."""
-WALD = _row("wald", _wald, "wald")
-"""The mean."""
-DIRICHLET = Sampler("dirichlet", log_gamma, floats, "log_gamma", last=_normalised).row()
-"""The concentrations, along the last dim."""
-MULTIVARIATE_NORMAL = Sampler(
-    "multivariate_normal", _normal, floats, "normal<W>", last=_correlated, rows=2, extra=(0, 1)
-).row()
-"""The mean along the last dim, and the covariance, which has one dim more."""
-MULTIVARIATE_NORMAL_OF_FACTOR = Sampler(
-    "multivariate_normal", _normal, floats, "normal<W>", last=_transformed, rows=2, extra=(0, 1)
-).row()
-"""The mean, and a matrix whose product with its transpose is the covariance."""
+def _randint(stream: Stream, dtype: Dtype, low: Any, last: Any) -> Any:
+    """Return integers from `low` to `last`, both included.
+
+    The remainder of two numbers of bits, as JAX takes it: the high one counts 2**bits times.
+    """
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    xp = stream.xp
+    if xp is np and not (np.ndim(low) or np.ndim(last)):
+        offset = _below(stream, unsigned, max(int(last) - int(low), 0) + 1)
+        offset += np.asarray(low).astype(unsigned)
+        return offset.view(dtype)
+    one = unsigned.type(1)
+    low, last = xp.atleast_1d(low), xp.atleast_1d(last)
+    span = xp.where(last < low, one, (last.astype(unsigned) - low.astype(unsigned)) + one)
+    high, bits = (stream.fold(n).bits(unsigned) for n in range(2))
+    every = span == 0  # all numbers that there are
+    safe = xp.where(every, one, span)
+    half = unsigned.type(1 << (unsigned.itemsize * 4)) % safe
+    offset = ((high % safe) * (half * half % safe) + bits % safe) % safe
+    return (xp.where(every, bits, offset) + low.astype(unsigned)).astype(dtype)
+
+
+def _below(stream: Stream, unsigned: Dtype, span: int) -> Any:
+    """Return the same for one range, from 0 on, as unsigned integers.
+
+    The high number is not drawn where it would count 0 times: where the range is a power of 2, or
+    so long that the product of halves overflows to 0.
+    """
+    width = unsigned.itemsize * 8
+    offset = stream.fold(1).bits(unsigned)
+    if span == 1 << width:
+        return offset
+    if span & (span - 1) == 0:
+        offset &= unsigned.type(span - 1)
+        return offset
+    half = (1 << width // 2) % span
+    factor = half * half % (1 << width) % span
+    divisor = unsigned.type(span)
+    _reduce(offset, divisor)
+    if factor:
+        high = stream.fold(0).bits(unsigned)
+        _reduce(high, divisor)
+        high *= unsigned.type(factor)
+        offset += high
+        _reduce(offset, divisor)
+    return offset
+
+
+def _reduce(x: Any, divisor: Any) -> None:
+    """Take remainders in place, by the division of NumPy that is vectorized."""
+    quotient = x // divisor
+    quotient *= divisor
+    x -= quotient
+
+
+def _integers(dtype: Dtype) -> Dtype:
+    """Return the type that integers are drawn in: small ones in 32 bits."""
+    return dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
+
+
+def _singles(dtype: Dtype) -> Dtype:
+    return np.dtype(np.float32)
+
+
+def _bernoulli(stream: Stream, dtype: Dtype, p: Any) -> Any:
+    return stream.uniform(p.dtype) < p
+
+
+def _bernoulli_high(stream: Stream, dtype: Dtype, p: Any) -> Any:
+    """Return the same of two uniform numbers, the second of which refines the first."""
+    dtype = p.dtype
+    u, more = (stream.stacked(n).uniform(dtype) for n in range(2))
+    return more * dtype.type(2.0 ** -np.finfo(dtype).nmant) < p - u
+
+
+def _rademacher(stream: Stream, dtype: Dtype) -> Any:
+    return stream.sign()
+
+
+def _whole(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """Give floats that are no finite numbers a value that integers have: -1."""
+
+    def drawn(stream: Stream, dtype: Dtype, *parameters: Any) -> Any:
+        value = draw(stream, dtype, *parameters)
+        return stream.xp.where(stream.xp.isfinite(value), value, -1)
+
+    return drawn
+
+
+def _geometric(stream: Stream, dtype: Dtype, p: Any) -> Any:
+    xp = stream.xp
+    u = stream.uniform(dtype)
+    return xp.floor(xp.log(xp.where(u == 0, 1, u)) / xp.log1p(-p)) + 1
+
+
+ANY = Domain(None)
+BOUNDED = Domain(lambda x: ~np.isinf(x), "finite")
+POSITIVE = Domain(lambda x: ~(x <= 0), "positive")
+"""Of NaN the result is NaN, as in arithmetic."""
+RATE = Domain(lambda x: (x >= 0) & (x < np.inf), "finite and at least 0")
+PROBABILITY = Domain(lambda x: (x >= 0) & (x <= 1), "between 0 and 1")
+CHANCE = Domain(lambda x: (x > 0) & (x <= 1), "above 0, and 1 at most")
+COUNT_OR_NAN = Domain(lambda x: ~(x < 0), "at least 0")
+PROBABILITY_OR_NAN = Domain(lambda x: ~((x < 0) | (x > 1)), "between 0 and 1")
+"""Floats can say that there is no number, or no end of them."""
+
+BITS = distribution("bits", Stream.bits, "random_bits<T>", _own, "u")
+UNIFORM = distribution(
+    "uniform", Stream.uniform, "uniform<W>", _own, minval=BOUNDED, maxval=BOUNDED
+)
+"""The bounds may be left out."""
+NORMAL = distribution("normal", Stream.normal, "normal<W>", kinds="fc")
+COMPLEX_NORMAL = distribution("normal", _complex_normal, "complex_normal<T, W>", _real, "fc")
+TRUNCATED_NORMAL = distribution(
+    "truncated_normal",
+    _truncated_normal,
+    "truncated_normal<T>",
+    bounded=True,
+    lower=ANY,
+    upper=ANY,
+)
+EXPONENTIAL = distribution("exponential", _exponential, "exponential<W>")
+GUMBEL = distribution("gumbel", _gumbel, "gumbel", loc=ANY)
+GUMBEL_HIGH = distribution("gumbel", _gumbel_high, "gumbel_high", loc=ANY)
+"""The same, of twice as many bits."""
+LAPLACE = distribution("laplace", _laplace, "laplace<W>")
+LOGISTIC = distribution("logistic", _logistic, "logistic<W>")
+CAUCHY = distribution("cauchy", _cauchy, "cauchy<W>")
+RAYLEIGH = distribution("rayleigh", _rayleigh, "rayleigh", scale=POSITIVE)
+PARETO = distribution("pareto", _pareto, "pareto", b=POSITIVE)
+WEIBULL_MIN = distribution(
+    "weibull_min", _weibull_min, "weibull", scale=POSITIVE, concentration=POSITIVE
+)
+LOGNORMAL = distribution("lognormal", _lognormal, "lognormal", sigma=ANY)
+GAMMA = distribution("gamma", _gamma, "gamma_number", a=POSITIVE)
+LOG_GAMMA = distribution("loggamma", log_gamma, "log_gamma", a=POSITIVE)
+CHISQUARE = distribution("chisquare", _chisquare, "chi_square", df=POSITIVE)
+BETA = distribution("beta", _beta, "beta_number", a=POSITIVE, b=POSITIVE)
+T = distribution("t", _t, "student_t", df=POSITIVE)
+F = distribution("f", _f, "f_number", dfnum=POSITIVE, dfden=POSITIVE)
+MAXWELL = distribution("maxwell", _maxwell, "maxwell<W>")
+DOUBLE_SIDED_MAXWELL = distribution(
+    "double_sided_maxwell", _double_sided_maxwell, "double_sided_maxwell", loc=ANY, scale=ANY
+)
+GENERALIZED_NORMAL = distribution(
+    "generalized_normal", _generalized_normal, "generalized_normal", p=POSITIVE
+)
+TRIANGULAR = distribution("triangular", _triangular, "triangular", left=ANY, mode=ANY, right=ANY)
+WALD = distribution("wald", _wald, "wald", mean=POSITIVE)
+DIRICHLET = distribution("dirichlet", log_gamma, "log_gamma", last=_normalised, alpha=POSITIVE)
+"""The concentrations are along the last dim."""
+MULTIVARIATE_NORMAL = distribution(
+    "multivariate_normal",
+    Stream.normal,
+    "normal<W>",
+    last=_correlated,
+    extra=(0, 1),
+    mean=ANY,
+    cov=ANY,
+)
+"""The mean is along the last dim, and the covariance has one dim more."""
+MULTIVARIATE_NORMAL_OF_FACTOR = distribution(
+    "multivariate_normal",
+    Stream.normal,
+    "normal<W>",
+    last=_transformed,
+    extra=(0, 1),
+    mean=ANY,
+    factor=ANY,
+)
+"""Of a matrix whose product with its transpose is the covariance."""
+RANDINT = distribution(
+    "randint", _randint, "random_integer", _integers, "iu", minval=ANY, maxval=ANY
+)
+"""The smallest and the largest number."""
+BERNOULLI = distribution("bernoulli", _bernoulli, "bernoulli", doubles, "b", p=PROBABILITY)
+BERNOULLI_SINGLE = distribution("bernoulli", _bernoulli, "bernoulli", _singles, "b", p=PROBABILITY)
+"""For probabilities in single precision: other bits are drawn for them."""
+BERNOULLI_HIGH = distribution(
+    "bernoulli", _bernoulli_high, "bernoulli_high", doubles, "b", p=PROBABILITY
+)
+"""Of twice as many bits."""
+BERNOULLI_HIGH_SINGLE = distribution(
+    "bernoulli", _bernoulli_high, "bernoulli_high", _singles, "b", p=PROBABILITY
+)
+RADEMACHER = distribution("rademacher", _rademacher, "rademacher", doubles, "if")
+GEOMETRIC = distribution(
+    "geometric", _whole(_geometric), "whole_geometric", doubles, "iu", p=CHANCE
+)
+POISSON = distribution("poisson", _whole(poisson), "whole_poisson", doubles, "iu", lam=RATE)
+BINOMIAL = distribution(
+    "binomial", binomial, "binomial", doubles, n=COUNT_OR_NAN, p=PROBABILITY_OR_NAN
+)
+BINOMIAL_COUNTS = distribution(
+    "binomial", _whole(binomial), "whole_binomial", doubles, "iu", n=RATE, p=PROBABILITY
+)
+"""The same for integers as results."""

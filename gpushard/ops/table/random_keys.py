@@ -1,4 +1,4 @@
-"""Rows that make keys of keys: arrays of uint32 whose last dim has the two words of a key."""
+"""Rows that make keys of keys, which are elements of 64 bits."""
 
 from __future__ import annotations
 
@@ -8,49 +8,44 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Aval
-from gpushard.ops.random.blocks import each_block
-from gpushard.ops.random.stream import Stream
-from gpushard.ops.random.threefry import threefry
+from gpushard.ops.prng.blocks import each_block, words_of
+from gpushard.ops.prng.distribution import PAIR, WORD
+from gpushard.ops.prng.stream import Stream
+from gpushard.ops.prng.threefry import threefry
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
-from gpushard.ops.table.elementwise import broadcast, writing
+from gpushard.ops.table.elementwise import function_row, writing
 from gpushard.runtime.own import own_kernels
-
-_WORD, _PAIR = np.dtype(np.uint32), np.dtype(np.uint64)
 
 
 def _split_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    (key,), (shape,) = avals, params
-    return (Aval((*key.shape[:-1], *shape, 2), _WORD),)
+    return (Aval((*avals[0].shape, *params[0]), PAIR),)
 
 
 def _split_rule(avals: Sequence[Aval], params: Params) -> Rule:
-    (key,), (shape,) = avals, params
-    batch = tuple(range(len(key.shape) - 1))
-    dims = tuple(range(len(batch) + len(shape)))
-    words = len(dims)
-    sizes = (*key.shape[:-1], *shape, 2)
-    return Rule(((*batch, words),), ((*dims, words),), sizes, frozenset([words]))
+    shape = (*avals[0].shape, *params[0])
+    dims = tuple(range(len(shape)))
+    return Rule((dims[: len(avals[0].shape)],), (dims,), shape, frozenset())
 
 
 def _split_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    (key,), (shape,) = avals, params
-    whole = (*key.shape[:-1], *shape)
+    whole = (*avals[0].shape, *params[0])
     own = own_kernels(xp)
 
     def split_here(site: Site, keys: Any, out: Any) -> Any:
-        own.draw("both_words", _PAIR, keys, (), out.view(_PAIR)[..., 0], site.result[:-1], whole)
+        own.draw("both_words", PAIR, words_of(keys), (), out, site.result, whole)
         return out
 
     def split(site: Site, keys: Any) -> Any:
-        made = xp.empty((int(np.prod(site.shape[:-1])), 2), _WORD)
+        keys_of_block = xp.empty(site.shape, PAIR)
+        words = keys_of_block.reshape(-1).view(WORD).reshape(-1, 2)
 
         def fill(first: int, stop: int, stream: Stream) -> None:
             for n, word in enumerate(stream.words()):
-                made[first:stop, n] = word[: stop - first]
+                words[first:stop, n] = word[: stop - first]
 
-        each_block(xp, keys, site.result[:-1], site.shape[:-1], whole, fill)
-        return made.reshape(site.shape)
+        each_block(xp, words_of(keys), site.result, site.shape, whole, fill)
+        return keys_of_block
 
     return writing(split) if own is None else split_here
 
@@ -59,45 +54,25 @@ SPLIT = Row("random.split", _split_infer, _split_rule, _split_kernel, positional
 """Parameters: (shape of the new keys,), which come after the dims of the keys."""
 
 
-def _fold_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    key, data = avals
-    return (Aval((*broadcast("fold_in", [key.shape[:-1], data.shape]), 2), _WORD),)
-
-
-def _fold_rule(avals: Sequence[Aval], params: Params) -> Rule:
-    key, data = avals
-    shape = _fold_infer(avals, params)[0].shape
-    words = len(shape) - 1
-    own = _aligned(key.shape[:-1], shape[:-1])
-    dims = tuple(range(len(shape)))
-    whole = frozenset([words])
-    return Rule(((*own, words), _aligned(data.shape, shape[:-1])), (dims,), shape, whole)
-
-
-def _aligned(own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int | None, ...]:
-    lead = len(shape) - len(own)
-    return tuple(None if n != shape[lead + d] else lead + d for d, n in enumerate(own))
-
-
-def _fold_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+def _fold(xp: Any, params: Params, dtype: Any) -> Kernel:
     own = own_kernels(xp)
 
-    def fold_here(keys: Any, data: Any, out: Any) -> Any:
-        data = data.astype(_WORD, copy=False)
-        words = tuple(out[..., n] for n in range(2))
-        own.threefry((keys[..., 0], keys[..., 1]), np.uint32(0), data, words)
+    def fold_in(keys: Any, data: Any, out: Any = None) -> Any:
+        if out is None:
+            out = xp.empty(np.broadcast_shapes(keys.shape, np.shape(data)), PAIR)
+        old, new = words_of(keys), out[..., None].view(WORD)
+        low = xp.asarray(data).astype(WORD, copy=False)
+        if own is not None:
+            words = tuple(new[..., n] for n in range(2))
+            own.threefry((old[..., 0], old[..., 1]), np.uint32(0), low, words)
+            return out
+        low = xp.zeros((*out.shape, 1), WORD) + low[..., None]
+        words = threefry(xp, (old[..., :1], old[..., 1:]), xp.zeros(1, WORD), low)
+        new[...] = xp.concatenate(words, axis=-1)
         return out
 
-    def fold_in(keys: Any, data: Any) -> Any:
-        shape = np.broadcast_shapes(keys.shape[:-1], np.shape(data))
-        low = xp.zeros((*shape, 1), _WORD) + xp.asarray(data).astype(_WORD)[..., None]
-        words = threefry(xp, (keys[..., :1], keys[..., 1:]), xp.zeros(1, _WORD), low)
-        return xp.concatenate(words, axis=-1)
-
-    return writing(fold_in) if own is None else fold_here
+    return fold_in
 
 
-FOLD_IN = Row(
-    "random.fold_in", _fold_infer, _fold_rule, _fold_kernel, loop=lambda avals: (_WORD, _WORD)
-)
-"""No parameters; the numbers, uint32, broadcast with the dims of the keys."""
+FOLD_IN = function_row("random.fold_in", lambda avals, params: PAIR, _fold, writes=True)
+"""Operands: keys, and numbers, uint32, that broadcast with them. No parameters."""

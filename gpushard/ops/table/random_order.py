@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Aval
-from gpushard.ops.random.blocks import each_block
-from gpushard.ops.random.stream import Stream
+from gpushard.ops.prng.blocks import each_block, words_of
+from gpushard.ops.prng.distribution import INT, PAIR, WORD
+from gpushard.ops.prng.stream import Stream
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.runtime.own import own_kernels
 from gpushard.runtime.sharing import share
 from gpushard.typing import Shape
-
-_WORD, _PAIR = np.dtype(np.uint32), np.dtype(np.uint64)
 
 
 def _rounds(size: int) -> int:
@@ -38,33 +37,35 @@ def _orders(
 ) -> list[Any]:
     """Return random orders along a dim that a block has whole, one for each round of sorting.
 
+    The key is given by its two words.
+
     Bits and positions are sorted together as words of 64 bits, which are all different: that is
     many times as fast as a stable sort of the bits. The rounds do not wait for one another.
     """
-    zero, n, own = xp.zeros(1, _WORD), shape[axis], own_kernels(xp)
+    zero, n, own = xp.zeros(1, WORD), shape[axis], own_kernels(xp)
     keys = []
     for _ in range(many):
         stream = Stream(xp, (key[:1], key[1:]), zero, zero)
         key, folded = (xp.concatenate(stream.fold(n).key) for n in range(2))
         keys.append(folded)
-    positions = xp.arange(n, dtype=_PAIR).reshape(n, *(1,) * (-1 - axis))
-    orders = [xp.empty(shape, _PAIR) for _ in keys]
+    positions = xp.arange(n, dtype=PAIR).reshape(n, *(1,) * (-1 - axis))
+    orders = [xp.empty(shape, PAIR) for _ in keys]
 
     def sort(key: Any, order: Any) -> None:
         flat = order.ravel()
 
         def fill(first: int, stop: int, stream: Stream) -> None:
-            bits = stream.bits(_WORD).astype(_PAIR)
-            bits <<= _PAIR.type(32)
+            bits = stream.bits(WORD).astype(PAIR)
+            bits <<= PAIR.type(32)
             flat[first:stop] = bits[: stop - first]
 
         if own is None:
             each_block(xp, key, start, shape, whole, fill)
         else:
-            own.draw("high_bits", _PAIR, key, (), order, start, whole)
+            own.draw("high_bits", PAIR, key, (), order, start, whole)
         order |= positions
         order.sort(axis=axis)
-        order &= _PAIR.type(0xFFFFFFFF)
+        order &= PAIR.type(0xFFFFFFFF)
 
     share([functools.partial(sort, *pair) for pair in zip(keys, orders, strict=True)])
     return [order.view(np.int64) for order in orders]
@@ -77,23 +78,23 @@ def _order(xp: Any, key: Any, n: int) -> Any:
 
 
 def _order_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval((*avals[0].shape[:-1], *params), np.dtype(np.int64)),)
+    return (Aval((*avals[0].shape, *params), INT),)
 
 
 def _order_rule(avals: Sequence[Aval], params: Params) -> Rule:
-    *batch, words = avals[0].shape
-    keys, n = tuple(range(len(batch))), len(batch)
-    return Rule(((*keys, n + 1),), ((*keys, n),), (*batch, *params, words), frozenset([n, n + 1]))
+    n = len(avals[0].shape)
+    keys = tuple(range(n))
+    return Rule((keys,), ((*keys, n),), (*avals[0].shape, *params), frozenset([n]))
 
 
 def _order_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     def order(keys: Any) -> Any:
-        if keys.ndim == 1:
-            return _order(xp, keys, *params)
-        made = xp.empty((*keys.shape[:-1], *params), np.int64)
-        for number, key in enumerate(keys.reshape(-1, 2)):
-            made.reshape(-1, *params)[number] = _order(xp, key, *params)
-        return made
+        if not keys.ndim:
+            return _order(xp, words_of(keys), *params)
+        orders = xp.empty((keys.size, *params), INT)
+        for number, key in enumerate(words_of(keys.ravel())):
+            orders[number] = _order(xp, key, *params)
+        return orders.reshape(*keys.shape, *params)
 
     return writing(order)
 
@@ -110,8 +111,7 @@ def _shuffle_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
 def _shuffle_rule(avals: Sequence[Aval], params: Params) -> Rule:
     shape = avals[1].shape
     dims = tuple(range(len(shape)))
-    kept = frozenset([len(shape), len(shape) + params[0]])
-    return Rule(((len(shape),), dims), (dims,), (*shape, 2), kept)
+    return Rule(((), dims), (dims,), shape, frozenset([len(shape) + params[0]]))
 
 
 def _shuffle_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
@@ -120,6 +120,7 @@ def _shuffle_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     n = whole[axis]
 
     def shuffle(site: Site, key: Any, x: Any) -> Any:
+        key = words_of(key)
         if not independent:
             return xp.take(x, _order(xp, key, n), axis=axis)
         rounds = _rounds(math.prod(whole))
@@ -170,7 +171,7 @@ Parameters: (axis counted from the end,)."""
 
 
 def _top_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval((*avals[0].shape[:-1], params[0]), np.dtype(np.int64)),)
+    return (Aval((*avals[0].shape[:-1], params[0]), INT),)
 
 
 def _top_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -191,19 +192,18 @@ TOP = Row("random.choice", _top_infer, _top_rule, _top_kernel)
 
 
 def _weighted_shape(avals: Sequence[Aval], params: Params) -> Shape:
-    return (*avals[0].shape[:-1], *params[0])
+    return (*avals[0].shape, *params[0])
 
 
 def _weighted_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval(_weighted_shape(avals, params), np.dtype(np.int64)),)
+    return (Aval(_weighted_shape(avals, params), INT),)
 
 
 def _weighted_rule(avals: Sequence[Aval], params: Params) -> Rule:
     shape = _weighted_shape(avals, params)
-    words, weights = len(shape), len(shape) + 1
-    key = (*range(len(avals[0].shape) - 1), words)
-    sizes = (*shape, 2, avals[1].shape[0])
-    return Rule((key, (weights,)), (tuple(range(words)),), sizes, frozenset([words, weights]))
+    dims, weights = tuple(range(len(shape))), len(shape)
+    sizes = (*shape, avals[1].shape[0])
+    return Rule((dims[: len(avals[0].shape)], (weights,)), (dims,), sizes, frozenset([weights]))
 
 
 def _weighted_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
@@ -211,21 +211,21 @@ def _weighted_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     own = own_kernels(xp)
     work = avals[1].dtype if avals[1].dtype == np.float32 else np.dtype(np.float64)
 
-    def choose(site: Site, key: Any, weights: Any) -> Any:
+    def choose(site: Site, keys: Any, weights: Any) -> Any:
         sums = xp.cumsum(weights.astype(work, copy=False))
         if own is not None:
             at = xp.empty(site.shape, work)
-            own.draw("uniform<W>", work, key, (), at, site.result, shape)
+            own.draw("uniform<W>", work, words_of(keys), (), at, site.result, shape)
             return xp.searchsorted(sums, sums[-1] * (1 - at))
-        made = xp.empty(site.shape, np.int64)
-        flat = made.ravel()
+        positions = xp.empty(site.shape, INT)
+        flat = positions.ravel()
 
         def fill(first: int, stop: int, stream: Stream) -> None:
             at = sums[-1] * (1 - stream.uniform(work))
             flat[first:stop] = xp.searchsorted(sums, at)[: stop - first]
 
-        each_block(xp, key, site.result, site.shape, shape, fill)
-        return made
+        each_block(xp, words_of(keys), site.result, site.shape, shape, fill)
+        return positions
 
     return writing(choose)
 

@@ -20,6 +20,7 @@ from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
+from gpushard.runtime.backend import Reducing
 from gpushard.runtime.own import own_kernels
 from gpushard.typing import LocalArray, Shape
 
@@ -113,7 +114,7 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
             return lambda x, out: own.reduce(title, x, axes, out)
         function = getattr(xp, title if skips else title.removeprefix("nan"))
         extra = {"dtype": dtype} if title in ("sum", "prod") else {}
-        return lambda x, out=None: function(x, axes, out=out, keepdims=keepdims, **extra)
+        return Reducing(function, axes, {"keepdims": keepdims, **extra})
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         axes, keepdims, extra = params

@@ -38,6 +38,6 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(repeat)
 
 
-REPEAT_EACH = Row("repeat", _infer, _rule, _kernel)
+REPEAT_EACH = Row("repeat", _infer, _rule, _kernel, beside_keys=frozenset([1]))
 """Operands: an array, and a count for each element along a dim, which are not negative. Parameters:
 (sum of the counts, axis counted from the end)."""

@@ -1,6 +1,7 @@
-"""Writing by index arrays: `x[i] = v`, `x.at[i].add(v)`, `put_along_axis`.
+"""Writing by indices: `x.at[1:3].set(v)`; by index arrays `x[i] = v`, `put_along_axis`.
 
-The array stays split as it is. Index arrays are whole, so that every block makes those updates that
+The array stays split as it is. What a basic index selects goes straight to where it belongs. Index
+arrays are whole, so that every block makes those updates that
 fall into it, in NumPy's order; updates out of bounds fall into none.
 """
 
@@ -25,10 +26,12 @@ from gpushard.ops.indexed import (
     scatter_rule,
     spread,
 )
-from gpushard.ops.row import Kernel, Params, Row, Site
+from gpushard.ops.indexing import index_piece, open_starts
+from gpushard.ops.row import Kernel, Moves, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.combining import apply_at, set_at
 from gpushard.ops.table.elementwise import ufunc_row, writing
+from gpushard.ops.table.movement import index_of
 from gpushard.runtime.own import own_kernels
 from gpushard.typing import LocalArray, Shape
 
@@ -199,7 +202,7 @@ def _update_own(
     turned = view.transpose(order)
     shape = (*turned.shape[:alone], count)
     cells = xp.lib.stride_tricks.as_strided(turned, shape, (*turned.strides[:alone], 0))
-    if np.ndim(values):
+    if isinstance(values, xp.ndarray):
         values = xp.broadcast_to(values, view.shape).transpose(order).reshape(shape)
     places, dims = [], []
     for axis, at, size, step in zip(indexed.axes, positions, sizes, steps, strict=True):
@@ -297,6 +300,53 @@ def _places(
     return places
 
 
-SCATTER = Row("indexed update", _infer, _rule, _kernel, positional=True)
+SCATTER = Row(
+    "indexed update",
+    _infer,
+    _rule,
+    _kernel,
+    positional=True,
+    steps=8,
+    beside_keys=frozenset(range(2, 64)),
+)
 """Operands: the array, the values, then index arrays. Parameters: (`Indexed`, the ufunc that
 combines elements with values, None where values take their place)."""
+
+
+def _update_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    return (Aval(avals[0].shape, avals[0].dtype),)
+
+
+def _update_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    """Dims of the array pass through where all of them is replaced; others are whole."""
+    shape, maps = avals[0].shape, index_piece(params[0]).maps
+    part = [m.source for m in maps if m.destination is not None]
+    whole = frozenset(m.source for m in maps if m.source is not None and m.length < shape[m.source])
+    value = [None if n == 1 else dim for dim, n in zip(part, avals[1].shape, strict=False)]
+    dims, starts = tuple(range(len(shape))), ((),) * (len(avals) - 2)
+    return Rule((dims, tuple(value), *starts), (dims,), shape, whole)
+
+
+def _update(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    def update(x: LocalArray, value: Any, *starts: int) -> LocalArray:
+        made = x.copy()
+        made[index_of(params[0], starts)] = value
+        return made
+
+    return writing(update)
+
+
+UPDATE = Row(
+    "update",
+    _update_infer,
+    _update_rule,
+    _update,
+    moves=Moves(
+        lambda shapes, params: index_piece(params[0]),
+        starts=lambda params: open_starts(params[0]),
+        into=True,
+    ),
+    beside_keys=frozenset(range(2, 64)),
+)
+"""Operands: the array; an element, or an array of the part's shape or of size 1, of its type; and
+Python integers, where entries start. Parameters: (open index,)."""

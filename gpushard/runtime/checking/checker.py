@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import RaceError
-from gpushard.runtime.backend import Backend, Calls, DeviceInfo, Item, T
+from gpushard.runtime.backend import Backend, Calls, DeviceInfo, Item, Pace, T
 from gpushard.runtime.checking.checked_event import CheckedEvent
 from gpushard.runtime.checking.shadow import Access, Shadow, caller_place, raise_to
 from gpushard.runtime.memory import Claim, Memory
@@ -299,12 +299,16 @@ class Checker:
         self._watch(reads, writes, run)
 
     def run_now(
-        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+        self,
+        calls: Sequence[Callable[[], None]],
+        reads: Sequence[Memory],
+        writes: Sequence[Memory],
+        pace: Pace,
     ) -> None:
         """Run work of the host's own, once that is known to be right."""
         with self._mutex:
             sources, targets = self._shadows_of(reads), self._shadows_of(writes)
-        run = functools.partial(self.backend.run_now, calls, reads, writes)
+        run = functools.partial(self.backend.run_now, calls, reads, writes, pace)
         self._watch(sources, targets, run)
 
     def _shadows_of(self, memories: Sequence[Memory]) -> dict[int, Shadow]:

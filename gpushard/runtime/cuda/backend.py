@@ -21,16 +21,17 @@ import numpy as np
 from gpushard.config import Settings
 from gpushard.dtypes import is_custom
 from gpushard.errors import DeviceLostError, OutOfMemoryError
-from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, T
+from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, Pace, Reducing, T
 from gpushard.runtime.cuda.copier import Copier
 from gpushard.runtime.cuda.devices.health import Health
 from gpushard.runtime.cuda.devices.selection import select
 from gpushard.runtime.cuda.devices.topology import make_topology
 from gpushard.runtime.cuda.driver.driver import Driver, Share
 from gpushard.runtime.cuda.events import CudaEvent, EventPool, LostEvent
-from gpushard.runtime.cuda.kernels.calls import Calls, Launch
+from gpushard.runtime.cuda.kernels.calls import Calls, Direct, Products
 from gpushard.runtime.cuda.kernels.elementwise import MOST_CALLS, Signature
 from gpushard.runtime.cuda.kernels.launches import Launches
+from gpushard.runtime.cuda.kernels.reduction import LEAST_ELEMENTS, MOST_ELEMENTS
 from gpushard.runtime.cuda.loans import Loans
 from gpushard.runtime.cuda.memory.bounce import Bounce
 from gpushard.runtime.cuda.memory.slabs import Slabs
@@ -160,7 +161,7 @@ class CudaBackend:
         if topology.pageable in (domain, source):
             return False
         chip, other = topology.chips[domain], topology.chips[source]
-        page_locked = "pinned_host" in (topology.kind(domain), topology.kind(source))
+        page_locked = topology.kind(source) == "pinned_host"  # which each GPU can read
         return page_locked or chip == other or other in self._peers[chip]
 
     def new_lock(self) -> AbstractContextManager[Any]:
@@ -363,7 +364,7 @@ class CudaBackend:
         queue.launched = item.tick
 
     def _execute(self, queue: Queue, item: Item) -> None:
-        if type(item.run) is Launch:
+        if isinstance(item.run, Direct):
             raised = item.execute()
         else:
             inside = self._inside
@@ -412,25 +413,62 @@ class CudaBackend:
         scalars: Sequence[int],
         results: Sequence[np.dtype[Any]],
         batches: Sequence[tuple[Stream, Sequence[Shape]]],
+        blocks: Sequence[Shape],
         *,
         together: bool,
-    ) -> list[Calls] | None:
-        """Return what makes calls of an elementwise function on dense blocks in one launch each."""
+    ) -> Sequence[Calls | Products] | None:
+        """Return what makes calls of a function on dense blocks in one launch each."""
         most = max(len(shapes) for _, shapes in batches)
         if most > MOST_CALLS:
             return None
-        wide = max(math.prod(shape) for _, shapes in batches for shape in shapes) >= 1 << 31
+        if len(operands) == 2 and not scalars and len(batches) == most == 1:
+            products = self._products(function, {*operands, *results}, batches[0], blocks, together)
+            if products is not None:
+                return [products]
+        sizes = [math.prod(shape) for _, shapes in batches for shape in shapes]
+        wide = max(sizes) >= 1 << 31
         signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide)
         chip = self._queues[batches[0][0]].chip
-        driver, store = self._driver, self._gpu_stores[chip]
-        kernel = driver.elementwise(self._ordinals[chip], function, signature)
+        driver, store, gpu = self._driver, self._gpu_stores[chip], self._ordinals[chip]
+        length = None
+        if isinstance(function, Reducing):
+            length = _row_length(function, blocks, results, sizes)
+            name = getattr(function.function, "__name__", "")
+            kernel = None if length is None else driver.reduction(gpu, name, signature)
+        else:
+            kernel = None if blocks else driver.elementwise(gpu, function, signature)
         if kernel is None:
             return None
         handles = [self._queues[stream].handle for stream, _ in batches]
         return [
-            Calls(driver, store, handle, kernel, signature, shapes, together=together)
+            Calls(driver, store, handle, kernel, signature, shapes, together=together, row=length)
             for handle, (_, shapes) in zip(handles, batches, strict=True)
         ]
+
+    def _products(
+        self,
+        function: Any,
+        dtypes: set[np.dtype[Any]],
+        batch: tuple[Stream, Sequence[Shape]],
+        blocks: Sequence[Shape],
+        together: bool,
+    ) -> Products | None:
+        """Return what multiplies matrices; None if the function does not, or CuPy does it better.
+
+        Several devices of a chip multiply each for itself, so that they share the chip.
+        """
+        stream, (shape,) = batch
+        blocks = blocks or (shape, shape)
+        single = math.prod(shape) == 1  # CuPy adds that up itself
+        if single or len(dtypes) > 1 or not all(map(math.prod, blocks)):
+            return None
+        if any(len(of) != 2 for of in (*blocks, shape)):
+            return None
+        queue, (dtype,) = self._queues[stream], dtypes
+        if not self._driver.multiplies(self._ordinals[queue.chip], function, dtype):
+            return None
+        store = self._gpu_stores[queue.chip]
+        return Products(self._driver, store, queue.handle, shape, dtype, together=together)
 
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
         """Copy the boxes of a phase: in one launch, and a call per box for copy engines."""
@@ -480,7 +518,11 @@ class CudaBackend:
             self._driver.rehearse(kernel, operands, results, gpu)
 
     def run_now(
-        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+        self,
+        calls: Sequence[Callable[[], None]],
+        reads: Sequence[Memory],
+        writes: Sequence[Memory],
+        pace: Pace,
     ) -> None:
         """Run the calls one after the other."""
         for call in calls:
@@ -518,3 +560,19 @@ class CudaBackend:
             bounce.close()
         for slabs in self._slabs():
             slabs.trim()
+
+
+def _row_length(
+    function: Reducing,
+    blocks: Sequence[Shape],
+    results: Sequence[np.dtype[Any]],
+    sizes: Sequence[int],
+) -> int | None:
+    """Return how many elements a result has, if rows are reduced and a block of threads can."""
+    if len(blocks) != 1 or len(results) != 1:
+        return None
+    axes = sorted(function.axes)
+    length = math.prod(blocks[0][len(blocks[0]) - len(axes) :])
+    in_order = axes == list(range(-len(axes), 0)) and axes
+    fits = LEAST_ELEMENTS <= length <= MOST_ELEMENTS and 0 < sizes[0] < 1 << 31
+    return length if in_order and fits and len(set(sizes)) == 1 else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import Item, T
+from gpushard.runtime.backend import Item, Pace, T
 from gpushard.runtime.chunks import Move
 from gpushard.runtime.host.linear_algebra import Limits, numpy_library
 from gpushard.runtime.host.store import NumpyStore
@@ -25,6 +26,13 @@ from gpushard.typing import HostArray
 
 SHARED_BYTES = 8 << 20
 """Copies of fewer bytes are not worth a second thread."""
+
+HAND_OFF = 220e-6
+"""Seconds of work that are worth a second thread, which has to wake up, for each step before which
+both may wait for one another."""
+
+CERTAIN = 16 * HAND_OFF
+"""What takes so long is worth other threads even if these only wait for one another."""
 
 STRIP_BYTES = 64 << 10
 """Smaller transposes fit into a cache, in whatever order elements are copied."""
@@ -98,10 +106,28 @@ class HostBackend(NumpyStore):
         return function() if self._limits is None else self._limits.call(calls, function)
 
     def run_now(
-        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+        self,
+        calls: Sequence[Callable[[], None]],
+        reads: Sequence[Memory],
+        writes: Sequence[Memory],
+        pace: Pace,
     ) -> None:
-        """Run the calls in the caller and on idle workers."""
-        self.workers.share(calls)
+        """Run the calls in the caller, and on idle workers if they take long."""
+        start = time.perf_counter()
+        if not calls or pace.is_long():
+            self.workers.share(calls)
+            if time.perf_counter() - start >= CERTAIN * pace.steps:
+                pace.note(True)
+            return
+        first, *others = calls
+        first()
+        long = (time.perf_counter() - start) * len(others) >= HAND_OFF * pace.steps
+        pace.note(long)
+        if long:
+            self.workers.share(others)
+            return
+        for call in others:
+            call()
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int) -> None:
         """Copy boxes, on several threads if there is enough to copy."""

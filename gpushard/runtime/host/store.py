@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import DeviceInfo, T
+from gpushard.runtime.backend import DeviceInfo, Pace, T
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import address, keep
 from gpushard.runtime.memory import Claim, Memory
@@ -66,7 +66,11 @@ class NumpyStore:
         return function()
 
     def run_now(
-        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+        self,
+        calls: Sequence[Callable[[], None]],
+        reads: Sequence[Memory],
+        writes: Sequence[Memory],
+        pace: Pace,
     ) -> None:
         """Run the calls one after the other."""
         for call in calls:

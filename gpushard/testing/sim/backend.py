@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import DeviceInfo, Item
+from gpushard.runtime.backend import DeviceInfo, Item, Pace
 from gpushard.runtime.host import NumpyStore
 from gpushard.runtime.memory import Memory
 from gpushard.runtime.phase import BoxCopy, Phase
@@ -125,7 +125,11 @@ class SimBackend(NumpyStore):
             read()
 
     def run_now(
-        self, calls: Sequence[Callable[[], None]], reads: Sequence[Memory], writes: Sequence[Memory]
+        self,
+        calls: Sequence[Callable[[], None]],
+        reads: Sequence[Memory],
+        writes: Sequence[Memory],
+        pace: Pace,
     ) -> None:
         """Run calls in any order; between them anything may happen."""
         for call in self.random.sample(calls, len(calls)):

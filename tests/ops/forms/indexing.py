@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gpushard.ops.indexed import Indexed
+from gpushard.ops.indexing import open_index, parse_index
 from gpushard.ops.row import Row
 from gpushard.ops.table import gather, positions, scatter
 from tests.ops.forms.form import Form
 
 TABLES = (gather, scatter, positions)
+
+
+def _index(*entries: Any) -> Any:
+    return lambda shapes: (open_index(parse_index(shapes[0], entries), shapes[0])[0],)
+
 
 _FIRST = Indexed((-2,), 1)
 _BOTH = Indexed((-2, -1), 0)
@@ -30,6 +38,12 @@ FORMS: dict[Row, list[Form]] = {
         Form(("ij", "ik", "ik"), (_PAIRED, np.multiply), "ddl"),
         Form(("ij", "lk", "k", "lk"), (_BOTH, np.subtract), "ddll"),
         Form(("ij", "i1", "ik"), (_PAIRED, None), "ddl"),
+    ],
+    scatter.UPDATE: [
+        Form(("ij", "j"), _index(1), "d", (1,)),
+        Form(("ij", "11"), _index(slice(2, None, -2), slice(1, None)), "l", (2, 1)),
+        Form(("ij",), _index(slice(1, 3), None), "d", (2.5, 1)),
+        Form(("ij", "ij"), _index(), "b"),
     ],
     positions.NONZERO: [
         Form(("ij",), (7, (-1, -2)), "?", density=0.3),

@@ -1,4 +1,4 @@
-"""Forms of the rows of random numbers; a key is an operand of two words, or several in front."""
+"""Forms of the rows of random numbers; a key is an operand of 64 bits, or several in front."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.row import Row
-from gpushard.ops.table import packed_keys, random, random_counts, random_keys, random_order
+from gpushard.ops.table import packed_keys, random, random_keys, random_order
 from tests.ops.forms.form import Form
 
-TABLES = (random, random_counts, random_keys, packed_keys, random_order)
+TABLES = (random, random_keys, packed_keys, random_order)
 
 
 def _made(dtype: str) -> Any:
@@ -24,12 +24,12 @@ def _beside(dtype: str, operand: int = 1) -> Any:
 
 
 def _of_keys(*dtypes: str) -> list[Form]:
-    return [Form(("i2",), _made(dtype), "I") for dtype in dtypes]
+    return [Form(("i",), _made(dtype), "Q") for dtype in dtypes]
 
 
 def _of(dtype: str, *more: str) -> list[Form]:
     """Parameters that are split as the result is, or broadcast."""
-    return [Form(("2", "ij", *more), _beside(dtype), "Id", positive=True)]
+    return [Form(("", "ij", *more), _beside(dtype), "Qd", positive=True)]
 
 
 FORMS: dict[Row, list[Form]] = {
@@ -37,7 +37,7 @@ FORMS: dict[Row, list[Form]] = {
     random.UNIFORM: [
         *_of_keys("f2"),
         *_of("f4", "j"),
-        Form(("i2", "1j", "j"), lambda shapes: ((4, shapes[1][1]), np.dtype("f8")), "Id"),
+        Form(("i", "1j", "j"), lambda shapes: ((4, shapes[1][1]), np.dtype("f8")), "Qd"),
     ],
     random.NORMAL: _of_keys("f8"),
     random.COMPLEX_NORMAL: _of_keys("c16"),
@@ -61,37 +61,37 @@ FORMS: dict[Row, list[Form]] = {
     random.MAXWELL: _of_keys("f8"),
     random.DOUBLE_SIDED_MAXWELL: _of("f4", "j"),
     random.GENERALIZED_NORMAL: _of("f8"),
-    random.TRIANGULAR: [Form(("2", "1", "ij", "1"), _beside("f8", 2), "Id", positive=True)],
+    random.TRIANGULAR: [Form(("", "1", "ij", "1"), _beside("f8", 2), "Qd", positive=True)],
     random.GUMBEL_HIGH: _of("f8"),
     random.MULTIVARIATE_NORMAL_OF_FACTOR: [
-        Form(("2", "ij", "jj"), _beside("f8"), "Id", positive=True)
+        Form(("", "ij", "jj"), _beside("f8"), "Qd", positive=True)
     ],
     random.DIRICHLET: _of("f8"),
     random.MULTIVARIATE_NORMAL: [
-        Form(("2", "ij", "jj"), _beside("f8"), "Id", positive=True),
-        Form(("2", "i3", "i33"), _beside("f8"), "Id", positive=True),
+        Form(("", "ij", "jj"), _beside("f8"), "Qd", positive=True),
+        Form(("", "i3", "i33"), _beside("f8"), "Qd", positive=True),
     ],
-    random_counts.RANDINT: [Form(("2", "ij", "j"), _beside("i4"), "Ii")],
-    random_counts.BERNOULLI: [Form(("2", "ij"), _beside("?"), "I?")],
-    random_counts.BERNOULLI_SINGLE: [Form(("2", "ij"), _beside("?"), "If")],
-    random_counts.BERNOULLI_HIGH: [Form(("2", "ij"), _beside("?"), "I?")],
-    random_counts.BERNOULLI_HIGH_SINGLE: [Form(("2", "ij"), _beside("?"), "If")],
-    random_counts.RADEMACHER: _of_keys("i1"),
-    random_counts.GEOMETRIC: [Form(("2", "ij"), _beside("i8"), "Id")],
-    random_counts.POISSON: _of("i8"),
-    random_counts.BINOMIAL: [Form(("2", "ij", "j"), _beside("f8"), "Iid")],
-    random_counts.BINOMIAL_COUNTS: [Form(("2", "ij", "j"), _beside("i8"), "Ii?")],
-    random_keys.SPLIT: [Form(("i2",), ((3, 5),), "I")],
+    random.RANDINT: [Form(("", "ij", "j"), _beside("i4"), "Qi")],
+    random.BERNOULLI: [Form(("", "ij"), _beside("?"), "Q?")],
+    random.BERNOULLI_SINGLE: [Form(("", "ij"), _beside("?"), "Qf")],
+    random.BERNOULLI_HIGH: [Form(("", "ij"), _beside("?"), "Q?")],
+    random.BERNOULLI_HIGH_SINGLE: [Form(("", "ij"), _beside("?"), "Qf")],
+    random.RADEMACHER: _of_keys("i1"),
+    random.GEOMETRIC: [Form(("", "ij"), _beside("i8"), "Qd")],
+    random.POISSON: _of("i8"),
+    random.BINOMIAL: [Form(("", "ij", "j"), _beside("f8"), "Qid")],
+    random.BINOMIAL_COUNTS: [Form(("", "ij", "j"), _beside("i8"), "Qi?")],
+    random_keys.SPLIT: [Form(("i",), ((3, 5),), "Q")],
     packed_keys.PACK: [Form(("ij2",), (), "I")],
     packed_keys.UNPACK: [Form(("ij",), (), "Q")],
-    random_keys.FOLD_IN: [Form(("i2", "ji"), (), "I"), Form(("i2", "j1"), (), "I")],
-    random_order.ORDER: [Form(("i2",), (9,), "I")],
+    random_keys.FOLD_IN: [Form(("i", "ji"), (), "QI"), Form(("i", "j1"), (), "QI")],
+    random_order.ORDER: [Form(("i",), (9,), "Q")],
     random_order.SHUFFLE: [
-        Form(("2", "ij"), (-1, False), "Id"),
-        Form(("2", "ij"), (-2, True), "Id"),
-        Form(("2", "i"), (-1, True), "Ii"),
+        Form(("", "ij"), (-1, False), "Qd"),
+        Form(("", "ij"), (-2, True), "Qd"),
+        Form(("", "i"), (-1, True), "Qi"),
     ],
     random_order.TAKE: [Form(("ij", "kl"), (-1,), "d?"), Form(("ij", "k"), (-2,), "b?")],
-    random_order.WEIGHTED: [Form(("j2", "i"), ((40, 3),), "Id", positive=True)],
+    random_order.WEIGHTED: [Form(("j", "i"), ((40, 3),), "Qd", positive=True)],
     random_order.TOP: [Form(("ij",), (2,))],
 }

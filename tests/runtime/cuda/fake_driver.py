@@ -498,6 +498,15 @@ class FakeDriver:
             return None
         return FakeKernel(gpu, function, signature)
 
+    def reduction(self, gpu: int, name: str, signature: Signature) -> None:
+        return None
+
+    def multiplies(self, gpu: int, function: Any, dtype: np.dtype[Any]) -> bool:
+        return False
+
+    def multiply(self, stream: FakeStream, x: Any, y: Any, out: Any) -> None:
+        raise AssertionError("no function is a product here")
+
     def launcher(
         self, kernel: FakeKernel, grid: tuple[int, int], parameters: int, stream: FakeStream
     ) -> Callable[[], None]:

@@ -264,6 +264,19 @@ def test_dense_boxes_go_by_engine_between_gpus_and_kernels_do_the_rest() -> None
         assert (driver.calls.get("copy", 0), driver.calls.get("launch", 0)) == (0, 2)
 
 
+@pytest.mark.parametrize("peers", [True, False])
+def test_what_a_gpu_reaches_is_its_own_its_peers_and_what_is_page_locked(peers: bool) -> None:
+    settings = Settings(backend="cuda", slab_bytes=1 << 20)
+    with using(Runtime(settings, CudaBackend(settings, FakeDriver(2, peers=peers)))):
+        devices = gs.devices()
+        reaches = devices[0].runtime.backend.reaches
+        own, other = (device.memory_domain for device in devices)
+        locked, far = (device.memory("pinned_host").memory_domain for device in devices)
+        assert all(reaches(by, of) for by in (own, locked) for of in (own, locked, far))
+        # Streams beside a GPU that fill its page-locked memory are of that GPU, too.
+        assert reaches(own, other) == reaches(locked, other) == peers
+
+
 def test_plans_say_what_crosses_by_engine_and_what_by_kernel() -> None:
     with cuda(gpus=2, partitions=1, engine_bytes=1024) as _:
         one, other = gs.devices()

@@ -42,6 +42,9 @@ extern "C" __global__ void nothing() {}
 _ARCHITECTURE = "80"
 """One that every NVRTC of CUDA 12 and 13 compiles for; nothing is run."""
 
+_compiles: Any = None
+"""The CuPy that has compiled in this process, and need not show it again."""
+
 
 @dataclass(frozen=True)
 class Availability:
@@ -158,6 +161,9 @@ def _compile(cupy: Any) -> str | None:
     Args:
       cupy: the module.
     """
+    global _compiles
+    if cupy is _compiles:
+        return None
     try:
         options = cupy._core.core.assemble_cupy_compiler_options(())
         cupy.cuda.compiler.compile_using_nvrtc(
@@ -165,6 +171,7 @@ def _compile(cupy: Any) -> str | None:
         )
     except Exception as error:  # whatever it is, the first kernel would raise it too
         return one_line(error)
+    _compiles = cupy
     return None
 
 

@@ -12,7 +12,7 @@ import operator
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -24,7 +24,7 @@ from cupy.cuda import memory, runtime
 from gpushard.runtime.cuda.driver.cupy_scope import CupyStream, Scope
 from gpushard.runtime.cuda.driver.driver import Gpu, Share, Table
 from gpushard.runtime.cuda.driver.green_driver import GreenDriver
-from gpushard.runtime.cuda.kernels import namespace
+from gpushard.runtime.cuda.kernels import namespace, reduction
 from gpushard.runtime.cuda.kernels.batches import THREADS, Batch
 from gpushard.runtime.cuda.kernels.elementwise import Signature, Statement, can_be, source
 from gpushard.runtime.cuda.kernels.fills import Fills
@@ -51,17 +51,22 @@ _FATAL = frozenset(
 """Errors after which CUDA refuses everything: cudaErrorIllegalAddress and its like."""
 
 
-@contextlib.contextmanager
-def _on(gpu: int) -> Iterator[None]:
-    before = runtime.getDevice()
-    if before == gpu:
-        yield
-        return
-    runtime.setDevice(gpu)
-    try:
-        yield
-    finally:
-        runtime.setDevice(before)
+class _on:
+    """Takes the thread to a GPU within a `with` block."""
+
+    __slots__ = ("_before", "_gpu")
+
+    def __init__(self, gpu: int) -> None:
+        self._gpu = gpu
+
+    def __enter__(self) -> None:
+        self._before = runtime.getDevice()
+        if self._before != self._gpu:
+            runtime.setDevice(self._gpu)
+
+    def __exit__(self, *error: object) -> None:
+        if self._before != self._gpu:
+            runtime.setDevice(self._before)
 
 
 class _Thread(threading.local):
@@ -93,7 +98,7 @@ class CupyDriver:
         self._stages: dict[int, CupyStream] = {}  # where kernels are rehearsed
         self._rehearsing = threading.RLock()  # a finalizer may come here on the same thread
         self._functions: dict[tuple[int, str], Any] = {}
-        self._elementwise: dict[tuple[Any, ...], int] = {}
+        self._kernels: dict[tuple[Any, ...], int] = {}
         self._modules: list[Any] = []  # which their kernels need
         self._thread = _Thread()
         self._green: GreenDriver | None = None
@@ -407,8 +412,8 @@ class CupyDriver:
         """
         key = gpu, function, signature
         try:
-            if key in self._elementwise:
-                return self._elementwise[key]
+            if key in self._kernels:
+                return self._kernels[key]
             types = signature.operands
             found = function._ops._guess_routine_from_in_types(types)
             preamble = f"{function._preamble}"
@@ -420,12 +425,41 @@ class CupyDriver:
             return None
         if not isinstance(text, str) or "_ind" in text or not can_be(statement, signature):
             return None
+        return self._compiled(gpu, key, "elementwise", source(statement, signature))
+
+    def reduction(self, gpu: int, name: str, signature: Signature) -> int | None:
+        """Return the kernel that reduces rows, if there is one."""
+        key = gpu, name, signature
+        if key in self._kernels:
+            return self._kernels[key]
+        text = reduction.source(name, signature) if name in reduction.OPERATIONS else None
+        return None if text is None else self._compiled(gpu, key, "reduction", text)
+
+    def _compiled(self, gpu: int, key: tuple[Any, ...], name: str, text: str) -> int:
+        """Compile and keep a kernel."""
         with _on(gpu):
-            module = cupy.RawModule(code=source(statement, signature), options=("-std=c++17",))
-            kernel: int = module.get_function("elementwise").kernel.ptr
+            module = cupy.RawModule(code=text, options=("-std=c++17",))
+            kernel: int = module.get_function(name).kernel.ptr
         self._modules.append(module)
-        self._elementwise[key] = kernel
+        self._kernels[key] = kernel
         return kernel
+
+    def multiplies(self, gpu: int, function: Any, dtype: np.dtype[Any]) -> bool:
+        """Say whether `multiply` does what a function does."""
+        if function is not cupy.matmul or dtype.char not in "fdFD" or _multiply is None:
+            return False
+        with _on(gpu):
+            cupy.cuda.device.get_cublas_handle()  # which takes a while when a thread asks first
+        return True
+
+    def multiply(self, stream: CupyStream, x: LocalArray, y: LocalArray, out: LocalArray) -> None:
+        """Multiply matrices by the call of cuBLAS that CuPy's function ends in."""
+        (n, k), m = x.shape, y.shape[1]
+        stream.stream.__enter__()
+        try:  # cuBLAS counts columns first: it takes all three for transposed
+            _multiply(0, 0, m, n, k, y, m, x, k, out, m)
+        finally:
+            stream.stream.__exit__(None, None, None)
 
     def launcher(
         self, kernel: int, grid: tuple[int, int], parameters: int, stream: CupyStream
@@ -448,6 +482,8 @@ class CupyDriver:
         of_cuda = isinstance(error, (runtime.CUDARuntimeError, cuda_driver.CUDADriverError))
         return of_cuda and getattr(error, "status", None) in _FATAL
 
+
+_multiply: Any = getattr(cupy._core._routines_linalg, "tensordot_core_v11", None)
 
 _address = operator.attrgetter("data.ptr")
 

@@ -227,6 +227,30 @@ class Driver(Protocol):
           The kernel for `launcher`; None where there is none.
         """
 
+    def reduction(self, gpu: int, name: str, signature: Signature) -> Any:
+        """Return the kernel that reduces rows, compiled and loaded.
+
+        Args:
+          gpu: where it runs.
+          name: of the function.
+          signature: its operand and its result.
+
+        Returns:
+          The kernel for `launcher`; None where there is none.
+        """
+
+    def multiplies(self, gpu: int, function: Any, dtype: np.dtype[Any]) -> bool:
+        """Say whether a function is the product of matrices, and `multiply` does it in a type.
+
+        Args:
+          gpu: where it would run; it is made ready.
+          function: one of the namespace.
+          dtype: of the matrices and the result.
+        """
+
+    def multiply(self, stream: StreamHandle, x: LocalArray, y: LocalArray, out: LocalArray) -> None:
+        """Multiply matrices that have elements and are dense in row-major order."""
+
     def launcher(
         self, kernel: Any, grid: tuple[int, int], parameters: int, stream: StreamHandle
     ) -> Callable[[], None]:

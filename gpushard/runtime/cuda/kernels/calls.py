@@ -22,7 +22,49 @@ _ALIGNMENT = 256
 """Bytes that blocks in one memory are aligned to, as those of CUDA's own allocations are."""
 
 
-class Calls:
+class _Results:
+    """Where calls of known shapes leave their results.
+
+    Args:
+      store: has their memory.
+      shapes: of each call's results.
+      dtypes: of the results.
+      together: whether the results of all calls lie in one memory.
+    """
+
+    __slots__ = ("_kinds", "_offsets", "_store", "nbytes")
+
+    def __init__(
+        self,
+        store: GpuStore,
+        shapes: Sequence[Shape],
+        dtypes: Sequence[np.dtype[Any]],
+        *,
+        together: bool,
+    ) -> None:
+        self._store = store
+        self._kinds = tuple((shape, t) for t in dtypes for shape in shapes)
+        offsets, end = [], 0
+        for shape, dtype in self._kinds:
+            offsets.append(end)
+            end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+        self._offsets = tuple(offsets) if together else None
+        self.nbytes = end
+        """Bytes of the memory for all results."""
+
+    def views(self, raws: Sequence[Block]) -> list[LocalArray]:
+        """Return the results of all calls, those of the first result first.
+
+        Args:
+          raws: the memory for all of them, or that of each.
+        """
+        if self._offsets is None:
+            view = self._store.view
+            return [view(raw, *kind) for raw, kind in zip(raws, self._kinds, strict=True)]
+        return list(self._store.views(raws[0], self._offsets, self._kinds))
+
+
+class Calls(_Results):
     """Calls of a kernel on blocks of known shapes.
 
     Args:
@@ -33,20 +75,17 @@ class Calls:
       signature: of the kernel.
       shapes: of the blocks of each call.
       together: whether the results of all calls lie in one memory.
+      row: if every element of the results is that of a row, how long rows are: each is for a block
+        of threads; None for functions of single elements.
     """
 
     __slots__ = (
         "_addresses",
         "_argument",
         "_bytes",
-        "_offsets",
-        "_pack",
         "_pointers",
-        "_results",
-        "_store",
         "at_scalars",
         "launch",
-        "nbytes",
         "put",
     )
 
@@ -60,18 +99,12 @@ class Calls:
         shapes: Sequence[Shape],
         *,
         together: bool,
+        row: int | None = None,
     ) -> None:
+        super().__init__(store, shapes, signature.results, together=together)
         self._addresses = driver.addresses
-        self._store = store
-        counts = [math.prod(shape) for shape in shapes]
-        self._results = tuple((shape, t) for t in signature.results for shape in shapes)
-        offsets, end = [], 0
-        for shape, dtype in self._results:
-            offsets.append(end)
-            end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
-        self._offsets = tuple(offsets) if together else None
-        self.nbytes = end
-        """Bytes of the memory for all results."""
+        sizes = [math.prod(shape) for shape in shapes]
+        counts = sizes if row is None else [row] * len(shapes)
         self._argument: HostArray = np.zeros(signature.nbytes, np.uint8)
         at = signature.at_counts
         self._argument[at : at + 8 * len(counts)].view(np.uint64)[:] = counts
@@ -82,7 +115,7 @@ class Calls:
         self.at_scalars = signature.at_scalars
         """Where numbers go in it."""
         self._pointers = np.array([address(self._argument)], np.uint64)
-        grid = -(-max(counts) // THREADS), len(counts)
+        grid = (-(-max(sizes) // THREADS) if row is None else max(sizes)), len(sizes)
         self.launch = driver.launcher(kernel, grid, address(self._pointers), stream)
         """Launches with the argument as it is."""
 
@@ -102,22 +135,27 @@ class Calls:
           numbers: the operands that are none, of the types of the signature.
         """
         places = self._addresses(blocks)
-        offsets, store = self._offsets, self._store
-        if offsets is None:
+        if self._offsets is None:
             places += [raw.address for raw in raws]
-            view = store.view
-            values = [view(raw, *kind) for raw, kind in zip(raws, self._results, strict=True)]
         else:
-            (raw,) = raws
-            start = raw.address
-            for offset in offsets:
+            start = raws[0].address
+            for offset in self._offsets:
                 places.append(start + offset)
-            values = list(store.views(raw, offsets, self._results))
-        return values, Launch(self, places, numbers)
+        return self.views(raws), Launch(self, places, numbers)
 
 
-class Launch:
-    """The work of an item, which needs no scope of CuPy and tells the driver its stream itself.
+class Direct:
+    """The work of an item that needs no scope of CuPy and tells the driver its stream itself."""
+
+    __slots__ = ()
+
+    def __call__(self) -> None:
+        """Give the stream the work."""
+        raise NotImplementedError
+
+
+class Launch(Direct):
+    """The work of an item that launches a kernel.
 
     It is called under the submission lock, as all launches of `calls` share one argument.
     """
@@ -139,3 +177,53 @@ class Launch:
                 calls.put_number(at, number)
                 at += SCALAR_BYTES
         calls.launch()
+
+
+class Products(_Results):
+    """A product of two matrices, dense in row-major order, by cuBLAS.
+
+    Args:
+      driver: calls it.
+      store: has the memory of the result.
+      stream: where it runs.
+      shape: of the result.
+      dtype: of all three.
+      together: as for all calls.
+    """
+
+    __slots__ = ("multiply",)
+
+    def __init__(
+        self,
+        driver: Driver,
+        store: GpuStore,
+        stream: StreamHandle,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        *,
+        together: bool,
+    ) -> None:
+        super().__init__(store, [shape], [dtype], together=together)
+        self.multiply: Callable[..., None] = functools.partial(driver.multiply, stream)
+        """Gives the stream the product of two arrays, with a third for the result."""
+
+    def on(
+        self, blocks: Sequence[LocalArray], raws: Sequence[Block], numbers: Sequence[np.generic]
+    ) -> tuple[list[LocalArray], Product]:
+        """Return the result and the work of an item that makes it; arguments as for `Calls`."""
+        values = self.views(raws)
+        return values, Product(self.multiply, *blocks, *values)
+
+
+class Product(Direct):
+    """The work of an item that multiplies."""
+
+    __slots__ = ("_arrays", "_multiply")
+
+    def __init__(self, multiply: Callable[..., None], *arrays: LocalArray) -> None:
+        self._multiply = multiply
+        self._arrays = arrays
+
+    def __call__(self) -> None:
+        """Multiply."""
+        self._multiply(*self._arrays)

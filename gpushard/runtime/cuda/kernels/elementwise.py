@@ -21,7 +21,7 @@ MOST_CALLS = 64
 SCALAR_BYTES = 16
 """Bytes that a number has in the argument, whatever its type."""
 
-_NAMES = {
+NAMES = {
     "b1": "bool",
     **{f"i{n}": name for n, name in ((1, "signed char"), (2, "short"), (4, "int"))},
     **{f"u{n}": f"unsigned {name}" for n, name in ((1, "char"), (2, "short"), (4, "int"))},
@@ -126,7 +126,7 @@ def can_be(statement: Statement, signature: Signature) -> bool:
         if own != given and ("c" in kinds or "e" in own.char + given.char):
             return False
     every = (*statement.operands, *statement.results, *signature.operands)
-    return all(t.isbuiltin == 1 and f"{t.kind}{t.itemsize}" in _NAMES for t in every)
+    return all(t.isbuiltin == 1 and f"{t.kind}{t.itemsize}" in NAMES for t in every)
 
 
 def source(statement: Statement, signature: Signature) -> str:
@@ -170,4 +170,4 @@ def source(statement: Statement, signature: Signature) -> str:
 
 
 def _name(dtype: np.dtype[Any]) -> str:
-    return _NAMES[f"{dtype.kind}{dtype.itemsize}"]
+    return NAMES[f"{dtype.kind}{dtype.itemsize}"]

@@ -86,7 +86,7 @@ _threefry = functools.cache(
 def threefry(
     key: tuple[Any, Any], high: Any, low: Any, out: tuple[LocalArray, ...] = ()
 ) -> tuple[Any, Any]:
-    """Do what `gpushard.ops.random.threefry` does, for results that may be given."""
+    """Do what `gpushard.ops.prng.threefry` does, for results that may be given."""
     first, second = _threefry()(*key, high, low, *out)
     return first, second
 

@@ -130,6 +130,16 @@ def test_the_answer_names_cause_and_way_out(
     assert "\n" not in found.reason
 
 
+def test_what_has_compiled_need_not_compile_again() -> None:
+    calls: list[Any] = []
+    there = cupy()
+    there.cuda.compiler.compile_using_nvrtc = lambda *given, **_: calls.append(given[0])
+    for _ in range(3):
+        assert probe(libraries(WHEEL, cupy=there)).usable
+    assert len(calls) == 1
+    assert not probe(libraries(WHEEL, cupy=cupy(compiler=RuntimeError("no NVRTC")))).usable
+
+
 packages = st.dictionaries(st.sampled_from(CUPY_PACKAGES), st.just("1.0"))
 statuses = st.sampled_from(sorted(STATUSES)).map(CUDARuntimeError)
 anything = statuses | st.sampled_from([ValueError("x"), OSError(), AttributeError("y" * 1000)])

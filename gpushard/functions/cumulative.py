@@ -1,0 +1,163 @@
+"""Running sums, products and the like along a dim.
+
+The dim is made whole first, and the result is split as the array was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError
+from gpushard.functions.checks import as_dtype, refuse_out
+from gpushard.functions.values import Array
+from gpushard.geometry.sharding import Sharding
+from gpushard.ops.axes import one_from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.row import Row
+from gpushard.ops.table import movement, scans
+
+ACCUMULATE: dict[np.ufunc, Row] = {
+    np.add: scans.CUMSUM,
+    np.multiply: scans.CUMPROD,
+    np.maximum: scans.CUMMAX,
+    np.minimum: scans.CUMMIN,
+    np.logical_and: scans.CUMALL,
+    np.logical_or: scans.CUMANY,
+}
+"""The ufuncs whose `accumulate` takes arrays."""
+
+
+def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None) -> Any:
+    """Do the work of `ufunc.accumulate`.
+
+    Args:
+      ufunc: one of `ACCUMULATE`.
+      x: a value.
+      axis: along which dim.
+      dtype: type that is worked in, and of the result.
+    """
+    return _along(ACCUMULATE[ufunc], x, axis, dtype, name=f"{ufunc.__name__}.accumulate")
+
+
+def cumsum(
+    a: Array, axis: Any = None, dtype: Any = None, out: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return running sums; small integers are summed in 64 bits.
+
+    Args:
+      axis: along which dim; by default in row-major order.
+      dtype: type that is summed in, and of the result.
+
+    >>> import gpushard as gs
+    >>> cumsum(gs.numpy.asarray([1, 2, 3]))
+    Array([1, 3, 6], dtype=int64)
+    """
+    refuse_out("cumsum", out)
+    return _along(scans.CUMSUM, a, axis, dtype, out_sharding)
+
+
+def cumprod(
+    a: Array, axis: Any = None, dtype: Any = None, out: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return running products; small integers are multiplied in 64 bits.
+
+    Args:
+      axis: along which dim; by default in row-major order.
+      dtype: type that is multiplied in, and of the result.
+    """
+    refuse_out("cumprod", out)
+    return _along(scans.CUMPROD, a, axis, dtype, out_sharding)
+
+
+def cumulative_sum(
+    x: Array,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    out: Any = None,
+    include_initial: bool = False,
+    out_sharding: Any = None,
+) -> Array:
+    """Return running sums along a dim; small integers are summed in 64 bits.
+
+    Args:
+      x: an array of at least one dim.
+      axis: along which dim; needed unless there is only one.
+      dtype: type that is summed in, and of the result.
+      include_initial: whether the sum of nothing comes first.
+
+    Raises:
+      ArgumentError: `axis` is missing.
+
+    >>> import gpushard as gs
+    >>> cumulative_sum(gs.numpy.asarray([1, 2, 3]), include_initial=True)
+    Array([0, 1, 3, 6], dtype=int64)
+    """
+    refuse_out("cumulative_sum", out)
+    how = axis, dtype, include_initial, out_sharding
+    return _cumulative("cumulative_sum", scans.CUMSUM, 0, x, *how)
+
+
+def cumulative_prod(
+    x: Array,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    out: Any = None,
+    include_initial: bool = False,
+    out_sharding: Any = None,
+) -> Array:
+    """Return running products along a dim; small integers are multiplied in 64 bits.
+
+    Args:
+      x: an array of at least one dim.
+      axis: along which dim; needed unless there is only one.
+      dtype: type that is multiplied in, and of the result.
+      include_initial: whether the product of nothing comes first.
+
+    Raises:
+      ArgumentError: `axis` is missing.
+    """
+    refuse_out("cumulative_prod", out)
+    how = axis, dtype, include_initial, out_sharding
+    return _cumulative("cumulative_prod", scans.CUMPROD, 1, x, *how)
+
+
+def _along(
+    row: Row, x: Any, axis: Any, dtype: Any, to: Sharding | None = None, name: str | None = None
+) -> Any:
+    if axis is None:
+        x, axis = x.ravel(), 0
+    target = None if dtype is None else as_dtype(dtype)
+    return bind(row, (x,), (one_from_end(axis, x.ndim, name or row.name), target), to)
+
+
+def _cumulative(
+    name: str,
+    row: Row,
+    initial: int,
+    x: Any,
+    axis: Any,
+    dtype: Any,
+    include_initial: bool,
+    to: Sharding | None,
+) -> Any:
+    if axis is None and x.ndim != 1:
+        raise ArgumentError(
+            f"{name}: the array of shape {x.shape} has {x.ndim} dims; say along which with axis=",
+            argument="axis",
+            shape=x.shape,
+        )
+    at = one_from_end(0 if axis is None else axis, x.ndim, name)
+    target = None if dtype is None else as_dtype(dtype)
+    running = bind(row, (x,), (at, target), None if include_initial else to)
+    if not include_initial:
+        return running
+    widths = [(0, 0)] * x.ndim
+    widths[at] = (1, 0)
+    operands = running, running.dtype.type(initial)
+    return bind(movement.PAD, operands, (tuple(widths),), to)

@@ -1,0 +1,123 @@
+"""The texts of arguments that mean the same in many functions, written once."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from types import FunctionType, MappingProxyType
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_VARIADIC = ((inspect.CO_VARARGS, "*"), (inspect.CO_VARKEYWORDS, "**"))
+
+COMMON = {
+    "a": "an array.",
+    "b": "an array.",
+    "x": "an array.",
+    "x1": "an array.",
+    "x2": "an array.",
+    "m": "an array.",
+    "arr": "an array.",
+    "ary": "an array.",
+    "axis": "which dims.",
+    "axis1": "the dim of rows.",
+    "axis2": "the dim of columns.",
+    "copy": "arrays are values, so this makes no difference.",
+    "correction": "`ddof`, as the Array API calls it.",
+    "ddof": "what is taken from the number of elements that squares are divided by.",
+    "descending": "whether the greatest element comes first; NaNs come last in any case.",
+    "indices_are_sorted": "makes no difference.",
+    "initial": "a number that takes part, too.",
+    "inplace": "False returns an array with the new value, and leaves this one as it is.",
+    "keepdims": "whether dims stay, with length 1.",
+    "k": "which diagonal: 0 for the main one, positive for one above it.",
+    "mean": "their mean, if it is known, with `axis` kept as of length 1.",
+    "method": "makes no difference.",
+    "offset": "which diagonal: 0 for the main one, positive for one above it.",
+    "order": "must be None.",
+    "out": "must be None; results are values.",
+    "out_sharding": "where the result goes; by default it stays where it was made.",
+    "overwrite_input": "arrays are values, so this makes no difference.",
+    "precision": "makes no difference; products have all digits of their type.",
+    "preferred_element_type": "type of the result, which operands are converted to.",
+    "stable": "whether equal elements have to keep their order.",
+    "unique_indices": "makes no difference.",
+    "where": "which elements take part, booleans that broadcast to the array; all by default.",
+}
+"""What an argument of a name means where a docstring does not say."""
+
+_SEVERAL = "where the results go; by default they stay where they were made."
+
+_PARTS = re.compile(r"\n\n(?=Returns:\n|Yields:\n|Raises:\n|>>> )")
+_ENTRY = re.compile(r"^  (?=\S)", re.MULTILINE)
+
+
+def complete(
+    function: FunctionType,
+    texts: Mapping[str, str] = MappingProxyType({}),
+    like: FunctionType | None = None,
+    *,
+    bound: bool = False,
+) -> str:
+    """Return the docstring of a function with all arguments described, in their order.
+
+    Args:
+      function: its own docstring may leave out what `COMMON` says.
+      texts: what arguments mean in all functions of a family; comes before `COMMON`.
+      like: another function, whose arguments this one takes with the same meaning.
+      bound: whether the first argument is bound, and so none of those that are described.
+    """
+    head, entries, tail = _read(function)
+    if like is not None:
+        entries = _read(like)[1] | entries
+    known = {**COMMON, **texts}
+    if (like or function).__annotations__.get("return") != "Array" and "out_sharding" not in texts:
+        known["out_sharding"] = _SEVERAL
+    lines = [
+        f"  {entries.get(name) or f'{name}: {known[name]}'}"
+        for name in _parameters(like or function)[bound:]
+        if name in entries or name in known
+    ]
+    return "\n".join([f"{head}\n\nArgs:", *lines] if lines else [head]) + tail
+
+
+def _read(function: FunctionType) -> tuple[str, dict[str, str], str]:
+    """Return what a docstring has before its Args, those that it describes, and the rest."""
+    head, _, own = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
+    body, tail = _split(own or head)
+    entries = {entry.partition(":")[0]: entry.rstrip("\n") for entry in _ENTRY.split(body)[1:]}
+    return (head, entries, tail) if own else (body, {}, tail)
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return what comes before the next section of a docstring, and the rest."""
+    end = _PARTS.search(text)
+    return (text, "") if end is None else (text[: end.start()], text[end.start() :])
+
+
+def described(**texts: str) -> Callable[[F], F]:
+    """Return a decorator that completes the docstring of a function, and changes nothing else.
+
+    Args:
+      **texts: what arguments mean in all functions that it decorates; comes before `COMMON`.
+    """
+
+    def decorate(function: F) -> F:
+        function.__doc__ = complete(cast(FunctionType, function), texts)
+        return function
+
+    return decorate
+
+
+def _parameters(function: FunctionType) -> list[str]:
+    """Return the names of the parameters in their order, as docstrings have them."""
+    code = function.__code__
+    places, named = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames
+    variadic = [f"{star}" for flag, star in _VARIADIC if code.co_flags & flag]
+    extra = [f"{s}{n}" for s, n in zip(variadic, names[places + named :], strict=False)]
+    args = [one for one in extra if one[:2] != "**"]
+    keywords = [one for one in extra if one[:2] == "**"]
+    return [*names[:places], *args, *names[places : places + named], *keywords]

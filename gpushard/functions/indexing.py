@@ -1,0 +1,917 @@
+"""Indices: parsed once, and what reads elements by position.
+
+https://numpy.org/doc/stable/user/basics.indexing.html
+
+`parse` makes of an index a basic one, which comes first, and says which dims of what that selects
+are left to index arrays. Reading, assignment and `x.at[index]` all start from it. A mask becomes
+an array of positions for each of its dims. What the host has to know of positions on devices (how
+many there are, and that they are in bounds) are the only reads of the host that indexing makes.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpushard.dtypes import iinfo, kind_of, result_type
+from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
+from gpushard.frozen import dataclass
+from gpushard.functions.checks import check_dtype, count, refuse_out
+from gpushard.functions.concrete import concrete
+from gpushard.functions.docstrings import described
+from gpushard.functions.host_values import as_element
+from gpushard.functions.masks import is_in_place, select_true, true_places
+from gpushard.functions.values import Array, Value, is_value, laid_out
+from gpushard.geometry.mesh import Mesh
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.geometry.sharding import Sharding
+from gpushard.ops.axes import one_from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.indexed import Indexed, part_shape
+from gpushard.ops.indexing import (
+    Entry,
+    NotBasicError,
+    as_position,
+    as_slice,
+    index_piece,
+    out_of_bounds,
+    parse_index,
+)
+from gpushard.ops.table.elementwise import ASTYPE, CLIP, WHERE, ufunc_row
+from gpushard.ops.table.gather import GATHER
+from gpushard.ops.table.movement import RESHAPE, STACK
+from gpushard.ops.table.movement import index as index_part
+from gpushard.ops.table.positions import FURTHEST, NONZERO
+from gpushard.ops.table.reductions import COUNT_NONZERO
+from gpushard.typing import Shape
+
+Positions: TypeAlias = Any
+"""Integers: a NumPy array, or an array on devices."""
+
+MODES = ("fill", "drop", "clip", "wrap", "promise_in_bounds")
+"""What may be done with positions out of bounds, rather than raise."""
+
+_INDEX = np.dtype(np.int64)
+_NOT_EQUAL = ufunc_row(np.not_equal)
+_MINIMUM = ufunc_row(np.minimum)
+_POSITIONS = "positions"
+
+
+@dataclass(frozen=True, eq=False)
+class ParsedIndex:
+    """An index without its arrays. Pure."""
+
+    entries: tuple[Entry, ...]
+    """The basic index that comes first; whole along the dims that arrays index."""
+
+    shape: Shape
+    """Shape of what it selects."""
+
+    everything: bool
+    """Whether that is the array as it is."""
+
+    dims: tuple[int, ...] = ()
+    """The dims of the array that index arrays index, one for each; -1 for new ones."""
+
+    indexed: Indexed = Indexed((), 0)
+    """How index arrays, all in bounds, index what `entries` select."""
+
+    unchecked: Indexed = Indexed((), 0)
+    """The same where positions may be out of bounds."""
+
+    masks: tuple[bool, ...] = ()
+    """Which of its arrays are masks."""
+
+    only_mask: bool = False
+    """Whether there is one mask, which has dims, and nothing else but slices."""
+
+
+def parse(
+    shape: Shape, index: Any, mode: str | None = None
+) -> tuple[ParsedIndex, Sequence[Positions]]:
+    """Parse an index.
+
+    Args:
+      shape: of the array.
+      index: as NumPy takes it.
+      mode: one of `MODES`; integers are then index arrays too, as they may be out of bounds.
+
+    Returns:
+      The index, and its arrays: of integers with some dims, and of booleans.
+
+    Raises:
+      ArrayIndexError: it is no index of the array, or an integer is out of bounds.
+
+    >>> parsed, arrays = parse((4, 6), (-1, slice(None, None, -2)))
+    >>> parsed.entries, parsed.shape, arrays
+    ((3, (5, -2, 3)), (3,), ())
+    >>> parsed, arrays = parse((4, 6), (..., [0, 2]))
+    >>> parsed.everything, parsed.indexed, arrays
+    (True, Indexed(axes=(-1,), after=0, paired=(), inside=True), [array([0, 2])])
+    """
+    if type(index) is int and mode is None:
+        return _parsed(shape, (index,)), ()
+    keys: list[Any] = []
+    arrays: list[Positions] = []
+    for entry in index if isinstance(index, tuple) else (index,):
+        kind = type(entry)
+        if entry is None or entry is Ellipsis:
+            keys.append(entry)
+        elif kind is slice:
+            start, stop, step = entry.start, entry.stop, entry.step
+            plain = (
+                (start is None or type(start) is int)
+                and (stop is None or type(stop) is int)
+                and (step is None or type(step) is int)
+            )
+            keys.append((start, stop, step) if plain else as_slice(entry))
+        else:
+            key, array = (entry, None) if kind is int else _array_of(entry)
+            if array is None and mode is not None:
+                key, array = _POSITIONS, np.asarray(key)
+            keys.append(key)
+            if array is not None:
+                arrays.append(array)
+    return _parsed(shape, tuple(keys)), arrays or ()
+
+
+def _array_of(entry: Any) -> tuple[Any, Any]:
+    """Convert an entry that is no slice to an array of integers or booleans, or an integer.
+
+    Returns:
+      What `_parsed` takes, and the array; or an integer, and None.
+
+    Raises:
+      ArrayIndexError: it is neither.
+    """
+    array = entry
+    if isinstance(entry, bool | np.bool_):
+        array = np.asarray(entry)
+    elif isinstance(entry, list | tuple):
+        try:
+            array = np.asarray(entry)
+        except ValueError:
+            why = "made of lists of different lengths; make them equally long"
+            raise _refused(entry, why) from None
+        if not array.ndim or array.dtype.kind == "O":
+            raise _refused(entry, "no list of integers or booleans")
+        array = array if array.size else array.astype(_INDEX)
+    elif not isinstance(entry, np.ndarray | Value) and getattr(entry, "shape", None):
+        array = entry if is_value(entry) else np.asarray(entry)
+    dtype = getattr(array, "dtype", None)
+    if dtype is not None and ((ndim := array.ndim) or dtype == np.bool_):
+        if dtype.kind == "b":
+            return (ndim,), array if ndim else np.asarray(bool(array))
+        if dtype.kind in "iu":
+            return _POSITIONS, array
+        raise _refused(entry, f"an array of {dtype}; arrays of integers or booleans are fine")
+    try:
+        return as_position(array), None
+    except NotBasicError:
+        why = "not supported; use integers, slices, '...', None, or arrays of integers or booleans"
+        raise _refused(entry, why) from None
+
+
+def _refused(entry: Any, why: str) -> ArrayIndexError:
+    text = f"of shape {entry.shape} on devices" if is_value(entry) else repr(entry)
+    return ArrayIndexError(f"entry {text} of the index is {why}", argument="index", entry=entry)
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(shape: Shape, keys: tuple[Any, ...]) -> ParsedIndex:
+    """Parse an index whose slices are tuples, positions "positions", and masks (ndim,).
+
+    Slices have no hash before Python 3.12.
+    """
+    basic: list[Any] = []
+    indexing: list[int] = []  # numbers of the entries that index arrays have
+    breaks: list[int] = []  # numbers of entries before which `...` stands
+    for key in keys:
+        if key == _POSITIONS or _is_mask(key):
+            added: list[Any] = [slice(None)] * (1 if key == _POSITIONS else key[0]) or [None]
+            indexing += range(len(basic), len(basic) + len(added))
+            basic += added
+        else:
+            breaks += [len(basic)] * (key is Ellipsis)
+            basic.append(slice(*key) if isinstance(key, tuple) else key)
+    entries = parse_index(shape, tuple(basic))
+    whole = tuple((0, 1, n) for n in shape)
+    selected = index_piece(entries).shape
+    if not indexing:
+        return ParsedIndex(entries, selected, entries == whole)
+    more = len(entries) - len(basic)  # `...` stands for so many more, or fewer
+    start = breaks[0] if breaks else len(basic)
+    numbers = [n if n < start else n + more for n in indexing]
+    axes, dims, after = _placed(entries, numbers, start)
+    inside = all(selected[axis] for axis in axes)
+    masks = tuple(_is_mask(key) for key in keys if key == _POSITIONS or _is_mask(key))
+    others = [key for key in keys if key is not Ellipsis and not isinstance(key, tuple)]
+    return ParsedIndex(
+        entries,
+        selected,
+        entries == whole,
+        dims,
+        Indexed(axes, after, (), inside),
+        Indexed(axes, after),
+        masks,
+        len(masks) == 1 and not others and -1 not in dims,
+    )
+
+
+def _placed(
+    entries: Sequence[Entry], numbers: Sequence[int], dots: int
+) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Say which dims index arrays index, and how many of the others come after theirs.
+
+    The dims of index arrays come first where arrays and integers are not beside one another.
+
+    Args:
+      entries: a basic index, whole along indexed dims.
+      numbers: of the entries of these.
+      dots: number of the entry before which `...` stood.
+
+    Returns:
+      The dims of what the basic index selects, counted from the end; those of the array; how many.
+    """
+    axes, dims, runs = [], [], []
+    plain = width = source = 0
+    in_run = False
+    for number, entry in enumerate(entries):
+        in_run = in_run and number != dots
+        if number in numbers:
+            axes.append(width)
+            dims.append(-1 if entry is None else source)
+        if number in numbers or isinstance(entry, int):
+            if not in_run:
+                runs.append(plain)
+            in_run = True
+        else:
+            in_run = False
+            plain += 1
+        width += not isinstance(entry, int)
+        source += entry is not None
+    after = plain - (runs[0] if len(runs) == 1 else 0)
+    return tuple(axis - width for axis in axes), tuple(dims), after
+
+
+def _is_mask(key: Any) -> bool:
+    return isinstance(key, tuple) and len(key) == 1
+
+
+def part_of(x: Array, parsed: ParsedIndex, out: Sharding | None = None) -> Array:
+    """Select what the basic index says that comes first."""
+    return x if parsed.everything and out is None else index_part(x, parsed.entries, out)
+
+
+def read(
+    x: Array,
+    parsed: ParsedIndex,
+    arrays: Sequence[Positions],
+    mode: str | None = None,
+    fill_value: Any = None,
+    out: Sharding | None = None,
+) -> Array:
+    """Select what an index with arrays in it says.
+
+    Args:
+      x: the array.
+      parsed: the index.
+      arrays: its arrays.
+      mode: one of `MODES`, or None to raise where positions are out of bounds.
+      fill_value: what these get with "fill"; NaN or the extreme of integers by default.
+      out: how the result is laid out; by default as it comes, and split like the mask if there is
+        one.
+
+    Raises:
+      ArrayIndexError: a position is out of bounds, or arrays do not broadcast.
+    """
+    if parsed.only_mask and out is None and arrays[0].shape == x.shape:
+        mask = arrays[0]
+        if is_in_place(mask, x) and (chosen := select_true(x, mask)) is not None:
+            return chosen
+    at, indexed = positions(x.shape, parsed, arrays, mode, "clip")
+    fill = fill_bytes(fill_value, x.dtype) if mode in ("fill", "drop") else b""
+    if not parsed.everything:
+        x = index_part(x, parsed.entries)
+    if out is None and parsed.only_mask and arrays[0].size:
+        out = _like_mask(x, indexed, at[0])
+    return bind(GATHER, (x, *at), (indexed, fill), out)
+
+
+def read_at(x: Array, index: Any, out: Sharding | None = None) -> Array:
+    """Select what any index says."""
+    parsed, arrays = parse(x.shape, index)
+    return read(x, parsed, arrays, out=out) if arrays else part_of(x, parsed, out)
+
+
+def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+    """Convert a fill value to bytes of a dtype; by default that of `jax.numpy.ndarray.at`."""
+    if value is None:
+        value = True if kind_of(dtype) == "b" else np.nan
+        if kind_of(dtype) in "iu":
+            value = iinfo(dtype).min if kind_of(dtype) == "i" else iinfo(dtype).max
+    element = as_element(np.asarray(value)[()], dtype)
+    assert element is not None
+    return element.tobytes()
+
+
+def _like_mask(x: Any, indexed: Indexed, at: Positions) -> Sharding | None:
+    """Split what a mask selects evenly over the axes that split the mask.
+
+    Dims that are not masked keep their axes.
+    """
+    own, mask = getattr(x, "sharding", None), getattr(at, "sharding", None)
+    if not isinstance(own, NamedSharding) or not isinstance(mask, NamedSharding):
+        return None
+    if own.mesh != mask.mesh:
+        return None
+    axes = mask.spec.axes(0)
+    before, _, after = indexed.order(x.ndim)
+    kept = {dim: own.spec.axes(dim) for dim in (*before, *after)}
+    entries = [() if set(kept[dim]) & set(axes) else kept[dim] for dim in (*before, *after)]
+    entries.insert(len(before), axes)
+    while entries and not entries[-1]:
+        entries.pop()
+    return own.with_spec(PartitionSpec(*(entry or None for entry in entries)))
+
+
+def positions(
+    shape: Shape,
+    parsed: ParsedIndex,
+    arrays: Sequence[Positions],
+    mode: str | None,
+    unknown: str,
+) -> tuple[list[Positions], Indexed]:
+    """Make positions of the arrays of an index, checked; masks become one for each dim.
+
+    Args:
+      shape: of the array.
+      parsed: the index.
+      arrays: its arrays.
+      mode: one of `MODES`, or None: positions out of bounds raise. Those on the host are checked at
+        no cost, those on devices by a reduction whose result the host reads.
+      unknown: the mode for what nobody checks.
+
+    Returns:
+      The positions, and how they index what the basic index selects.
+
+    Raises:
+      ArrayIndexError: a position is out of bounds, or arrays do not broadcast.
+    """
+    if mode == "promise_in_bounds" or (mode is None and _has_traced(arrays)):
+        mode = unknown
+    at: list[Positions] = []
+    for array, is_mask in zip(arrays, parsed.masks, strict=True):
+        dim = parsed.dims[len(at)]
+        if is_mask:
+            at += _of_mask(array, shape, dim)
+        elif mode is None:
+            check_positions(array, shape[dim], dim)
+            at.append(array)
+        else:
+            at.append(_inside(array, shape[dim], mode))
+    indexed = parsed.indexed if mode is None or mode == "wrap" else parsed.unchecked
+    if len(at) > 1:
+        selected_shape(indexed, parsed.shape, at)
+    return at, indexed
+
+
+def _has_traced(arrays: Sequence[Positions]) -> bool:
+    return any([type(at) is not np.ndarray and hasattr(at, "interpreter") for at in arrays])
+
+
+def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> Shape:
+    """Say which shape the part has that index arrays select.
+
+    Raises:
+      ArrayIndexError: they do not broadcast.
+    """
+    shapes = tuple([one.shape for one in at])
+    try:
+        return part_shape(indexed, shape, shapes)
+    except ValueError:
+        raise ArrayIndexError(
+            f"the index arrays have shapes {', '.join(map(str, shapes))}, which do not broadcast; "
+            "dims must be equal or 1, counted from the last",
+            argument="index",
+            shapes=shapes,
+        ) from None
+
+
+def _of_mask(mask: Any, shape: Shape, dim: int) -> Sequence[Positions]:
+    """Find where a mask is true; one without dims selects a new dim, of length 1 or 0.
+
+    Raises:
+      ArrayIndexError: it does not fit dims of the array.
+    """
+    if not mask.ndim:
+        return (np.zeros(int(mask), _INDEX),)
+    for at, (own, size) in enumerate(zip(mask.shape, shape[dim:], strict=False)):
+        if own not in (size, 0):  # no elements select none, as the Array API has it
+            raise ArrayIndexError(
+                f"the boolean index of shape {mask.shape} has length {own} along dim "
+                f"{dim + at} of the array, whose length is {size}; make them equal",
+                argument="index",
+                dim=dim + at,
+                size=size,
+                length=own,
+            )
+    return true_positions(mask) if is_value(mask) else np.nonzero(mask)
+
+
+def _inside(at: Positions, size: int, mode: str) -> Positions:
+    """Bring positions into bounds as a mode has it, or leave them."""
+    if mode == "clip":
+        return clipped(at, -size, size - 1)
+    if mode == "wrap" and size:
+        return as_int64(at) % size
+    return at if is_value(at) else as_int64(at)
+
+
+def check_positions(at: Positions, size: int, dim: int) -> None:
+    """Check that positions are in bounds; waits for those on devices.
+
+    Raises:
+      ArrayIndexError: one is not.
+    """
+    if not isinstance(at, np.ndarray):
+        nbytes = at.nbytes
+        if not nbytes:
+            return
+        runtime = at._held().runtime
+        if nbytes > runtime.settings.inline_bytes or not runtime.backend.host_readable:
+            furthest = concrete(bind(FURTHEST, (at,), (_all(at), False)), "x[index]").item()
+            if not -size <= furthest < size:
+                raise out_of_bounds(furthest, dim, size)
+            return
+        at = concrete(at, "x[index]")
+    if at.size and (at.max() >= size or at.min() < -size):
+        wrong = (at >= size) | (at < -size)
+        raise out_of_bounds(int(at[wrong][0]), dim, size)
+
+
+def clipped(at: Positions, low: int, high: int) -> Positions:
+    """Bring positions into a range."""
+    at = as_int64(at)
+    if not is_value(at):
+        return np.clip(at, low, high)
+    return bind(CLIP, (at, low, high), (True, True))
+
+
+def as_int64(at: Positions) -> Positions:
+    """Convert positions to 64-bit integers; the largest there is for larger ones."""
+    if at.dtype == np.uint64:
+        most = np.iinfo(np.int64).max
+        at = bind(_MINIMUM, (at, most)) if is_value(at) else np.minimum(at, np.uint64(most))
+    if at.dtype == _INDEX:
+        return at
+    return bind(ASTYPE, (at,), (_INDEX,)) if is_value(at) else at.astype(_INDEX)
+
+
+def check_mode(mode: Any, modes: Sequence[str] = MODES, name: str = "x.at[index]") -> None:
+    """Check what is to happen to positions out of bounds.
+
+    Raises:
+      ArgumentError: it is unknown.
+    """
+    if mode not in modes:
+        raise ArgumentError(
+            f"{name}: mode={mode!r} is unknown; use one of {', '.join(map(repr, modes))}",
+            argument="mode",
+            mode=mode,
+        )
+
+
+def _all(x: Any) -> tuple[int, ...]:
+    return tuple(range(-x.ndim, 0))
+
+
+def count_true(mask: Any) -> int:
+    """Count the elements that are true, on the host or on devices; waits for the mask."""
+    if not mask.size:
+        return 0
+    if not is_value(mask):
+        return int(np.count_nonzero(mask))
+    return int(concrete(bind(COUNT_NONZERO, (mask,), (_all(mask), False, None)), "x[mask]"))
+
+
+def true_positions(
+    mask: Any, size: int | None = None, fills: tuple[int, ...] | None = None
+) -> tuple[Any, ...]:
+    """Find where a mask is true: an array of positions for each dim, in row-major order.
+
+    They are split over the mesh axes that split the mask. Where their number is known the mask is
+    gathered, with a byte for each element.
+
+    Args:
+      mask: at least one dim.
+      size: how many positions; by default as many as there are, which the host has to read.
+      fills: for each dim what those get that are too many; 0 by default.
+    """
+    if mask.dtype != bool:
+        mask = bind(_NOT_EQUAL, (mask, 0))
+    if size is None and is_in_place(mask) and (places := true_places(mask)) is not None:
+        return places
+    number = count_true(mask) if size is None else size
+    own = getattr(mask, "sharding", None)
+    out = None
+    if isinstance(own, NamedSharding) and isinstance(own.mesh, Mesh):
+        axes = tuple(axis for dim in range(mask.ndim) for axis in own.spec.axes(dim))
+        out = own.with_spec(PartitionSpec(axes) if axes else PartitionSpec())
+    result = bind(NONZERO, (mask,), (number, fills or (0,) * mask.ndim), out)
+    return result if isinstance(result, tuple) else (result,)
+
+
+def as_integers(at: Any, name: str, argument: str = "indices") -> Positions:
+    """Convert positions to integers: an array on devices, or on the host.
+
+    Raises:
+      ArgumentTypeError: they are no integers.
+      ArgumentError: they are lists of different lengths.
+    """
+    try:
+        array = at if is_value(at) else np.asarray(at)
+    except ValueError:
+        raise ArgumentError(
+            f"{name}: {argument} has lists of different lengths; make them equally long",
+            argument=argument,
+        ) from None
+    if isinstance(at, list | tuple) and not array.size:
+        return array.astype(_INDEX)
+    if array.dtype.kind not in "biu":
+        raise ArgumentTypeError(
+            f"{name}: {argument} has dtype {array.dtype}; positions are integers",
+            argument=argument,
+            dtype=array.dtype,
+        )
+    return as_int64(array) if array.dtype.kind == "b" else array
+
+
+def bounded(
+    at: Positions, size: int, mode: Any, name: str, dim: int = 0, *, fill: bool = False
+) -> Positions:
+    """Bring positions into bounds, as a mode of `numpy.take` has it, or of `jax.numpy.take`.
+
+    Args:
+      at: the positions.
+      size: how many there are.
+      mode: what happens to those out of bounds; those that are to be filled stay.
+      name: of the function, for errors.
+      dim: the dim, for errors.
+      fill: whether "fill" is a mode, too.
+
+    Raises:
+      ArrayIndexError: one is out of bounds, and the mode is "raise".
+      ArgumentError: the mode is unknown.
+    """
+    check_mode(mode, ("raise", "clip", "wrap", *(("fill",) if fill else ())), name)
+    if mode == "fill":
+        return as_int64(at)
+    if mode == "raise" and size and _has_traced((at,)):  # nobody knows them
+        return clipped(at, -size, size - 1)
+    if mode == "raise" or not size:
+        check_positions(at, size, dim)
+        return at
+    if mode == "wrap":
+        return as_int64(at) % size
+    return clipped(at, 0, size - 1)
+
+
+def unravelled(at: Positions, shape: Shape) -> list[Positions]:
+    """Split the numbers of elements in row-major order into positions along each dim."""
+    dims: list[Positions] = []
+    for size in reversed(shape):
+        dims.append(at % size)
+        at = at // size
+    return dims[::-1]
+
+
+def _filling(mode: str, fill_value: Any, dtype: np.dtype[Any], name: str) -> bytes:
+    """Convert what there is for positions out of bounds with "fill" to bytes.
+
+    Raises:
+      ArgumentError: there is a fill value, and another mode.
+    """
+    if mode != "fill" and fill_value is not None:
+        raise ArgumentError(
+            f'{name}: fill_value= is for mode="fill", and mode is {mode!r}; give both',
+            argument="fill_value",
+            mode=mode,
+        )
+    return fill_bytes(fill_value, dtype) if mode == "fill" else b""
+
+
+def _lined(x: Any, axis: Any, name: str) -> tuple[Any, int]:
+    """Find the dim that is meant, from the front; None takes the array in row-major order."""
+    if axis is None:
+        return (x if x.ndim == 1 else bind(RESHAPE, (x,), ((x.size,),))), 0
+    return x, x.ndim + one_from_end(axis, x.ndim, name)
+
+
+def take(
+    a: Array,
+    indices: Any,
+    axis: int | None = None,
+    out: Any = None,
+    mode: str = "raise",
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    fill_value: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return elements, or slices along a dim, by their positions.
+
+    Args:
+      indices: the positions, on the host or on devices.
+      axis: along which dim; by default in row-major order of all elements.
+      mode: what happens to positions out of bounds: "raise", "clip" (which knows no negative
+        ones), "wrap" or "fill". With "raise" the host waits for one number if positions are on
+        devices.
+      fill_value: what they give with "fill"; NaN, or the extreme of integers, by default.
+
+    Raises:
+      ArrayIndexError: a position is out of bounds.
+      ArgumentTypeError: positions are no integers.
+
+    >>> import gpushard as gs
+    >>> gs.numpy.take(gs.numpy.arange(4) * 10, [3, -2])
+    Array([30, 20], dtype=int64)
+    """
+    refuse_out("take", out)
+    x: Any = a
+    at, fill = as_integers(indices, "take"), _filling(mode, fill_value, x.dtype, "take")
+    if axis is None and not fill and x.size and _is_split_within(x):
+        at = as_int64(bounded(at, x.size, mode, "take", fill=True)) % x.size
+        indexed = Indexed(tuple(range(-x.ndim, 0)), 0, (), True)
+        return bind(GATHER, (x, *unravelled(at, x.shape)), (indexed, b""), out_sharding)
+    x, dim = _lined(x, axis, "take")
+    at = bounded(at, x.shape[dim], mode, "take", dim, fill=True)
+    after = x.ndim - dim - 1
+    indexed = Indexed((-1 - after,), after, (), bool(x.shape[dim]) and not fill)
+    return bind(GATHER, (x, at), (indexed, fill), out_sharding)
+
+
+def _is_split_within(x: Any) -> bool:
+    """Whether another dim than the first is split, so that elements in a row are apart."""
+    sharding = getattr(x, "sharding", None)
+    if not isinstance(sharding, NamedSharding):
+        return False
+    return any(sharding.spec.axes(dim) for dim in range(1, x.ndim))
+
+
+def along_axis(
+    x: Any, indices: Any, axis: Any, name: str, mode: str = "raise", *, fill: bool = False
+) -> tuple[Indexed, Positions, Shape]:
+    """Say how positions along one dim index an array, checked; their shape with the others.
+
+    Raises:
+      ArgumentError: they have other dims than the array, or do not broadcast.
+      ArgumentTypeError: they are no integers.
+      ArrayIndexError: one is out of bounds.
+    """
+    at = as_integers(indices, name)
+    if at.ndim != x.ndim:
+        raise ArgumentError(
+            f"{name}: indices have {at.ndim} dims and the array {x.ndim}; give as many",
+            argument="indices",
+            shape=at.shape,
+            expected=x.shape,
+        )
+    own = one_from_end(axis, x.ndim, name)
+    others = [dim for dim in range(-x.ndim, 0) if dim != own]
+    inside = bool(x.shape[own]) and mode != "fill"
+    indexed = Indexed((own,), 0, tuple((dim, dim) for dim in others), inside)
+    try:
+        shape = part_shape(indexed, x.shape, (at.shape,))
+    except ValueError:
+        raise ArgumentError(
+            f"{name}: indices of shape {at.shape} do not broadcast with the array of shape "
+            f"{x.shape}; other dims than axis={axis} must be equal or 1",
+            argument="indices",
+            shape=at.shape,
+            expected=x.shape,
+        ) from None
+    size = x.shape[own]
+    if mode == "clip" and size:  # JAX's, for which negative positions count from the end
+        return indexed, clipped(at, -size, size - 1), shape
+    return indexed, bounded(at, size, mode, name, x.ndim + own, fill=fill), shape
+
+
+def take_along_axis(
+    arr: Array,
+    indices: Any,
+    axis: int | None = -1,
+    *,
+    mode: str = "raise",
+    fill_value: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return elements by their positions along a dim, which may differ elsewhere.
+
+    Args:
+      indices: positions, with as many dims as the array; the other ones are broadcast.
+      axis: along which dim; None takes the array in row-major order.
+      mode: as for `take`.
+      fill_value: as for `take`.
+
+    Raises:
+      ArrayIndexError: a position is out of bounds.
+      ArgumentError: the other dims do not fit.
+
+    >>> import gpushard as gs
+    >>> x = gs.numpy.asarray([[3, 1, 2], [4, 6, 5]])
+    >>> gs.numpy.take_along_axis(x, x.argmax(axis=1, keepdims=True))
+    Array([[3],
+           [6]], dtype=int64)
+    """
+    name = "take_along_axis"
+    x, dim = _lined(arr, axis, name)
+    fill = _filling(mode, fill_value, x.dtype, name)
+    indexed, at, _ = along_axis(x, indices, dim, name, mode, fill=True)
+    return bind(GATHER, (x, at), (indexed, fill), out_sharding)
+
+
+_finding = described(
+    size="how many there are to be; as many as there are by default, which the host waits for.",
+    fill_value="what those get that are too many: a number, or one for each dim; 0 by default.",
+    out_sharding="where results go; by default they are split over the axes that split the array.",
+)
+
+
+@_finding
+def nonzero(
+    a: Array, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+) -> tuple[Array, ...]:
+    """Return where elements are not 0: for each dim an array of positions.
+
+    Raises:
+      ArgumentError: the array has no dims.
+
+    >>> import gpushard as gs
+    >>> gs.numpy.nonzero(gs.numpy.asarray([0, 3, 0, 4]), size=3, fill_value=-1)
+    (Array([ 1,  3, -1], dtype=int64),)
+    """
+    places = _nonzero(a, size, fill_value, "nonzero")
+    return tuple(laid_out(place, out_sharding) for place in places)
+
+
+def _nonzero(x: Any, size: Any, fill_value: Any, name: str) -> tuple[Any, ...]:
+    """Find where elements are not 0.
+
+    Raises:
+      ArgumentError: the array has no dims, or fill values are not one for each of them.
+      ArgumentTypeError: a fill value is no integer.
+    """
+    if not x.ndim:
+        raise ArgumentError(
+            f"{name} needs at least one dim, the shape is (); use atleast_1d(x)",
+            argument="x",
+            shape=(),
+        )
+    number = None if size is None else count(size, name, "size")
+    if fill_value is None:
+        return true_positions(x, number)
+    values = fill_value if isinstance(fill_value, tuple | list) else (fill_value,) * x.ndim
+    try:
+        fills = tuple(operator.index(value) for value in values)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name}: fill_value={fill_value!r} must be an integer, or a tuple of them",
+            argument="fill_value",
+            value=fill_value,
+        ) from None
+    if len(fills) != x.ndim:
+        raise ArgumentError(
+            f"{name}: fill_value has {len(fills)} numbers for {x.ndim} dims; give one for each",
+            argument="fill_value",
+            value=fill_value,
+        )
+    return true_positions(x, number, fills)
+
+
+@_finding
+def flatnonzero(
+    a: Array, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+) -> Array:
+    """Return the numbers, in row-major order, of elements that are not 0."""
+    flat, _ = _lined(a, None, "flatnonzero")
+    (places,) = _nonzero(flat, size, fill_value, "nonzero")
+    return laid_out(places, out_sharding)
+
+
+@_finding
+def argwhere(
+    a: Array, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
+) -> Array:
+    """Return where elements are not 0: a row for each of them.
+
+    Raises:
+      ArgumentError: the array has no dims.
+    """
+    places = _nonzero(a, size, fill_value, "argwhere")
+    return laid_out(bind(STACK, places, (-1,)), out_sharding)
+
+
+def as_mask(mask: Any, argument: str) -> Any:
+    """Convert a mask to what can be compared with 0.
+
+    Raises:
+      ArgumentTypeError: these are no numbers.
+    """
+    array = mask if is_value(mask) else np.asarray(mask)
+    check_dtype(array.dtype, argument)
+    return array
+
+
+@described(
+    size="how many slices; as many as there are by default, which the host waits for.",
+    fill_value="what those hold that are too many; 0 by default.",
+)
+def compress(
+    condition: Any,
+    a: Array,
+    axis: int | None = None,
+    out: Any = None,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return those slices along a dim for which a condition holds.
+
+    Args:
+      condition: a vector, which may be shorter than the dim.
+      axis: which dim; by default all elements in row-major order.
+
+    Raises:
+      ArgumentError: the condition has other than one dim.
+      ArrayIndexError: it holds beyond the end of the dim.
+    """
+    refuse_out("compress", out)
+    mask = as_mask(condition, "condition")
+    if mask.ndim != 1:
+        raise ArgumentError(
+            f"compress: condition has shape {mask.shape}; it must have one dim",
+            argument="condition",
+            shape=mask.shape,
+        )
+    x, dim = _lined(a, axis, "compress")
+    lead = (slice(None),) * dim
+    if size is not None:
+        number, end = count(size, "compress", "size"), x.shape[dim]
+        if is_value(mask):
+            (at,) = true_positions(mask, number, (end,))
+        else:
+            chosen = np.flatnonzero(mask)[:number]
+            at = np.concatenate([chosen, np.full(number - len(chosen), end)])
+        fill = 0 if fill_value is None else fill_value
+        return take(x, at, dim, None, "fill", fill_value=fill, out_sharding=out_sharding)
+    if mask.shape[0] <= x.shape[dim]:
+        index = (*lead, slice(mask.shape[0]))
+        return read_at(read_at(x, index), (*lead, mask != 0), out_sharding)
+    at = true_positions(mask)[0] if is_value(mask) else np.nonzero(mask)[0]
+    return read_at(x, (*lead, at), out_sharding)
+
+
+def choose(
+    a: Array, choices: Any, out: Any = None, mode: str = "raise", *, out_sharding: Any = None
+) -> Array:
+    """Return elements of several arrays: of which one, an array of integers says.
+
+    Args:
+      a: numbers of arrays.
+      choices: the arrays; all are broadcast with `a`.
+      mode: what happens to numbers of none: "raise", "clip" or "wrap". With "raise" the host
+        reads a number.
+
+    Raises:
+      ArgumentError: there are no arrays, or a number is that of none.
+    """
+    refuse_out("choose", out)
+    at: Any = as_integers(a, "choose", "index")
+    arrays = [choice if is_value(choice) else np.asarray(choice) for choice in choices]
+    if not arrays:
+        raise ArgumentError("choose: there are no choices; give at least one", argument="choices")
+    if mode == "raise":
+        if count_true((at < 0) | (at >= len(arrays))):
+            raise ArgumentError(
+                f"choose: an entry of the index is not one of 0 to {len(arrays) - 1}; use "
+                'mode="clip" or "wrap"',
+                argument="index",
+                choices=len(arrays),
+            )
+    else:
+        at = bounded(at, len(arrays), mode, "choose")
+    dtype = result_type(*(array.dtype for array in arrays))
+    result: Any
+    *first, result = [x if x.dtype == dtype else x.astype(dtype) for x in arrays]
+    for number, array in reversed([*enumerate(first)] or [(0, result)]):
+        wanted = None if number else out_sharding
+        result = bind(WHERE, (at == number, array, result), (), wanted)
+    return result

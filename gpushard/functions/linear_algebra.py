@@ -1,0 +1,98 @@
+"""Products of matrices and vectors.
+
+Each is an Einstein sum; how it is split over devices is chosen by the bytes that would move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.functions.checks import as_dtype, check_precision, refuse_out
+from gpushard.functions.values import Array
+from gpushard.ops.bind import bind
+from gpushard.ops.table.contractions import DOT, LETTERS, MATMUL, matmul_subscripts
+from gpushard.ops.table.elementwise import ufunc_row
+from gpushard.typing import Shape
+
+
+def matmul(
+    x1: Array,
+    x2: Any,
+    /,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the matrix product; dims before the last two broadcast.
+
+    Args:
+      x1: an array; one dim stands for a row.
+      x2: an array; one dim stands for a column.
+      dtype: type of the result, which operands are converted to.
+
+    Raises:
+      ArgumentError: an operand has no dims, or lengths do not fit.
+    """
+    refuse_out("matmul", out)
+    xs = in_types((x1, x2), "matmul", precision, preferred_element_type, dtype)
+    return bind(MATMUL, xs, (matmul_subscripts(*map(shape_of, xs)),), out_sharding)
+
+
+def dot(
+    a: Array,
+    b: Any,
+    out: Any = None,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the product over the last dim of `a` and the last but one of `b`.
+
+    Args:
+      b: an array; with one dim its only one counts.
+    """
+    refuse_out("dot", out)
+    xs = in_types((a, b), "dot", precision, preferred_element_type)
+    one, two = (len(shape_of(x)) for x in xs)
+    if not one or not two:
+        return bind(ufunc_row(np.multiply), xs, (), out_sharding)
+    shared, rows, columns = LETTERS[0], LETTERS[1:one], LETTERS[one : one + two - 1]
+    second = columns[:-1] + shared + columns[-1:] if two > 1 else shared
+    text = f"{rows}{shared},{second}->{rows}{columns}"
+    return bind(DOT, xs, (text,), out_sharding)
+
+
+def shape_of(x: Any) -> Shape:
+    """Return the shape of an operand: an array, or what NumPy makes one of."""
+    shape: Shape = x.shape if hasattr(x, "shape") else np.shape(x)
+    return shape
+
+
+def in_types(
+    xs: Sequence[Any], name: str, precision: Any, preferred: Any, dtype: Any = None
+) -> Sequence[Any]:
+    """Return operands of a product, converted to a type, or else to the preferred one, if any.
+
+    Args:
+      xs: the operands.
+      name: of the function, for errors.
+      precision: as JAX knows it; checked.
+      preferred: the type if `dtype` is None.
+      dtype: the type.
+    """
+    if precision is not None:
+        check_precision(name, precision)
+    if dtype is not None:
+        target = as_dtype(dtype)
+    elif preferred is not None:
+        target = as_dtype(preferred, "preferred_element_type")
+    else:
+        return xs
+    return [x.astype(target) if hasattr(x, "astype") else target.type(x) for x in xs]

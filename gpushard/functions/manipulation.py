@@ -1,0 +1,258 @@
+"""Functions that move elements: shapes, order of dims, repeating.
+
+Dims that stay keep the mesh axes that split them; what has to move goes from shard to shard.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import check_order, count, integer, new_shape_of, refuse_out
+from gpushard.functions.concrete import concrete
+from gpushard.functions.cumulative import cumsum
+from gpushard.functions.host_values import as_part
+from gpushard.functions.sorting import searchsorted
+from gpushard.functions.statistical import min, sum
+from gpushard.functions.values import Array, is_value, view
+from gpushard.ops.axes import from_end, one_from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.indexing import Entry
+from gpushard.ops.table import movement
+from gpushard.ops.table.repeating import REPEAT_EACH
+
+
+def reshape(
+    a: Array,
+    shape: Any = None,
+    order: Any = "C",
+    *,
+    copy: bool | None = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the elements in row-major order in another shape.
+
+    Args:
+      shape: the sizes; one may be -1.
+      order: must be "C".
+      copy: True for memory of its own; otherwise it makes no difference.
+
+    Raises:
+      ArgumentError: sizes do not fit.
+    """
+    check_order(order)
+    made = view(a, movement.RESHAPE, (new_shape_of(a.shape, shape),), out_sharding)
+    return made.copy() if copy else made
+
+
+def ravel(a: Array, order: Any = "C", *, out_sharding: Any = None) -> Array:
+    """Return the elements in row-major order as one dim.
+
+    Args:
+      order: must be "C".
+    """
+    if a.ndim != 1:
+        return reshape(a, (-1,), order, out_sharding=out_sharding)
+    return view(a, None, (), out_sharding)
+
+
+def permute_dims(a: Array, axes: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return an array with its dims in another order; each keeps its mesh axes.
+
+    Args:
+      axes: the dims in their new order; reversed by default.
+
+    Raises:
+      ArgumentError: they are not all dims, once each.
+    """
+    if axes is None:
+        order = tuple(range(-1, -a.ndim - 1, -1))
+    else:
+        several = axes if isinstance(axes, tuple) or not np.ndim(axes) else tuple(axes)
+        order = from_end(several, a.ndim, "transpose", "axes")
+    if len(order) != a.ndim:
+        raise ArgumentError(
+            f"transpose: axes={axes} must name each of the {a.ndim} dims",
+            argument="axes",
+            axes=axes,
+            ndim=a.ndim,
+        )
+    return view(a, movement.TRANSPOSE, (order,), out_sharding)
+
+
+def swapaxes(a: Array, axis1: int, axis2: int, *, out_sharding: Any = None) -> Array:
+    """Return an array with two dims exchanged.
+
+    Args:
+      axis1: one dim.
+      axis2: the other.
+    """
+    first = one_from_end(axis1, a.ndim, "swapaxes", "axis1")
+    second = one_from_end(axis2, a.ndim, "swapaxes", "axis2")
+    order = list(range(-a.ndim, 0))
+    order[first], order[second] = second, first
+    return view(a, movement.TRANSPOSE, (tuple(order),), out_sharding)
+
+
+def squeeze(a: Array, axis: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return an array without dims of length 1.
+
+    Args:
+      axis: which of them go; all by default.
+
+    Raises:
+      ArgumentError: a dim is longer.
+    """
+    shape, ndim = a.shape, a.ndim
+    if axis is None:
+        gone = {dim for dim, n in enumerate(shape) if n == 1}
+    else:
+        gone = {ndim + at for at in from_end(axis, ndim, "squeeze")}
+    for dim in gone:
+        if shape[dim] != 1:
+            raise ArgumentError(
+                f"squeeze: dim {dim} of shape {shape} has length {shape[dim]}, only dims of "
+                "length 1 can go",
+                argument="axis",
+                axis=axis,
+                shape=shape,
+            )
+    entries: tuple[Entry, ...] = tuple(
+        0 if dim in gone else (0, 1, n) for dim, n in enumerate(shape)
+    )
+    return view(a, movement.INDEX, (entries,), out_sharding)
+
+
+def diagonal(
+    a: Array, offset: int = 0, axis1: int = 0, axis2: int = 1, *, out_sharding: Any = None
+) -> Array:
+    """Return the diagonal of two dims as a new last one.
+
+    Args:
+      a: an array of at least two dims.
+
+    Raises:
+      ArgumentError: there are fewer than two dims, or both axes are one.
+    """
+    if a.ndim < 2:
+        raise ArgumentError(
+            f"diagonal needs at least two dims, the shape is {a.shape}",
+            argument="self",
+            shape=a.shape,
+        )
+    axes = from_end((axis1, axis2), a.ndim, "diagonal", "axis1, axis2")
+    params = integer(offset, "diagonal", "offset"), *axes
+    return bind(movement.DIAGONAL, (a,), params, out_sharding)
+
+
+def trace(
+    a: Array,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: Any = None,
+    out: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the sum of the diagonal of two dims; small integers are summed in 64 bits.
+
+    Args:
+      a: an array of at least two dims.
+      dtype: type that is summed in, and of the result.
+
+    >>> import gpushard as gs
+    >>> trace(gs.numpy.arange(9).reshape(3, 3))
+    Array(12, dtype=int64)
+    """
+    refuse_out("trace", out)
+    return sum(diagonal(a, offset, axis1, axis2), -1, dtype, out_sharding=out_sharding)
+
+
+def repeat(
+    a: Array,
+    repeats: Any,
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return an array with each element several times in a row.
+
+    Args:
+      repeats: how often, an integer; or one for each element along the dim, which is then made
+        whole. Of those on devices the host reads the least and the sum.
+      axis: along which dim; by default in row-major order.
+      total_repeat_length: how long the dim is in the result, which is cut, or filled with its last
+        element; the host then reads nothing.
+
+    Raises:
+      ArgumentError: a number is negative, there are not as many, or there is no such dim.
+    """
+    x, at = (ravel(a), -1) if axis is None else (a, one_from_end(axis, a.ndim, "repeat"))
+    if total_repeat_length is not None:
+        length = count(total_repeat_length, "repeat", "total_repeat_length")
+        places = _places(_counts(repeats, x, at), x.shape[at], length)
+        return x.take(places, at, mode="clip", out_sharding=out_sharding)
+    if not isinstance(repeats, list | tuple) and not getattr(repeats, "ndim", 0):
+        return bind(movement.REPEAT, (x,), (count(repeats, "repeat", "repeats"), at), out_sharding)
+    counts = _counts(repeats, x, at)
+    least, total = _extent(counts)
+    if least < 0:
+        raise ArgumentError(
+            f"repeat: repeats has {least}; counts must not be negative",
+            argument="repeats",
+            value=least,
+        )
+    if counts.shape[0] != x.shape[at]:
+        return bind(movement.REPEAT, (x,), (total, at), out_sharding)
+    if not is_value(counts):
+        counts = as_part(counts, counts.shape, np.dtype(np.int64))
+    return bind(REPEAT_EACH, (x, counts), (total, at), out_sharding)
+
+
+def _counts(repeats: Any, x: Any, axis: int) -> Any:
+    """Return how often elements along a dim are repeated: a vector, here or on the host.
+
+    Raises:
+      ArgumentTypeError: counts are no integers.
+      ArgumentError: there are not as many as elements, nor one for all.
+    """
+    counts = repeats if is_value(repeats) else np.atleast_1d(np.asarray(repeats))
+    if counts.dtype.kind not in "?biu" and counts.size:
+        raise ArgumentTypeError(
+            f"repeat: repeats of {counts.dtype} must be integers",
+            argument="repeats",
+            dtype=counts.dtype,
+        )
+    n = x.shape[axis]
+    if counts.ndim != 1 or counts.shape[0] not in (1, n):
+        raise ArgumentError(
+            f"repeat: repeats of shape {counts.shape} do not fit the {n} elements along dim "
+            f"{x.ndim + axis} of shape {x.shape}; give one for each, or an integer",
+            argument="repeats",
+            shape=counts.shape,
+            expected=n,
+        )
+    return counts
+
+
+def _places(counts: Any, n: int, length: int) -> Any:
+    """Return which of `n` elements comes at each place, where each is repeated by its count."""
+    if not is_value(counts):
+        return np.searchsorted(np.cumsum(np.broadcast_to(counts, n)), np.arange(length), "right")
+    if counts.shape[0] != n:
+        counts = bind(movement.BROADCAST_TO, (counts,), ((n,),))
+    return searchsorted(cumsum(counts), np.arange(length), "right")
+
+
+def _extent(counts: Any) -> tuple[int, int]:
+    """Return the least count and the sum of all; of those on devices the host reads the two."""
+    if not counts.shape[0]:
+        return 0, 0
+    if not is_value(counts):
+        return int(counts.min()), int(counts.sum())
+    least, total = min(counts), sum(counts)
+    return int(concrete(least, "repeat")), int(concrete(total, "repeat"))

@@ -1,0 +1,102 @@
+"""What masks select where they lie: `x[mask]` and `nonzero`.
+
+The mask, and the array if it is read, are laid out as one dim over the mesh axes that split them,
+which moves nothing where only the first dim is split. Every block then gives what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from gpushard.functions.values import Value
+from gpushard.geometry.mesh import Mesh
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.ops.bind import bind
+from gpushard.ops.ragged import counts_of, places, selected
+from gpushard.ops.table.movement import RESHAPE
+from gpushard.typing import LocalArray, Shape
+
+_INDEX = np.dtype(np.int64)
+
+FEW = 1 << 14
+"""Masks of fewer elements are gathered: that costs less than to plan where the parts go."""
+
+
+def is_in_place(mask: Any, x: Any = None) -> bool:
+    """Whether a mask, and an array of its shape, are large plain arrays split over one mesh."""
+    found = [mask] if x is None else [mask, x]
+    if any(not isinstance(one, Value) or hasattr(one, "interpreter") for one in found):
+        return False
+    shardings = [one.sharding for one in found]
+    return (
+        mask.dtype == np.bool_
+        and mask.size >= max(FEW, 1)
+        and all(isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh) for s in shardings)
+        and {(s.mesh, s.memory_kind) for s in shardings} == {(shardings[0].mesh, "device")}
+        and any(axes for s in shardings for axes in s.spec)
+    )
+
+
+def select_true(x: Any, mask: Any) -> Any:
+    """Return the elements of an array where a mask of its shape is true; None if there are none.
+
+    The result is split evenly over the axes that split the mask.
+    """
+
+    def make(xp: Any) -> Callable[..., LocalArray]:
+        if xp is np:
+            return lambda start, count, mask, x: x[mask]
+        return lambda start, count, mask, x: x[places(xp, mask, count)]
+
+    axes = _axes(mask) or _axes(x)
+    found = _selected(mask, [x], axes, make, [x.dtype], "indexing")
+    return None if found is None else found[0]
+
+
+def true_places(mask: Any) -> tuple[Any, ...] | None:
+    """Return where a mask is true, for each dim; None if it is nowhere."""
+    shape: Shape = mask.shape
+
+    def make(xp: Any) -> Callable[..., Any]:
+        def part(start: int, count: int, mask: LocalArray) -> Any:
+            at = places(xp, mask, count) + start
+            if len(shape) == 1:
+                return at
+            return tuple(found.copy() for found in xp.unravel_index(at, shape))  # of one array
+
+        return part
+
+    return _selected(mask, [], _axes(mask), make, [_INDEX] * len(shape), "nonzero")
+
+
+def _axes(x: Any) -> tuple[str, ...]:
+    """Return the axes that split some dims, those of earlier dims first."""
+    return tuple(axis for dim in range(x.ndim) for axis in x.sharding.spec.axes(dim))
+
+
+def _selected(
+    mask: Any,
+    others: list[Any],
+    axes: tuple[str, ...],
+    make: Callable[[Any], Callable[..., Any]],
+    dtypes: list[np.dtype[Any]],
+    name: str,
+) -> tuple[Any, ...] | None:
+    flat = mask.sharding.with_spec(PartitionSpec(axes))
+    size = (mask.size,)
+    rows = [cast("Any", bind(RESHAPE, (one,), (size,), flat)) for one in (mask, *others)]
+    counts = counts_of(rows[0]._live(), name)
+    many = int(counts.sum())
+    if not many:
+        return None
+    own = _axes(mask)
+    sharding = mask.sharding.with_spec(PartitionSpec(own) if own else PartitionSpec())
+    wanted = [(dtype, sharding.tiling((many,))) for dtype in dtypes]
+    buffers = [row._live() for row in rows]
+    made = selected(buffers[0], buffers[1:], counts, make, wanted, name)
+    committed = any(one.committed for one in (mask, *others))
+    return tuple(type(mask)(buffer, sharding, committed=committed) for buffer in made)

@@ -1,0 +1,397 @@
+"""Reductions: sums, means, extremes and their positions, tests.
+
+`axis` is an integer, a tuple of them or None for all dims. What is merged over devices moves one
+partial result per block, never the data. Arguments are in NumPy's order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.dtypes import kind_of, wide
+from gpushard.errors import ArgumentError
+from gpushard.functions.checks import as_dtype, correction_of, number_of, refuse_out
+from gpushard.functions.values import Array, is_value
+from gpushard.geometry.sharding import Sharding
+from gpushard.ops.axes import from_end, one_from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.row import Row
+from gpushard.ops.table import elementwise, movement, reductions
+from gpushard.ops.table.elementwise import ufunc_row
+
+_ROOT = ufunc_row(np.sqrt)
+
+
+def sum(
+    a: Array,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+    *,
+    promote_integers: bool = True,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the sum over dims; small integers are summed in 64 bits.
+
+    Args:
+      dtype: type that is summed in, and of the result.
+      promote_integers: whether the default of `dtype` for integers is of 64 bits, or their own.
+    """
+    x = _taking_part(a, where, 0, "sum")
+    kind = _kind(x, dtype, promote_integers)
+    total = _reduced(reductions.SUM, x, axis, out, keepdims, kind, out_sharding)
+    return _with_initial(np.add, total, initial, "sum")
+
+
+def prod(
+    a: Array,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+    *,
+    promote_integers: bool = True,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the product over dims; small integers are multiplied in 64 bits.
+
+    Args:
+      dtype: type that is multiplied in, and of the result.
+      promote_integers: whether the default of `dtype` for integers is of 64 bits, or their own.
+    """
+    x = _taking_part(a, where, 1, "prod")
+    kind = _kind(x, dtype, promote_integers)
+    total = _reduced(reductions.PROD, x, axis, out, keepdims, kind, out_sharding)
+    return _with_initial(np.multiply, total, initial, "prod")
+
+
+def mean(
+    a: Array,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the mean over dims.
+
+    Args:
+      dtype: type that it is worked out in, and of the result.
+    """
+    if not all_take_part(where):
+        refuse_out("mean", out)
+        return _mean_of(a, where, axis, dtype, keepdims, out_sharding)
+    return _reduced(reductions.MEAN, a, axis, out, keepdims, _kind(a, dtype), out_sharding)
+
+
+def var(
+    a: Array,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    mean: Any = None,
+    correction: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the variance over dims.
+
+    Args:
+      dtype: type that it is worked out in; the array is converted to it first.
+    """
+    refuse_out("var", out)
+    taken = correction_of(ddof, correction, "var")
+    x = in_type(a, dtype)
+    if all_take_part(where) and mean is None:
+        return _reduced(reductions.VAR, x, axis, out, keepdims, taken, out_sharding)
+    return variance_of(x, where, mean, axis, taken, keepdims, "var", out_sharding)
+
+
+def std(
+    a: Array,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    mean: Any = None,
+    correction: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the square root of the variance over dims.
+
+    Args:
+      dtype: type that it is worked out in; the array is converted to it first.
+    """
+    refuse_out("std", out)
+    taken = correction_of(ddof, correction, "std")
+    x = in_type(a, dtype)
+    if all_take_part(where) and mean is None:
+        return _reduced(reductions.STD, x, axis, out, keepdims, taken, out_sharding)
+    return bind(_ROOT, (variance_of(x, where, mean, axis, taken, keepdims, "std", out_sharding),))
+
+
+def min(
+    a: Array,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the least element over dims; NaN if there is one.
+
+    Args:
+      initial: a number that takes part, too; needed where there may be no element.
+    """
+    how = axis, out, keepdims, initial, where
+    return extreme(reductions.MIN, np.minimum, a, *how, out_sharding=out_sharding)
+
+
+def max(
+    a: Array,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return the greatest element over dims; NaN if there is one.
+
+    Args:
+      initial: a number that takes part, too; needed where there may be no element.
+    """
+    how = axis, out, keepdims, initial, where
+    return extreme(reductions.MAX, np.maximum, a, *how, out_sharding=out_sharding)
+
+
+def any(
+    a: Array,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return whether some element is true."""
+    x = _taking_part(a, where, False, "any")
+    return _reduced(reductions.ANY, x, axis, out, keepdims, None, out_sharding)
+
+
+def all(
+    a: Array,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Return whether all elements are true."""
+    x = _taking_part(a, where, True, "all")
+    return _reduced(reductions.ALL, x, axis, out, keepdims, None, out_sharding)
+
+
+def argmin(
+    a: Array,
+    axis: Any = None,
+    out: Any = None,
+    *,
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> Array:
+    """Return where the least element is first: along a dim, or in row-major order for None.
+
+    Args:
+      axis: which dim.
+    """
+    axes = None if axis is None else one_from_end(axis, a.ndim, "argmin")
+    return _reduced(reductions.ARGMIN, a, axes, out, keepdims, None, out_sharding)
+
+
+def argmax(
+    a: Array,
+    axis: Any = None,
+    out: Any = None,
+    *,
+    keepdims: bool = False,
+    out_sharding: Any = None,
+) -> Array:
+    """Return where the greatest element is first: along a dim, or in row-major order for None.
+
+    Args:
+      axis: which dim.
+    """
+    axes = None if axis is None else one_from_end(axis, a.ndim, "argmax")
+    return _reduced(reductions.ARGMAX, a, axes, out, keepdims, None, out_sharding)
+
+
+def count_nonzero(
+    a: Array, axis: Any = None, *, keepdims: bool = False, out_sharding: Any = None
+) -> Array:
+    """Return how many elements are not zero."""
+    return _reduced(reductions.COUNT_NONZERO, a, axis, None, keepdims, None, out_sharding)
+
+
+def _reduced(
+    row: Row, x: Any, axis: Any, out: Any, keepdims: Any, extra: Any, to: Sharding | None
+) -> Any:
+    if out is not None:
+        refuse_out(row.name, out)
+    return bind(row, (x,), (from_end(axis, x.ndim, row.name), bool(keepdims), extra), to)
+
+
+def _kind(x: Any, dtype: Any, promote_integers: bool = True) -> Any:
+    """Return the type that is worked in; None for what the row takes by default."""
+    if dtype is not None:
+        return as_dtype(dtype)
+    return x.dtype if not promote_integers and kind_of(x.dtype) in "iu" else None
+
+
+def in_type(x: Any, dtype: Any) -> Any:
+    """Return a value in the type that it is worked out in, if one is given."""
+    return x if dtype is None else x.astype(as_dtype(dtype))
+
+
+def all_take_part(where: Any) -> bool:
+    """Whether `where=` leaves nothing out, as it does by default."""
+    return where is None or where is True
+
+
+def _taking_part(x: Any, where: Any, neutral: Any, name: str) -> Any:
+    """Return a value with what takes no part replaced by a number that makes no difference.
+
+    Raises:
+      ArgumentError: there is no such number.
+    """
+    if where is None or where is True:
+        return x
+    if neutral is None:
+        raise ArgumentError(
+            f"{name}: where= needs initial=, for the case that it selects no element",
+            argument="initial",
+        )
+    return bind(elementwise.WHERE, (where, x, neutral))
+
+
+def _initial_of(initial: Any, dtype: np.dtype[Any], name: str) -> Any:
+    """Return the number that takes part beside elements of a type, as one of them.
+
+    Raises:
+      ArgumentRangeError: an integer does not fit.
+      ArgumentTypeError: it is no number, or is complex where the elements are not.
+    """
+    if initial is None:
+        return None
+    if is_value(initial):
+        return bind(elementwise.ASTYPE, (initial,), (dtype,))
+    with np.errstate(over="ignore"):
+        return number_of(initial, dtype, name, "initial")
+
+
+def _with_initial(ufunc: np.ufunc, result: Any, initial: Any, name: str) -> Any:
+    """Return a result with which another number is combined, if there is one."""
+    if initial is None:
+        return result
+    number = _initial_of(initial, result.dtype, name)
+    return bind(ufunc_row(ufunc), (result, number))
+
+
+def extreme(
+    row: Row,
+    ufunc: np.ufunc,
+    x: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+    *,
+    out_sharding: Sharding | None = None,
+) -> Any:
+    """Return the result of a row of the kind of `MIN`; `ufunc` does the same with two elements."""
+    refuse_out(row.name, out)
+    axes = from_end(axis, x.ndim, row.name)
+    x = _taking_part(x, where, _initial_of(initial, x.dtype, row.name), row.name)
+    if initial is not None and 0 in [x.shape[at] for at in from_end(axis, x.ndim, row.name)]:
+        zeros = bind(reductions.SUM, (x,), (axes, bool(keepdims), x.dtype), out_sharding)
+        return _with_initial(np.add, zeros, initial, row.name)
+    result = bind(row, (x,), (axes, bool(keepdims), None), out_sharding)
+    return _with_initial(ufunc, result, initial, row.name)
+
+
+def _number_taking_part(x: Any, where: Any, axis: Any, keepdims: bool, name: str) -> Any:
+    """Return how many elements take part in each element of the result: a number or an array."""
+    if all_take_part(where):
+        return np.prod([x.shape[at] for at in from_end(axis, x.ndim, name)], dtype=np.int64)
+    if not is_value(where):
+        mask = np.asarray(where) != 0
+        shape = np.broadcast_shapes(mask.shape, x.shape)
+        return np.broadcast_to(mask, shape).sum(axis, keepdims=keepdims)
+    ones = bind(elementwise.WHERE, (where, 1, 0))
+    if ones.shape != x.shape:
+        ones = bind(movement.BROADCAST_TO, (ones,), (x.shape,))
+    return sum(ones, axis, keepdims=keepdims)
+
+
+def _mean_of(
+    x: Any, where: Any, axis: Any, dtype: Any, keepdims: bool, to: Sharding | None = None
+) -> Any:
+    """Return the mean of some elements; NaN where there are none."""
+    default = x.dtype if kind_of(x.dtype) in "fc" else np.dtype(np.float64)
+    kind = default if dtype is None else as_dtype(dtype)
+    total = sum(_taking_part(x, where, 0, "mean"), axis, wide(kind), keepdims=keepdims)
+    mean = total / _number_taking_part(x, where, axis, keepdims, "mean")
+    return bind(elementwise.ASTYPE, (mean,), (kind,), to)
+
+
+def variance_of(
+    x: Any,
+    where: Any,
+    mean: Any,
+    axis: Any,
+    ddof: float,
+    keepdims: bool,
+    name: str,
+    to: Sharding | None = None,
+) -> Any:
+    """Return the variance of some elements, around a mean that is known or theirs.
+
+    Args:
+      x: a value.
+      where: which elements take part.
+      mean: their mean, with `axis` kept as of length 1; None where it is not known.
+      axis: over which dims.
+      ddof: what is taken from the number of elements.
+      name: of the function, for errors.
+      to: how the result is laid out.
+    """
+    own, inside = x.dtype, wide(x.dtype)
+    x = x.astype(inside)
+    if mean is None:
+        mean = _mean_of(x, where, axis, None, keepdims=True)
+    apart = x - mean
+    squares = (apart * apart.conj()).real
+    total = sum(_taking_part(squares, where, 0, name), axis, keepdims=keepdims)
+    divisor = (_number_taking_part(x, where, axis, keepdims, name) - ddof).clip(0)
+    kind = squares.dtype if own == inside else own
+    return bind(elementwise.ASTYPE, (total / divisor,), (kind,), to)

@@ -1,0 +1,714 @@
+"""`x[index] = value` and `x.at[index]` as functions of values, and what else replaces elements.
+
+https://docs.jax.dev/en/latest/_autosummary/jax.numpy.ndarray.at.html
+
+What a basic index selects is replaced by one operation; what it does not touch is shared with the
+array. What index arrays select is replaced, or combined with values, by another one.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Generic
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.concrete import Concrete, concrete
+from gpushard.functions.docstrings import described
+from gpushard.functions.host_values import as_element, as_part, check_replaced
+from gpushard.functions.indexing import (
+    ParsedIndex,
+    Positions,
+    along_axis,
+    as_int64,
+    as_integers,
+    as_mask,
+    bounded,
+    check_mode,
+    count_true,
+    parse,
+    part_of,
+    positions,
+    read,
+    selected_shape,
+    take,
+    unravelled,
+)
+from gpushard.functions.values import Array, is_value
+from gpushard.geometry.mesh import Mesh
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import P
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard.ops.aval import Aval
+from gpushard.ops.bind import bind
+from gpushard.ops.indexed import Indexed
+from gpushard.ops.indexing import Entry, open_index
+from gpushard.ops.scalars import KINDS, converter
+from gpushard.ops.table.elementwise import ASTYPE, WHERE, ufunc_row
+from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE
+from gpushard.ops.table.movement import index as index_part
+from gpushard.ops.table.scatter import SCATTER, UPDATE
+from gpushard.typing import HostArray, Shape, shown_as
+
+_AND = ufunc_row(np.logical_and)
+
+
+def updated(
+    x: Any,
+    parsed: ParsedIndex,
+    arrays: Sequence[Positions],
+    value: Any,
+    ufunc: np.ufunc | None = None,
+    mode: str | None = None,
+) -> Any:
+    """Replace elements of an array, or combine them with values.
+
+    Args:
+      x: the array, which stays as it is.
+      parsed: the index of the elements.
+      arrays: its arrays.
+      value: a number or an array; it is broadcast.
+      ufunc: what combines elements with values, as its `at` does; None to replace them.
+      mode: one of `indexing.MODES`, or None to raise where positions are out of bounds.
+
+    Returns:
+      The new array, laid out like `x` unless that follows others.
+
+    Raises:
+      ArrayIndexError: a position is out of bounds, or arrays do not broadcast.
+      ArgumentError: the value does not broadcast to the part.
+      ArgumentTypeError: the value cannot be converted.
+      ArgumentRangeError: a Python integer does not fit.
+    """
+    if arrays:
+        value = part_updated(x, parsed, arrays, value, ufunc, mode)
+        if parsed.everything and not is_plain(x):
+            return value
+        if parsed.everything:  # what was laid out like `x` is no more committed than that
+            x = copy.copy(x)
+            x._renew(value)
+            return x
+    elif ufunc is not None:
+        value = bind(ufunc_row(ufunc), (part_of(x, parsed), value))
+    return with_part(x, parsed.entries, parsed.shape, value)
+
+
+def with_part(x: Any, entries: tuple[Entry, ...], shape: Shape, value: Any) -> Any:
+    """Replace what a basic index selects.
+
+    Args:
+      x: the array, which stays as it is.
+      entries: the index.
+      shape: of what it selects.
+      value: as for `updated`.
+    """
+    if follows(x, value):
+        x = x.to_device(beside(x, entries, value))
+    form, starts = open_index(entries, x.shape)
+    return bind(UPDATE, (x, as_new_part(value, shape, x), *starts), (form,))
+
+
+def as_new_part(value: Any, shape: Shape, x: Any) -> Any:
+    """Convert new values of a part: an element, or data of its shape, or an array of size 1.
+
+    Raises:
+      ArgumentError: the shape cannot be broadcast.
+      ArgumentTypeError: the value cannot be converted.
+      ArgumentRangeError: a Python integer does not fit.
+    """
+    if not is_value(value):
+        element = as_element(value, x.dtype)
+        return as_part(value, shape, x.dtype) if element is None else element
+    if is_plain(value):
+        value._live()  # one that was deleted has a shape still
+    own = value.shape
+    more = max(len(own) - len(shape), 0)
+    if set(own[:more]) - {1} or not _fits(own[more:], shape):
+        raise ArgumentError(
+            f"value has shape {own} and the part of the array {shape}: it cannot be broadcast",
+            argument="value",
+            shape=own,
+            expected=shape,
+        )
+    value = converted(value, x.dtype)
+    if own != shape and math.prod(own) != 1:
+        if more:
+            value = bind(RESHAPE, (value,), (own[more:],))
+        value = bind(BROADCAST_TO, (value,), (shape,))
+    return value
+
+
+def _fits(own: Shape, shape: Shape) -> bool:
+    try:
+        return np.broadcast_shapes(own, shape) == shape
+    except ValueError:
+        return False
+
+
+def part_updated(
+    x: Any,
+    parsed: ParsedIndex,
+    arrays: Sequence[Positions],
+    value: Any,
+    ufunc: np.ufunc | None = None,
+    mode: str | None = None,
+) -> Any:
+    """Replace elements of what the basic index selects that comes first, as `updated` does."""
+    mask = None
+    if parsed.everything and parsed.only_mask and not parsed.dims[0]:
+        mask = arrays[0] if arrays[0].shape == x.shape[: arrays[0].ndim] else None
+    if mask is not None:
+        rest = x.shape[mask.ndim :]
+        alike = _same_for_all(value, rest)
+        if alike is not None:
+            return _where(x, mask, alike, rest, ufunc)
+    at, indexed = positions(x.shape, parsed, arrays, mode, "drop")
+    shape = selected_shape(indexed, parsed.shape, at)
+    out = mask.sharding if mask is not None and follows(x, mask) else None
+    return scattered(part_of(x, parsed), indexed, at, value, shape, ufunc, out)
+
+
+def scattered(
+    x: Any,
+    indexed: Indexed,
+    at: Sequence[Positions],
+    value: Any,
+    shape: Shape,
+    ufunc: np.ufunc | None = None,
+    out: Sharding | None = None,
+) -> Any:
+    """Replace elements of an array, or combine them with values, where index arrays say.
+
+    Args:
+      x: the array, which stays as it is.
+      indexed: how it is indexed.
+      at: the index arrays, checked.
+      value: a number or an array.
+      shape: of what is selected.
+      ufunc: as for `updated`.
+      out: how the result is laid out; by default like the array, unless that follows others.
+
+    Raises:
+      ArgumentError: the value does not broadcast to the part.
+      ArgumentTypeError: the value cannot be converted.
+      ArgumentRangeError: a Python integer does not fit.
+    """
+    new, out = as_operand(value, shape, x, ufunc), out or stays(x, value, *at)
+    return bind(SCATTER, (x, new, *at), (indexed, ufunc), out)
+
+
+def is_plain(x: Any) -> bool:
+    """Whether it is an array that has data."""
+    return isinstance(x, Concrete)
+
+
+def follows(x: Any, *others: Any) -> bool:
+    """Whether an array goes to where others lie that are assigned to it, or that index it.
+
+    It does if nobody chose its devices, and somebody chose theirs, which are not the same. What has
+    no dims has no say, as in other operations.
+    """
+    return any(
+        is_plain(other)
+        and is_plain(x)
+        and not x.committed
+        and other.committed
+        and other.ndim > 0
+        and other.sharding.device_set != x.sharding.device_set
+        for other in others
+    )
+
+
+def stays(x: Any, *others: Any) -> Sharding | None:
+    """Say how an array is laid out that is assigned to; None if it follows others."""
+    return None if not is_plain(x) or follows(x, *others) else x.sharding
+
+
+def beside(x: Any, entries: Sequence[Entry], value: Any) -> Sharding:
+    """Say where an array goes that follows a value: dims that it fills are split like its own.
+
+    Args:
+      x: the array.
+      entries: the basic index of the part that gets the value.
+      value: the value.
+    """
+    own = value.sharding
+    if isinstance(own, SingleDeviceSharding):
+        return own
+    if not isinstance(own, NamedSharding):
+        own = NamedSharding(Mesh(np.array(own.tiling(value.shape).devices), "devices"), P())
+    dim = value.ndim - sum(not isinstance(entry, int) for entry in entries)
+    axes: list[tuple[str, ...]] = []
+    for entry in entries:
+        if isinstance(entry, tuple):
+            fills = dim >= 0 and value.shape[dim] == entry[2]
+            axes.append(own.spec.axes(dim) if fills else ())
+        elif entry is not None:
+            axes.append(())
+        dim += not isinstance(entry, int)
+    return own.with_spec(P(*(names or None for names in axes)))
+
+
+def _same_for_all(value: Any, rest: Shape) -> Any:
+    """Take first dims off a value if it is the same for all that a mask selects.
+
+    Otherwise None: how many these are has to be known.
+    """
+    try:
+        own = value.shape if hasattr(value, "shape") else np.shape(value)
+        more = max(len(own) - len(rest), 0)
+        if set(own[:more]) - {1} or np.broadcast_shapes(own[more:], rest) != rest:
+            return None
+    except ValueError:  # or lists of different lengths
+        return None
+    return _without_lead(value, len(rest))
+
+
+def _where(x: Any, mask: Any, value: Any, rest: Shape, ufunc: np.ufunc | None) -> Any:
+    """Replace what a mask selects, where it lies; no position is known."""
+    if ufunc is None:
+        new = as_operand(value, rest, x, None)
+    else:
+        if isinstance(value, list | tuple):
+            value = _without_lead(np.asarray(value), len(rest))
+        new = converted(bind(ufunc_row(ufunc), (x, value)), x.dtype)
+    if is_value(mask):
+        entries = tuple((0, 1, n) for n in mask.shape) + (None,) * len(rest)
+        mask = index_part(mask, entries) if rest else mask
+    else:
+        mask = mask.reshape(mask.shape + (1,) * len(rest))
+    return bind(WHERE, (mask, new, x), (), stays(x, mask, value))
+
+
+def converted(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Convert new values on devices to elements of a dtype.
+
+    Raises:
+      ArgumentTypeError: complex numbers would lose their imaginary part.
+    """
+    if value.dtype.kind == "c" and dtype.kind != "c":
+        raise ArgumentTypeError(
+            f"value has dtype {value.dtype} and the array {dtype}: imaginary parts would be lost; "
+            "give value.real",
+            argument="value",
+            dtype=value.dtype,
+            expected=dtype,
+        )
+    if value.dtype == dtype:
+        return value
+    check_replaced(value, dtype)
+    return bind(ASTYPE, (value,), (dtype,))
+
+
+def as_operand(value: Any, shape: Shape, x: Any, ufunc: np.ufunc | None) -> Any:
+    """Convert new values to an operand: not yet broadcast to the part."""
+    if is_value(value):
+        if is_plain(x) and x.committed and value.sharding.device_set != x.sharding.device_set:
+            value = value.to_device(x.device)
+        value = value if ufunc is not None else converted(value, x.dtype)
+        return _without_lead(value, len(shape))
+    if ufunc is not None:
+        return _number_for(ufunc, x, value, len(shape))
+    element = as_element(value, x.dtype)
+    return _narrow(as_part(value, shape, x.dtype)) if element is None else element
+
+
+def _number_for(ufunc: np.ufunc, x: Any, value: Any, ndim: int) -> Any:
+    """Convert numbers on the host as a ufunc takes them beside an array."""
+    if type(value) not in KINDS:
+        return _without_lead(np.asarray(value), ndim)
+    row, avals = ufunc_row(ufunc), (Aval(x.shape, x.dtype), KINDS[type(value)])
+    return np.asarray(converter(row, row.infer(avals, ()), avals, 1)(value))
+
+
+def _without_lead(value: Any, ndim: int) -> Any:
+    """Take first dims of length 1 off an array that are more than a part has."""
+    own = getattr(value, "shape", ())
+    more = len(own) - ndim
+    if more <= 0 or math.prod(own[:more]) != 1:
+        return value
+    if is_value(value):
+        return bind(RESHAPE, (value,), (own[more:],))
+    return np.asarray(value).reshape(own[more:])
+
+
+def _narrow(data: HostArray) -> HostArray:
+    """Keep one element along dims in which host data only repeats."""
+    return data[tuple(slice(0, 1) if step == 0 else slice(None) for step in data.strides)]
+
+
+class Indexer(Generic[Array]):
+    """What `x.at` is: takes an index.
+
+    Args:
+      x: the array.
+    """
+
+    __slots__ = ("_x",)
+
+    def __init__(self, x: Array) -> None:
+        self._x = x
+
+    def __getitem__(self, index: Any) -> At[Array]:
+        return At(self._x, index)
+
+    def __repr__(self) -> str:
+        return "x.at; use x.at[index].set(value)"
+
+
+class At(Generic[Array]):
+    """A part of an array; its methods return new arrays.
+
+    Methods take what JAX's take. `mode` says what happens to positions out of bounds: None (the
+    default) raises, as NumPy does; "drop" or "fill" leaves them out; "clip" takes the nearest
+    position, "wrap" the remainder; "promise_in_bounds" checks nothing. Only None makes the host
+    read anything where positions are on devices. `indices_are_sorted` and `unique_indices` are
+    hints that make no difference.
+
+    Args:
+      x: the array, which stays as it is.
+      index: as NumPy takes it.
+    """
+
+    __slots__ = ("_index", "_x")
+
+    def __init__(self, x: Array, index: Any) -> None:
+        self._x = x
+        self._index = index
+
+    def __repr__(self) -> str:
+        return f"x.at[{self._index!r}]; use its methods, such as set(value) and add(value)"
+
+    @described()
+    def get(
+        self,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: str | None = None,
+        fill_value: Any = None,
+        out_sharding: Sharding | None = None,
+    ) -> Array:
+        """Return the part: `x[index]`.
+
+        Args:
+          mode: what happens to positions out of bounds.
+          fill_value: what they give with "fill"; NaN, or the extreme of integers, by default.
+          out_sharding: how the result is laid out; by default as it comes.
+
+        >>> import gpushard as gs
+        >>> import numpy as np
+        >>> gs.device_put(np.arange(4)).at[np.array([3, 9])].get(mode="fill", fill_value=-1)
+        Array([ 3, -1], dtype=int64)
+        """
+        parsed, arrays = self._parsed(mode)
+        if not arrays:
+            return index_part(self._x, parsed.entries, out_sharding)
+        return read(self._x, parsed, arrays, mode, fill_value, out_sharding)
+
+    @described()
+    def set(
+        self,
+        value: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: str | None = None,
+    ) -> Array:
+        """Return the array with the part replaced; what a basic index does not touch is shared.
+
+        Args:
+          value: as for `x[index] = value`.
+          mode: what happens to values for positions out of bounds.
+
+        >>> import gpushard as gs
+        >>> import numpy as np
+        >>> gs.device_put(np.arange(4)).at[1:3].set(7)
+        Array([0, 7, 7, 3], dtype=int64)
+        """
+        return updated(self._x, *self._parsed(mode), value, None, mode)
+
+    def add(self, value: Any, **hints: Any) -> Array:
+        """Return the array with `value` added to the part, once for each time it is selected.
+
+        Args:
+          value: a number or an array; it is broadcast to the part.
+          **hints: `mode`, `indices_are_sorted` and `unique_indices`, as for `set`.
+
+        >>> import gpushard as gs
+        >>> import numpy as np
+        >>> gs.device_put(np.arange(4)).at[1:3].add(10)
+        Array([ 0, 11, 12,  3], dtype=int64)
+        >>> gs.device_put(np.zeros(3)).at[np.array([1, 1, 2])].add(1)
+        Array([0., 2., 1.], dtype=float64)
+        """
+        return self._combined(np.add, value, hints)
+
+    def subtract(self, value: Any, **hints: Any) -> Array:
+        """Return the array with `value` taken from the part; arguments as for `add`."""
+        return self._combined(np.subtract, value, hints)
+
+    def multiply(self, value: Any, **hints: Any) -> Array:
+        """Return the array with the part multiplied by `value`; arguments as for `add`."""
+        return self._combined(np.multiply, value, hints)
+
+    mul = multiply
+
+    def divide(self, value: Any, **hints: Any) -> Array:
+        """Return the array with the part divided by `value`; arguments as for `add`."""
+        return self._combined(np.divide, value, hints)
+
+    def power(self, value: Any, **hints: Any) -> Array:
+        """Return the array with the part raised to the power of `value`; arguments as for `add`."""
+        return self._combined(np.power, value, hints)
+
+    def min(self, value: Any, **hints: Any) -> Array:
+        """Return the array with the lesser of the part and `value`; arguments as for `add`."""
+        return self._combined(np.minimum, value, hints)
+
+    def max(self, value: Any, **hints: Any) -> Array:
+        """Return the array with the greater of the part and `value`; arguments as for `add`."""
+        return self._combined(np.maximum, value, hints)
+
+    def apply(self, function: Callable[[Array], Any], **hints: Any) -> Array:
+        """Return the array with the part replaced by what a function makes of it.
+
+        What is selected several times is replaced as often, as `numpy.ufunc.at` does; the host then
+        reads how often that is at most.
+
+        Args:
+          function: takes the part, as an array; its result is broadcast and converted. Where index
+            arrays select the part, it must work on each element by itself.
+          **hints: as for `add`.
+
+        >>> import gpushard as gs
+        >>> import numpy as np
+        >>> gs.device_put(np.ones(3)).at[np.array([1, 1, 2])].apply(lambda part: part * 10)
+        Array([  1., 100.,  10.], dtype=float64)
+        """
+        mode = _mode(hints)
+        part = self.get(mode=mode)
+        parsed, _ = self._parsed(mode)
+        if not part.size or all(parsed.masks):
+            return self.set(function(part), mode=mode)  # what is selected is so once
+        none = bind(ASTYPE, (bind(_AND, (self._x, False)),), (np.dtype(np.int64),))
+        times: Any = At(At(none, self._index).add(1, mode=mode), self._index)
+        times = times.get(mode=mode, fill_value=0)
+        for time in range(int(concrete(times.max(), "x.at[index].apply"))):
+            new = bind(WHERE, (times > time, function(part), part))
+            part = converted(new, self._x.dtype)
+        return self.set(part, mode=mode)
+
+    def _parsed(self, mode: Any) -> tuple[ParsedIndex, Sequence[Positions]]:
+        if mode is not None:
+            check_mode(mode)
+        return parse(self._x.shape, self._index, mode)
+
+    def _combined(self, ufunc: np.ufunc, value: Any, hints: dict[str, Any]) -> Array:
+        mode = _mode(hints)
+        return updated(self._x, *self._parsed(mode), value, ufunc, mode)
+
+
+shown_as("x.at[index]", At)
+
+
+def _mode(hints: dict[str, Any]) -> Any:
+    """Find the mode among keywords.
+
+    Raises:
+      ArgumentTypeError: there is a keyword that JAX does not have.
+    """
+    for keyword in hints:
+        if keyword not in ("mode", "indices_are_sorted", "unique_indices"):
+            raise ArgumentTypeError(
+                f"x.at[index] takes no {keyword}=; there are mode=, indices_are_sorted= and "
+                "unique_indices=",
+                argument=keyword,
+            )
+    return hints.get("mode")
+
+
+def _target(x: Array, name: str, argument: str, inplace: bool) -> Array:
+    """Check what a function changes; or take another array of its value.
+
+    Raises:
+      ArgumentTypeError: it is none of gpushard.
+    """
+    if not hasattr(x, "_renew"):
+        raise ArgumentTypeError(
+            f"{name} changes a gpushard array, {argument} is a {type(x).__name__}; use "
+            f"numpy.{name} for what is on the host",
+            argument=argument,
+            type=type(x),
+        )
+    return x if inplace else copy.copy(x)
+
+
+def _repeated(values: Any, length: int) -> Any:
+    """Take values as one dim of some length, from the first again where they are too few.
+
+    Returns:
+      An array on the host or on devices; None if there are no values, or none are wanted.
+    """
+    array: Any = values if is_value(values) else np.asarray(values)
+    if not array.size or not length:
+        return None
+    if array.size == 1:
+        return np.asarray(values).reshape(1) if array is not values else array.reshape(1)
+    flat = array.ravel()
+    if array.size >= length:
+        return flat[:length]
+    at = np.arange(length) % array.size
+    return take(flat, at) if is_value(flat) else flat[at]
+
+
+def _mask_for(x: Any, mask: Any, name: str, alike: str) -> Any:
+    """Check a mask: `alike` says what it has in common with the array, "shape" or "size".
+
+    Raises:
+      ArgumentError: it has not.
+      ArgumentTypeError: it is not of numbers.
+    """
+    array = as_mask(mask, "mask")
+    if getattr(array, alike) != getattr(x, alike):
+        raise ArgumentError(
+            f"{name}: mask has shape {array.shape} and the array {x.shape}: different "
+            f"{'shapes' if alike == 'shape' else 'numbers of elements'}; make them equal",
+            argument="mask",
+            shape=array.shape,
+            expected=x.shape,
+        )
+    return array
+
+
+_changing = described(
+    a="the array, which gets a new value.",
+    arr="the array, which gets a new value.",
+    mode='what happens to positions out of bounds: "raise", "clip" or "wrap".',
+)
+
+
+@_changing
+def put(a: Array, ind: Any, v: Any, mode: str = "raise", *, inplace: bool = True) -> Array | None:
+    """Replace elements of an array, numbered in row-major order.
+
+    Args:
+      ind: the numbers of elements.
+      v: the new elements; from the first again where they are too few.
+
+    Raises:
+      ArrayIndexError: a number is out of bounds.
+    """
+    x = _target(a, "put", "a", inplace)
+    at = as_integers(ind, "put").ravel()
+    new = _repeated(v, at.shape[0])
+    if new is not None or not x.size:  # NumPy does not look at the positions otherwise
+        at = bounded(at, x.size, mode, "put")
+    if new is not None and not x.shape:
+        x[...] = new[-1]
+    elif new is not None:
+        indexed = Indexed(tuple(range(-x.ndim, 0)), 0, (), True)
+        dims = unravelled(as_int64(at) % x.size, x.shape)
+        x._renew(scattered(x, indexed, dims, new, at.shape))
+    return None if inplace else x
+
+
+@_changing
+def put_along_axis(
+    arr: Array,
+    indices: Any,
+    values: Any,
+    axis: int | None = -1,
+    *,
+    inplace: bool = True,
+    mode: str = "raise",
+) -> Array | None:
+    """Replace elements of an array by their positions along a dim.
+
+    Args:
+      indices: positions, with as many dims as the array; the other ones are broadcast.
+      values: the new elements; they are broadcast to the positions.
+      axis: along which dim; None takes the array in row-major order.
+
+    Raises:
+      ArrayIndexError: a position is out of bounds.
+      ArgumentError: the other dims, or the values, do not fit.
+    """
+    x = _target(arr, "put_along_axis", "arr", inplace)
+    flat, own = (x.ravel(), 0) if axis is None else (x, axis)
+    indexed, at, shape = along_axis(flat, indices, own, "put_along_axis", mode)
+    new = scattered(flat, indexed, (at,), values, shape)
+    if axis is None:
+        x[...] = new.reshape(x.shape)
+    else:
+        x._renew(new)
+    return None if inplace else x
+
+
+@_changing
+def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | None:
+    """Replace elements where a mask is true by the first of some values, the second, and so on.
+
+    Args:
+      mask: as many elements as the array has.
+      vals: the values; from the first again where they are too few.
+
+    Raises:
+      ArgumentError: the mask does not fit, or there are no values.
+    """
+    x = _target(arr, "place", "arr", inplace)
+    chosen = _mask_for(x, mask, "place", "size").reshape(x.shape) != 0
+    number = count_true(chosen)
+    new = _repeated(vals, number)
+    if new is not None:
+        x[chosen] = new
+    elif number:
+        raise ArgumentError("place: there are no values; give at least one", argument="vals")
+    return None if inplace else x
+
+
+@_changing
+def putmask(a: Any, mask: Any, values: Any) -> None:
+    """Replace elements where a mask is true by those at the same place in other values.
+
+    Args:
+      mask: of the array's shape.
+      values: the values; from the first again where they are fewer than the array's elements.
+
+    Raises:
+      ArgumentError: the mask does not fit.
+    """
+    x = _target(a, "putmask", "a", inplace=True)
+    array = _mask_for(x, mask, "putmask", "shape")
+    new = _repeated(values, x.size)
+    if new is not None:
+        new = as_operand(new if new.size == 1 else new.reshape(x.shape), x.shape, x, None)
+        x._renew(bind(WHERE, (array, new, x), (), stays(x, array, new)))
+
+
+@_changing
+def fill_diagonal(a: Array, val: Any, wrap: bool = False, *, inplace: bool = True) -> Array | None:
+    """Replace the elements of the main diagonal.
+
+    Args:
+      a: the array, of at least two dims, which gets a new value.
+      val: a number, or values for one element after the other.
+      wrap: whether the diagonal of a tall matrix starts again below its end.
+
+    Raises:
+      ArgumentError: there are fewer than two dims, or more of different lengths.
+    """
+    x = _target(a, "fill_diagonal", "a", inplace)
+    if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
+        raise ArgumentError(
+            f"fill_diagonal: a has shape {x.shape}; it needs two dims, or more of one length",
+            argument="a",
+            shape=x.shape,
+        )
+    step = 1 + int(np.cumprod(x.shape[:0:-1]).sum())
+    end = x.size if wrap or x.ndim > 2 else min(x.size, x.shape[1] ** 2)
+    put(x, np.arange(0, end, step), val)
+    return None if inplace else x

@@ -1,0 +1,78 @@
+"""What functions take, and what the methods of values are made from."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, ParamSpec, TypeVar, cast
+
+from gpushard.functions.docstrings import complete
+from gpushard.geometry.sharding import Sharding
+from gpushard.ops.bind import bind
+from gpushard.ops.row import Params, Row
+from gpushard.ops.table.elementwise import COPY
+from gpushard.ops.table.movement import INDEX, index
+
+Array = TypeVar("Array", bound=Any)
+"""A value: a plain array, or one that an interpreter made. Results are values of the same kind."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Value:
+    """What plain arrays have in common with what interpreters make of them."""
+
+    __slots__ = ()
+
+
+def is_value(x: Any) -> bool:
+    """Whether operations take it as it is: an array, or what an interpreter made."""
+    return isinstance(x, Value) or hasattr(x, "interpreter")
+
+
+def method(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function of values as a method of its first argument: the same code.
+
+    Args:
+      function: one whose first argument is a value.
+    """
+    own = cast(FunctionType, function)
+    first, *others = own.__code__.co_varnames
+    code = own.__code__.replace(co_varnames=("self", *others))
+    made = FunctionType(code, own.__globals__, own.__name__, own.__defaults__)
+    made.__kwdefaults__ = own.__kwdefaults__
+    made.__annotations__ = {k: v for k, v in own.__annotations__.items() if k != first}
+    made.__module__ = own.__module__
+    made.__doc__ = complete(own, bound=True)
+    return cast("Callable[P, R]", made)
+
+
+def laid_out(x: Any, sharding: Sharding | None) -> Any:
+    """Return a value in the sharding that is wanted, if any."""
+    return x if sharding is None else bind(COPY, (x,), (), sharding)
+
+
+def view(x: Any, row: Row | None, params: Params = (), to: Sharding | None = None) -> Any:
+    """Return what an operation takes from a value and NumPy has as a view of it.
+
+    Plain arrays remember what they were taken from.
+
+    Args:
+      x: the value.
+      row: the operation; None for the one that changes nothing.
+      params: its parameters.
+      to: how the result is laid out; None for as it comes.
+    """
+    if to is not None:
+        return laid_out(x, to) if row is None else _part(x, row, params, to)
+    remembering = getattr(x, "_viewed", None)
+    if remembering is not None:
+        return remembering(row, params)
+    return copy.copy(x) if row is None else _part(x, row, params)
+
+
+def _part(x: Any, row: Row, params: Params, to: Sharding | None = None) -> Any:
+    """Do an operation; of indexing the whole index is a parameter."""
+    return index(x, params[0], to) if row is INDEX else bind(row, (x,), params, to)

@@ -1,0 +1,258 @@
+"""Arrays with elements put in, taken out, or added at the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
+from gpushard.functions.checks import as_shape
+from gpushard.functions.concrete import concrete
+from gpushard.functions.docstrings import described
+from gpushard.numpy import statistical
+from gpushard.numpy.arguments import as_value, host_data, is_value, settle
+from gpushard.numpy.creation import zeros
+from gpushard.numpy.joining import concat
+from gpushard.numpy.manipulation import broadcast_to, moveaxis, tile
+from gpushard.numpy.public import public
+from gpushard.numpy.slicing import part
+from gpushard.ops.axes import from_end, one_from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.table.repeating import REPEAT_EACH
+
+__all__ = ["append", "delete", "insert", "resize", "trim_zeros"]
+
+
+@described()
+def append(arr: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None) -> Array:
+    """Return an array with others behind it.
+
+    Args:
+      values: what comes behind it, of its sizes in the other dims.
+      axis: along which dim; by default both are taken in row-major order.
+
+    Raises:
+      ArgumentError: sizes differ.
+    """
+    return concat((arr, values), axis, out_sharding=out_sharding)
+
+
+def _lined(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
+    """Return an array and which dim is meant; None takes it in row-major order."""
+    x = as_value(x, name)
+    if axis is None:
+        return x.ravel(), -1
+    return x, one_from_end(axis, x.ndim, name)
+
+
+def _positions(name: str, obj: Any, n: int, more: int) -> Any:
+    """Return positions on the host as integers from 0; a number stays without dims.
+
+    Args:
+      name: of the function.
+      obj: an integer, a slice, integers or booleans: for elements, one for each.
+      n: length of the dim.
+      more: how many positions there are behind the last element.
+
+    Raises:
+      ArgumentTypeError: they are none, or on devices.
+      ArrayIndexError: one is out of bounds.
+    """
+    if isinstance(obj, slice):
+        return np.arange(*obj.indices(n))
+    if is_value(obj):
+        raise ArgumentTypeError(
+            f"{name}: positions on devices cannot say how large the result is; give those of "
+            "numpy.asarray(obj)",
+            argument="obj",
+        )
+    found = host_data(obj, name)
+    if found.dtype.kind == "b" and found.ndim == 1:
+        if not more and found.shape != (n,):
+            raise ArrayIndexError(
+                f"{name}: a mask of shape {found.shape} does not fit a dim of length {n}",
+                argument="obj",
+                shape=found.shape,
+                size=n,
+            )
+        found = np.flatnonzero(found)
+    if found.ndim > 1 or (found.size and found.dtype.kind not in "iu"):
+        raise ArgumentTypeError(
+            f"{name}: obj={obj!r} must be an integer, a slice, or a vector of integers or booleans",
+            argument="obj",
+            value=obj,
+        )
+    found = found.astype(np.int64)
+    wrong = (found < -n) | (found >= n + more)
+    if np.any(wrong):
+        first = int(found[wrong].ravel()[0])
+        raise ArrayIndexError(
+            f"{name}: position {first} is out of bounds for a dim of length {n}; use "
+            f"{-n} to {n - 1 + more}",
+            argument="obj",
+            position=first,
+            size=n,
+        )
+    return np.where(found < 0, found + n, found)
+
+
+@described()
+def delete(
+    arr: Any,
+    obj: Any,
+    axis: int | None = None,
+    *,
+    assume_unique_indices: bool = False,
+    out_sharding: Any = None,
+) -> Array:
+    """Return an array without some of its elements along a dim.
+
+    Args:
+      obj: which go: an integer, a slice, or a vector of integers or booleans on the host. The dim
+        is made whole if they are not in a row.
+      axis: along which dim; by default in row-major order.
+      assume_unique_indices: a hint.
+
+    Raises:
+      ArrayIndexError: a position is out of bounds.
+      ArgumentTypeError: positions are none, or on devices.
+
+    >>> delete([1, 2, 3, 4], [0, 2])
+    Array([2, 4], dtype=int64)
+    """
+    x, at = _lined(arr, axis, "delete")
+    n = x.shape[at]
+    gone = np.unique(_positions("delete", obj, n, 0))
+    if not gone.size:
+        return settle(x, out_sharding)
+    first, stop = int(gone[0]), int(gone[-1]) + 1
+    if stop - first == gone.size:
+        rest = [part(x, at, slice(0, first)), part(x, at, slice(stop, n))]
+        return settle(
+            concat([piece for piece in rest if piece.shape[at]] or rest, at), out_sharding
+        )
+    keeps = np.ones(n, np.int64)
+    keeps[gone] = 0
+    return settle(bind(REPEAT_EACH, (x, keeps), (n - gone.size, at)), out_sharding)
+
+
+@described()
+def insert(
+    arr: Any, obj: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None
+) -> Array:
+    """Return an array with elements put in along a dim.
+
+    Args:
+      obj: before which elements: an integer, a slice, or a vector of integers or booleans on the
+        host.
+      values: what is put in, converted to the type of the array; for one integer as much as it
+        has along the dim, for others one for each position. It is broadcast.
+      axis: along which dim; by default in row-major order.
+
+    Raises:
+      ArrayIndexError: a position is out of bounds.
+      ArgumentError: values do not fit.
+      ArgumentTypeError: positions are none, or on devices.
+
+    >>> insert([1, 2, 3], 1, [8, 9]), insert([1, 2, 3], [0, 2], [8, 9])
+    (Array([1, 8, 9, 2, 3], dtype=int64), Array([8, 1, 2, 9, 3], dtype=int64))
+    """
+    x, at = _lined(arr, axis, "insert")
+    n = x.shape[at]
+    places = _positions("insert", obj, n, 1)
+    new = as_value(values, "insert").astype(x.dtype)
+    if places.size == 1:
+        if new.ndim < x.ndim:
+            new = new.reshape((1,) * (x.ndim - new.ndim) + new.shape)
+        if not places.ndim:  # values have the dim first, as x[:, 0] = values has it last
+            new = moveaxis(new, 0, at)
+        many, places = new.shape[at], np.repeat(places.ravel(), new.shape[at])
+    else:
+        many = places.size
+    sizes = list(x.shape)
+    sizes[at] = many
+    new = broadcast_to(new, tuple(sizes))
+    return settle(_woven(x, new, places, at), out_sharding)
+
+
+def _woven(x: Any, new: Any, places: Any, axis: int) -> Any:
+    """Put elements before others; those of one place stay in their order."""
+    order = np.argsort(places, kind="stable")
+    pieces: list[Any] = []
+    start = first = 0
+    while first < order.size:
+        last = first + 1
+        while (
+            last < order.size
+            and places[order[last]] == places[order[first]]
+            and (order[last] == order[last - 1] + 1)
+        ):
+            last += 1
+        place = int(places[order[first]])
+        at = int(order[first])
+        pieces += [
+            part(x, axis, slice(start, place)),
+            part(new, axis, slice(at, at + last - first)),
+        ]
+        start, first = place, last
+    pieces.append(part(x, axis, slice(start, x.shape[axis])))
+    return concat([piece for piece in pieces if piece.shape[axis]] or pieces[:1], axis)
+
+
+@public
+def resize(a: Any, new_shape: Any, *, out_sharding: Any = None) -> Array:
+    """Return the elements in row-major order in another shape, over and over if it is larger.
+
+    Args:
+      new_shape: the sizes.
+
+    >>> resize([1, 2, 3], (2, 2))
+    Array([[1, 2],
+           [3, 1]], dtype=int64)
+    """
+    x = a.ravel()
+    shape = as_shape(new_shape, "new_shape")
+    size = int(np.prod(shape))
+    if not x.size:
+        return zeros(shape, dtype=x.dtype)
+    if size > x.size:
+        x = tile(x, -(-size // x.size))
+    return x[:size].reshape(shape)
+
+
+@public
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return an array without zeros at its ends; the host reads where these begin.
+
+    Args:
+      filt: an array.
+      trim: at which ends: "f" for the front, "b" for the back, "fb" for both.
+      axis: along which dims; all by default.
+
+    Raises:
+      ArgumentError: `trim` is something else.
+
+    >>> trim_zeros([0, 0, 1, 0, 2, 0])
+    Array([1, 0, 2], dtype=int64)
+    """
+    ends = trim.lower() if isinstance(trim, str) else trim
+    if ends not in ("fb", "bf", "f", "b"):
+        raise ArgumentError(
+            f'trim_zeros: trim={trim!r} must be "f", "b" or "fb"', argument="trim", value=trim
+        )
+    chosen: list[Any] = [slice(None)] * filt.ndim
+    for at in from_end(axis, filt.ndim, "trim_zeros"):
+        others = tuple(dim for dim in range(-filt.ndim, 0) if dim != at)
+        some = statistical.any(filt, others)
+        n = filt.shape[at]
+        if not n or not concrete(statistical.any(some), "trim_zeros").item():
+            chosen[at] = slice(0, 0)
+            continue
+        leading, trailing = (
+            int(concrete(statistical.argmax(way), "trim_zeros")) if end in ends else 0
+            for end, way in (("f", some), ("b", some[::-1]))
+        )
+        chosen[at] = slice(leading, n - trailing)
+    return filt[tuple(chosen)]

@@ -1,0 +1,344 @@
+"""Functions of users applied to parts of arrays."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import as_shape, check_dtype
+from gpushard.functions.docstrings import described
+from gpushard.numpy.arguments import as_value, is_number, is_value, settle
+from gpushard.numpy.creation import asarray
+from gpushard.numpy.joining import stack
+from gpushard.numpy.manipulation import broadcast_arrays, broadcast_to, expand_dims, moveaxis
+from gpushard.numpy.public import public
+from gpushard.numpy.ranges import arange
+from gpushard.ops.axes import from_end, one_from_end
+from gpushard.ops.bind import bind
+from gpushard.ops.table import elementwise as rows
+
+__all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "piecewise", "vectorize"]
+
+
+@described()
+def apply_along_axis(
+    func1d: Callable[..., Any],
+    axis: int,
+    arr: Any,
+    *args: Any,
+    out_sharding: Any = None,
+    **kwargs: Any,
+) -> Array:
+    """Return what a function gives for every vector along a dim, one call after the other.
+
+    It takes a call for each vector, as NumPy's does: use functions that take `axis` where there
+    are any.
+
+    Args:
+      func1d: takes a vector, which is an array on the devices; gives an array or a number.
+      axis: along which dim.
+      arr: the array.
+      *args: what else it takes.
+      **kwargs: likewise.
+
+    Raises:
+      ArgumentError: there are no vectors, or no such dim.
+
+    >>> import gpushard as gs
+    >>> apply_along_axis(gs.numpy.sum, 1, [[1, 2], [3, 4]])
+    Array([3, 7], dtype=int64)
+    """
+    x = as_value(arr, "apply_along_axis")
+    at = one_from_end(axis, x.ndim, "apply_along_axis")
+    lines = moveaxis(x, at, -1)
+    lead = lines.shape[:-1]
+    if 0 in lead:
+        raise ArgumentError(
+            f"apply_along_axis: the array of shape {x.shape} has no vectors along axis={axis}, "
+            "so that nothing says what the function gives",
+            argument="x",
+            shape=x.shape,
+        )
+    places = itertools.product(*(range(n) for n in lead))
+    made = [asarray(func1d(lines[place], *args, **kwargs)) for place in places]
+    found = stack(made).reshape((*lead, *made[0].shape))
+    if made[0].ndim:  # the dims of results are where the dim was
+        new = tuple(range(len(lead), found.ndim))
+        start = x.ndim + at
+        found = moveaxis(found, new, tuple(range(start, start + len(new))))
+    return settle(found, out_sharding)
+
+
+@described()
+def apply_over_axes(
+    func: Callable[[Any, int], Any], a: Any, axes: Any, *, out_sharding: Any = None
+) -> Array:
+    """Return what a function gives along one dim after the other; dims stay.
+
+    Args:
+      func: takes an array and a dim; gives an array with the dim of length 1 or without it.
+      a: the array.
+      axes: the dims.
+
+    Raises:
+      ArgumentError: the function gives an array of other dims.
+    """
+    x = as_value(a, "apply_over_axes")
+    for at in from_end(axes, x.ndim, "apply_over_axes", "axes"):
+        found = asarray(func(x, x.ndim + at))
+        if found.ndim == x.ndim - 1:
+            found = expand_dims(found, x.ndim + at)
+        if found.ndim != x.ndim:
+            raise ArgumentError(
+                f"apply_over_axes: the function gives {found.ndim} dims for an array of {x.ndim}; "
+                "it may take out the one that it is given, or leave it with length 1",
+                argument="func",
+                ndim=found.ndim,
+                expected=x.ndim,
+            )
+        x = found
+    return settle(x, out_sharding)
+
+
+@public
+def piecewise(
+    x: Any,
+    condlist: Any,
+    funclist: Sequence[Any],
+    *args: Any,
+    out_sharding: Any = None,
+    **kwargs: Any,
+) -> Array:
+    """Return a function that is defined by cases, the last condition that holds deciding.
+
+    Args:
+      condlist: the conditions, arrays of booleans of its shape.
+      funclist: for each a number, or a function of arrays; one more for all other elements, which
+        are 0 by default. Every function is called for the whole array, NumPy calls it for a part.
+      *args: what else functions take.
+      **kwargs: likewise.
+
+    Raises:
+      ArgumentError: there are not as many functions as conditions, or one more.
+      ArgumentTypeError: one is neither a number nor a function.
+
+    >>> piecewise([-2.0, 3.0], [[True, False]], [-1.0, lambda x: x * 2])
+    Array([-1.,  6.], dtype=float64)
+    """
+    conditions = _conditions(condlist, x)
+    if len(funclist) not in (len(conditions), len(conditions) + 1):
+        raise ArgumentError(
+            f"piecewise: {len(funclist)} functions are given for {len(conditions)} conditions; "
+            "give one for each, and at most one more",
+            argument="funclist",
+            functions=len(funclist),
+            conditions=len(conditions),
+        )
+    has_default = len(funclist) > len(conditions)
+    found = _case(funclist[-1] if has_default else 0, x, args, kwargs)
+    for condition, function in zip(conditions, funclist, strict=False):
+        found = bind(rows.WHERE, (condition, _case(function, x, args, kwargs), found))
+    return found
+
+
+def _conditions(condlist: Any, x: Any) -> list[Any]:
+    """Return conditions as a list; a single one needs none around it."""
+    single = is_value(condlist) and condlist.ndim == x.ndim
+    if not is_value(condlist):
+        first = condlist[0] if np.ndim(condlist) or isinstance(condlist, list | tuple) else condlist
+        single = not isinstance(first, list | tuple | np.ndarray) and not is_value(first)
+        single = single and x.ndim != 0
+    each = [condlist] if single else list(condlist)
+    return [as_value(one, "piecewise").astype(np.bool_) for one in each]
+
+
+def _case(function: Any, x: Any, args: Any, kwargs: Any) -> Any:
+    """Return the values of one case, in the type of the array."""
+    if callable(function):
+        return asarray(function(x, *args, **kwargs)).astype(x.dtype)
+    if not is_number(function):
+        raise ArgumentTypeError(
+            f"piecewise: {function!r} must be a function or a number",
+            argument="funclist",
+            type=type(function),
+        )
+    return as_value(np.asarray(function).astype(check_dtype(x.dtype, "x"))[()], "piecewise")
+
+
+def fromfunction(
+    function: Callable[..., Any],
+    shape: Any,
+    *,
+    dtype: Any = float,
+    out_sharding: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Return what a function gives for the positions of a grid.
+
+    Args:
+      function: takes an array of positions for each dim, and gives an array, usually of that shape.
+      shape: the sizes of the grid.
+      dtype: type of the positions.
+      out_sharding: where the positions go; a spec is one of the grid.
+      **kwargs: what else the function takes.
+
+    >>> fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int)
+    Array([[ 0,  1,  2],
+           [10, 11, 12]], dtype=int64)
+    """
+    sizes = as_shape(shape, "shape")
+    places = [
+        settle(broadcast_to(expand_dims(arange(n, dtype=dtype), others), sizes), out_sharding)
+        for n, others in ((n, _others(dim, len(sizes))) for dim, n in enumerate(sizes))
+    ]
+    return function(*places, **kwargs)
+
+
+def _others(dim: int, ndim: int) -> tuple[int, ...]:
+    return tuple(other for other in range(ndim) if other != dim)
+
+
+def vectorize(
+    pyfunc: Callable[..., Any],
+    otypes: Any = None,
+    doc: str | None = None,
+    excluded: Collection[int | str] = (),
+    *,
+    signature: str | None = None,
+) -> Callable[..., Any]:
+    """Return a function of arrays made of a function of numbers, or of small arrays.
+
+    Without a signature it is called once, with the arrays broadcast: it must be made of operations
+    that arrays have, as for `jax.numpy.vectorize`; write `where(x > 0, ...)` for `if x > 0`. With
+    one it is called for every position of the dims that the signature does not name.
+
+    Args:
+      pyfunc: the function.
+      otypes: type of the result, or a sequence of them for several results; None as they come.
+      doc: documentation of the result.
+      excluded: positions and names of arguments that are given to it as they are.
+      signature: dims that the function works on, such as "(n),(n)->()".
+
+    Raises:
+      ArgumentError: the signature is malformed; when called, that arguments do not fit it, or that
+        the result has another shape than the arguments broadcast to.
+
+    >>> import gpushard as gs
+    >>> vectorize(lambda a, b: gs.numpy.where(a > b, a - b, a + b))([1, 2, 3, 4], 2)
+    Array([3, 4, 1, 2], dtype=int64)
+    >>> vectorize(lambda v: v @ v, signature="(n)->()")([[1, 2], [3, 4]])
+    Array([ 5, 25], dtype=int64)
+    """
+    cores = None if signature is None else _signature(signature)
+    types = None if otypes is None else list(otypes)
+
+    @functools.wraps(pyfunc)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = {at: x for at, x in enumerate(args) if at not in excluded}
+        named = {key: x for key, x in kwargs.items() if key not in excluded}
+        arrays = [as_value(x, "vectorize") for x in (*given.values(), *named.values())]
+
+        def run(*values: Any) -> tuple[Any, ...]:
+            parts = iter(values)
+            positional = [next(parts) if at in given else x for at, x in enumerate(args)]
+            keywords = kwargs | {key: next(parts) for key in named}
+            result = pyfunc(*positional, **keywords)
+            several.append(isinstance(result, tuple))
+            return result if several[-1] else (result,)
+
+        several: list[bool] = []
+        found = _whole(run, arrays) if cores is None else _by_lines(run, arrays, cores)
+        if types is not None:
+            found = [x.astype(kind) for x, kind in zip(found, types, strict=True)]
+        return tuple(found) if several[0] else found[0]
+
+    if doc is not None:
+        call.__doc__ = doc
+    return call
+
+
+_CORE = re.compile(r"\((\w+(?:,\w+)*)?\)")
+
+
+def _signature(text: str) -> list[tuple[str, ...]]:
+    """Return the names of the dims that each argument of a function has.
+
+    Raises:
+      ArgumentError: it is malformed.
+
+    >>> _signature("(m,n),(n)->(m)")
+    [('m', 'n'), ('n',)]
+    """
+    bare = text.replace(" ", "")
+    one = _CORE.pattern
+    if not re.fullmatch(rf"(?:{one}(?:,{one})*)?->{one}(?:,{one})*", bare):
+        raise ArgumentError(
+            f'vectorize: signature={text!r} must read as "(m,n),(n)->(m)": dims of every argument, '
+            "and of every result",
+            argument="signature",
+            signature=text,
+        )
+    arguments = bare.partition("->")[0]
+    return [tuple(names.split(",")) if names else () for names in _CORE.findall(arguments)]
+
+
+def _whole(run: Callable[..., tuple[Any, ...]], arrays: Sequence[Any]) -> list[Any]:
+    """Call a function with arrays broadcast."""
+    broadcast = broadcast_arrays(*arrays)
+    found = [as_value(x, "vectorize") for x in run(*broadcast)]
+    shape = broadcast[0].shape if broadcast else ()
+    for x in found:
+        if x.shape != shape:
+            raise ArgumentError(
+                f"vectorize: the function gave shape {x.shape} for arguments of shape {shape}; it "
+                "must work on each element, or name the dims that it works on by signature=",
+                argument="pyfunc",
+                shape=x.shape,
+                expected=shape,
+            )
+    return found
+
+
+def _by_lines(
+    run: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], cores: Sequence[tuple[str, ...]]
+) -> list[Any]:
+    """Call a function for every position of the dims that it does not work on."""
+    sizes: dict[str, int] = {}
+    fits = len(arrays) == len(cores)
+    for x, core in zip(arrays, cores, strict=False):
+        fits = fits and x.ndim >= len(core)
+        own = x.shape[x.ndim - len(core) :] if fits else ()
+        pairs = zip(core, own, strict=fits)
+        fits = fits and all(sizes.setdefault(name, n) == n for name, n in pairs)
+    if not fits:
+        raise ArgumentError(
+            f"vectorize: arguments of shapes {[x.shape for x in arrays]} do not fit the signature, "
+            f"which names the dims {list(cores)}",
+            argument="signature",
+            shapes=tuple(x.shape for x in arrays),
+        )
+    lead = np.broadcast_shapes(
+        *(x.shape[: x.ndim - len(core)] for x, core in zip(arrays, cores, strict=True))
+    )
+    lines = [
+        broadcast_to(x, lead + x.shape[x.ndim - len(core) :])
+        for x, core in zip(arrays, cores, strict=True)
+    ]
+    if 0 in lead:
+        raise ArgumentError(
+            f"vectorize: dims {lead} have no positions to call the function for",
+            argument="pyfunc",
+            shape=lead,
+        )
+    results = [run(*(x[at] for x in lines)) for at in np.ndindex(*lead)]
+    return [
+        (made := stack([asarray(one) for one in same])).reshape(lead + made.shape[1:])
+        for same in zip(*results, strict=True)
+    ]

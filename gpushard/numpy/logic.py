@@ -1,0 +1,190 @@
+"""Whether arrays are equal, exactly or nearly; and their sizes, as functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.dtypes import kind_of
+from gpushard.errors import ArgumentTypeError
+from gpushard.functions.concrete import concrete
+from gpushard.functions.docstrings import described
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.arguments import host_data, is_number, is_value, refuse_out
+from gpushard.numpy.public import public
+
+# fmt: off
+__all__ = [
+    "allclose", "array_equal", "array_equiv", "isclose", "iscomplex", "iscomplexobj",
+    "isneginf", "isposinf", "isreal", "isrealobj", "isscalar",
+]
+# fmt: on
+
+
+@public(operands=2)
+def isclose(
+    a: Any,
+    b: Any,
+    rtol: Any = 1e-5,
+    atol: Any = 1e-8,
+    equal_nan: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return whether elements differ by at most `atol + rtol * abs(b)`.
+
+    Args:
+      rtol: what may differ, as a share of `b`.
+      atol: what may differ in any case.
+      equal_nan: whether NaNs are close to each other.
+    """
+    if isinstance(b, int):  # differences of integers may not fit their type
+        b = float(b)
+    elif not isinstance(b, float | complex) and kind_of(b.dtype) in "biu":
+        b = ew.add(b, 0.0)
+    near = ew.less_equal(ew.abs(ew.subtract(a, b)), atol + rtol * ew.abs(b))
+    near = (near & ew.isfinite(b)) | ew.equal(a, b)
+    return near | (ew.isnan(a) & ew.isnan(b)) if equal_nan else near
+
+
+def _on_host(x1: Any, x2: Any) -> bool:
+    """Whether arrays are compared on the host: unless both are in memory of the same devices.
+
+    One of them would have to cross anyway.
+    """
+    if not (isinstance(x1, Array) and isinstance(x2, Array)):
+        return True
+    one, two = x1.sharding, x2.sharding
+    there = one.memory_kind == two.memory_kind == "device"
+    return not there or one.device_set != two.device_set
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    """Return whether arrays have the same shape and equal elements.
+
+    Arrays on the same devices are compared there, others on the host.
+
+    Args:
+      a1: an array.
+      a2: an array.
+      equal_nan: whether NaNs are equal.
+    """
+    if _on_host(a1, a2):
+        return bool(np.array_equal(np.asarray(a1), np.asarray(a2), equal_nan=equal_nan))
+    if a1.shape != a2.shape:
+        return False
+    same = ew.equal(a1, a2)
+    if equal_nan:
+        same = same | (ew.isnan(a1) & ew.isnan(a2))
+    return bool(concrete(same.all(), "array_equal", explicit=False))
+
+
+def array_equiv(a1: Any, a2: Any) -> bool:
+    """Return whether arrays broadcast to one shape and have equal elements there.
+
+    Args:
+      a1: an array.
+      a2: an array.
+    """
+    if _on_host(a1, a2):
+        return bool(np.array_equiv(np.asarray(a1), np.asarray(a2)))
+    try:
+        np.broadcast_shapes(a1.shape, a2.shape)
+    except ValueError:
+        return False
+    return bool(concrete(ew.equal(a1, a2).all(), "array_equiv", explicit=False))
+
+
+@described()
+def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
+    """Return whether all elements differ by at most `atol + rtol * abs(b)`.
+
+    Arrays on the same devices are compared there, others on the host.
+
+    Args:
+      rtol: what may differ, as a share of `b`.
+      atol: what may differ in any case.
+      equal_nan: whether NaNs are close to each other.
+    """
+    if _on_host(a, b):
+        x1, x2, r, t = (x if is_number(x) else np.asarray(x) for x in (a, b, rtol, atol))
+        return bool(np.allclose(x1, x2, r, t, equal_nan))
+    close = isclose(a, b, rtol, atol, equal_nan)
+    return bool(concrete(close.all(), "allclose", explicit=False))
+
+
+@public
+def iscomplex(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return whether each element has an imaginary part other than 0."""
+    return ew.not_equal(x.imag, 0)
+
+
+@public
+def isreal(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return whether each element has no imaginary part other than 0."""
+    return ew.equal(x.imag, 0)
+
+
+@described()
+def iscomplexobj(x: Any) -> bool:
+    """Return whether the type of an array is of complex numbers."""
+    given = x if is_value(x) or is_number(x) else host_data(x, "iscomplexobj")
+    return np.iscomplexobj(given) if is_number(given) else kind_of(given.dtype) == "c"
+
+
+@described()
+def isrealobj(x: Any) -> bool:
+    """Return whether the type of an array is of real numbers."""
+    return not iscomplexobj(x)
+
+
+def isscalar(element: Any) -> bool:
+    """Return whether it is a number; arrays without dims stand for NumPy's scalars, and are.
+
+    Args:
+      element: anything.
+
+    >>> isscalar(2.5), isscalar(np.array(2.5)), isscalar([2.5])
+    (True, False, False)
+    """
+    return element.ndim == 0 if is_value(element) else np.isscalar(element)
+
+
+@public
+def isposinf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return whether each element is infinity.
+
+    Args:
+      x: an array of real numbers.
+
+    Raises:
+      ArgumentTypeError: the array is complex.
+    """
+    refuse_out("isposinf", out)
+    return ew.equal(_real("isposinf", x), np.inf)
+
+
+@public
+def isneginf(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return whether each element is minus infinity.
+
+    Args:
+      x: an array of real numbers.
+
+    Raises:
+      ArgumentTypeError: the array is complex.
+    """
+    refuse_out("isneginf", out)
+    return ew.equal(_real("isneginf", x), -np.inf)
+
+
+def _real(name: str, x: Any) -> Any:
+    if kind_of(x.dtype) == "c":
+        raise ArgumentTypeError(
+            f"{name} is not defined for {x.dtype}; take x.real or x.imag",
+            argument="x",
+            dtype=x.dtype,
+        )
+    return x

@@ -1,0 +1,130 @@
+"""Functions of values as public functions: they take data on the host, too, and say where to."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from gpushard.array import Array
+from gpushard.functions.docstrings import complete
+from gpushard.functions.values import is_value
+from gpushard.numpy.arguments import as_values, operands, settle, wanted
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def public(function: Callable[P, R], /) -> Callable[P, R]: ...
+
+
+@overload
+def public(
+    *, arrays: int = 0, operands: int = 0, **texts: str
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+def public(function: Any = None, /, *, arrays: int = 0, operands: int = 0, **texts: str) -> Any:
+    """Make a function of values public: the one way to what all of them do with their arguments.
+
+    Data on the host go where new data goes, or beside the arrays; `out_sharding` may be a
+    `PartitionSpec`, a device or any other place; what is returned is never an argument itself, as
+    callers may assign to it; and the docstring describes all arguments.
+
+    Args:
+      function: it gets `out_sharding` as a sharding, or None where only the result tells what is
+        meant, and need not heed it.
+      arrays: how many of the first arguments are arrays; one, unless something else is said.
+      operands: how many of the first arguments are operands: numbers stay numbers, and data on
+        the host stay there, as long as one of them is an array. With none of either the function
+        gets all arguments as they are.
+      **texts: what arguments mean in all functions of a family.
+    """
+    module = sys._getframe(1).f_globals
+    if function is None:
+        return lambda function: _public(function, arrays, operands, module, texts)
+    return _public(function, 1, 0, module, {})
+
+
+def public_array(function: Callable[P, Any], *, operands: int = 0) -> Callable[P, Array]:
+    """Make a function of values public whose result is an array; see `public`."""
+    module = sys._getframe(1).f_globals
+    return cast("Callable[P, Array]", _public(function, not operands, operands, module, {}))
+
+
+def public_like(pattern: Callable[P, R]) -> Callable[[Callable[..., Any]], Callable[P, R]]:
+    """Make functions public that take what another public function takes, and hand it on.
+
+    Args:
+      pattern: the other function, which has the signature, and describes the arguments.
+    """
+    module = sys._getframe(1).f_globals
+    like = inspect.unwrap(pattern)
+    return lambda function: _public(function, 1, 0, module, {}, cast("FunctionType", like))
+
+
+def _public(
+    function: Any,
+    arrays: int,
+    operands: int,
+    module: dict[str, Any],
+    texts: dict[str, str],
+    like: FunctionType | None = None,
+) -> Any:
+    plain, copied, finish = Array, copy.copy, settle
+    prepare = _Arguments(function, like or function, arrays, operands)
+    is_first = arrays == 1 and like is None
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        place = kwargs.get("out_sharding")
+        if place is not None or not is_first or not args or type(args[0]) is not plain:
+            args, kwargs = prepare(args, kwargs)
+        result = function(*args, **kwargs)
+        if place is not None:
+            return finish(result, place)
+        return copied(result) if args and result is args[0] else result
+
+    # The names that it uses are its own, so that it can be of the module that has the function:
+    # doctest and pickle look there.
+    made = FunctionType(call.__code__, module, function.__name__, None, call.__closure__)
+    functools.update_wrapper(made, function)
+    made.__dict__["__wrapped__"] = like or function  # which has the signature
+    made.__module__ = module["__name__"]
+    made.__doc__ = complete(function, texts, like)
+    return made
+
+
+class _Arguments:
+    """What is done with the arguments of a function first; see `public`."""
+
+    __slots__ = ("_each", "_name", "_names", "_taken")
+
+    def __init__(
+        self, function: FunctionType, like: FunctionType, arrays: int, operands: int
+    ) -> None:
+        self._name = function.__name__
+        self._each = bool(arrays)
+        self._taken = None if like is function else frozenset(inspect.signature(like).parameters)
+        self._names = like.__code__.co_varnames[: arrays or operands]
+
+    def __call__(self, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Return arguments with arrays placed, and with a sharding for `out_sharding`."""
+        for name in () if self._taken is None else kwargs.keys() - self._taken:
+            raise TypeError(f"{self._name}() got an unexpected keyword argument {name!r}")
+        number = len(self._names)
+        first = args[:number]
+        named = [name for name in self._names[len(first) :] if name in kwargs]
+        xs = [*first, *[kwargs[name] for name in named]]
+        if len(xs) == number and not (number == len(first) == 1 and is_value(xs[0])):
+            place = as_values if self._each else operands
+            xs = place(self._name, *xs)
+            kwargs |= zip(named, xs[len(first) :], strict=True)
+            args = (*xs[: len(first)], *args[number:])
+        if number and kwargs.get("out_sharding") is not None:
+            kwargs["out_sharding"] = wanted(kwargs["out_sharding"], *xs)
+        return args, kwargs

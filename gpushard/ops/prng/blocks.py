@@ -1,0 +1,151 @@
+"""Blocks of elements, each with its position in the whole array.
+
+A block is padded to a multiple of 64 elements: loops of NumPy may take other instructions for what
+is left over at the end, and bits must not depend on where an array was cut.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpushard.ops.prng.stream import Stream
+from gpushard.runtime.sharing import share
+from gpushard.typing import Shape
+
+ELEMENTS = 32768
+"""Of a block on the host: what keeps the few arrays of Threefry in the cache."""
+
+_EVEN = 64
+_LOW = (1 << 32) - 1
+
+
+def even(xp: Any, x: Any) -> Any:
+    """Return a flat array whose length is a multiple of 64: the last element is repeated."""
+    lacking = -len(x) % _EVEN
+    return xp.concatenate([x, xp.repeat(x[-1:], lacking)]) if lacking else x
+
+
+def evenly(xp: Any, function: Callable[[Any], Any], x: Any) -> Any:
+    """Apply an elementwise function to an array, with bits that do not depend on its length."""
+    return function(even(xp, x.ravel()))[: x.size].reshape(x.shape)
+
+
+def words_of(keys: Any) -> Any:
+    """Return the two words of each key, along a new last dim, of keys of 64 bits.
+
+    >>> words_of(np.zeros((3, 4), np.uint64)).shape
+    (3, 4, 2)
+    """
+    return keys.reshape(-1).view(np.uint32).reshape(*keys.shape, 2)
+
+
+def each_block(
+    xp: Any,
+    keys: Any,
+    start: Shape,
+    local: Shape,
+    whole: Shape,
+    work: Callable[[int, int, Stream], None],
+) -> None:
+    """Work on the blocks of an array, on the host on several threads if they are idle.
+
+    Args:
+      xp: NumPy or CuPy.
+      keys: of shape (..., 2); the leading dims are those of `local`, and every key counts the
+        elements of the other dims on its own.
+      start: the first element of the array in the whole one.
+      local: its shape.
+      whole: shape of the whole array.
+      work: takes where the block starts and stops in the array's row-major elements, and a stream.
+    """
+    batch, size = keys.ndim - 1, math.prod(local)
+    outer, inner, offset = _run(start, local, whole, batch)
+    most = ELEMENTS if xp is np else max(size, 1)
+    height, width = max(1, most // max(inner, 1)), min(inner, most)
+    words = keys.reshape(-1, 2)
+
+    def block(row: int, column: int) -> None:
+        count, n = min(height, size // inner - row), min(width, inner - column)
+        if count == 1:
+            number, base = _rows(row, start, local, whole, batch, outer)
+            high, low = _sequence(xp, base + offset + column, n)
+            pair = words[number] if batch else words[0]
+            key = pair[:1], pair[1:]
+        else:
+            rows = xp.arange(row, row + count)
+            numbers, bases = _rows(rows, start, local, whole, batch, outer)
+            columns = xp.arange(offset + column, offset + column + n)
+            high, low = _words(xp, bases, columns, math.prod(whole[batch:]))
+            key = words[0, :1], words[0, 1:]
+            if batch:
+                first_words, second_words = words[numbers].T
+                key = (
+                    even(xp, xp.repeat(first_words, n)),
+                    even(xp, xp.repeat(second_words, n)),
+                )
+        first = row * inner + column
+        stream = Stream(xp, key, high, low, math.prod(whole[batch:]))
+        work(first, first + count * n, stream)
+
+    if height >= size // max(inner, 1) and width >= inner:
+        if size:
+            block(0, 0)
+        return
+    share(
+        [
+            functools.partial(block, row, column)
+            for row in range(0, size // max(inner, 1), height)
+            for column in range(0, inner, width)
+        ]
+    )
+
+
+def _sequence(xp: Any, first: int, count: int) -> tuple[Any, Any]:
+    """Return the words of positions that follow one another, as many as make an even block."""
+    count += -count % _EVEN
+    if first >> 32 != first + count - 1 >> 32:
+        return _words(xp, xp.arange(1), xp.arange(first, first + count), first + count)
+    start = first & _LOW
+    return xp.full(1, first >> 32, np.uint32), xp.arange(start, start + count, dtype=np.uint32)
+
+
+def _words(xp: Any, bases: Any, columns: Any, size: int) -> tuple[Any, Any]:
+    """Return the words of all sums of bases and columns, which are less than `size`."""
+    if size <= _LOW:
+        short = bases.astype(np.uint32)[:, None] + columns.astype(np.uint32)
+        return xp.zeros(1, np.uint32), even(xp, short.ravel())
+    positions = even(xp, (bases[:, None] + columns).ravel())
+    return (positions >> 32).astype(np.uint32), positions.astype(np.uint32)
+
+
+def _run(start: Shape, local: Shape, whole: Shape, batch: int) -> tuple[int, int, int]:
+    """Return what lies together in the whole array.
+
+    Returns:
+      The number of leading dims that are not in a run, its length, and the position of its first
+      element among those of these trailing dims.
+    """
+    dim, inner = len(local), 1
+    while dim > batch and local[dim - 1] == whole[dim - 1]:
+        dim -= 1
+        inner *= local[dim]
+    if dim == batch:
+        return dim, inner, 0
+    dim -= 1
+    return dim, inner * local[dim], inner * start[dim]
+
+
+def _rows(
+    rows: Any, start: Shape, local: Shape, whole: Shape, batch: int, outer: int
+) -> tuple[Any, Any]:
+    """Return the number of the key of each run, and the position where the run's dims begin."""
+    left, base = rows, rows * 0
+    for dim in range(outer - 1, batch - 1, -1):
+        base = base + (left % local[dim] + start[dim]) * math.prod(whole[dim + 1 :])
+        left = left // local[dim]
+    return left, base

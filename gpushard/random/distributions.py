@@ -1,0 +1,414 @@
+"""The distributions of numbers: a row of `ops.table.random` each, and how users call it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.ops.bind import bind
+from gpushard.ops.table import elementwise
+from gpushard.ops.table import random as table
+from gpushard.random.placing import is_value
+from gpushard.random.sampling import documented, dtype_of, is_high, is_whole, sample
+
+
+@documented(table.BITS)
+def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return random bits as unsigned integers.
+
+    Raises:
+      ArgumentTypeError: the dtype is another one.
+
+    >>> from gpushard import random
+    >>> bits(random.key(0), (2,), "uint32")
+    Array([4070199207, 4202968722], dtype=uint32)
+    """
+    return sample(table.BITS, key, (), shape, dtype, out_sharding)
+
+
+@documented(table.UNIFORM, minval="the lower bound, a number or an array", maxval="the upper bound")
+def uniform(
+    key: Any,
+    shape: Any = (),
+    dtype: Any = None,
+    minval: Any = 0.0,
+    maxval: Any = 1.0,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return numbers that are uniform on [minval, maxval).
+
+    >>> from gpushard import random
+    >>> uniform(random.key(0), (2,), "float32")
+    Array([0.947667 , 0.9785799], dtype=float32)
+    """
+    numbers = type(minval) in (int, float) and type(maxval) in (int, float)
+    bounds = () if numbers and (minval, maxval) == (0, 1) else (minval, maxval)
+    return sample(table.UNIFORM, key, bounds, shape, dtype, out_sharding)
+
+
+@documented(
+    table.RANDINT,
+    minval="the smallest integer, a number or an array",
+    maxval="one more than the largest. Where arrays on devices have `maxval <= minval` the result\n"
+    "    is `minval`",
+)
+def randint(
+    key: Any,
+    shape: Any,
+    minval: Any,
+    maxval: Any,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return integers of [minval, maxval).
+
+    They are remainders, as JAX takes them: a little uneven where the range is no power of 2 and
+    not small beside the type.
+
+    Raises:
+      ArgumentError: there is no integer between the bounds, or one does not fit the dtype.
+      ArgumentTypeError: a bound or the dtype is not of integers.
+
+    >>> from gpushard import random
+    >>> randint(random.key(0), (5,), 0, 10)
+    Array([5, 1, 5, 7, 3], dtype=int64)
+    """
+    target = dtype_of(table.RANDINT, dtype)
+    low, last = _bound(minval, target, "minval", 0), _bound(maxval, target, "maxval", 1)
+    if not is_value(low) and not is_value(last) and np.any(low > last):
+        raise ArgumentError(
+            f"randint: minval={minval} must be less than maxval={maxval}; exchange them, or choose "
+            "others",
+            argument="maxval",
+            minval=minval,
+            maxval=maxval,
+        )
+    return sample(table.RANDINT, key, (low, last), shape, target, out_sharding)
+
+
+integers = randint
+
+
+def _bound(x: Any, dtype: np.dtype[Any], argument: str, more: int) -> Any:
+    """Return a bound less what it is more than an integer of the range, in a type that fits.
+
+    Raises:
+      ArgumentTypeError: it is no integer.
+      ArgumentError: it does not fit the dtype.
+    """
+    info = np.iinfo(dtype)
+    least, most = int(info.min), int(info.max)
+    data = x if is_value(x) else np.asarray(x, object if type(x) is int else None)
+    if type(x) is not int and data.dtype.kind not in "iu":
+        raise ArgumentTypeError(
+            f"randint: {argument} has dtype {data.dtype}; bounds are integers",
+            argument=argument,
+            dtype=data.dtype,
+        )
+    if is_value(x):
+        own = np.iinfo(x.dtype)
+        limits = max(least + more, int(own.min)), min(most + more, int(own.max))
+        cut = bind(elementwise.CLIP, (x, *limits), (True, True))
+        return (cut - cut.dtype.type(more)).astype(dtype) if more else cut.astype(dtype)
+    exact = data.astype(object) - more
+    if np.any((exact < least) | (exact > most)):
+        raise ArgumentError(
+            f"randint: {argument}={x} does not fit {dtype}, which has {least} to {most}; choose "
+            "another dtype",
+            argument=argument,
+            value=x,
+            dtype=dtype,
+        )
+    return np.asarray(exact).astype(dtype)
+
+
+@documented(
+    table.BERNOULLI,
+    p="the probability, a number or an array; for one in single precision 32 bits are drawn",
+    mode='"high" draws twice as many bits, for probabilities near 0; "low" does not',
+)
+def bernoulli(
+    key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None
+) -> Array:
+    """Return booleans that are True with a probability."""
+    high, single = is_high(mode, "bernoulli"), getattr(p, "dtype", None) == np.float32
+    if high:
+        row = table.BERNOULLI_HIGH_SINGLE if single else table.BERNOULLI_HIGH
+    else:
+        row = table.BERNOULLI_SINGLE if single else table.BERNOULLI
+    return sample(row, key, (p,), shape, None, out_sharding)
+
+
+@documented(table.RADEMACHER)
+def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return 1 or -1, each half of the time."""
+    return sample(table.RADEMACHER, key, (), shape, dtype, out_sharding)
+
+
+@documented(table.NORMAL)
+def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return standard normal numbers; complex ones have variance 1 in all.
+
+    >>> from gpushard import random
+    >>> print(normal(random.key(0), (3,), "float32").round(3))
+    [ 1.623  2.025 -0.434]
+    """
+    row = table.NORMAL
+    if dtype is not None and dtype_of(row, dtype).kind == "c":
+        row = table.COMPLEX_NORMAL
+    return sample(row, key, (), shape, dtype, out_sharding)
+
+
+@documented(
+    table.TRUNCATED_NORMAL, lower="the lower bound, a number or an array", upper="the upper bound"
+)
+def truncated_normal(
+    key: Any,
+    lower: Any,
+    upper: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return standard normal numbers strictly between two bounds."""
+    return sample(table.TRUNCATED_NORMAL, key, (lower, upper), shape, dtype, out_sharding)
+
+
+@documented(table.LOGNORMAL, sigma="the deviation of the normal numbers, a number or an array")
+def lognormal(
+    key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return exponentials of normal numbers."""
+    return sample(table.LOGNORMAL, key, (sigma,), shape, dtype, out_sharding)
+
+
+@documented(table.EXPONENTIAL)
+def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return exponential numbers of mean 1."""
+    return sample(table.EXPONENTIAL, key, (), shape, dtype, out_sharding)
+
+
+@documented(table.LAPLACE)
+def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return numbers of the Laplace distribution of scale 1."""
+    return sample(table.LAPLACE, key, (), shape, dtype, out_sharding)
+
+
+@documented(table.LOGISTIC)
+def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return numbers of the logistic distribution of scale 1."""
+    return sample(table.LOGISTIC, key, (), shape, dtype, out_sharding)
+
+
+@documented(table.CAUCHY)
+def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return numbers of the Cauchy distribution of scale 1."""
+    return sample(table.CAUCHY, key, (), shape, dtype, out_sharding)
+
+
+@documented(table.MAXWELL)
+def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Return numbers of the Maxwell distribution of scale 1: lengths of normal vectors of three."""
+    return sample(table.MAXWELL, key, (), shape, dtype, out_sharding)
+
+
+@documented(
+    table.GUMBEL,
+    mode='"high" draws twice as many bits, which reach further into the upper tail; "low", or\n'
+    "    None, does not",
+)
+def gumbel(
+    key: Any,
+    shape: Any = (),
+    dtype: Any = None,
+    mode: str | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return numbers of the Gumbel distribution of scale 1."""
+    row = table.GUMBEL_HIGH if is_high(mode, "gumbel") else table.GUMBEL
+    return sample(row, key, (np.float64(0),), shape, dtype, out_sharding)
+
+
+@documented(table.GAMMA, a="the shape parameter, a number or an array")
+def gamma(
+    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return gamma numbers of scale 1."""
+    return sample(table.GAMMA, key, (a,), shape, dtype, out_sharding)
+
+
+@documented(table.LOG_GAMMA, a="the shape parameter, a number or an array")
+def loggamma(
+    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return logarithms of gamma numbers, which do not underflow for small `a`."""
+    return sample(table.LOG_GAMMA, key, (a,), shape, dtype, out_sharding)
+
+
+@documented(table.BETA, a="the first shape parameter, a number or an array", b="the second")
+def beta(
+    key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return beta numbers."""
+    return sample(table.BETA, key, (a, b), shape, dtype, out_sharding)
+
+
+@documented(table.CHISQUARE, df="degrees of freedom, a number or an array")
+def chisquare(
+    key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return chi-square numbers."""
+    return sample(table.CHISQUARE, key, (df,), shape, dtype, out_sharding)
+
+
+@documented(table.T, df="degrees of freedom, a number or an array")
+def t(
+    key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return numbers of Student's t distribution."""
+    return sample(table.T, key, (df,), shape, dtype, out_sharding)
+
+
+@documented(
+    table.F,
+    dfnum="degrees of freedom of the numerator, a number or an array",
+    dfden="those of the denominator",
+)
+def f(
+    key: Any,
+    dfnum: Any,
+    dfden: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return numbers of the F distribution."""
+    return sample(table.F, key, (dfnum, dfden), shape, dtype, out_sharding)
+
+
+@documented(table.PARETO, b="the exponent, a number or an array")
+def pareto(
+    key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return Pareto numbers, from 1 upwards."""
+    return sample(table.PARETO, key, (b,), shape, dtype, out_sharding)
+
+
+@documented(table.RAYLEIGH, scale="the scale, a number or an array")
+def rayleigh(
+    key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return Rayleigh numbers."""
+    return sample(table.RAYLEIGH, key, (scale,), shape, dtype, out_sharding)
+
+
+@documented(
+    table.WEIBULL_MIN,
+    scale="the scale, a number or an array",
+    concentration="the shape parameter",
+)
+def weibull_min(
+    key: Any,
+    scale: Any,
+    concentration: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return Weibull numbers."""
+    return sample(table.WEIBULL_MIN, key, (scale, concentration), shape, dtype, out_sharding)
+
+
+@documented(table.WALD, mean="the mean, a number or an array")
+def wald(
+    key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return numbers of the Wald distribution, the inverse Gaussian of scale 1."""
+    return sample(table.WALD, key, (mean,), shape, dtype, out_sharding)
+
+
+@documented(
+    table.TRIANGULAR,
+    left="the lower bound, a number or an array",
+    mode="where the density is largest, between the bounds",
+    right="the upper bound",
+)
+def triangular(
+    key: Any,
+    left: Any,
+    mode: Any,
+    right: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return numbers of the triangular distribution."""
+    return sample(table.TRIANGULAR, key, (left, mode, right), shape, dtype, out_sharding)
+
+
+@documented(table.GENERALIZED_NORMAL, p="the exponent, a number or an array")
+def generalized_normal(
+    key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return numbers whose density falls like exp(-abs(x)**p)."""
+    return sample(table.GENERALIZED_NORMAL, key, (p,), shape, dtype, out_sharding)
+
+
+@documented(
+    table.DOUBLE_SIDED_MAXWELL,
+    loc="what is added, a number or an array",
+    scale="what numbers are multiplied with before",
+    shape="dims in front of those that `loc` and `scale` broadcast to",
+)
+def double_sided_maxwell(
+    key: Any,
+    loc: Any,
+    scale: Any,
+    shape: Any = (),
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Return numbers of the Maxwell distribution with a random sign, scaled and moved."""
+    row = table.DOUBLE_SIDED_MAXWELL
+    return sample(row, key, (loc, scale), shape, dtype, out_sharding, tail=None)
+
+
+@documented(table.POISSON, lam="the mean, a number or an array")
+def poisson(
+    key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return Poisson numbers."""
+    return sample(table.POISSON, key, (lam,), shape, dtype, out_sharding)
+
+
+@documented(table.GEOMETRIC, p="the probability of success, a number or an array")
+def geometric(
+    key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return how many trials it takes until one succeeds, 1 at least."""
+    return sample(table.GEOMETRIC, key, (p,), shape, dtype, out_sharding)
+
+
+@documented(
+    table.BINOMIAL,
+    n="how many trials, a number or an array; infinity of them succeed infinitely often",
+    p="the probability of success",
+    dtype="a type of floats, as in JAX, or of integers; float64 by default",
+)
+def binomial(
+    key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Return how many of n trials succeed."""
+    row = table.BINOMIAL_COUNTS if is_whole(dtype) else table.BINOMIAL
+    return sample(row, key, (n, p), shape, dtype, out_sharding)

@@ -1,0 +1,37 @@
+"""Which runs the matrix has, and what it reads from pytest."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.softgpu import matrix
+
+
+def test_each_suite_meets_every_machine_and_every_seed_by_default():
+    few, everything = list(matrix.few_runs()), set(matrix.all_runs())
+    assert set(few) <= everything and len(everything) == 5 * 5 * len(matrix.SUITES)
+    for suite in matrix.SUITES:
+        runs = [run for run in few if run.suite == suite]
+        assert [run.machine for run in runs] == list(matrix.MACHINES)
+        assert sorted(run.seed for run in runs) == list(matrix.SEEDS)
+    assert all(machine.gpus * machine.partitions == 8 for machine in matrix.MACHINES)
+    assert len({run.name for run in everything}) == len(everything)
+
+
+def test_counts_are_those_that_pytest_prints(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    text = (
+        "E   assert 3 passed in 4s\n"
+        "software GPU: 9 tests gave it work, 1234 launches\n"
+        "2 failed, 10 passed, 3 skipped, 7 deselected, 1 warning, 1 error in 61.20s (0:01:01)\n"
+    )
+
+    def run(command: list[str], *, stdout, env: dict[str, str], **_: object):
+        assert env["GPUSHARD_CHECK"] == "1" and "--softgpu-no-peers" in command
+        stdout.write(text)
+        return subprocess.CompletedProcess(command, 1)
+
+    monkeypatch.setattr(matrix.subprocess, "run", run)
+    outcome = matrix.execute(matrix.Run(matrix.MACHINES[3], 1, "ops"), tmp_path / "log.txt")
+    counted = outcome.passed, outcome.skipped, outcome.failed, outcome.worked, outcome.code
+    assert counted == (10, 3, 3, 9, 1)
