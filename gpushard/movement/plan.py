@@ -333,7 +333,8 @@ class Plan:
             f"{self.destination.shape} on {len(self.destination.devices)} devices in "
             f"{len(self.domains)} memory domains",
             f"  blocks, once per domain: {blocks}",
-            f"  written: {self.bytes_written:,} bytes, the least possible",
+            f"  written: {self.bytes_written:,} bytes, "
+            + ("with what stays of new blocks" if self.verb == "update" else "the least possible"),
             f"  received from other domains: {self.bytes_received:,} bytes, the least possible",
             f"  peak: {max(self.peak.values()):,} bytes on one device",
         ]
