@@ -107,8 +107,11 @@ class Plan:
     kept: Kept
     """What becomes of every wanted pair, and where those lie that are not written."""
 
+    volume: IntArray
+    """Elements of each of them."""
+
     written_elements: IntArray
-    """How many elements of each of them are written."""
+    """How many of these are written."""
 
     how: Copied
     """The copies."""
@@ -295,13 +298,23 @@ class Plan:
     @functools.cached_property
     def peak(self) -> dict[Device, int]:
         """Bytes that each device holds at most while the plan runs: sources and new blocks."""
-        peak: dict[Device, int] = {}
+        parts = []
         for tiling in self.sources:
             held = holdings(tiling.assignment)
-            _add(peak, tiling, np.bincount(held.home, volumes(held, tiling) * self.itemsize))
+            parts.append((tiling.devices, held.home, volumes(held, tiling)))
         if not self.in_place:
             homes = self.wanted.home[self.copied]
-            _add(peak, self.destination, np.bincount(homes, self._block_elements * self.itemsize))
+            parts.append((self.destination.devices, homes, self._block_elements))
+        sums: list[tuple[tuple[Device, ...], IntArray]] = []
+        for devices, homes, elements in parts:
+            more = np.bincount(homes, elements, len(devices)).astype(np.int64) * self.itemsize
+            if sums and sums[-1][0] == devices:
+                more += sums.pop()[1]
+            sums.append((devices, more))
+        peak = dict(zip(sums[0][0], sums[0][1].tolist(), strict=True))
+        for devices, nbytes in sums[1:]:
+            for device, n in zip(devices, nbytes.tolist(), strict=True):
+                peak[device] = peak.get(device, 0) + n
         return peak
 
     @property
@@ -320,7 +333,8 @@ class Plan:
             f"{self.destination.shape} on {len(self.destination.devices)} devices in "
             f"{len(self.domains)} memory domains",
             f"  blocks, once per domain: {blocks}",
-            f"  written: {self.bytes_written:,} bytes, the least possible",
+            f"  written: {self.bytes_written:,} bytes, "
+            + ("with what stays of new blocks" if self.verb == "update" else "the least possible"),
             f"  received from other domains: {self.bytes_received:,} bytes, the least possible",
             f"  peak: {max(self.peak.values()):,} bytes on one device",
         ]
@@ -347,7 +361,7 @@ class Plan:
     @functools.cached_property
     def _block_elements(self) -> IntArray:
         """Elements of each block that is written."""
-        return volumes(self.wanted, self.destination)[self.copied]
+        return self.volume[self.copied]
 
     @functools.cached_property
     def _first_operands(self) -> list[int]:
@@ -381,13 +395,6 @@ class Plan:
                 else:
                     kernels += 1
         return engines, kernels
-
-
-def _add(peak: dict[Device, int], tiling: Tiling, nbytes: IntArray) -> None:
-    for device, n in zip(tiling.devices, nbytes.astype(np.int64).tolist(), strict=False):
-        peak[device] = peak.get(device, 0) + n
-    for device in tiling.devices[len(nbytes) :]:
-        peak.setdefault(device, 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from gpushard.cache import BoundedCache
 from gpushard.errors import ShardingError
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.execute import launch_of
+from gpushard.movement.execute import is_out_of_reach, launch_of, run, within_reach
 from gpushard.movement.plan import Plan
 from gpushard.movement.planning.dims import Piece, identity
 from gpushard.movement.planning.reshard import make_plan
@@ -52,6 +52,25 @@ def new_plan(source: ShardedBuffer, destination: Tiling, piece: Piece | None = N
         relay_bytes=settings.relay_bytes,
         engine_bytes=None if readable else settings.engine_bytes,
     )
+
+
+def run_part(source: ShardedBuffer, destination: Tiling, piece: Piece, name: str) -> ShardedBuffer:
+    """Return a part of an array, which may lie in another kind of memory than the array.
+
+    Args:
+      source: the data.
+      destination: tiling of the part.
+      piece: where its elements come from.
+      name: what it is, for errors.
+
+    Raises:
+      OutOfMemoryError: a device has no room; nothing has changed.
+    """
+    plan = plan_for(source, destination, piece)
+    if is_out_of_reach(plan):  # what goes through the host goes there as it lies
+        source = within_reach(source, destination)
+        plan = plan_for(source, destination, piece)
+    return run(plan, (source,), name)
 
 
 def window_to(

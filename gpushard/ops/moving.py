@@ -14,7 +14,7 @@ from gpushard.movement.execute import run
 from gpushard.movement.planning.dims import Piece
 from gpushard.movement.planning.windows import Window, started
 from gpushard.movement.rearrange import rearrange
-from gpushard.movement.reshard import part_for, plan_for, window_to
+from gpushard.movement.reshard import part_for, plan_for, run_part, window_to
 from gpushard.ops.choose import sharding_of
 from gpushard.ops.layout import Result
 from gpushard.ops.operand import (
@@ -124,8 +124,7 @@ class Movement:
                 part = part_for(sources[0], self._window, starts, self._how)
                 return [run(part, (sources[0],), self.name)]
             piece = started(self._how, starts, self._starts) if self._starts else self._how
-            plan = plan_for(sources[0], self._tiling, piece)
-            return [run(plan, (sources[0],), self.name)]
+            return [run_part(sources[0], self._tiling, piece, self.name)]
         fill = self._dtype.type(numbers[0]) if numbers else 0
         return [rearrange(sources, self._how, self._tiling, self.name, fill)]
 

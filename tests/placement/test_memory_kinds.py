@@ -139,3 +139,19 @@ def test_what_was_moved_stays_as_its_source_changes(kind: str, other: str) -> No
             gs.block_until_ready([x, y])
             x[3:60] = -1
             assert np.array_equal(y, np.arange(64.0))
+
+
+@pytest.mark.parametrize("kinds", list(itertools.permutations(MEMORY_KINDS, 2)), ids="-".join)
+def test_parts_may_be_taken_to_another_kind(kinds: tuple[str, str]) -> None:
+    data = np.arange(32).reshape(8, 4)
+    with simulated(3, host_readable=False, host_devices=4, host_domains=4, small_bytes=0) as rt:
+        rt.sim.failing = 0
+        mesh = gs.make_mesh((4,), "x")
+        here, there = (gs.NamedSharding(mesh, gs.P("x"), memory_kind=kind) for kind in kinds)
+        x = gs.device_put(data, here)
+        for index in (slice(2, 6), slice(None, None, -1), (slice(4), 1), (slice(1, 8, 2), ...)):
+            part = x.at[index].get(out_sharding=there)
+            assert part.sharding.memory_kind == kinds[1]
+            assert np.array_equal(np.asarray(part), data[index])
+        other = gs.numpy.reshape(x, (4, 8), out_sharding=there)
+        assert np.array_equal(np.asarray(other), data.reshape(4, 8))

@@ -59,11 +59,6 @@ class Piece:
         """Whether kept dims keep their order."""
         return self.order == tuple(range(len(self.order)))
 
-    @property
-    def same_dims(self) -> bool:
-        """Whether destination dim i comes from source dim i throughout."""
-        return all(m.source == m.destination for m in self.maps)
-
 
 @functools.lru_cache(maxsize=4096)
 def identity(shape: Shape) -> Piece:

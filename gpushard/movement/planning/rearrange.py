@@ -98,6 +98,7 @@ def make_rearrange(
         destination=destination,
         itemsize=itemsize,
         kept=kept,
+        volume=volume,
         written_elements=volume * new,
         how=Rearranged(tuple(tables), len(volume)),
         filled=_fills(how.filled, destination, wanted.home, np.flatnonzero(new), itemsize),

@@ -174,6 +174,7 @@ def make_plan(
         destination=destination,
         itemsize=itemsize,
         kept=kept,
+        volume=cut.volume,
         written_elements=cut.volume * copied,
         how=Reshard(piece, cut, np.flatnonzero(copied), latency),
         engine_bytes=engine_bytes,

@@ -416,6 +416,7 @@ def make_update(
         destination=base,
         itemsize=itemsize,
         kept=Kept(kind, none, wanted.home, none),
+        volume=volume,
         written_elements=written,
         how=Updated(base, touched, part, value, in_place),
         filled=fills,
