@@ -10,6 +10,19 @@ PAGES = Path(gs.__file__).parents[1]
 MODULES = {name.split(".")[1] for name in structure.modules() if "." in name}
 
 
+KNOWN_CIRCLES = {
+    "gpushard.runtime.runtime": "a device names the runtime that made it",
+    "gpushard.array.array": "what an array is put together from names the whole",
+}
+"""One module of each circle that there is, all of types alone, and what closes it."""
+
+
+def test_no_other_modules_import_each_other() -> None:
+    circles = structure.circles()
+    assert len(circles) == len(KNOWN_CIRCLES)
+    assert all(KNOWN_CIRCLES.keys() & circle for circle in circles)
+
+
 def test_the_glossary_has_every_public_name() -> None:
     text = (PAGES / "docs" / "glossary.md").read_text(encoding="utf-8")
     first = text.partition("## Words of the source")[0]
@@ -39,3 +52,10 @@ def test_the_maps_name_what_there_is() -> None:
     listed = {word for row in rows for word in re.findall(r"\w+", row)}
     assert packages - listed == set()
     assert listed <= MODULES
+
+
+def test_the_page_of_walks_is_the_one_that_is_walked() -> None:
+    text = structure.PAGE.read_text(encoding="utf-8")
+    assert structure.written(text) == structure.page(), (
+        "python -m tests.structure --write brings CONTRIBUTING.md up to date"
+    )
