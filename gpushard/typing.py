@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from types import FunctionType
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,18 +17,6 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 HostArray: TypeAlias = npt.NDArray[Any]
 LocalArray: TypeAlias = Any
 """A backend's array on one device: `numpy.ndarray` or `cupy.ndarray`."""
-
-
-@runtime_checkable
-class DeviceLike(Protocol):
-    """What geometry may ask of a device; anything hashable will do, these are optional extras."""
-
-    @property
-    def id(self) -> int:
-        """Position in the process-spanning list of devices."""
-
-    def __hash__(self) -> int:
-        """Devices are dict keys."""
 
 
 Device: TypeAlias = Hashable

@@ -196,6 +196,8 @@ def main() -> None:
         )
     if options.write:
         text = PAGE.read_text(encoding="utf-8")
+        if BEGIN not in text or END not in text:
+            raise SystemExit(f"{PAGE} lacks {BEGIN} or {END}")
         head, _, rest = text.partition(BEGIN)
         PAGE.write_text(f"{head}{BEGIN}\n\n{page()}\n\n{END}{rest.partition(END)[2]}", "utf-8")
 

@@ -21,7 +21,6 @@ import numpy as np
 
 from gpushard.errors import RaceError
 from gpushard.runtime.backend import Backend, Calls, DeviceInfo, Item, Pace, T
-from gpushard.runtime.checking.checked_event import CheckedEvent
 from gpushard.runtime.checking.shadow import Access, Shadow, caller_place, raise_to
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
@@ -466,3 +465,36 @@ class Checker:
     def _forget(self, shadow: Shadow) -> None:
         self._starts.remove((shadow.start, id(shadow.raw)))
         del self._shadows[id(shadow.raw)]
+
+
+class CheckedEvent:
+    """An event whose answers somebody hears.
+
+    Args:
+      learn: told the stream and the tick that the host has seen finished.
+      event: gives the answers.
+      stream: whose tick it is.
+    """
+
+    __slots__ = ("_event", "_learn", "_stream", "tick")
+
+    def __init__(self, learn: Callable[[Stream, int], None], event: Event, stream: Stream) -> None:
+        self._learn = learn
+        self._event = event
+        self._stream = stream
+        self.tick = event.tick
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._event, name)
+
+    def query(self) -> bool:
+        """Whether it has come."""
+        over = self._event.query()
+        if over:
+            self._learn(self._stream, self.tick)
+        return over
+
+    def synchronize(self) -> None:
+        """Wait until it has."""
+        self._event.synchronize()
+        self._learn(self._stream, self.tick)
