@@ -8,10 +8,9 @@ from typing import Any
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.computation import check_available
-from gpushard.ops.jobs import jobs_of
+from gpushard.ops.programs.calls import Stage, jobs_of
+from gpushard.ops.programs.local import check_available
 from gpushard.ops.row import Row
-from gpushard.ops.stage import Stage
 
 
 def create(row: Row, tiling: Tiling, dtype: Dtype, numbers: Sequence[Any]) -> ShardedBuffer:

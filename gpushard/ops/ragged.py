@@ -18,8 +18,8 @@ from gpushard.movement.host import read_host
 from gpushard.movement.planning.holders import holdings
 from gpushard.movement.reshard import new_plan
 from gpushard.ops.aval import Dtype
+from gpushard.ops.programs.calls import Job, Stage
 from gpushard.ops.row import Kernel
-from gpushard.ops.stage import Job, Stage
 from gpushard.ops.table.elementwise import writing
 from gpushard.typing import IntArray, LocalArray
 

@@ -20,10 +20,9 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.planning.holders import holdings
-from gpushard.ops.jobs import jobs_of
+from gpushard.ops.programs.calls import Job, Parts, Stage, jobs_of
 from gpushard.ops.row import Row
 from gpushard.ops.rule import Rule
-from gpushard.ops.stage import Job, Parts, Stage
 from gpushard.runtime.memory import Memory
 from gpushard.typing import Index, LocalArray, Shape
 

@@ -14,10 +14,6 @@ from gpushard.movement.execute import run
 from gpushard.movement.reshard import plan_for
 from gpushard.ops.aval import Aval
 from gpushard.ops.gather_guard import check_gather, watched
-from gpushard.ops.jobs import jobs_of
-from gpushard.ops.launched import launched
-from gpushard.ops.layout import Layout, in_sharding, lay_out, places_of, refines, splits_as
-from gpushard.ops.merge import Merge
 from gpushard.ops.operand import (
     Hosted,
     Operand,
@@ -27,13 +23,15 @@ from gpushard.ops.operand import (
     in_memory,
     is_committed,
 )
-from gpushard.ops.owners import Owned, owned
 from gpushard.ops.placing import placed
-from gpushard.ops.reduced import Reduced
+from gpushard.ops.programs.calls import Stage, jobs_of
+from gpushard.ops.programs.launched import launched
+from gpushard.ops.programs.owners import Owned, owned
+from gpushard.ops.programs.reduce import Merge, Reduced
 from gpushard.ops.row import Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.scalars import converter
-from gpushard.ops.stage import Stage
+from gpushard.ops.shardings import Layout, in_sharding, lay_out, places_of, refines, splits_as
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray
 

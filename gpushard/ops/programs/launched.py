@@ -13,8 +13,8 @@ import numpy as np
 from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.ops.programs.calls import Job, Parts, Stage
 from gpushard.ops.row import Kernel
-from gpushard.ops.stage import Job, Parts, Stage
 from gpushard.runtime.backend import Calls
 from gpushard.runtime.memory import Account, Memory, Pool
 from gpushard.runtime.runtime import Runtime
