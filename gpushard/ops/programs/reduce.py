@@ -25,43 +25,43 @@ from gpushard.movement.collectives import all_reduce, reduce_scatter, rows_of, t
 from gpushard.movement.planning.holders import holdings
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.in_order import InOrder
-from gpushard.ops.programs.calls import Job, Parts, Stage, jobs_of
+from gpushard.ops.programs.calls import Call, LocalCalls, Outputs, Work, calls_of
 from gpushard.ops.row import Params, Row, State
 from gpushard.ops.rule import Rule
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import Index, LocalArray, Shape
 
 
-class Fold(Stage):
+class Fold(LocalCalls):
     """Calls that each take several parts of a state.
 
     Args:
       inputs: for each call the numbers of its parts.
       regions: for each call the index of what it takes of them; None for all.
-      *stage: as for `Stage`.
+      work: what there is to call.
     """
 
     def __init__(
-        self, inputs: Sequence[Sequence[int]], regions: Sequence[Index | None], *stage: Any
+        self, inputs: Sequence[Sequence[int]], regions: Sequence[Index | None], work: Work
     ) -> None:
-        super().__init__(*stage)
-        self._inputs = dict(zip(self.jobs, inputs, strict=True))
-        self._regions = dict(zip(self.jobs, regions, strict=True))
+        super().__init__(work)
+        self._inputs = dict(zip(self.calls, inputs, strict=True))
+        self._regions = dict(zip(self.calls, regions, strict=True))
 
-    def fold(self, state: Sequence[Parts]) -> list[Parts]:
+    def fold(self, state: Sequence[Outputs]) -> list[Outputs]:
         """Make the calls; `state` has every part of each array of a state."""
         here = self._here and all(parts.settled for parts in state)
         if here and self._small:
-            return self.call_rows([self._take(state, job) for job in self.jobs])
+            return self.call_rows([self._take(state, call) for call in self.calls])
         return self.launch(
             functools.partial(self._take, state),
-            lambda job: [p.claims[n].memory for n in self._inputs[job] for p in state],
+            lambda call: [p.claims[n].memory for n in self._inputs[call] for p in state],
             here=here,
         )
 
-    def _take(self, state: Sequence[Parts], job: Job) -> list[LocalArray]:
-        taken = [parts.values[n] for n in self._inputs[job] for parts in state]
-        region = self._regions[job]
+    def _take(self, state: Sequence[Outputs], call: Call) -> list[LocalArray]:
+        taken = [parts.values[n] for n in self._inputs[call] for parts in state]
+        region = self._regions[call]
         return taken if region is None else [array[region] for array in taken]
 
 
@@ -200,14 +200,14 @@ class Between:
     Args:
       reduced: the reduction.
       block: whose parts lie where.
-      jobs: the calls that made the parts.
+      calls: the calls that made the parts.
       own: how many elements each of them reduced.
     """
 
     def __init__(
-        self, reduced: Reduced, block: Block, jobs: Sequence[Job], own: Sequence[int]
+        self, reduced: Reduced, block: Block, calls: Sequence[Call], own: Sequence[int]
     ) -> None:
-        homes = [jobs[calls[0]].home for calls in block.members]
+        homes = [calls[numbers[0]].home for numbers in block.members]
         boxes = [box for _, box in block.wanting]
         wanted = sum(int(reduced.result.volumes[home]) for home in block.wanting.values())
         once = len(set(boxes)) == len(boxes) and wanted == int(reduced.natural.volumes[homes[0]])
@@ -219,21 +219,20 @@ class Between:
         self._shape: Shape = reduced.natural.shard_shapes[homes[0]]
         self._wanting: list[Any] = [reduced.result.devices[h] for h in block.wanting.values()]
         width, merge = len(self._dtypes), reduced.make("merge")
-        self._own = Fold(
-            block.members,
-            [None] * len(homes),
+        own_parts = Work(
             reduced.runtime,
             self._name,
             functools.partial(as_state, width, merge),
             [
-                Job(home, (self._shape,) * width, (tuple(own[call] for call in calls),))
-                for home, calls in zip(homes, block.members, strict=True)
+                Call(home, (self._shape,) * width, (tuple(own[n] for n in numbers),))
+                for home, numbers in zip(homes, block.members, strict=True)
             ],
             [-1] * len(reduced.natural.devices),
             [reduced.natural] * width,
             self._dtypes,
         )
-        self._sums = tuple(sum(own[call] for call in calls) for calls in block.members)
+        self._own = Fold(block.members, [None] * len(homes), own_parts)
+        self._sums = tuple(sum(own[n] for n in numbers) for numbers in block.members)
         self._rows_kernel = functools.partial(merged_rows, merge)
         if not self.scatters:
             pieces = tiling_over(self._members, (math.prod(self._shape),), 0)
@@ -246,21 +245,23 @@ class Between:
             pieces = tiling_from_indices(self._shape, places)
         self._merged = self._merging(reduced, pieces)
 
-    def _merging(self, reduced: Reduced, tiling: Tiling) -> Stage:
+    def _merging(self, reduced: Reduced, tiling: Tiling) -> LocalCalls:
         """Return the calls that merge the rows of matrices, a piece each."""
         width = len(self._dtypes)
         there = [n for n in range(len(tiling.devices)) if tiling.volumes[n]]
-        return Stage(
-            reduced.runtime,
-            self._name,
-            self._rows_kernel,
-            [Job(n, (tiling.shard_shapes[n],) * width, (self._sums,)) for n in there],
-            [there.index(n) if n in there else -1 for n in range(len(tiling.devices))],
-            [tiling] * width,
-            self._dtypes,
+        return LocalCalls(
+            Work(
+                reduced.runtime,
+                self._name,
+                self._rows_kernel,
+                [Call(n, (tiling.shard_shapes[n],) * width, (self._sums,)) for n in there],
+                [there.index(n) if n in there else -1 for n in range(len(tiling.devices))],
+                [tiling] * width,
+                self._dtypes,
+            )
         )
 
-    def run(self, state: Sequence[Parts]) -> list[Parts]:
+    def run(self, state: Sequence[Outputs]) -> list[Outputs]:
         """Return for each array of a state that of what is wanted, for each that wants some."""
         row = self._shape if self.scatters else (math.prod(self._shape),)
         rows = [
@@ -269,10 +270,10 @@ class Between:
         ]
         if self.scatters:
             made = reduce_scatter(rows, self._cut, self._merged.run, self._name)
-            return [Parts(buffer.values, buffer.claims, buffer.settled) for buffer in made]
+            return [Outputs(buffer.values, buffer.claims, buffer.settled) for buffer in made]
         made = all_reduce(rows, self._wanting, self._merged.run, self._name)
         return [
-            Parts(
+            Outputs(
                 [value.reshape(self._shape) for value in whole.values], whole.claims, whole.settled
             )
             for whole in made
@@ -292,14 +293,13 @@ class Merge:
         tilings = [reduced.natural] * len(dtypes)
         sizes = [aval.dtype.itemsize for aval in reduced.avals]
         read = list(zip(reduced.operands, sizes, strict=True))
-        jobs, of_device = jobs_of(row, read, tilings, [n > 0 for n in counts])
+        calls, of_device = calls_of(row, read, tilings, [n > 0 for n in counts])
         kernel = reduced.make("local")
-        self._local = Stage(
-            runtime, row.name, kernel, jobs, of_device, tilings, dtypes, threaded=row.threaded
-        )
-        found = _find(reduced, jobs, of_device)
-        own = [counts[job.home] for job in jobs]
-        self._across = [Between(reduced, block, jobs, own) for block in found.across]
+        work = Work(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
+        self._local = LocalCalls(work, threaded=row.threaded)
+        found = _find(reduced, of_device)
+        own = [counts[call.home] for call in calls]
+        self._across = [Between(reduced, block, calls, own) for block in found.across]
         self._last = _last(reduced, found, own, [a.scatters for a in self._across])
 
     def run(
@@ -322,7 +322,7 @@ class Merge:
 
 @dataclasses.dataclass(eq=False)
 class _Found:
-    """How the calls of the local stage come together."""
+    """How the parts of what is reduced come together."""
 
     within: dict[Wanted, tuple[list[int], int]]
     """What is merged within its domain: the calls, in mesh order, and the device that pays."""
@@ -334,7 +334,7 @@ class _Found:
     """What each device wants."""
 
 
-def _find(reduced: Reduced, jobs: Sequence[Job], of_device: Sequence[int]) -> _Found:
+def _find(reduced: Reduced, of_device: Sequence[int]) -> _Found:
     target = holdings(reduced.result.assignment)
     domains = target.device_domain.tolist()
     boxes = reduced.result.assignment.flat.tolist()
@@ -373,7 +373,7 @@ def _last(reduced: Reduced, found: _Found, own: Sequence[int], scatters: Sequenc
     """Return the calls that merge what is within a domain, and finish everything."""
     inputs = [calls for calls, _ in found.within.values()]
     homes = [home for _, home in found.within.values()]
-    sizes = [tuple(own[call] for call in calls) for calls in inputs]
+    sizes = [tuple(own[n] for n in numbers) for numbers in inputs]
     regions = [reduced.region(home) for home in homes]
     number = len(own)
     for block, cut in zip(found.across, scatters, strict=True):
@@ -384,12 +384,13 @@ def _last(reduced: Reduced, found: _Found, own: Sequence[int], scatters: Sequenc
             regions.append(None if cut else reduced.region(home))
             number += 1
     shapes = reduced.result.shard_shapes
-    jobs = [Job(home, (shapes[home],), (size,)) for home, size in zip(homes, sizes, strict=True)]
+    calls = [Call(home, (shapes[home],), (size,)) for home, size in zip(homes, sizes, strict=True)]
     keys = [*found.within, *(key for block in found.across for key in block.wanting)]
     of_key = {key: n for n, key in enumerate(keys)}
     of_device = [of_key.get(key, -1) for key in found.of_device]
     kernel = functools.partial(
         finished, len(reduced.dtypes), reduced.make("merge"), reduced.make("finish")
     )
-    stage = reduced.runtime, reduced.row.name, kernel, jobs, of_device
-    return Fold(inputs, regions, *stage, [reduced.result], [reduced.dtype])
+    name, results = reduced.row.name, [reduced.result]
+    work = Work(reduced.runtime, name, kernel, calls, of_device, results, [reduced.dtype])
+    return Fold(inputs, regions, work)
