@@ -43,8 +43,7 @@ PIECE = 1 << 20
 belong."""
 
 _Collect = Callable[[Owners, Sequence[LocalArray], Sequence[LocalArray], LocalArray], None]
-"""Takes how blocks lie, they in row-major order, index arrays, and what gets the elements that are in
-bounds."""
+"""Takes how blocks lie, they in row-major order, index arrays, and what gets elements in bounds."""
 
 
 def _shapes(avals: Sequence[Aval]) -> tuple[Shape, ...]:
