@@ -34,11 +34,6 @@ def edges_of(name: str, x: Any, bins: Any, range: Any, weights: Any) -> Any:
       bins: how many, their edges, or the name of a rule.
       range: (least, greatest) edge; None for those of the elements.
       weights: None unless elements have some.
-
-    Raises:
-      ArgumentError: there are no such bins, or edges do not ascend.
-      ArgumentTypeError: bins are neither a number, edges nor a name; or a rule is named and there
-        are weights.
     """
     limits = _limits(name, range)
     if isinstance(bins, str):

@@ -97,11 +97,7 @@ def _length(x: Any, least: int) -> int:
 
 
 def _weights_like(x: Any, weights: Any, name: str) -> Any:
-    """Return weights, here or on the host; None if there are none.
-
-    Raises:
-      ArgumentError: they do not have the shape of the array.
-    """
+    """Return weights, here or on the host; None if there are none."""
     if weights is None:
         return None
     found = weights if is_value(weights) else host_data(weights, name)

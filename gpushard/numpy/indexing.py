@@ -225,11 +225,7 @@ def _is_columns(order: Any, name: str) -> bool:
 
 
 def _check_numbers(at: Any, size: int, name: str) -> None:
-    """Check that numbers are in bounds; negative ones are not.
-
-    Raises:
-      ArgumentError: one is out of bounds.
-    """
+    """Check that numbers are in bounds; negative ones are not."""
     if count_true((at < 0) | (at >= size)):
         raise ArgumentError(
             f"{name}: an index is out of bounds for size {size}; use 0 to {size - 1}",

@@ -19,11 +19,7 @@ from gpushard.typing import Shape
 
 
 def named_place(device: Any, out_sharding: Any) -> tuple[str, Any]:
-    """Return which of two arguments for a place was given, and the place, or None.
-
-    Raises:
-      ArgumentError: both were.
-    """
+    """Return which of two arguments for a place was given, and the place, or None."""
     if device is not None and out_sharding is not None:
         raise ArgumentError(
             "device= and out_sharding= are both given; they mean the same, give one",
@@ -33,12 +29,7 @@ def named_place(device: Any, out_sharding: Any) -> tuple[str, Any]:
 
 
 def place_of(device: Any, out_sharding: Any) -> Sharding | Format | None:
-    """Return where new data goes; None if neither of two arguments says so.
-
-    Raises:
-      ArgumentTypeError: it is no place.
-      ArgumentError: both are given, or a spec without a mesh.
-    """
+    """Return where new data goes; None if neither of two arguments says so."""
     argument, place = named_place(device, out_sharding)
     if place is None or isinstance(place, Format):  # which fits some numbers of dims only
         return place
@@ -46,19 +37,7 @@ def place_of(device: Any, out_sharding: Any) -> Sharding | Format | None:
 
 
 def made(row: Row, shape: Shape, dtype: np.dtype[Any], numbers: Sequence[Any], place: Any) -> Array:
-    """Run a row without operands where its result goes.
-
-    Args:
-      row: which.
-      shape: of the result.
-      dtype: of the result.
-      numbers: what the row takes.
-      place: what `place_of` gives; None for where new data goes by default.
-
-    Raises:
-      ShardingError: the place does not fit the shape.
-      OutOfMemoryError: a device has no room.
-    """
+    """Run a row without operands where its result goes."""
     committed = place is not None
     sharding = as_sharding(place, len(shape)) if committed else default_sharding(shape)
     return made_on(row, shape, dtype, numbers, sharding, committed=committed)
@@ -81,9 +60,5 @@ def kept_at(x: Any, place: Any) -> Any:
     """Return what was computed from an array made at a place, at that place.
 
     Operations do not split dims of length 0 or 1.
-
-    Args:
-      x: an array.
-      place: as for `made`.
     """
     return x if place is None else device_put(x, place)

@@ -102,11 +102,7 @@ def _apart(start: Any, stop: Any, step: Any) -> tuple[Any, Any]:
 
 
 def _length(start: Any, stop: Any, step: Any) -> int:
-    """Return how many numbers there are, as NumPy counts them.
-
-    Raises:
-      ArgumentError: the step is 0, or the numbers do not end.
-    """
+    """Return how many numbers there are, as NumPy counts them."""
     try:
         apart, many = quietly(_apart, start, stop, step)
         if isinstance(many, complex | np.complexfloating):

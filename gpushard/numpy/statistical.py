@@ -120,18 +120,7 @@ def average(
 
 
 def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
-    """Return weights in the shape of an array, here or on the host; for functions of this package.
-
-    Args:
-      x: the array.
-      axis: the dims that they are for.
-      weights: of the shape of the array, or of its dims that `axis` names.
-      name: of the function, for errors.
-
-    Raises:
-      ArgumentError: the shape does not fit.
-      ArgumentTypeError: it differs from the array's, and no axis is named.
-    """
+    """Return weights of an array, or of its dims `axis`, in its shape, here or on the host."""
     found = weights if is_value(weights) else host_data(weights, name)
     if found.shape == x.shape:
         return found

@@ -23,10 +23,6 @@ def spread(shape: Shape, axes: Mapping[str, int]) -> PartitionSpec:
     Each axis, the largest first, cuts the dim whose blocks are the longest by then; if they are
     shorter than the axis, some devices get nothing. Where blocks have one element, it is left out.
 
-    Args:
-      shape: of the array.
-      axes: the sizes of the mesh axes.
-
     >>> spread((8, 6), {"x": 2, "y": 4}), spread((3, 1), {"x": 4}), spread((), {"x": 4})
     (PartitionSpec('y', 'x'), PartitionSpec('x', None), PartitionSpec())
     """

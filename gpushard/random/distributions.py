@@ -95,12 +95,7 @@ integers = randint
 
 
 def _bound(x: Any, dtype: np.dtype[Any], argument: str, more: int) -> Any:
-    """Return a bound less what it is more than an integer of the range, in a type that fits.
-
-    Raises:
-      ArgumentTypeError: it is no integer.
-      ArgumentError: it does not fit the dtype.
-    """
+    """Return a bound less what it is more than an integer of the range, in a type that fits."""
     info = np.iinfo(dtype)
     least, most = int(info.min), int(info.max)
     data = x if is_value(x) else np.asarray(x, object if type(x) is int else None)

@@ -135,11 +135,7 @@ def choice(
 
 
 def _noise(mode: str | None, name: str) -> Distribution:
-    """Return the row of Gumbel numbers in a mode.
-
-    Raises:
-      ArgumentError: there is no such mode.
-    """
+    """Return the row of Gumbel numbers in a mode."""
     return table.GUMBEL_HIGH if is_high(mode, name) else table.GUMBEL
 
 
@@ -194,11 +190,7 @@ def _largest(key: Any, weights: Any, draws: int, noise: Distribution) -> Any:
 
 
 def _weights(p: Any, n: int) -> Any:
-    """Return probabilities.
-
-    Raises:
-      ArgumentError: there are not `n`, or numbers on the host are no probabilities.
-    """
+    """Return probabilities."""
     weights = parameter(p, "choice", "p", Domain(lambda x: x >= 0, "0 at least"))
     if np.shape(weights) != (n,):
         raise ArgumentError(

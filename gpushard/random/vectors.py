@@ -97,11 +97,7 @@ def multivariate_normal(
 
 
 def _factor(cov: Any, method: str) -> Any:
-    """Return a matrix whose product with its transpose is a covariance.
-
-    Raises:
-      ArgumentError: there is no such method.
-    """
+    """Return a matrix whose product with its transpose is a covariance."""
     if method not in ("eigh", "svd"):
         raise ArgumentError(
             f'multivariate_normal: method={method!r} must be "cholesky", "eigh" or "svd"',

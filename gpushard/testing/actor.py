@@ -46,12 +46,7 @@ def by_host(sharding: Sharding) -> bool:
 
 
 class World:
-    """What all threads of a program share: a shape, a few shardings, and some arrays.
-
-    Args:
-      source: makes the choices.
-      shardings: those to choose from.
-    """
+    """What all threads of a program share: a shape, a few shardings, and some arrays."""
 
     def __init__(self, source: random.Random, shardings: Sequence[Sharding]) -> None:
         self.shape = source.choice(_SHAPES)
@@ -60,13 +55,7 @@ class World:
 
 
 class Actor:
-    """One thread of a program.
-
-    Args:
-      world: what it shares with others.
-      source: makes its choices.
-      steps: how many things it does.
-    """
+    """One thread of a program."""
 
     def __init__(self, world: World, source: random.Random, steps: int) -> None:
         self._world = world

@@ -12,11 +12,6 @@ from gpushard.ops.indexing import index_piece, parse_index
 def updated(x: Array, index: Any, value: Array) -> Array:
     """Return an array with `value` at a basic index of `x`, and the elements of `x` elsewhere.
 
-    Args:
-      x: the old array, which stays as it is.
-      index: integers, slices, `...` and None.
-      value: of the shape of `x[index]` and the dtype of `x`, laid out in any way.
-
     >>> import gpushard as gs
     >>> import numpy as np
     >>> updated(gs.device_put(np.arange(4)), slice(None, None, 2), gs.device_put(np.array([7, 8])))

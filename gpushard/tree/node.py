@@ -200,11 +200,7 @@ def namedtuple_node(cls: type) -> Node | None:
 
 
 def known_node(cls: type) -> Node:
-    """Return the node of a class that a structure names.
-
-    Raises:
-      TreeError: it has none here, as after unpickling without the registration.
-    """
+    """Return the node of a class that a structure names."""
     node = NODES.get(cls) or namedtuple_node(cls)
     if node is None:
         raise TreeError(

@@ -89,14 +89,7 @@ class Many(Protocol):
 
 
 def _one(name: str, row: Row, text: str, *, from_half: bool = False) -> One:
-    """Return a transform along one dim.
-
-    Args:
-      name: what users call it.
-      row: its row.
-      text: the first line of its documentation.
-      from_half: whether it takes the half of a symmetric spectrum, and `n` counts the result.
-    """
+    """Return a transform along one dim."""
 
     def function(
         a: Any,

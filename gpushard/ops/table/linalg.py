@@ -32,9 +32,6 @@ def linalg_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
     """Return the type that matrices are worked with: single or double precision, real or complex.
 
     Integers are worked with in double precision, also beside numbers of single precision.
-
-    Raises:
-      ArgumentTypeError: an operand is of half precision.
     """
     for aval in avals:
         if wide(aval.dtype) != aval.dtype:
@@ -133,11 +130,7 @@ def matrix_row(
 
 
 def _sizes(name: str, core: Core, avals: Sequence[Aval]) -> dict[str, int]:
-    """Return the length of every letter.
-
-    Raises:
-      ArgumentError: an operand lacks dims, a matrix is not square, or lengths differ.
-    """
+    """Return the length of every letter."""
     shapes = tuple(aval.shape for aval in avals)
     sizes: dict[str, int] = {}
     for letters, shape in zip(core.inputs, shapes, strict=True):
@@ -197,11 +190,7 @@ def _checked(
 
 
 def function_of(xp: Any, name: str) -> Callable[..., Any]:
-    """Return a function of NumPy's or CuPy's linalg.
-
-    Raises:
-      ArgumentTypeError: it has no such function.
-    """
+    """Return a function of NumPy's or CuPy's linalg."""
     function: Callable[..., Any] | None = getattr(xp.linalg, name, None)
     if function is None:
         raise ArgumentTypeError(

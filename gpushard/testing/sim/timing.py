@@ -15,9 +15,6 @@ class Timing:
     An item starts when the one before it in its stream and all that it waits for have ended, and
     takes the time of its busiest resource. That others use the same resources meanwhile is left
     out; `gpushard.testing.simulate` counts it.
-
-    Args:
-      topology: the machine.
     """
 
     def __init__(self, topology: Topology) -> None:
