@@ -335,11 +335,7 @@ def _like_mask(x: Any, indexed: Indexed, at: Positions) -> Sharding | None:
 
 
 def positions(
-    shape: Shape,
-    parsed: ParsedIndex,
-    arrays: Sequence[Positions],
-    mode: str | None,
-    unknown: str,
+    shape: Shape, parsed: ParsedIndex, arrays: Sequence[Positions], mode: str | None, unknown: str
 ) -> tuple[list[Positions], Indexed]:
     """Make positions of the arrays of an index, checked; masks become one for each dim.
 

@@ -212,12 +212,7 @@ def all(
 
 
 def argmin(
-    a: Array,
-    axis: Any = None,
-    out: Any = None,
-    *,
-    keepdims: bool = False,
-    out_sharding: Any = None,
+    a: Array, axis: Any = None, out: Any = None, *, keepdims: bool = False, out_sharding: Any = None
 ) -> Array:
     """Return where the least element is first: along a dim, or in row-major order for None.
 
@@ -229,12 +224,7 @@ def argmin(
 
 
 def argmax(
-    a: Array,
-    axis: Any = None,
-    out: Any = None,
-    *,
-    keepdims: bool = False,
-    out_sharding: Any = None,
+    a: Array, axis: Any = None, out: Any = None, *, keepdims: bool = False, out_sharding: Any = None
 ) -> Array:
     """Return where the greatest element is first: along a dim, or in row-major order for None.
 

@@ -84,12 +84,7 @@ def cov(
 
 @public()
 def corrcoef(
-    x: Any,
-    y: Any = None,
-    rowvar: bool = True,
-    *,
-    dtype: Any = None,
-    out_sharding: Any = None,
+    x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None, out_sharding: Any = None
 ) -> Array:
     """Return the correlations of variables, from -1 to 1.
 

@@ -76,12 +76,7 @@ def isin(
 
 @_sets
 def union1d(
-    ar1: Any,
-    ar2: Any,
-    *,
-    size: int | None = None,
-    fill_value: Any = None,
-    out_sharding: Any = None,
+    ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Array:
     """Return the different elements of two arrays, in order."""
     both = concat([ar1.ravel(), ar2.ravel()])

@@ -155,12 +155,7 @@ def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
 
 @public
 def ptp(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    *,
-    out_sharding: Any = None,
+    a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, out_sharding: Any = None
 ) -> Array:
     """Return how far the greatest element is from the least over dims."""
     refuse_out("ptp", out)

@@ -19,12 +19,7 @@ import numpy as np
 from gpushard.array.array import Array
 from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard.array.key_array import refuse_keys
-from gpushard.errors import (
-    ArgumentTypeError,
-    FileAccessError,
-    FileFormatError,
-    MissingLibraryError,
-)
+from gpushard.errors import ArgumentTypeError, FileAccessError, FileFormatError, MissingLibraryError
 from gpushard.functions.checks import check_dtype
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host import blocks_of, fetch

@@ -28,6 +28,8 @@ from gpushard.random.placing import beside, bind_at, moved_to
 from gpushard.random.sampling import dtype_of, is_high, parameter, sample
 from gpushard.typing import Shape
 
+__all__ = ["categorical", "choice", "permutation", "shuffle"]
+
 
 def permutation(
     key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None

@@ -11,6 +11,12 @@ from typing import Any, TypeAlias
 from gpushard.errors import TreeError
 from gpushard.frozen import dataclass
 
+# fmt: off
+__all__ = [
+    "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "SequenceKey", "keystr",
+]
+# fmt: on
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SequenceKey:

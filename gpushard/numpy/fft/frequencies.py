@@ -26,12 +26,7 @@ _frequencies = described(device="where it goes.", out_sharding="the same.")
 
 @_frequencies
 def fftfreq(
-    n: int,
-    d: Any = 1.0,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    out_sharding: Any = None,
+    n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, out_sharding: Any = None
 ) -> Array:
     """Return the frequencies of what `fft` gives: 0 and positive ones, then negative ones.
 
@@ -55,12 +50,7 @@ def fftfreq(
 
 @_frequencies
 def rfftfreq(
-    n: int,
-    d: Any = 1.0,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    out_sharding: Any = None,
+    n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, out_sharding: Any = None
 ) -> Array:
     """Return the frequencies of what `rfft` gives, from 0.
 

@@ -89,9 +89,7 @@ class Core:
 
 
 def matrix_row(
-    name: str,
-    core: Callable[..., Core],
-    make: Callable[..., Callable[..., Any]],
+    name: str, core: Callable[..., Core], make: Callable[..., Callable[..., Any]]
 ) -> Row:
     """Return the row of a function of matrices.
 
@@ -160,11 +158,7 @@ def _sizes(name: str, core: Core, avals: Sequence[Aval]) -> dict[str, int]:
 
 
 def _checked(
-    name: str,
-    xp: Any,
-    function: Callable[..., Any],
-    dtype: Dtype,
-    types: Sequence[Dtype],
+    name: str, xp: Any, function: Callable[..., Any], dtype: Dtype, types: Sequence[Dtype]
 ) -> Callable[..., Any]:
     """Return a function of matrices of any type, whose results are dense and of the right types."""
 
@@ -254,9 +248,5 @@ DET = matrix_row("det", lambda: Core(("mn",), ("",)), lambda xp: xp.linalg.det)
 SLOGDET = matrix_row(
     "slogdet", lambda: Core(("mn",), ("", ""), (own, real)), lambda xp: xp.linalg.slogdet
 )
-SOLVE = matrix_row(
-    "solve",
-    lambda: Core(("mn", "mk"), ("nk",), free="k"),
-    _solve,
-)
+SOLVE = matrix_row("solve", lambda: Core(("mn", "mk"), ("nk",), free="k"), _solve)
 """Columns of the right sides are solved for where they lie."""
