@@ -14,7 +14,6 @@ import numpy as np
 from gpushard.array.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError, ExportError, ProtocolError
 from gpushard.functions.concrete import concrete
-from gpushard.interop.kinds import place_name
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.runtime.host import dlpack
 
@@ -196,3 +195,25 @@ def _check_dtype(x: Array) -> None:
             argument="self",
             dtype=x.dtype,
         )
+
+
+_NAMES = {
+    1: "CPU",
+    2: "CUDA",
+    3: "pinned host memory",
+    7: "Vulkan",
+    8: "Metal",
+    10: "ROCm",
+    13: "managed CUDA memory",
+    14: "oneAPI",
+}
+
+
+def place_name(device: tuple[int, int]) -> str:
+    """Return a DLPack device with its name, for messages.
+
+    >>> place_name((2, 1))
+    '(2, 1) (CUDA)'
+    """
+    kind, index = device
+    return f"({kind}, {index}) ({_NAMES.get(kind, 'unknown')})"

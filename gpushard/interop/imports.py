@@ -12,7 +12,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, ProtocolError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
-from gpushard.interop.kinds import place_name
+from gpushard.interop.exports import place_name
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host import alias_host, can_alias, from_host
 from gpushard.movement.planning.aliasing import ALIGNMENT

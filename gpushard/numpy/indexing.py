@@ -22,10 +22,9 @@ from gpushard.functions.indexing import as_int64, as_integers, bounded, count_tr
 from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, is_number, settle
-from gpushard.numpy.creation import array
+from gpushard.numpy.creation import array, place_of
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.joining import concatenate, stack
-from gpushard.numpy.making import place_of
 from gpushard.numpy.manipulation import broadcast_arrays
 from gpushard.numpy.public import public, public_array
 from gpushard.numpy.ranges import arange, linspace

@@ -14,9 +14,9 @@ from gpushard.functions.checks import as_dtype, integer, number_of
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import is_number, operands
+from gpushard.numpy.creation import kept_at, made, place_of
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.elementwise import equal, floor, log10, power, sign, subtract, where
-from gpushard.numpy.making import kept_at, made, place_of
 from gpushard.numpy.manipulation import broadcast_arrays, expand_dims, moveaxis, shape
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.scalars import KINDS

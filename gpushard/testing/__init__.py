@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from gpushard.testing import programs
 from gpushard.testing.bound import Needs, lower_bound
-from gpushard.testing.deferred import deferred
-from gpushard.testing.gate import Gate, gated
+from gpushard.testing.deferred import Gate, deferred, gated
 from gpushard.testing.makespan import Timeline, Work, simulate
 from gpushard.testing.runtime import runtime, simulated
 from gpushard.testing.topology import Topology, nvlink, pcie, two_hosts
