@@ -1,4 +1,4 @@
-"""Arrays whose value devices make on their streams, or that is held back until a test lets it go."""
+"""Arrays that devices make on their streams, and arrays held back until a test lets them go."""
 
 from __future__ import annotations
 
