@@ -88,7 +88,7 @@ def _make_launch(plan: Plan) -> Launch:
         charges = tuple((places[home].account, n) for home, _, n in plan.allocations)
         claim = functools.partial(runtime.claim_charged, first.domain.pool, charges)
     streams = {domain.index: domain.feed if up else domain.copy for domain in domains}
-    if kind == "device" and {first}.issuperset(places, *map(devices_of, plan.sources)):
+    if kind == "device" and {first} == set(places).union(*map(devices_of, plan.sources)):
         streams = {first.domain.index: first.device.stream}  # in turn with what it reads
     staged = any(strangers(runtime, step) for step in plan.steps)
     return Launch(places, by_host, kinds == {kind}, streams, staged, few, claim)

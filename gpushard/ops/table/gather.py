@@ -273,11 +273,11 @@ def _by_owner(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
         if dense and by_rows:
             _take_rows(part, owner, at, blocks, owners.numbers)
             return
-        order, ends = _by_number(owner, owners.numbers)
+        order, stops = _by_number(owner, owners.numbers)
         if dense and along is not None:
-            _take_along(part, len(before), order, at[0], blocks, ends)
+            _take_along(part, len(before), order, at[0], blocks, stops)
             return
-        for block, begin, end in zip(blocks, [0, *ends], ends, strict=False):
+        for block, begin, end in zip(blocks, [0, *stops], stops, strict=False):
             mine = slice(begin, end) if order is None else order[begin:end]
             view = block.transpose((*before, *dims, *after))
             part[(*lead, mine)] = view[(*lead, *(places[mine] for places in at))]
