@@ -34,7 +34,7 @@ from gpushard.movement.host import HostRead, StagedRead, read_host, start_read
 from gpushard.movement.plan import Plan
 from gpushard.movement.reshard import plan_for
 from gpushard.ops.table.movement import INDEX
-from gpushard.runtime.device import Device
+from gpushard.runtime.runtime import Device
 from gpushard.typing import HostArray, Shape, shown_as
 
 

@@ -12,9 +12,8 @@ from gpushard.errors import ArgumentTypeError, DeviceLostError, ExecutionError, 
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.planning.aliasing import ALIGNMENT
 from gpushard.runtime.backend import WorkFailure
-from gpushard.runtime.device import Device, MemorySpace, Place
 from gpushard.runtime.memory import Claim, Memory
-from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.runtime import Device, MemorySpace, Place, Runtime
 from gpushard.typing import LocalArray
 
 

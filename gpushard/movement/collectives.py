@@ -21,8 +21,8 @@ from gpushard.movement.execute import run
 from gpushard.movement.planning.maps import permute_rows
 from gpushard.movement.rearrange import rearrange
 from gpushard.movement.reshard import plan_for
-from gpushard.runtime.device import Place
 from gpushard.runtime.memory import Claim
+from gpushard.runtime.runtime import Place
 from gpushard.typing import LocalArray, Shape
 
 Merge: TypeAlias = Callable[[Sequence[ShardedBuffer]], Sequence[ShardedBuffer]]

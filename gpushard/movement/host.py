@@ -23,10 +23,10 @@ from gpushard.movement.planning.dims import identity
 from gpushard.movement.planning.holders import holdings, overlap, volumes
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.chunks import Move
-from gpushard.runtime.device import Domain, Place
+from gpushard.runtime.domain import Domain
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy
-from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.runtime import Place, Runtime
 from gpushard.typing import HostArray, Index, LocalArray, Shape
 
 

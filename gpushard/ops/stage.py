@@ -16,9 +16,8 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.ops.row import Kernel
 from gpushard.runtime.backend import Pace
-from gpushard.runtime.device import Device
 from gpushard.runtime.memory import Claim, Memory
-from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.runtime import Device, Runtime
 from gpushard.typing import LocalArray, Shape
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.placement.spread import cut_spec, spread
 from gpushard.runtime import current
-from gpushard.runtime.device import Device
+from gpushard.runtime.runtime import Device
 from gpushard.typing import Shape
 
 

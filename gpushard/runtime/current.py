@@ -18,9 +18,8 @@ from gpushard.runtime import forks
 from gpushard.runtime.backend import Backend, BackendFactory
 from gpushard.runtime.cuda.devices.probe import Availability, probe
 from gpushard.runtime.cuda.devices.selection import select
-from gpushard.runtime.device import Device
 from gpushard.runtime.host import HostBackend
-from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.runtime import Device, Runtime
 
 
 def _cuda_backend(settings: Settings) -> Backend:
