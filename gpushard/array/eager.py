@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.array import Array, ConcreteArray, handle
-from gpushard.array.data import Data, Turned, data_of
+from gpushard.array.array import Array, ConcreteArray
+from gpushard.array.data import Data, Turned, data_of, handle
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
@@ -97,6 +97,7 @@ def _array(
     """Return a result as an array; as `ConcreteArray` does, of what is known beforehand."""
     aval = result.aval
     made = handle(
+        ConcreteArray,
         Data(buffer, runtime),
         aval.shape,
         aval.dtype,
