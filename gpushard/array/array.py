@@ -391,6 +391,12 @@ class ConcreteArray(Handle, Array, Concrete):
             host = data.host = host.wait()
         return host
 
+    def _at_hand(self, why: str) -> HostArray | None:
+        runtime = self._held().runtime
+        if self.nbytes > runtime.settings.inline_bytes or not runtime.backend.host_readable:
+            return None
+        return self._concrete(why, None)
+
     def __repr__(self) -> str:
         if is_gone(self._data):
             return f"Array(deleted, shape={self._shape}, dtype={self._dtype.name})"

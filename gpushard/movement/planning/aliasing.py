@@ -77,7 +77,8 @@ def find_reuse(overlap: Overlap, piece: Piece, itemsize: int, root_nbytes: int) 
     dense, offset, extent = _within_block(overlap, places)
     whole = present & dense & (extent == volume)
     view = present & dense & ~whole & (offset * itemsize % ALIGNMENT == 0)
-    if view.any():
+    by_roots = bool(view.any())
+    if by_roots:
         useful = np.bincount(at, np.where(view | whole, volume, 0), len(overlap.held.key))
         view &= useful[at] * 2 >= np.maximum(extent, root_nbytes // itemsize)
     device, first = np.zeros_like(kept.kind), np.zeros_like(kept.kind)
@@ -85,7 +86,7 @@ def find_reuse(overlap: Overlap, piece: Piece, itemsize: int, root_nbytes: int) 
     kept.kind[pairs[view]] = VIEW
     device[pairs] = np.where(whole | view, overlap.held.home[at], 0)
     first[pairs] = np.where(view, offset, 0)
-    return Kept(kept.kind, kept.source, device, first)
+    return Kept(kept.kind, kept.source, device, first, by_roots)
 
 
 def find_kept(
