@@ -28,7 +28,7 @@ from gpushard.movement.ownership import ALONE, COUNTS_ARE_EXACT, owns_alone
 from gpushard.movement.planning.update import Touched
 from gpushard.movement.update import Overlay, copy_now, fill_now, rewrite, touched_by
 from gpushard.ops.indexing import index_piece
-from gpushard.ops.updating import overlay_for
+from gpushard.ops.programs.move import overlay_for
 
 _NAME = "x[index] = value"
 
