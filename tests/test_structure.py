@@ -50,3 +50,9 @@ def test_the_page_of_walks_is_the_one_that_is_walked() -> None:
     assert structure.written(text) == structure.page(), (
         "python -m tests.structure --write brings CONTRIBUTING.md up to date"
     )
+
+
+def test_values_go_back_and_forth_between_packages_no_more_than_they_must() -> None:
+    most = {"x + y": 8, "reshard": 15, "x.sum()": 12, "x[idx]": 25, "random.normal": 20}
+    _, warm = structure.walks()
+    assert {name: n for name, n in most.items() if warm[name].changes > n} == {}

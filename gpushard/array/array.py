@@ -29,10 +29,9 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import GridSharding, Sharding
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.execute import run
 from gpushard.movement.host import HostRead, StagedRead, read_host, start_read
 from gpushard.movement.plan import Plan
-from gpushard.movement.reshard import plan_for
+from gpushard.movement.reshard import move, plan_for
 from gpushard.ops.table.movement import INDEX
 from gpushard.runtime.runtime import Device
 from gpushard.typing import HostArray, Shape, shown_as
@@ -376,9 +375,10 @@ class ConcreteArray(Handle, Array, Concrete):
         return self._committed
 
     def _moved(self, sharding: Sharding, what: str) -> Array:
-        plan = plan_for(self._live(), sharding.tiling(self._shape))
+        data = self._live()
         check_transfer(DEVICE_TO_DEVICE, what, explicit=True)
-        return type(self)(run(plan, (self._live(),)), sharding, weak_type=self.weak_type)
+        moved = move(data, sharding.tiling(self._shape))
+        return type(self)(moved, sharding, weak_type=self._weak_type)
 
     def _concrete(self, why: str, explicit: bool | None) -> HostArray:
         data = self._held()

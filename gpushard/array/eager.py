@@ -14,8 +14,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import run
-from gpushard.movement.reshard import plan_for
+from gpushard.movement.reshard import move
 from gpushard.ops.aval import Aval
 from gpushard.ops.create import create
 from gpushard.ops.dispatch import Program, check_out, program_for
@@ -119,7 +118,7 @@ def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Shardin
         return ConcreteArray(create(row, tiling, dtype, numbers), sharding, committed=committed)
     inside = sharding.with_memory_kind("device").tiling(shape)
     buffer = create(row, inside, dtype, numbers)
-    return ConcreteArray(run(plan_for(buffer, tiling), (buffer,)), sharding, committed=committed)
+    return ConcreteArray(move(buffer, tiling), sharding, committed=committed)
 
 
 def _turned(

@@ -32,12 +32,6 @@ def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = N
     return _kept(runtime, key) if plan is None else plan
 
 
-def new_plan(source: ShardedBuffer, destination: Tiling) -> Plan:
-    """Return the plan of a reshard that is made once; arguments as for `plan_for`."""
-    key = (source.tiling, destination, None, source.dtype.itemsize, source.root_nbytes)
-    return _planned(source.runtime, key)
-
-
 _Key: TypeAlias = tuple[Tiling, Tiling, Piece | None, int, int]
 """Source, destination, piece, bytes of an element, and bytes of the largest root of the source."""
 
@@ -66,6 +60,34 @@ def _planned(runtime: Runtime, key: _Key) -> Plan:
         relay_bytes=settings.relay_bytes,
         engine_bytes=None if readable else settings.engine_bytes,
     )
+
+
+def move(
+    source: ShardedBuffer, destination: Tiling, piece: Piece | None = None, name: str = "reshard"
+) -> ShardedBuffer:
+    """Return an array in another layout, or a part of it; in whichever kinds of memory.
+
+    Args:
+      source: the data.
+      destination: tiling of the result.
+      piece: where its elements come from; None for a reshard.
+      name: what it is, for errors.
+
+    Raises:
+      OutOfMemoryError: a device has no room; nothing has changed.
+      ShardingError: source and destination belong to different runtimes.
+    """
+    plan = plan_for(source, destination, piece)
+    if piece is not None and is_out_of_reach(plan):  # what goes by the host goes there as it lies
+        source = within_reach(source, destination)
+        plan = plan_for(source, destination, piece)
+    return run(plan, (source,), name)
+
+
+def move_once(source: ShardedBuffer, destination: Tiling, name: str) -> ShardedBuffer:
+    """Reshard an array in a way that will not come again; arguments and errors as for `move`."""
+    key = (source.tiling, destination, None, source.dtype.itemsize, source.root_nbytes)
+    return run(_planned(source.runtime, key), (source,), name)
 
 
 class Mover:
@@ -100,28 +122,6 @@ class Mover:
         return run(self._plan or plan_for(source, self._destination), (source,), self._name)
 
 
-def move(
-    source: ShardedBuffer, destination: Tiling, piece: Piece | None = None, name: str = "reshard"
-) -> ShardedBuffer:
-    """Return an array in another layout, or a part of it; in whichever kinds of memory.
-
-    Args:
-      source: the data.
-      destination: tiling of the result.
-      piece: where its elements come from; None for a reshard.
-      name: what it is, for errors.
-
-    Raises:
-      OutOfMemoryError: a device has no room; nothing has changed.
-      ShardingError: source and destination belong to different runtimes.
-    """
-    plan = plan_for(source, destination, piece)
-    if piece is not None and is_out_of_reach(plan):  # what goes by the host goes there as it lies
-        source = within_reach(source, destination)
-        plan = plan_for(source, destination, piece)
-    return run(plan, (source,), name)
-
-
 def window_to(
     source: Tiling, destination: Tiling, piece: Piece, at: tuple[int, ...], itemsize: int
 ) -> Window | None:
@@ -143,11 +143,23 @@ def window_to(
     return window
 
 
-def part_for(source: ShardedBuffer, window: Window, starts: tuple[int, ...], piece: Piece) -> Plan:
-    """Return what takes a part that starts somewhere; the piece is the part at some start."""
+def move_window(
+    source: ShardedBuffer, window: Window, starts: tuple[int, ...], piece: Piece, name: str
+) -> ShardedBuffer:
+    """Return the part of an array that starts somewhere; arguments and errors as for `move`.
+
+    Args:
+      source: the data.
+      window: the part.
+      starts: where it starts, for each map that leaves it open.
+      piece: the part at some start.
+      name: what it is, for errors.
+    """
     plans = source.runtime.plans
     plan: Plan | Piece | None = plans.get((window, starts))
     if plan is None:
         plan = window.starting(starts) or started(piece, starts, window.at)
         plans.put((window, starts), plan, 1000 + 300 * len(window.plan.slots))
-    return plan if isinstance(plan, Plan) else plan_for(source, window.destination, plan)
+    if not isinstance(plan, Plan):
+        plan = plan_for(source, window.destination, plan)
+    return run(plan, (source,), name)
