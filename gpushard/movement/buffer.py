@@ -158,10 +158,10 @@ def devices_of(tiling: Tiling) -> tuple[Place, ...]:
       ArgumentTypeError: some device is not one of `gpushard.devices()`.
       ShardingError: the devices belong to different runtimes.
     """
-    found: tuple[Place, ...] | None = tiling.places
-    if found is None:
-        found = tiling.places = _checked_devices(tiling)
-    return found
+    places: tuple[Place, ...] | None = tiling.places
+    if places is None:
+        places = tiling.places = _checked_devices(tiling)
+    return places
 
 
 def _checked_devices(tiling: Tiling) -> tuple[Place, ...]:

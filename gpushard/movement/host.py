@@ -74,10 +74,10 @@ _blocks: weakref.WeakKeyDictionary[Tiling, Blocks] = weakref.WeakKeyDictionary()
 
 def blocks_of(tiling: Tiling) -> Blocks:
     """Return the distinct blocks of a tiling; cached as long as the tiling lives."""
-    found = _blocks.get(tiling)
-    if found is None:
-        found = _blocks[tiling] = _make_blocks(tiling)
-    return found
+    blocks = _blocks.get(tiling)
+    if blocks is None:
+        blocks = _blocks[tiling] = _make_blocks(tiling)
+    return blocks
 
 
 def _make_blocks(tiling: Tiling) -> Blocks:

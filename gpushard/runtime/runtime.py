@@ -539,20 +539,9 @@ class Runtime:
           Its tick in the stream.
         """
         waits = _waits(stream, reads, () if part else writes, until)
-        ordered, tick = tuple(waits.items()), stream.issued + 1
-        item = Item(
-            name,
-            run,
-            stream,
-            tick,
-            ordered,
-            tuple(reads),
-            tuple(writes),
-            part,
-            until,
-            effect,
-            scoped,
-        )
+        tick, memories = stream.issued + 1, (tuple(reads), tuple(writes))
+        ordered = tuple(waits.items())
+        item = Item(name, run, stream, tick, ordered, *memories, part, until, effect, scoped)
         stream.issued = tick
         for memory in reads:
             memory.used[stream] = tick
@@ -588,8 +577,8 @@ class Runtime:
         return self.run_locked(self._live_arrays)
 
     def _live_arrays(self) -> list[Any]:
-        found = [reference() for reference in self._arrays.copy()]
-        return [array for array in found if array is not None]
+        arrays = [reference() for reference in self._arrays.copy()]
+        return [array for array in arrays if array is not None]
 
     def claimed_bytes(self) -> int:
         """Return the bytes of all memory, of devices and of the host, that is claimed."""

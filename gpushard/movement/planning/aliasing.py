@@ -108,8 +108,8 @@ def find_kept(
       itemsize: bytes of an element.
       root_nbytes: bytes of the largest root allocation of each source, if larger than a shard.
     """
-    source, device, offset, found = _candidates(tables, volume)
-    at = np.flatnonzero(found)
+    source, device, offset, in_one_piece = _candidates(tables, volume)
+    at = np.flatnonzero(in_one_piece)
     shard, root = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
     for number, tiling in enumerate(sources):
         mine = source[at] == number
@@ -155,9 +155,9 @@ def _candidates(
         alike = (copies.length == 1) | (copies.target_stride == copies.source_stride)
         same = alike.all(axis=0) & (copies.device >= 0) & ~copies.remote
         in_order[copies.block[~same]] = False
-    found = in_order & (covered == volume) & (volume > 0) & (low == high).all(axis=0)
+    in_one_piece = in_order & (covered == volume) & (volume > 0) & (low == high).all(axis=0)
     source, device, offset = high
-    return source, device, offset, found
+    return source, device, offset, in_one_piece
 
 
 def _useful(source: IntArray, device: IntArray, offset: IntArray, volume: IntArray) -> IntArray:
