@@ -24,9 +24,8 @@ from gpushard.movement.host import alias_host, box_of, from_host, read_host
 from gpushard.movement.host_staging import PARTS_PER_STEP, Staged, claim_slots, strangers
 from gpushard.movement.plan import FLAT, Plan, Step
 from gpushard.movement.planning.aliasing import COPY, EMPTY, VIEW
-from gpushard.runtime.device import Place
 from gpushard.runtime.memory import Claim, Memory
-from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.runtime import Place, Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.typing import HostArray, Index, LocalArray, Shape
 

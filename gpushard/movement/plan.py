@@ -26,8 +26,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.planning.aliasing import ALIAS, COPY, VIEW, Kept
 from gpushard.movement.planning.holders import Holdings, holdings, volumes
 from gpushard.movement.planning.strided import StridedCopies
-from gpushard.runtime.engines import by_engine
-from gpushard.runtime.phase import Copy, Phase
+from gpushard.runtime.phase import Copy, Phase, by_engine
 from gpushard.runtime.view import View, dense_strides
 from gpushard.typing import Device, IntArray, Shape
 

@@ -27,7 +27,7 @@ from gpushard.ops.programs.owners import Owners
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import LocalArray, Shape
 
 SMALL = 64 << 10
