@@ -48,7 +48,7 @@ from gpushard.ops.table.movement import RESHAPE, STACK
 from gpushard.ops.table.movement import index as index_part
 from gpushard.ops.table.positions import FURTHEST, NONZERO
 from gpushard.ops.table.reductions import COUNT_NONZERO
-from gpushard.typing import Shape
+from gpushard.typing import HostArray, Shape
 
 Positions: TypeAlias = Any
 """Integers: a NumPy array, or an array on devices."""
@@ -439,20 +439,32 @@ def check_positions(at: Positions, size: int, dim: int) -> None:
     Raises:
       ArrayIndexError: one is not.
     """
-    if not isinstance(at, np.ndarray):
-        nbytes = at.nbytes
-        if not nbytes:
-            return
-        runtime = at._held().runtime
-        if nbytes > runtime.settings.inline_bytes or not runtime.backend.host_readable:
-            furthest = concrete(bind(FURTHEST, (at,), (_all(at), False)), "x[index]").item()
-            if not -size <= furthest < size:
-                raise out_of_bounds(furthest, dim, size)
-            return
-        at = concrete(at, "x[index]")
-    if at.size and (at.max() >= size or at.min() < -size):
-        wrong = (at >= size) | (at < -size)
-        raise out_of_bounds(int(at[wrong][0]), dim, size)
+    if at.size:
+        furthest = _furthest_of(at) if isinstance(at, np.ndarray) else _furthest(at)
+        if not -size <= furthest < size:
+            if isinstance(at, np.ndarray):  # as NumPy has it, the first one
+                furthest = int(at[(at >= size) | (at < -size)][0])
+            raise out_of_bounds(furthest, dim, size)
+
+
+def _furthest(at: Any) -> int:
+    """Return the position that needs the longest dim, of some on devices, which remember it."""
+    data = at._held()
+    furthest: int | None = data.furthest
+    if furthest is None:
+        runtime, why = data.runtime, "x[index]"
+        if at.nbytes > runtime.settings.inline_bytes or not runtime.backend.host_readable:
+            furthest = int(concrete(bind(FURTHEST, (at,), (_all(at), False)), why))
+        else:
+            furthest = _furthest_of(concrete(at, why))
+        if at._held() is data:  # no other thread has assigned to them
+            data.furthest = furthest
+    return furthest
+
+
+def _furthest_of(at: HostArray) -> int:
+    high, low = int(np.maximum.reduce(at, None)), int(np.minimum.reduce(at, None))
+    return high if high >= -1 - low else low
 
 
 def clipped(at: Positions, low: int, high: int) -> Positions:

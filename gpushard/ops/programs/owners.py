@@ -44,6 +44,9 @@ class Owners:
     shape: Shape = ()
     """Of what the call makes."""
 
+    volume: int = 0
+    """Elements of all blocks that are in question."""
+
     @functools.cached_property
     def counts(self) -> Shape:
         """How many blocks there are along each of these dims."""
@@ -174,6 +177,7 @@ def owned(
             if len(found) and (start > begin or stop < lies.stops[dim, found[0]]):
                 part[dim] = slice(start - begin, stop - begin)
         whole = all(of == slice(None) for of in part)
-        grid = Owners(starts, () if whole else tuple(part), call.shapes[0])
+        volume = math.prod([lies.shape[dim] for dim in searched]) * math.prod((high - low).tolist())
+        grid = Owners(starts, () if whole else tuple(part), call.shapes[0], volume)
         placed.append(dataclasses.replace(call, site=(grid,)))
     return placed, of_device, inputs
