@@ -108,7 +108,8 @@ class Owned(LocalCalls):
         settled = [operand.settled or operand.is_settled() for operand in operands]
         here = self._here and all(settled)
         if here and self._small:
-            return self.call_rows([self._arguments(operands, call) for call in self.calls])
+            rows = [self._arguments(operands, call) for call in self.calls]
+            return self._call_here(list(zip(*rows, strict=True)), ())
         return self.launch(
             functools.partial(self._arguments, operands),
             functools.partial(self._reads, operands),

@@ -289,8 +289,8 @@ def _by_owner(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
             at = [of[dim - ndim] for dim in dims]
         part = out
         if len(wide) != 1:  # a view: `out` is dense
-            ends = out.shape[: len(lead)], out.shape[len(lead) + len(wide) :]
-            part = out.reshape(*ends[0], len(owner), *ends[1])
+            beyond = out.shape[len(lead) + len(wide) :]
+            part = out.reshape(*out.shape[: len(lead)], len(owner), *beyond)
         dense = not owners.part  # shards are dense; `take` copies what is not first
         if dense and by_rows:
             _take_rows(part, owner, at, blocks, owners.numbers)
