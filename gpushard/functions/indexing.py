@@ -48,7 +48,7 @@ from gpushard.ops.table.movement import RESHAPE, STACK
 from gpushard.ops.table.movement import index as index_part
 from gpushard.ops.table.positions import FURTHEST, NONZERO
 from gpushard.ops.table.reductions import COUNT_NONZERO
-from gpushard.typing import Shape
+from gpushard.typing import HostArray, Shape
 
 Positions: TypeAlias = Any
 """Integers: a NumPy array, or an array on devices."""
@@ -420,18 +420,32 @@ def _inside(at: Positions, size: int, mode: str) -> Positions:
 
 def check_positions(at: Positions, size: int, dim: int) -> None:
     """Check that positions are in bounds; waits for those on devices."""
-    if not isinstance(at, np.ndarray):
-        read = at_hand(at, "x[index]")
+    if at.size:
+        furthest = _furthest_of(at) if isinstance(at, np.ndarray) else _furthest(at)
+        if not -size <= furthest < size:
+            if isinstance(at, np.ndarray):  # as NumPy has it, the first one
+                furthest = int(at[(at >= size) | (at < -size)][0])
+            raise out_of_bounds(furthest, dim, size)
+
+
+def _furthest(at: Any) -> int:
+    """Return the position that needs the longest dim, of some on devices, which remember it."""
+    data = at._held()
+    furthest: int | None = data.furthest
+    if furthest is None:
+        read = at_hand(at, why := "x[index]")
         if read is None:
-            if at.size:
-                furthest = concrete(bind(FURTHEST, (at,), (_all(at), False)), "x[index]").item()
-                if not -size <= furthest < size:
-                    raise out_of_bounds(furthest, dim, size)
-            return
-        at = read
-    if at.size and (at.max() >= size or at.min() < -size):
-        wrong = (at >= size) | (at < -size)
-        raise out_of_bounds(int(at[wrong][0]), dim, size)
+            furthest = int(concrete(bind(FURTHEST, (at,), (_all(at), False)), why))
+        else:
+            furthest = _furthest_of(read)
+        if at._held() is data:  # no other thread has assigned to them
+            data.furthest = furthest
+    return furthest
+
+
+def _furthest_of(at: HostArray) -> int:
+    high, low = int(np.maximum.reduce(at, None)), int(np.minimum.reduce(at, None))
+    return high if high >= -1 - low else low
 
 
 def clipped(at: Positions, low: int, high: int) -> Positions:
