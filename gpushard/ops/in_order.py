@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from gpushard.dtypes import kind_of
 from gpushard.ops.row import State
 from gpushard.typing import LocalArray
 
@@ -51,7 +52,7 @@ class InOrder:
         """
         dtype = arrays[0].dtype
         step = _STEPS.get(self._name, "")
-        if dtype.kind != "f":
+        if kind_of(dtype) != "f":
             step = _WHOLE.get(self._name, step)
         if not hasattr(self._xp, "ElementwiseKernel") or not step or _unordered(dtype, self._name):
             return None

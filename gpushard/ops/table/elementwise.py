@@ -103,7 +103,8 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         types, results = _loop(ufunc, promoting(avals))
-        as_bool = xp is not np and ufunc in _LOGICAL and any(t.kind == "c" for t in types)
+        given = (*types, *(aval.dtype for aval in avals))
+        as_bool = xp is not np and ufunc in _LOGICAL and any(t.kind == "c" for t in given)
         if as_bool:  # CuPy has these for real numbers only
             types = (np.dtype(np.bool_),) * ufunc.nin
         function = ufunc if xp is np else _elsewhere(xp, ufunc, types)

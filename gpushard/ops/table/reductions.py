@@ -103,7 +103,7 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
                 return function(x, axes, dtype, out, keepdims)
 
             return kernel
-        own, skips = own_kernels(xp), title.startswith("nan") and dtype.kind in "fc"
+        own, skips = own_kernels(xp), title.startswith("nan") and kind_of(dtype) in "fc"
         if own is not None and skips:  # CuPy's wait for the GPU, to warn of NaNs
             return lambda x, out: own.reduce(title, x, axes, out)
         function = getattr(xp, title if skips else title.removeprefix("nan"))

@@ -7,6 +7,7 @@ from typing import Any
 import cupy
 
 from gpushard.runtime.cuda.kernels import fft as fft
+from gpushard.runtime.cuda.kernels import linalg as linalg
 from gpushard.runtime.cuda.kernels import numbers, own
 from gpushard.runtime.cuda.kernels.fft import with_plans_of_stream
 
@@ -16,9 +17,15 @@ correlate = with_plans_of_stream(cupy.correlate)
 exp2 = numbers.exp2
 frexp = numbers.frexp
 ldexp = numbers.ldexp
+left_shift = numbers.left_shift
+log = numbers.log
+log10 = numbers.log10
+log1p = numbers.log1p
 log2 = numbers.log2
 nextafter = numbers.nextafter
 reciprocal = numbers.reciprocal
+right_shift = numbers.right_shift
+searchsorted = numbers.searchsorted
 sign = numbers.sign
 spacing = numbers.spacing
 
