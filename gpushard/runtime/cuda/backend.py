@@ -56,6 +56,9 @@ _DLPACK_CUDA = 2
 _MOST_SPARE = 1 << 20
 """Larger memory goes back to its pool at once, to serve what is of other sizes."""
 
+_MOST_PRODUCTS = 1 << 24
+"""Products of matrices of fewer multiplications than this take less time than to launch them."""
+
 _HEAD_NS = 250_000
 """Nanoseconds after which a stream that goes on gets an event, so that who asks for an old result
 need not wait for a new one."""
@@ -421,10 +424,10 @@ class CudaBackend:
         most = max(len(shapes) for _, shapes in batches)
         if most > MOST_CALLS:
             return None
-        if len(operands) == 2 and not scalars and len(batches) == most == 1:
-            products = self._products(function, {*operands, *results}, batches[0], blocks, together)
+        if len(operands) == 2 and not scalars:
+            products = self._products(function, {*operands, *results}, batches, blocks, together)
             if products is not None:
-                return [products]
+                return products
         sizes = [math.prod(shape) for _, shapes in batches for shape in shapes]
         wide = max(sizes) >= 1 << 31
         signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide)
@@ -449,26 +452,35 @@ class CudaBackend:
         self,
         function: Any,
         dtypes: set[np.dtype[Any]],
-        batch: tuple[Stream, Sequence[Shape]],
+        batches: Sequence[tuple[Stream, Sequence[Shape]]],
         blocks: Sequence[Shape],
         together: bool,
-    ) -> Products | None:
+    ) -> list[Products] | None:
         """Return what multiplies matrices; None if the function does not, or CuPy does it better.
 
-        Several devices of a chip multiply each for itself, so that they share the chip.
+        Of small ones all devices of a chip share a call. Of large ones each has its own, so that
+        they share the chip.
         """
-        stream, (shape,) = batch
+        shape = batches[0][1][0]
         blocks = blocks or (shape, shape)
         single = math.prod(shape) == 1  # CuPy adds that up itself
         if single or len(dtypes) > 1 or not all(map(math.prod, blocks)):
             return None
         if any(len(of) != 2 for of in (*blocks, shape)):
             return None
-        queue, (dtype,) = self._queues[stream], dtypes
-        if not self._driver.multiplies(self._ordinals[queue.chip], function, dtype):
+        depth, (dtype,) = blocks[1][0], dtypes
+        several = max(len(shapes) for _, shapes in batches) > 1
+        if several and not (together and math.prod(shape) * depth <= _MOST_PRODUCTS):
             return None
-        store = self._gpu_stores[queue.chip]
-        return Products(self._driver, store, queue.handle, shape, dtype, together=together)
+        chip = self._queues[batches[0][0]].chip
+        if not self._driver.multiplies(self._ordinals[chip], function, dtype):
+            return None
+        driver, store = self._driver, self._gpu_stores[chip]
+        handles = [self._queues[stream].handle for stream, _ in batches]
+        return [
+            Products(driver, store, handle, shapes, depth, dtype, together=together)
+            for handle, (_, shapes) in zip(handles, batches, strict=True)
+        ]
 
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
         """Copy the boxes of a phase: in one launch, and a call per box for copy engines."""
