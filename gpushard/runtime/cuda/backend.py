@@ -11,9 +11,11 @@ import importlib
 import math
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,6 @@ from gpushard.runtime.cuda.devices.health import Health
 from gpushard.runtime.cuda.devices.selection import select
 from gpushard.runtime.cuda.devices.topology import make_topology
 from gpushard.runtime.cuda.driver.driver import Driver, Share
-from gpushard.runtime.cuda.events import CudaEvent, EventPool, LostEvent
 from gpushard.runtime.cuda.kernels.calls import Calls, Direct, Products
 from gpushard.runtime.cuda.kernels.elementwise import MOST_CALLS, Signature
 from gpushard.runtime.cuda.kernels.launches import Launches
@@ -42,8 +43,7 @@ from gpushard.runtime.cuda.memory.stores import (
     address_of,
     reach_of,
 )
-from gpushard.runtime.cuda.prefetch import Prefetcher
-from gpushard.runtime.cuda.queue import Lease, Queue
+from gpushard.runtime.cuda.streams import CudaEvent, EventPool, Lease, LostEvent, Queue
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
 from gpushard.runtime.memory import Claim, Memory
@@ -62,6 +62,10 @@ _MOST_PRODUCTS = 1 << 24
 _HEAD_NS = 250_000
 """Nanoseconds after which a stream that goes on gets an event, so that who asks for an old result
 need not wait for a new one."""
+
+
+_PATIENCE = 2.0
+"""Seconds to wait for a call that hangs, when closing."""
 
 
 class CudaBackend:
@@ -588,3 +592,35 @@ def _row_length(
     in_order = axes == list(range(-len(axes), 0)) and axes
     fits = LEAST_ELEMENTS <= length <= MOST_ELEMENTS and 0 < sizes[0] < 1 << 31
     return length if in_order and fits and len(set(sizes)) == 1 else None
+
+
+class Prefetcher:
+    """Calls methods in order, each unless its object is gone by then. Starts with the first."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[weakref.WeakMethod[Callable[[], object]] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.RLock()
+
+    def put(self, method: Callable[[], object]) -> None:
+        """Call a bound method, which must not raise, some time soon."""
+        self._calls.put(weakref.WeakMethod(method))
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None:
+                    name = "gpushard-prefetch"
+                    self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+                    self._thread.start()
+
+    def close(self) -> None:
+        """End once the call at hand has returned; later ones are left undone."""
+        self._calls.put(None)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_PATIENCE)
+
+    def _serve(self) -> None:
+        while (reference := self._calls.get()) is not None:
+            method = reference()
+            if method is not None:
+                method()
+            del method
