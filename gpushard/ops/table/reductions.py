@@ -17,7 +17,7 @@ from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.in_order import InOrder
 from gpushard.ops.narrow import in_single
-from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
+from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State, only
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.runtime.backend import Reducing
@@ -118,8 +118,7 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
         return InOrder(xp, name)
 
     def finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
-        dtype = dtype_of(avals[0].dtype, params[2])
-        return lambda s, n: s[0].astype(dtype, copy=False)
+        return only
 
     def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
         return (dtype_of(avals[0].dtype, params[2]),)
@@ -173,12 +172,8 @@ COUNT_NONZERO = _row(
     "count_nonzero",
     lambda own, _: _INDEX,
     _count_kernel,
-    Reduction(lambda avals, params: (_INDEX,), _count_kernel, _added, lambda xp, avals, p: _first),
+    Reduction(lambda avals, params: (_INDEX,), _count_kernel, _added, lambda xp, avals, p: only),
 )
-
-
-def _first(state: State, count: int) -> LocalArray:
-    return state[0]
 
 
 def _mean_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
