@@ -20,7 +20,7 @@ import numpy as np
 from gpushard.dtypes import iinfo, kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.frozen import dataclass
-from gpushard.functions.checks import check_dtype, count, refuse_out
+from gpushard.functions.checks import check_choice, check_dtype, check_vector, count, refuse_out
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element
@@ -450,13 +450,7 @@ def as_int64(at: Positions) -> Positions:
 
 def check_mode(mode: Any, modes: Sequence[str] = MODES, name: str = "x.at[index]") -> None:
     """Check what is to happen to positions out of bounds."""
-    if mode not in modes:
-        raise ArgumentError(
-            f"{name}: mode={mode!r} is unknown; use one of {', '.join(map(repr, modes))}"
-            + (", or None to raise" if modes is MODES else ""),
-            argument="mode",
-            mode=mode,
-        )
+    check_choice(name, "mode", mode, modes, ", or None to raise" if modes is MODES else "")
 
 
 def _all(x: Any) -> tuple[int, ...]:
@@ -603,13 +597,12 @@ def take(
     Array([30, 20], dtype=int64)
     """
     refuse_out("take", out)
-    x: Any = a
-    at, fill = as_integers(indices, "take"), _filling(mode, fill_value, x.dtype, "take")
-    if axis is None and not fill and x.size and _is_split_within(x):
-        at = as_int64(bounded(at, x.size, mode, "take", fill=True)) % x.size
-        indexed = Indexed(tuple(range(-x.ndim, 0)), 0, (), True)
-        return bind(GATHER, (x, *unravelled(at, x.shape)), (indexed, b""), out_sharding)
-    x, dim = _lined(x, axis, "take")
+    at, fill = as_integers(indices, "take"), _filling(mode, fill_value, a.dtype, "take")
+    if axis is None and not fill and a.size and _is_split_within(a):
+        at = as_int64(bounded(at, a.size, mode, "take", fill=True)) % a.size
+        indexed = Indexed(tuple(range(-a.ndim, 0)), 0, (), True)
+        return bind(GATHER, (a, *unravelled(at, a.shape)), (indexed, b""), out_sharding)
+    x, dim = _lined(a, axis, "take")
     at = bounded(at, x.shape[dim], mode, "take", dim, fill=True)
     after = x.ndim - dim - 1
     indexed = Indexed((-1 - after,), after, (), bool(x.shape[dim]) and not fill)
@@ -799,12 +792,7 @@ def compress(
     """
     refuse_out("compress", out)
     mask = as_mask(condition, "condition")
-    if mask.ndim != 1:
-        raise ArgumentError(
-            f"compress: condition has shape {mask.shape}; it must have one dim",
-            argument="condition",
-            shape=mask.shape,
-        )
+    check_vector("compress", "condition", mask)
     x, dim = _lined(a, axis, "compress")
     lead = (slice(None),) * dim
     if size is not None:
