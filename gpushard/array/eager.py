@@ -19,10 +19,10 @@ from gpushard.movement.reshard import plan_for
 from gpushard.ops.aval import Aval
 from gpushard.ops.create import create
 from gpushard.ops.dispatch import Program, check_out, program_for
-from gpushard.ops.layout import Result
 from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
 from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
+from gpushard.ops.shardings import Result
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray
 

@@ -19,8 +19,8 @@ from gpushard.numpy.data_type import result_type
 from gpushard.numpy.elementwise import equal, floor, log10, power, sign, subtract, where
 from gpushard.numpy.manipulation import broadcast_arrays, expand_dims, moveaxis, shape
 from gpushard.ops.axes import one_from_end
+from gpushard.ops.programs.calls import quietly
 from gpushard.ops.scalars import KINDS
-from gpushard.ops.stage import quietly
 from gpushard.ops.table import creation as rows
 
 __all__ = ["arange", "geomspace", "linspace", "logspace"]

@@ -4,13 +4,9 @@ An operation is a row of a table (`table/`, `row`): result types, a factor rule 
 kernel, how partial results merge, or where elements come from. All go through one door, `bind`.
 Plain arrays come to `dispatch`, which compiles a row once for operands of a kind:
 
-    operand, layout     what operands are; which devices, where they go, where results lie
+    operand, shardings  what operands are; which devices, where they go, where results lie
     choose              which mesh axes split which factors, by exact bytes
-    computation         a row that computes: moves, then a stage or a merge
-    moving              a row that only moves data
-    jobs, stage         the calls of a kernel, here or in the devices' streams
-    reduced, merge      factors that are summed while they are split: states and what merges them
-    fold, between       merging within a memory domain, and between domains
+    programs/           how a row runs, a file for each way: local, reduce, owners, move
     in_order            merging many parts by a ufunc in one launch
     create              rows without operands
     indexing, indexed   basic indices as pieces; index arrays and the factors of their dims

@@ -8,10 +8,9 @@ from typing import Any
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.computation import check_available
-from gpushard.ops.jobs import jobs_of
+from gpushard.ops.programs.calls import LocalCalls, Work, calls_of
+from gpushard.ops.programs.local import check_available
 from gpushard.ops.row import Row
-from gpushard.ops.stage import Stage
 
 
 def create(row: Row, tiling: Tiling, dtype: Dtype, numbers: Sequence[Any]) -> ShardedBuffer:
@@ -29,11 +28,12 @@ def create(row: Row, tiling: Tiling, dtype: Dtype, numbers: Sequence[Any]) -> Sh
     runtime = devices_of(tiling)[0].runtime
     check_available(runtime, row.name, (Aval((), dtype),))
     key = (row, tiling, dtype)
-    stage: Stage | None = runtime.plans.get(key)
-    if stage is None:
+    program: LocalCalls | None = runtime.plans.get(key)
+    if program is None:
         kernel = row.kernel(runtime.backend.namespace, (), (tiling.shape, dtype))
-        jobs, of_device = jobs_of(row, (), [tiling])
-        stage = Stage(runtime, row.name, kernel, jobs, of_device, [tiling], [dtype], light=True)
-        runtime.plans.put(key, stage, 3000 + 500 * len(tiling.devices))
-    (made,) = stage.run((), list(enumerate(numbers)))
+        calls, of_device = calls_of(row, (), [tiling])
+        work = Work(runtime, row.name, kernel, calls, of_device, [tiling], [dtype])
+        program = LocalCalls(work, light=True)
+        runtime.plans.put(key, program, 3000 + 500 * len(tiling.devices))
+    (made,) = program.run((), list(enumerate(numbers)))
     return made

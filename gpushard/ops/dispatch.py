@@ -12,11 +12,10 @@ from typing import Any, TypeAlias
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import devices_of
-from gpushard.ops.computation import Computation
-from gpushard.ops.moving import Movement
 from gpushard.ops.operand import Operand, Sharded
+from gpushard.ops.programs.local import Computation
+from gpushard.ops.programs.move import Movement, Update
 from gpushard.ops.row import Params, Row
-from gpushard.ops.updating import Update
 from gpushard.runtime.runtime import Runtime
 
 Program: TypeAlias = Computation | Movement | Update

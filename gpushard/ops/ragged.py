@@ -18,8 +18,8 @@ from gpushard.movement.host import read_host
 from gpushard.movement.planning.holders import holdings
 from gpushard.movement.reshard import new_plan
 from gpushard.ops.aval import Dtype
+from gpushard.ops.programs.calls import Call, LocalCalls, Work
 from gpushard.ops.row import Kernel
-from gpushard.ops.stage import Job, Stage
 from gpushard.ops.table.elementwise import writing
 from gpushard.typing import IntArray, LocalArray
 
@@ -30,22 +30,23 @@ def counts_of(mask: ShardedBuffer, name: str) -> IntArray:
     """Return how many elements are true in each block of a mask of one dim; waits for it."""
     runtime, tiling = mask.runtime, mask.tiling
     key = ("counts", tiling)
-    stage: Stage | None = runtime.plans.get(key)
-    if stage is None:
+    counting: LocalCalls | None = runtime.plans.get(key)
+    if counting is None:
         xp = runtime.backend.namespace
         held = holdings(tiling.assignment)
         volumes = tiling.volumes.tolist()
-        stage = Stage(
+        work = Work(
             runtime,
             name,
             writing(lambda block: xp.asarray(xp.count_nonzero(block)).reshape(1)),
-            [Job(home, ((1,),), (), volumes[home]) for home in held.home.tolist()],
+            [Call(home, ((1,),), (), volumes[home]) for home in held.home.tolist()],
             held.of_device.tolist(),
             [Tiling.regular((tiling.assignment.boxes,), tiling.assignment)],
             [_INDEX],
         )
-        runtime.plans.put(key, stage, 2000 + 500 * len(held.key))
-    return read_host(stage.run([mask])[0])
+        counting = LocalCalls(work)
+        runtime.plans.put(key, counting, 2000 + 500 * len(held.key))
+    return read_host(counting.run([mask])[0])
 
 
 def selected(
@@ -77,20 +78,20 @@ def selected(
     parts = Tiling((int(edges[-1]),), tiling.assignment, (edges,))
     there = [pair for pair, length in enumerate(lengths) if length]
     numbers = {pair: number for number, pair in enumerate(there)}
-    jobs = []
+    calls = []
     reads = mask.dtype.itemsize + sum(other.dtype.itemsize for other in others)
     for pair in there:
         home, length = int(held.home[pair]), lengths[pair]
         site = int(tiling.starts[0, home]), length
         size = int(tiling.volumes[home]) * reads
-        jobs.append(Job(home, ((length,),) * len(results), site, size))
+        calls.append(Call(home, ((length,),) * len(results), site, size))
     of_device = [numbers.get(pair, -1) for pair in held.of_device.tolist()]
     kernel: Kernel = writing(make(runtime.backend.namespace))
     dtypes = [dtype for dtype, _ in results]
-    stage = Stage(runtime, name, kernel, jobs, of_device, [parts] * len(results), dtypes)
+    work = Work(runtime, name, kernel, calls, of_device, [parts] * len(results), dtypes)
     return [
         run(new_plan(part, wanted), (part,), name)
-        for part, (_, wanted) in zip(stage.run([mask, *others]), results, strict=True)
+        for part, (_, wanted) in zip(LocalCalls(work).run([mask, *others]), results, strict=True)
     ]
 
 

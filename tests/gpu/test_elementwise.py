@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.ops.launched import Launched
+from gpushard.ops.programs.launched import Launched
 from tests.gpu.device import Split, gpu_runtime, needs_gpu
 
 UFUNCS = [u for name, u in vars(np).items() if isinstance(u, np.ufunc) and u.__name__ == name]

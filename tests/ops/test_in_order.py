@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpushard.ops.fold import as_state, finished, merged_rows
 from gpushard.ops.in_order import InOrder
+from gpushard.ops.programs.reduce import as_state, finished, merged_rows
 
 
 def like_a_gpu(ufunc: np.ufunc) -> tuple[Any, list[int]]:

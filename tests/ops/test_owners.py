@@ -10,7 +10,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard.ops.owners import Owners
+from gpushard.ops.programs.owners import Owners
 from gpushard.ops.table import gather
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.deferred import gated

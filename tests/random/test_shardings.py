@@ -108,7 +108,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> Moves:
         seen.append(int(np.prod(buffer.tiling.shape)))
         return original(buffer, tiling, *rest)
 
-    for module in ("gpushard.ops.computation", "gpushard.array.array"):
+    for module in ("gpushard.ops.programs.local", "gpushard.array.array"):
         monkeypatch.setattr(f"{module}.plan_for", counted)
     return seen
 

@@ -23,7 +23,7 @@ from gpushard.ops.indexed import (
     part_shape,
     spread,
 )
-from gpushard.ops.owners import Owners
+from gpushard.ops.programs.owners import Owners
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing

@@ -39,7 +39,7 @@ class Result:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class ShardedCall:
     """Where the operands and results of one call lie."""
 
     operands: tuple[tuple[Sharding, Tiling] | None, ...]
@@ -61,14 +61,14 @@ class Layout:
         return [lies[1] for lies in self.operands if lies is not None]
 
 
-def lay_out(
+def sharded_call(
     row: Row,
     rule: Rule,
     operands: Sequence[Operand],
     found: Sequence[Aval],
     params: Params,
     out: Sharding | None,
-) -> Layout:
+) -> ShardedCall:
     """Decide where operands go and where results lie, before they go where they were asked for."""
     frame = frame_of(row.name, operands, None if out is None else (out, found[0].shape))
     if frame.single is not None or _stays(frame, rule, operands):
@@ -104,14 +104,14 @@ def lay_out(
     own = next(own for mesh, own in candidates if mesh is choice.mesh)
     back = taken or (_given_back(rule, own) if out is None else None)
     if back is None:
-        return Layout(places, results, choice)
+        return ShardedCall(places, results, choice)
     ends = [
         as_written(
             sharding_of(choice.mesh, _fitting(rule, aval.shape, dims), back), len(dims), operands
         )
         for aval, dims in zip(found, rule.results, strict=True)
     ]
-    return Layout(places, results, choice, tuple(ends))
+    return ShardedCall(places, results, choice, tuple(ends))
 
 
 def places_of(
@@ -227,10 +227,12 @@ def _stays(frame: Frame, rule: Rule, operands: Sequence[Operand]) -> bool:
     )
 
 
-def _without_mesh(sharding: Sharding, operands: Sequence[Operand], found: Sequence[Aval]) -> Layout:
+def _without_mesh(
+    sharding: Sharding, operands: Sequence[Operand], found: Sequence[Aval]
+) -> ShardedCall:
     """Lay out what is on one device, or what has a user's own sharding throughout."""
     places = [None if isinstance(x, Scalar) else _place(sharding, x.aval.shape) for x in operands]
-    return Layout(tuple(places), tuple(in_sharding(aval, sharding) for aval in found), None)
+    return ShardedCall(tuple(places), tuple(in_sharding(aval, sharding) for aval in found), None)
 
 
 def _place(sharding: Sharding, shape: Shape) -> tuple[Sharding, Tiling]:

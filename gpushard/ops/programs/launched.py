@@ -13,11 +13,9 @@ import numpy as np
 from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.ops.row import Kernel
-from gpushard.ops.stage import Job, Parts, Stage
+from gpushard.ops.programs.calls import LocalCalls, Outputs, Work
 from gpushard.runtime.backend import Calls
 from gpushard.runtime.memory import Account, Memory, Pool
-from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
 
 
@@ -25,7 +23,7 @@ from gpushard.runtime.stream import Stream
 class Group:
     """Calls that one launch can make."""
 
-    jobs: tuple[int, ...]
+    calls: tuple[int, ...]
     """Their numbers."""
 
     homes: tuple[int, ...]
@@ -34,7 +32,7 @@ class Group:
     stream: Stream
     """Where it runs."""
 
-    calls: Calls
+    launch: Calls
     """What makes them."""
 
     charges: tuple[tuple[Account, int], ...]
@@ -50,7 +48,7 @@ class Group:
     """The same one by one, each on the stream of its device; empty for a single call."""
 
 
-class Launched(Stage):
+class Launched(LocalCalls):
     """Calls of an elementwise function on dense blocks of one shape.
 
     Devices of a chip that nothing divides share a launch, on the stream of the first: it goes on
@@ -60,20 +58,20 @@ class Launched(Stage):
     Args:
       groups: of calls.
       numbers: types of the operands that are numbers.
-      *stage: as for `Stage`.
+      work: what there is to call.
     """
 
     def __init__(
-        self, groups: Sequence[Group], numbers: Sequence[np.dtype[Any]], *stage: Any
+        self, groups: Sequence[Group], numbers: Sequence[np.dtype[Any]], work: Work
     ) -> None:
-        super().__init__(*stage)
+        super().__init__(work)
         self._groups = groups
         self._numbers = list(numbers)
         self._single = groups[0] if len(groups) == 1 else None
 
     def run_parts(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
-    ) -> list[Parts]:
+    ) -> list[Outputs]:
         """Make the calls."""
         numbers = [number for _, number in scalars] if scalars else ()
         for number, dtype in zip(numbers, self._numbers, strict=True):
@@ -83,7 +81,9 @@ class Launched(Stage):
         step = functools.partial(self._launch_all, operands, numbers)
         return self.runtime.commit(step, self._streams)
 
-    def _launch_all(self, operands: Sequence[ShardedBuffer], numbers: Sequence[Any]) -> list[Parts]:
+    def _launch_all(
+        self, operands: Sequence[ShardedBuffer], numbers: Sequence[Any]
+    ) -> list[Outputs]:
         """Allocate every result and give the launches to the devices."""
         group = self._single
         if group is not None:
@@ -91,14 +91,16 @@ class Launched(Stage):
             if not group.alone or _wait_alike(group.stream, reads):
                 return self._launch(group, operands, reads, numbers)
         nothing: Any = None
-        count = len(self.jobs)
-        parts = [Parts([nothing] * count, [nothing] * count, False) for _ in self.dtypes]
+        count = len(self.calls)
+        parts = [Outputs([nothing] * count, [nothing] * count, False) for _ in self.dtypes]
         for group in self._groups:
             one = not group.alone or _wait_alike(group.stream, _reads(group, operands))
             for part in (group,) if one else group.alone:
                 made = self._launch(part, operands, _reads(part, operands), numbers)
                 for result, own in zip(parts, made, strict=True):
-                    for number, value, claim in zip(part.jobs, own.values, own.claims, strict=True):
+                    for number, value, claim in zip(
+                        part.calls, own.values, own.claims, strict=True
+                    ):
                         result.values[number], result.claims[number] = value, claim
         return parts
 
@@ -108,12 +110,12 @@ class Launched(Stage):
         operands: Sequence[ShardedBuffer],
         reads: dict[Memory, None],
         numbers: Sequence[Any],
-    ) -> list[Parts]:
+    ) -> list[Outputs]:
         """Allocate the results of a group and launch; return what each is made of."""
-        runtime, stream, calls, homes = self.runtime, group.stream, group.calls, group.homes
+        runtime, stream, launch, homes = self.runtime, group.stream, group.launch, group.homes
         charges = group.charges
         if group.shared:
-            claim = runtime.claim_shared(group.pool, charges, calls.nbytes, stream)
+            claim = runtime.claim_shared(group.pool, charges, launch.nbytes, stream)
             claims, memories = [claim] * len(charges), [claim.memory]
         else:
             claims = [
@@ -124,13 +126,13 @@ class Launched(Stage):
             blocks = [operand.values[homes[0]] for operand in operands]
         else:
             blocks = [operand.values[home] for operand in operands for home in homes]
-        values, work = calls.on(blocks, [memory.raw for memory in memories], numbers)
+        values, work = launch.on(blocks, [memory.raw for memory in memories], numbers)
         runtime.submit(stream, self.name, work, tuple(reads), memories, scoped=False)
         if len(values) == len(homes):
-            return [Parts(values, claims, False)]
+            return [Outputs(values, claims, False)]
         n = len(homes)
         starts = range(0, len(values), n)
-        return [Parts(values[at : at + n], claims[at : at + n], False) for at in starts]
+        return [Outputs(values[at : at + n], claims[at : at + n], False) for at in starts]
 
 
 def _reads(group: Group, operands: Sequence[ShardedBuffer]) -> dict[Memory, None]:
@@ -160,68 +162,57 @@ def _wait_alike(lead: Stream, reads: dict[Memory, None]) -> bool:
 
 
 def launched(
-    runtime: Runtime,
-    name: str,
-    kernel: Kernel,
-    jobs: Sequence[Job],
-    of_device: Sequence[int],
-    tilings: Sequence[Tiling],
-    dtypes: Sequence[np.dtype[Any]],
+    work: Work,
     operands: Sequence[tuple[np.dtype[Any], Tiling | None]],
-) -> Stage | None:
-    """Return a stage of launches, if the backend has kernels for a function on such blocks.
+) -> LocalCalls | None:
+    """Return calls as launches, if the backend has kernels for a function on such blocks.
 
     Args:
-      runtime: of the devices.
-      name: of the operation.
-      kernel: a function of the backend's namespace.
-      jobs: the calls.
-      of_device: the call of each device.
-      tilings: of the results.
-      dtypes: of the results.
+      work: calls of a function of the backend's namespace.
       operands: types, and tilings; None for a number.
     """
-    devices = [place.device for place in devices_of(tilings[0])]
+    runtime, calls, dtypes = work.runtime, work.calls, work.dtypes
+    devices = [place.device for place in devices_of(work.tilings[0])]
     blocks = [tiling for _, tiling in operands if tiling is not None]
-    if not jobs or any(job.site or len(set(job.shapes)) != 1 for job in jobs):
+    if not calls or any(call.site or len(set(call.shapes)) != 1 for call in calls):
         return None
-    taken = [[of.shard_shapes[job.home] for of in blocks] for job in jobs]
+    taken = [[of.shard_shapes[call.home] for of in blocks] for call in calls]
     others = taken[0]
-    if all(shape == job.shapes[0] for job, of in zip(jobs, taken, strict=True) for shape in of):
+    if all(shape == call.shapes[0] for call, of in zip(calls, taken, strict=True) for shape in of):
         others = []
     elif any(of != others for of in taken):
         return None
     scalars = [n for n, (_, tiling) in enumerate(operands) if tiling is None]
     types = [dtype for dtype, _ in operands]
     alike: dict[Any, list[int]] = {}
-    for number, job in enumerate(jobs):
-        alike.setdefault(devices[job.home].domain, []).append(number)
+    for number, call in enumerate(calls):
+        alike.setdefault(devices[call.home].domain, []).append(number)
     if runtime.settings.partition_mode == "green":  # a launch would have one device's share
-        alike = {number: [number] for number in range(len(jobs))}
+        alike = {number: [number] for number in range(len(calls))}
     groups = []
     for numbers in alike.values():
         batches = [numbers, *([[n] for n in numbers] if len(numbers) > 1 else [])]
-        homes = [devices[jobs[batch[0]].home] for batch in batches]
-        shapes = [[jobs[n].shapes[0] for n in batch] for batch in batches]
+        homes = [devices[calls[batch[0]].home] for batch in batches]
+        shapes = [[calls[n].shapes[0] for n in batch] for batch in batches]
         sizes = [math.prod(shape) * t.itemsize for shape in shapes[0] for t in dtypes]
         pool = homes[0].domain.pool
         shared = max(sizes) < runtime.settings.small_bytes and not pool.is_limited
         streams = [device.stream for device in homes]
         parts = list(zip(streams, shapes, strict=True))
-        calls = runtime.backend.calls(
-            kernel, types, scalars, dtypes, parts, others, together=shared
+        launches = runtime.backend.calls(
+            work.kernel, types, scalars, dtypes, parts, others, together=shared
         )
-        if calls is None:
+        if launches is None:
             return None
         made = []
-        for batch, stream, own in zip(batches, streams, calls, strict=True):
+        for batch, stream, own in zip(batches, streams, launches, strict=True):
             charges = tuple(
-                (devices[jobs[n].home].account, math.prod(jobs[n].shapes[0]) * t.itemsize)
+                (devices[calls[n].home].account, math.prod(calls[n].shapes[0]) * t.itemsize)
                 for t in dtypes
                 for n in batch
             )
-            places = tuple(jobs[n].home for n in batch)
+            places = tuple(calls[n].home for n in batch)
             made.append(Group(tuple(batch), places, stream, own, charges, pool, shared, ()))
         groups.append(dataclasses.replace(made[0], alone=tuple(made[1:])))
     numbers_of = [types[n] for n in scalars]
-    return Launched(groups, numbers_of, runtime, name, kernel, jobs, of_device, tilings, dtypes)
+    return Launched(groups, numbers_of, work)

@@ -14,10 +14,6 @@ from gpushard.movement.execute import run
 from gpushard.movement.reshard import plan_for
 from gpushard.ops.aval import Aval
 from gpushard.ops.gather_guard import check_gather, watched
-from gpushard.ops.jobs import jobs_of
-from gpushard.ops.launched import launched
-from gpushard.ops.layout import Layout, in_sharding, lay_out, places_of, refines, splits_as
-from gpushard.ops.merge import Merge
 from gpushard.ops.operand import (
     Hosted,
     Operand,
@@ -27,13 +23,22 @@ from gpushard.ops.operand import (
     in_memory,
     is_committed,
 )
-from gpushard.ops.owners import Owned, owned
 from gpushard.ops.placing import placed
-from gpushard.ops.reduced import Reduced
+from gpushard.ops.programs.calls import LocalCalls, Work, calls_of
+from gpushard.ops.programs.launched import launched
+from gpushard.ops.programs.owners import Owned, owned
+from gpushard.ops.programs.reduce import Merge, Reduced
 from gpushard.ops.row import Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.scalars import converter
-from gpushard.ops.stage import Stage
+from gpushard.ops.shardings import (
+    ShardedCall,
+    in_sharding,
+    places_of,
+    refines,
+    sharded_call,
+    splits_as,
+)
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray
 
@@ -69,7 +74,7 @@ class Computation:
         rule = row.rule_for(avals, params)
         memory = common_memory(operands)
         inside = [in_memory(x, "device") for x in operands]
-        layout = lay_out(row, rule, inside, found, params, out)
+        layout = sharded_call(row, rule, inside, found, params, out)
         self.name = row.name
         self.runtime = runtime
         ends = layout.ends or [result.sharding for result in layout.results]
@@ -103,31 +108,31 @@ class Computation:
         merges = layout.choice is not None and any(layout.choice.splits[f] for f in rule.reduced)
         taken = self._owned(row, rule, operands, params, layout, merges)
         if taken is not None:
-            self._work: Merge | Stage = taken
+            self._work: Merge | LocalCalls = taken
         elif merges:
             self._work = self._merge(row, rule, avals, params, layout)
         else:
             tilings = [result.tiling for result in layout.results]
             sizes = [x.aval.dtype.itemsize for x in operands if not isinstance(x, Scalar)]
             read = list(zip(layout.tilings, sizes, strict=True))
-            jobs, of_device = jobs_of(row, read, tilings)
+            calls, of_device = calls_of(row, read, tilings)
             kernel = row.kernel(runtime.backend.namespace, _inside(row, operands), params)
             dtypes = [aval.dtype for aval in found]
-            calls = runtime, row.name, kernel, jobs, of_device, tilings, dtypes
+            work = Work(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
             taken_in = iter(layout.tilings)
             blocks = [
                 (aval.dtype, None if isinstance(x, Scalar) else next(taken_in))
                 for x, aval in zip(operands, _inside(row, operands), strict=True)
             ]
-            self._work = launched(*calls, blocks) or Stage(
-                *calls, threaded=row.threaded, steps=row.steps
+            self._work = launched(work, blocks) or LocalCalls(
+                work, threaded=row.threaded, steps=row.steps
             )
         alone = not (self._scalars or self._moves or self._ends)
         self.run: Run = self._work.run if alone else self._run_between
         """Runs the operation."""
 
     def _merge(
-        self, row: Row, rule: Rule, avals: Sequence[Aval], params: Params, layout: Layout
+        self, row: Row, rule: Rule, avals: Sequence[Aval], params: Params, layout: ShardedCall
     ) -> Merge:
         """Return a reduction that merges where the result is wanted, if it can."""
         (natural,), end = layout.results, self.results[0].tiling
@@ -156,7 +161,7 @@ class Computation:
         rule: Rule,
         operands: Sequence[Operand],
         params: Params,
-        layout: Layout,
+        layout: ShardedCall,
         merges: bool,
     ) -> Owned | None:
         """Return calls that take the first operand as it lies, for a row that has such.
@@ -182,14 +187,15 @@ class Computation:
         sizes = [x.aval.dtype.itemsize for x in operands]
         for places, result in (*wanted, (layout.operands, natural)):
             lies = [place[1] for place in places if place is not None]
-            calls = owned(row, rule, first.tiling, lies, sizes, [result.tiling])
-            if calls is not None:
-                jobs, of_device, inputs = calls
+            found = owned(row, rule, first.tiling, lies, sizes, [result.tiling])
+            if found is not None:
+                calls, of_device, inputs = found
                 self._moves = [(n, tiling) for n, tiling in _moves(operands, places) if n]
                 self._ends = [] if result is end else self._ends
                 dtypes = [result.aval.dtype]
-                stage = self.runtime, row.name, kernel, jobs, of_device, [result.tiling], dtypes
-                return Owned(inputs, *stage)
+                results = [result.tiling]
+                work = Work(self.runtime, row.name, kernel, calls, of_device, results, dtypes)
+                return Owned(inputs, work)
         return None
 
     @property

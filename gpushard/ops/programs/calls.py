@@ -14,7 +14,8 @@ import numpy as np
 from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
-from gpushard.ops.row import Kernel
+from gpushard.movement.planning.holders import holdings
+from gpushard.ops.row import Kernel, Row, Site
 from gpushard.runtime.backend import Pace
 from gpushard.runtime.device import Device
 from gpushard.runtime.memory import Claim, Memory
@@ -36,7 +37,7 @@ def quietly(function: Callable[..., T], *given: Any, **named: Any) -> T:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class Call:
     """One call of a kernel."""
 
     home: int
@@ -53,8 +54,8 @@ class Job:
 
 
 @dataclasses.dataclass(slots=True)
-class Parts:
-    """What the calls of a stage made, for one result: an array for each."""
+class Outputs:
+    """What calls made, for one result: an array for each."""
 
     values: list[LocalArray]
     """The arrays."""
@@ -66,49 +67,58 @@ class Parts:
     """Whether they are known to be there."""
 
 
-class Stage:
-    """Calls of one kernel, and which device has the results of which call.
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What there is to call, and which device has the results of which call."""
+
+    runtime: Runtime
+    """Of the devices."""
+
+    name: str
+    """Of the operation, for errors."""
+
+    kernel: Kernel
+    """What is called."""
+
+    calls: Sequence[Call]
+    """The calls."""
+
+    of_device: Sequence[int]
+    """For each device the call whose results it has; -1 for none: no elements."""
+
+    tilings: Sequence[Tiling]
+    """Of the results."""
+
+    dtypes: Sequence[np.dtype[Any]]
+    """Of the results."""
+
+
+class LocalCalls:
+    """Calls of one kernel, ready to be made.
 
     Args:
-      runtime: of the devices.
-      name: of the operation, for errors.
-      kernel: what is called.
-      jobs: the calls.
-      of_device: for each device the job whose results it has; -1 for none: no elements.
-      tilings: of the results.
-      dtypes: of the results.
+      work: what there is to call.
       threaded: whether the kernel calls a library that has threads of its own.
       light: whether a call reads nothing, and so takes little longer than to write its results.
       steps: about how many functions of NumPy's a call uses on the host.
     """
 
     def __init__(
-        self,
-        runtime: Runtime,
-        name: str,
-        kernel: Kernel,
-        jobs: Sequence[Job],
-        of_device: Sequence[int],
-        tilings: Sequence[Tiling],
-        dtypes: Sequence[np.dtype[Any]],
-        *,
-        threaded: bool = False,
-        light: bool = False,
-        steps: int = 1,
+        self, work: Work, *, threaded: bool = False, light: bool = False, steps: int = 1
     ) -> None:
-        self.runtime = runtime
-        self.name = name
-        self.kernel = kernel
-        self.jobs = jobs
-        self.of_device = of_device
-        self.tilings = tilings
-        self.dtypes = dtypes
+        self.runtime = runtime = work.runtime
+        self.name = work.name
+        self.kernel = work.kernel
+        self.calls = calls = work.calls
+        self.of_device = of_device = work.of_device
+        self.tilings = tilings = work.tilings
+        self.dtypes = dtypes = work.dtypes
         self.devices: tuple[Device, ...] = tuple(p.device for p in devices_of(tilings[0]))
-        self._homes = [job.home for job in jobs]
+        self._homes = [call.home for call in calls]
         self._in_order = self._homes == list(range(len(of_device)))
         self._sizes = [
-            [math.prod(shape) * t.itemsize for shape, t in zip(job.shapes, dtypes, strict=True)]
-            for job in jobs
+            [math.prod(shape) * t.itemsize for shape, t in zip(call.shapes, dtypes, strict=True)]
+            for call in calls
         ]
         self._places = [
             (device.domain.pool, device.stream, tuple((device.account, n) for n in sizes))
@@ -116,23 +126,23 @@ class Stage:
                 map(self.devices.__getitem__, self._homes), self._sizes, strict=True
             )
         ]
-        """Of each job: where the memory of results comes from, who pays for each and how much."""
+        """Of each call: where the memory of results comes from, who pays for each and how much."""
         self._streams = list(dict.fromkeys(self.devices[home].stream for home in self._homes))
         charges = tuple(
-            (self.devices[job.home].account, sum(size))
-            for job, size in zip(jobs, self._sizes, strict=True)
+            (self.devices[call.home].account, sum(size))
+            for call, size in zip(calls, self._sizes, strict=True)
         )
         pool = self.devices[0].domain.pool
         written = sum(map(sum, self._sizes))
         self._claim = functools.partial(runtime.claim_at_once, pool, charges, written)
         """Counts all results."""
-        total = written + sum(job.reads for job in jobs)
+        total = written + sum(call.reads for call in calls)
         largest = max((max(size) for size in self._sizes), default=0)
         settings = runtime.settings
         # What is for one device goes there: others may have work, too, and the caller goes on.
         single = settings.light_bytes if light else settings.inline_bytes
-        limit = settings.shared_bytes if len(jobs) > 1 else single
-        self._here = runtime.backend.host_readable and bool(jobs) and total <= limit
+        limit = settings.shared_bytes if len(calls) > 1 else single
+        self._here = runtime.backend.host_readable and bool(calls) and total <= limit
         self._alone = total <= settings.inline_bytes
         self._pace = Pace(steps)
         self._small = self._here and largest < settings.small_bytes
@@ -140,10 +150,10 @@ class Stage:
         self._run = self._run_among if self._threaded else quietly
         self._one_result = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
-        self._plain = all(shape for job in jobs for shape in job.shapes)
-        self._direct = self._one_result and list(of_device) == list(range(len(jobs)))
+        self._plain = all(shape for call in calls for shape in call.shapes)
+        self._direct = self._one_result and list(of_device) == list(range(len(calls)))
         self._everywhere = min(of_device, default=-1) >= 0
-        self._sites = list(zip(*(job.site for job in jobs), strict=True))
+        self._sites = list(zip(*(call.site for call in calls), strict=True))
         self._rehearsed = runtime.backend.host_readable
 
     def run(
@@ -152,7 +162,7 @@ class Stage:
         """Make the calls.
 
         Args:
-          operands: laid out as the jobs expect.
+          operands: laid out as the calls expect.
           scalars: (position among all that the kernel takes, value), ascending.
 
         Raises:
@@ -170,7 +180,7 @@ class Stage:
 
     def run_parts(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
-    ) -> list[Parts]:
+    ) -> list[Outputs]:
         """Make the calls, and return for each result what every call made."""
         here, columns = self._here, []
         if here:
@@ -186,82 +196,82 @@ class Stage:
 
     def _call_there(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]], here: bool
-    ) -> list[Parts]:
+    ) -> list[Outputs]:
         """Make the calls where memory for the results has to be found."""
 
-        def arguments(job: Job) -> list[Any]:
-            found: list[Any] = [operand.values[job.home] for operand in operands]
+        def arguments(call: Call) -> list[Any]:
+            found: list[Any] = [operand.values[call.home] for operand in operands]
             for position, value in scalars:
                 found.insert(position, value)
             return found
 
         return self.launch(
             arguments,
-            lambda job: [operand.claims[job.home].memory for operand in operands],
+            lambda call: [operand.claims[call.home].memory for operand in operands],
             here=here,
         )
 
-    def _call_here(self, columns: list[Any], scalars: Sequence[tuple[int, Any]]) -> list[Parts]:
+    def _call_here(self, columns: list[Any], scalars: Sequence[tuple[int, Any]]) -> list[Outputs]:
         """Make the calls in the caller; `columns` has what the devices have of each operand."""
         if not self._in_order:
             columns = [[of[home] for home in self._homes] for of in columns]
-        count = len(self.jobs)
+        count = len(self.calls)
         for position, value in scalars:
             columns.insert(position, (value,) * count)
         if not self._one_result or not (columns or self._sites):
             return self.call_rows(list(zip(*columns, strict=True)) if columns else [()] * count)
         claims = [self._claim()] * count
-        calls = map(self.kernel, *self._sites, *columns)
+        tasks = map(self.kernel, *self._sites, *columns)
         run = self._run
-        values = _quiet.copy().run(list, calls) if run is quietly else run(list, calls)
+        values = _quiet.copy().run(list, tasks) if run is quietly else run(list, tasks)
         if not self._plain:
             values = list(map(np.asarray, values))
-        return [Parts(values, claims, True)]
+        return [Outputs(values, claims, True)]
 
-    def call_rows(self, rows: Sequence[Sequence[Any]]) -> list[Parts]:
+    def call_rows(self, rows: Sequence[Sequence[Any]]) -> list[Outputs]:
         """Make the calls in the caller; `rows` has the arguments of each."""
-        claims = [self._claim()] * len(self.jobs)
+        claims = [self._claim()] * len(self.calls)
         made = self._run(self._compute_rows, rows)
-        return [Parts(values, claims, True) for values in made]
+        return [Outputs(values, claims, True) for values in made]
 
     def _compute_rows(self, rows: Sequence[Sequence[Any]]) -> list[list[LocalArray]]:
         outs = []
-        for job, row in zip(self.jobs, rows, strict=True):
-            made = self.kernel(*job.site, *row)
+        for call, row in zip(self.calls, rows, strict=True):
+            made = self.kernel(*call.site, *row)
             outs.append(made if len(self.dtypes) > 1 else (made,))
         return [[np.asarray(value) for value in column] for column in zip(*outs, strict=True)]
 
     def launch(
         self,
-        arguments: Callable[[Job], list[Any]],
-        reads: Callable[[Job], list[Memory]],
+        arguments: Callable[[Call], list[Any]],
+        reads: Callable[[Call], list[Memory]],
         *,
         here: bool,
-    ) -> list[Parts]:
+    ) -> list[Outputs]:
         """Give the calls to the devices, or make them in the caller, whom idle threads help.
 
         Args:
-          arguments: what the kernel takes in a job, after the site.
+          arguments: what the kernel takes in a call, after the site.
           reads: the memory of these.
           here: whether the caller makes the calls, if memory for the results is free at once.
         """
-        if not self._rehearsed and self.jobs:
+        if not self._rehearsed and self.calls:
             self._rehearsed = True
-            first = self.jobs[0]
+            first = self.calls[0]
             results = list(zip(first.shapes, self.dtypes, strict=True))
             if not first.site:  # others make their results of where these lie
                 place = self.devices[first.home].domain.index
                 self.runtime.backend.rehearse(self.kernel, arguments(first), results, place)
         step = functools.partial(self._submit, arguments, reads, here)
-        made, calls = self.runtime.commit(step, self._streams)
-        if calls:
-            read = [memory for job in self.jobs for memory in reads(job)]
+        made, tasks = self.runtime.commit(step, self._streams)
+        if tasks:
+            read = [memory for call in self.calls for memory in reads(call)]
             written = [claim.memory for part in made for claim in part.claims]
             if self._alone:
-                calls = [functools.partial(_run_all, calls)]
-            run = functools.partial(self.runtime.backend.run_now, calls, read, written, self._pace)
+                tasks = [functools.partial(_run_all, tasks)]
+            run = functools.partial(self.runtime.backend.run_now, tasks, read, written, self._pace)
             if self._threaded:  # one division for all, rather than one for each and none between
-                self.runtime.backend.call_among(len(self.jobs), run)
+                self.runtime.backend.call_among(len(self.calls), run)
             else:
                 run()
             for part in made:
@@ -270,56 +280,56 @@ class Stage:
 
     def _submit(
         self,
-        arguments: Callable[[Job], list[Any]],
-        reads: Callable[[Job], list[Memory]],
+        arguments: Callable[[Call], list[Any]],
+        reads: Callable[[Call], list[Memory]],
         here: bool,
-    ) -> tuple[list[Parts], list[Callable[[], None]]]:
+    ) -> tuple[list[Outputs], list[Callable[[], None]]]:
         """Allocate every result; return the calls for the caller, or give them to the devices."""
         made = [self._allocate(n, here) for n in range(len(self.dtypes))]
         targets: list[Any] = [part.values for part in made]
         outs = targets[0] if len(made) == 1 else list(zip(*targets, strict=True))
         kernel, run, make = self.kernel, self._run, functools.partial
-        calls: list[Callable[[], None]] = []
-        for job, out in zip(self.jobs, outs, strict=True):
+        tasks: list[Callable[[], None]] = []
+        for call, out in zip(self.calls, outs, strict=True):
             inside = _quiet.copy().run if run is quietly else run
-            calls.append(make(inside, kernel, *job.site, *arguments(job), out=out))
+            tasks.append(make(inside, kernel, *call.site, *arguments(call), out=out))
         if here and not any(claim.memory.busy() for part in made for claim in part.claims):
-            return made, calls
+            return made, tasks
         submit, name = self.runtime.submit, self.name
-        for number, (job, call) in enumerate(zip(self.jobs, calls, strict=True)):
+        for number, (call, task) in enumerate(zip(self.calls, tasks, strict=True)):
             written = [part.claims[number].memory for part in made]
-            submit(self._places[number][1], name, call, tuple(dict.fromkeys(reads(job))), written)
+            submit(self._places[number][1], name, task, tuple(dict.fromkeys(reads(call))), written)
         return made, []
 
     def _run_among(self, function: Callable[..., T], *given: Any, **named: Any) -> T:
         """Call kernels that have threads, as some of several calls."""
         run = functools.partial(quietly, function, *given, **named)
-        return self.runtime.backend.call_among(len(self.jobs), run)
+        return self.runtime.backend.call_among(len(self.calls), run)
 
-    def _allocate(self, n: int, here: bool) -> Parts:
+    def _allocate(self, n: int, here: bool) -> Outputs:
         """Make memory for one result of every call."""
         claim, view, dtype = self.runtime.claim_shared, self.runtime.backend.view, self.dtypes[n]
         claims, values = [], []
-        for job, (pool, stream, charges) in zip(self.jobs, self._places, strict=True):
+        for call, (pool, stream, charges) in zip(self.calls, self._places, strict=True):
             charge = charges[n]
             made = claim(pool, (charge,), charge[1], None if here else stream)
             claims.append(made)
-            values.append(view(made.memory.raw, job.shapes[n], dtype))
-        return Parts(values, claims, False)
+            values.append(view(made.memory.raw, call.shapes[n], dtype))
+        return Outputs(values, claims, False)
 
-    def assemble(self, n: int, part: Parts) -> ShardedBuffer:
+    def assemble(self, n: int, part: Outputs) -> ShardedBuffer:
         """Return one result: what every device has of the calls."""
         tiling, dtype = self.tilings[n], self.dtypes[n]
         if self._everywhere:
-            values = [part.values[job] for job in self.of_device]
-            claims = [part.claims[job] for job in self.of_device]
+            values = [part.values[call] for call in self.of_device]
+            claims = [part.claims[call] for call in self.of_device]
             return ShardedBuffer(tiling, dtype, values, claims, part.settled)
         values, claims = [], []
         nothing: Claim | None = None
-        for position, job in enumerate(self.of_device):
-            if job >= 0:
-                values.append(part.values[job])
-                claims.append(part.claims[job])
+        for position, call in enumerate(self.of_device):
+            if call >= 0:
+                values.append(part.values[call])
+                claims.append(part.claims[call])
                 continue
             place = self.devices[position]
             shape = tiling.shard_shapes[position]
@@ -329,6 +339,62 @@ class Stage:
         return ShardedBuffer(tiling, dtype, values, claims, part.settled)
 
 
-def _run_all(calls: Sequence[Callable[[], None]]) -> None:
-    for run in calls:
+def _run_all(tasks: Sequence[Callable[[], None]]) -> None:
+    for run in tasks:
         run()
+
+
+def calls_of(
+    row: Row,
+    operands: Sequence[tuple[Tiling, int]],
+    results: Sequence[Tiling],
+    takes_part: Sequence[bool] | None = None,
+) -> tuple[list[Call], list[int]]:
+    """List the calls of a row's kernel on blocks.
+
+    Devices of one domain whose operands and results are the same blocks share a call; it is charged
+    to the device that the first result's block is at home on.
+
+    Args:
+      row: the operation.
+      operands: boxes of the operands, over the devices of the results in the same order, and the
+        bytes of an element.
+      results: boxes of the results.
+      takes_part: whether each device has work at all; by default where it has some result.
+
+    Returns:
+      The calls; and for each device the number of its call, -1 where it has none.
+    """
+    tilings = (*(tiling for tiling, _ in operands), *results)
+    domain = holdings(results[0].assignment).device_domain.tolist()
+    blocks = [tiling.assignment.flat.tolist() for tiling in tilings]
+    volumes = [tiling.volumes.tolist() for tiling in results]
+    homes = holdings(results[0].assignment)
+    numbers: dict[tuple[int, ...], int] = {}
+    calls: list[Call] = []
+    of_device: list[int] = []
+    for position in range(len(results[0].devices)):
+        there = any(volume[position] for volume in volumes)
+        if not there or not (takes_part is None or takes_part[position]):
+            of_device.append(-1)
+            continue
+        key = (domain[position], *(block[position] for block in blocks))
+        number = numbers.setdefault(key, len(calls))
+        if number == len(calls):
+            home = int(homes.home[homes.of_device[position]])
+            same = all(block[home] == block[position] for block in blocks)
+            calls.append(_call(row, operands, results, home if same else position))
+        of_device.append(number)
+    return calls, of_device
+
+
+def _call(
+    row: Row, operands: Sequence[tuple[Tiling, int]], results: Sequence[Tiling], home: int
+) -> Call:
+    shapes = tuple(tiling.shard_shapes[home] for tiling in results)
+    reads = sum(int(tiling.volumes[home]) * itemsize for tiling, itemsize in operands)
+    if not row.positional:
+        return Call(home, shapes, (), reads)
+    tilings = [*(tiling for tiling, _ in operands), results[0]]
+    starts = [tuple(tiling.starts[:, home].tolist()) for tiling in tilings]
+    return Call(home, shapes, (Site(tuple(starts[:-1]), starts[-1], shapes[0]),), reads)

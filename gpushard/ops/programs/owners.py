@@ -20,10 +20,9 @@ from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.planning.holders import holdings
-from gpushard.ops.jobs import jobs_of
+from gpushard.ops.programs.calls import Call, LocalCalls, Outputs, Work, calls_of
 from gpushard.ops.row import Row
 from gpushard.ops.rule import Rule
-from gpushard.ops.stage import Job, Parts, Stage
 from gpushard.runtime.memory import Memory
 from gpushard.typing import Index, LocalArray, Shape
 
@@ -87,41 +86,41 @@ class Owners:
         return number, at - begins[number]
 
 
-class Owned(Stage):
+class Owned(LocalCalls):
     """Calls that take from all blocks of their domain.
 
     Args:
       inputs: for each call the devices whose blocks of the first operand it takes.
-      *stage: as for `Stage`.
+      work: what there is to call.
     """
 
-    def __init__(self, inputs: Sequence[Sequence[int]], *stage: Any) -> None:
-        super().__init__(*stage, steps=_STEPS)
-        self._inputs = dict(zip(self.jobs, inputs, strict=True))
+    def __init__(self, inputs: Sequence[Sequence[int]], work: Work) -> None:
+        super().__init__(work, steps=_STEPS)
+        self._inputs = dict(zip(self.calls, inputs, strict=True))
 
     def run_parts(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
-    ) -> list[Parts]:
+    ) -> list[Outputs]:
         """Make the calls; the first operand is laid out as it comes."""
         settled = [operand.settled or operand.is_settled() for operand in operands]
         here = self._here and all(settled)
         if here and self._small:
-            return self.call_rows([self._arguments(operands, job) for job in self.jobs])
+            return self.call_rows([self._arguments(operands, call) for call in self.calls])
         return self.launch(
             functools.partial(self._arguments, operands),
             functools.partial(self._reads, operands),
             here=here,
         )
 
-    def _arguments(self, operands: Sequence[ShardedBuffer], job: Job) -> list[Any]:
+    def _arguments(self, operands: Sequence[ShardedBuffer], call: Call) -> list[Any]:
         first, *others = operands
-        blocks = [first.values[position] for position in self._inputs[job]]
-        return blocks + [operand.values[job.home] for operand in others]
+        blocks = [first.values[position] for position in self._inputs[call]]
+        return blocks + [operand.values[call.home] for operand in others]
 
-    def _reads(self, operands: Sequence[ShardedBuffer], job: Job) -> list[Memory]:
+    def _reads(self, operands: Sequence[ShardedBuffer], call: Call) -> list[Memory]:
         first, *others = operands
-        blocks = [first.claims[position].memory for position in self._inputs[job]]
-        return blocks + [operand.claims[job.home].memory for operand in others]
+        blocks = [first.claims[position].memory for position in self._inputs[call]]
+        return blocks + [operand.claims[call.home].memory for operand in others]
 
 
 def owned(
@@ -131,7 +130,7 @@ def owned(
     tilings: Sequence[Tiling],
     sizes: Sequence[int],
     results: Sequence[Tiling],
-) -> tuple[list[Job], list[int], list[list[int]]] | None:
+) -> tuple[list[Call], list[int], list[list[int]]] | None:
     """List calls that take the first operand as it lies.
 
     Args:
@@ -143,7 +142,7 @@ def owned(
       results: boxes of the results.
 
     Returns:
-      The calls, the call of each device as for `jobs_of`, and the devices whose blocks each call
+      The calls, the call of each device as for `calls_of`, and the devices whose blocks each call
       takes. None if each has all that it needs in one block as `tilings` say, if a domain lacks
       blocks, or if these form no grid.
     """
@@ -153,18 +152,18 @@ def owned(
     if all(lies.assignment.counts[dim] == 1 for dim in searched):
         return None
     read = list(zip(tilings[1:], sizes[1:], strict=True))
-    jobs, of_device = jobs_of(row, read, results)
+    calls, of_device = calls_of(row, read, results)
     kept = [dim for dim in range(lies.ndim) if dim not in searched]
     starts = tuple(tuple(np.unique(lies.edges[dim])[:-1].tolist()) for dim in searched)
     count = math.prod(map(len, starts))
     held = holdings(lies.assignment)
     own = holdings(results[0].assignment).device_domain
     inputs, placed = [], []
-    for job in jobs:
-        low, high = tilings[0].starts[kept, job.home], tilings[0].stops[kept, job.home]
+    for call in calls:
+        low, high = tilings[0].starts[kept, call.home], tilings[0].stops[kept, call.home]
         first = lies.starts[:, held.home]
         there = (first[kept] <= low[:, None]) & (lies.stops[kept][:, held.home] >= high[:, None])
-        there = there.all(axis=0) & (held.domain == own[job.home])
+        there = there.all(axis=0) & (held.domain == own[call.home])
         found = held.home[there & (lies.volumes[held.home] > 0)]
         if len(found) != count:
             return None
@@ -175,6 +174,6 @@ def owned(
             if len(found) and (start > begin or stop < lies.stops[dim, found[0]]):
                 part[dim] = slice(start - begin, stop - begin)
         whole = all(of == slice(None) for of in part)
-        grid = Owners(starts, () if whole else tuple(part), job.shapes[0])
-        placed.append(dataclasses.replace(job, site=(grid,)))
+        grid = Owners(starts, () if whole else tuple(part), call.shapes[0])
+        placed.append(dataclasses.replace(call, site=(grid,)))
     return placed, of_device, inputs

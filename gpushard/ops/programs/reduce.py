@@ -1,0 +1,396 @@
+"""Reductions whose factors are split: every block's own state, merged in mesh order.
+
+Within a memory domain the states of its devices are merged directly. Between domains each merges
+its own first. Then every one of them merges a piece of the block, for which it takes that piece of
+the others' states, and the pieces go to whoever wants the block. So a block of s bytes that d
+domains have parts of and n domains want moves (d - 1) + (n - 1) times s bytes. Where every domain
+wants a part of its own, that is the piece it merges, and (d - 1) times s bytes move.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpushard.frozen import dataclass
+from gpushard.geometry.free_boxes import tiling_from_indices
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.collectives import all_reduce, reduce_scatter, rows_of, tiling_over
+from gpushard.movement.planning.holders import holdings
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.in_order import InOrder
+from gpushard.ops.programs.calls import Call, LocalCalls, Outputs, Work, calls_of
+from gpushard.ops.row import Params, Row, State
+from gpushard.ops.rule import Rule
+from gpushard.runtime.runtime import Runtime
+from gpushard.typing import Index, LocalArray, Shape
+
+
+class Fold(LocalCalls):
+    """Calls that each take several parts of a state.
+
+    Args:
+      inputs: for each call the numbers of its parts.
+      regions: for each call the index of what it takes of them; None for all.
+      work: what there is to call.
+    """
+
+    def __init__(
+        self, inputs: Sequence[Sequence[int]], regions: Sequence[Index | None], work: Work
+    ) -> None:
+        super().__init__(work)
+        self._inputs = dict(zip(self.calls, inputs, strict=True))
+        self._regions = dict(zip(self.calls, regions, strict=True))
+
+    def fold(self, state: Sequence[Outputs]) -> list[Outputs]:
+        """Make the calls; `state` has every part of each array of a state."""
+        here = self._here and all(parts.settled for parts in state)
+        if here and self._small:
+            return self.call_rows([self._take(state, call) for call in self.calls])
+        return self.launch(
+            functools.partial(self._take, state),
+            lambda call: [p.claims[n].memory for n in self._inputs[call] for p in state],
+            here=here,
+        )
+
+    def _take(self, state: Sequence[Outputs], call: Call) -> list[LocalArray]:
+        taken = [parts.values[n] for n in self._inputs[call] for parts in state]
+        region = self._regions[call]
+        return taken if region is None else [array[region] for array in taken]
+
+
+def _merged(
+    width: int, merge: Any, counts: Sequence[int], arrays: Sequence[Any], out: Any = None
+) -> State:
+    """Merge states in order; what comes back is fresh, also if there is one only, or `out`."""
+    state, count = tuple(arrays[:width]), counts[0]
+    if len(counts) == 1:
+        return tuple(array.copy() for array in state)
+    if isinstance(merge, InOrder) and (whole := merge.at_once(arrays, out)) is not None:
+        return (whole,)
+    for n, more in enumerate(counts[1:], 1):
+        state = merge(state, tuple(arrays[n * width : (n + 1) * width]), count, more)
+        count += more
+    return state
+
+
+def finished(
+    width: int, merge: Any, finish: Any, counts: Sequence[int], *arrays: Any, out: Any = None
+) -> Any:
+    """Merge states and finish the last one: the kernel of a block of the result."""
+    result = finish(_merged(width, merge, counts, arrays, out), sum(counts))
+    if out is not None and result is not out:
+        out[...] = result
+    return result
+
+
+def as_state(width: int, merge: Any, counts: Sequence[int], *arrays: Any, out: Any = None) -> Any:
+    """Merge states: the kernel of what one domain contributes to a block."""
+    return _given(_merged(width, merge, counts, arrays, out if width == 1 else None), out)
+
+
+def merged_rows(merge: Any, counts: Sequence[int], *matrices: Any, out: Any = None) -> Any:
+    """Merge the rows of matrices: the kernel of one part of a block between domains."""
+    arrays = [matrix[row] for row in range(len(counts)) for matrix in matrices]
+    width = len(matrices)
+    return _given(_merged(width, merge, counts, arrays, out if width == 1 else None), out)
+
+
+def _given(state: State, out: Any) -> Any:
+    targets = (out,) if out is not None and not isinstance(out, tuple) else out
+    for target, array in zip(targets or (), state, strict=True) if targets else ():
+        if target is not array:
+            target[...] = array
+    return state if len(state) > 1 else state[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """A reduction over split factors that is to be compiled."""
+
+    row: Row
+    """The operation."""
+
+    rule: Rule
+    """Its factors."""
+
+    avals: Sequence[Aval]
+    """Its operands."""
+
+    params: Params
+    """Its parameters."""
+
+    runtime: Runtime
+    """The runtime of the devices."""
+
+    operands: Sequence[Tiling]
+    """Boxes of the operands when the kernel runs."""
+
+    natural: Tiling
+    """Boxes of the result as the operands' splits give them: what the parts are parts of."""
+
+    result: Tiling
+    """Boxes of the result, each within the natural one of its device."""
+
+    dtype: Dtype
+    """Type of the result."""
+
+    @functools.cached_property
+    def dtypes(self) -> tuple[Dtype, ...]:
+        """Types of the arrays of a state."""
+        assert self.row.reduction is not None
+        return self.row.reduction.states(self.avals, self.params)
+
+    def make(self, part: str) -> Any:
+        """Make a function of the row's reduction: "local", "merge" or "finish"."""
+        maker = getattr(self.row.reduction, part)
+        return maker(self.runtime.backend.namespace, self.avals, self.params)
+
+    def region(self, home: int) -> Index | None:
+        """Return where in its natural box the box of a device lies; None if it is all of it."""
+        shape = self.result.shard_shapes[home]
+        if shape == self.natural.shard_shapes[home]:
+            return None
+        starts = (self.result.starts[:, home] - self.natural.starts[:, home]).tolist()
+        return tuple(slice(a, a + n) for a, n in zip(starts, shape, strict=True))
+
+    @functools.cached_property
+    def counts(self) -> list[int]:
+        """Return how many elements each device reduces to one."""
+        counts = np.ones(len(self.natural.devices), np.int64)
+        seen: set[int] = set()
+        for dims, tiling in zip(self.rule.operands, self.operands, strict=False):
+            for dim, factor in enumerate(dims):
+                if factor in self.rule.reduced and factor not in seen:
+                    seen.add(factor)
+                    counts *= tiling.stops[dim] - tiling.starts[dim]
+        result: list[int] = counts.tolist()
+        return result
+
+
+Wanted: TypeAlias = tuple[int, int]
+"""(memory domain, box of the result)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A natural block whose parts lie in several domains, or not where they are wanted."""
+
+    members: tuple[tuple[int, ...], ...]
+    """The calls whose parts each domain merges, in mesh order."""
+
+    wanting: dict[Wanted, int]
+    """What is wanted of it where, with the device that pays."""
+
+    @property
+    def calls(self) -> list[int]:
+        """All of these calls."""
+        return [call for calls in self.members for call in calls]
+
+
+class Between:
+    """The merging of one block between domains: an all-reduce or a reduce-scatter of its parts.
+
+    Args:
+      reduced: the reduction.
+      block: whose parts lie where.
+      calls: the calls that made the parts.
+      own: how many elements each of them reduced.
+    """
+
+    def __init__(
+        self, reduced: Reduced, block: Block, calls: Sequence[Call], own: Sequence[int]
+    ) -> None:
+        homes = [calls[numbers[0]].home for numbers in block.members]
+        boxes = [box for _, box in block.wanting]
+        wanted = sum(int(reduced.result.volumes[home]) for home in block.wanting.values())
+        once = len(set(boxes)) == len(boxes) and wanted == int(reduced.natural.volumes[homes[0]])
+        self.scatters = once and len(boxes) > 1
+        """Whether every domain merges just what it wants, which no other one does."""
+        self._name = reduced.row.name
+        self._dtypes = reduced.dtypes
+        self._members: list[Any] = [reduced.natural.devices[home] for home in homes]
+        self._shape: Shape = reduced.natural.shard_shapes[homes[0]]
+        self._wanting: list[Any] = [reduced.result.devices[h] for h in block.wanting.values()]
+        width, merge = len(self._dtypes), reduced.make("merge")
+        own_parts = Work(
+            reduced.runtime,
+            self._name,
+            functools.partial(as_state, width, merge),
+            [
+                Call(home, (self._shape,) * width, (tuple(own[n] for n in numbers),))
+                for home, numbers in zip(homes, block.members, strict=True)
+            ],
+            [-1] * len(reduced.natural.devices),
+            [reduced.natural] * width,
+            self._dtypes,
+        )
+        self._own = Fold(block.members, [None] * len(homes), own_parts)
+        self._sums = tuple(sum(own[n] for n in numbers) for numbers in block.members)
+        self._rows_kernel = functools.partial(merged_rows, merge)
+        if not self.scatters:
+            pieces = tiling_over(self._members, (math.prod(self._shape),), 0)
+        else:
+            whole = tuple(slice(0, n) for n in self._shape)
+            regions = [reduced.region(home) or whole for home in block.wanting.values()]
+            places = dict(zip(self._wanting, regions, strict=True))
+            rows = {place: (slice(0, len(homes)), *box) for place, box in places.items()}
+            self._cut = tiling_from_indices((len(homes), *self._shape), rows)
+            pieces = tiling_from_indices(self._shape, places)
+        self._merged = self._merging(reduced, pieces)
+
+    def _merging(self, reduced: Reduced, tiling: Tiling) -> LocalCalls:
+        """Return the calls that merge the rows of matrices, a piece each."""
+        width = len(self._dtypes)
+        there = [n for n in range(len(tiling.devices)) if tiling.volumes[n]]
+        return LocalCalls(
+            Work(
+                reduced.runtime,
+                self._name,
+                self._rows_kernel,
+                [Call(n, (tiling.shard_shapes[n],) * width, (self._sums,)) for n in there],
+                [there.index(n) if n in there else -1 for n in range(len(tiling.devices))],
+                [tiling] * width,
+                self._dtypes,
+            )
+        )
+
+    def run(self, state: Sequence[Outputs]) -> list[Outputs]:
+        """Return for each array of a state that of what is wanted, for each that wants some."""
+        row = self._shape if self.scatters else (math.prod(self._shape),)
+        rows = [
+            rows_of(self._members, parts.values, parts.claims, dtype, row, settled=parts.settled)
+            for parts, dtype in zip(self._own.fold(state), self._dtypes, strict=True)
+        ]
+        if self.scatters:
+            made = reduce_scatter(rows, self._cut, self._merged.run, self._name)
+            return [Outputs(buffer.values, buffer.claims, buffer.settled) for buffer in made]
+        made = all_reduce(rows, self._wanting, self._merged.run, self._name)
+        return [
+            Outputs(
+                [value.reshape(self._shape) for value in whole.values], whole.claims, whole.settled
+            )
+            for whole in made
+        ]
+
+
+class Merge:
+    """A reduction over split factors, ready to run.
+
+    Args:
+      reduced: the reduction.
+    """
+
+    def __init__(self, reduced: Reduced) -> None:
+        row, dtypes, runtime = reduced.row, reduced.dtypes, reduced.runtime
+        counts = reduced.counts
+        tilings = [reduced.natural] * len(dtypes)
+        sizes = [aval.dtype.itemsize for aval in reduced.avals]
+        read = list(zip(reduced.operands, sizes, strict=True))
+        calls, of_device = calls_of(row, read, tilings, [n > 0 for n in counts])
+        kernel = reduced.make("local")
+        work = Work(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
+        self._local = LocalCalls(work, threaded=row.threaded)
+        found = _find(reduced, of_device)
+        own = [counts[call.home] for call in calls]
+        self._across = [Between(reduced, block, calls, own) for block in found.across]
+        self._last = _last(reduced, found, own, [a.scatters for a in self._across])
+
+    def run(
+        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]]
+    ) -> list[ShardedBuffer]:
+        """Run the reduction.
+
+        Raises:
+          OutOfMemoryError: a device has no room.
+        """
+        state = self._local.run_parts(operands, scalars)
+        for across in self._across:
+            for parts, more in zip(state, across.run(state), strict=True):
+                parts.values.extend(more.values)
+                parts.claims.extend(more.claims)
+                parts.settled = parts.settled and more.settled
+        (made,) = self._last.fold(state)
+        return [self._last.assemble(0, made)]
+
+
+@dataclasses.dataclass(eq=False)
+class _Found:
+    """How the parts of what is reduced come together."""
+
+    within: dict[Wanted, tuple[list[int], int]]
+    """What is merged within its domain: the calls, in mesh order, and the device that pays."""
+
+    across: list[Block]
+    """What is not."""
+
+    of_device: list[Wanted]
+    """What each device wants."""
+
+
+def _find(reduced: Reduced, of_device: Sequence[int]) -> _Found:
+    target = holdings(reduced.result.assignment)
+    domains = target.device_domain.tolist()
+    boxes = reduced.result.assignment.flat.tolist()
+    blocks = reduced.natural.assignment.flat.tolist()
+    flats = [tiling.assignment.flat.tolist() for tiling in reduced.operands]
+    parts: dict[int, dict[tuple[int, ...], dict[int, int]]] = {}  # block: part: domain: call
+    for position, call in enumerate(of_device):
+        if call >= 0:
+            part = tuple(flat[position] for flat in flats)
+            of_part = parts.setdefault(blocks[position], {}).setdefault(part, {})
+            of_part.setdefault(domains[position], call)
+    found = _Found({}, [], list(zip(domains, boxes, strict=True)))
+    wanting: dict[int, dict[Wanted, int]] = {}
+    for position, volume in enumerate(reduced.result.volumes.tolist()):
+        if volume:
+            home = int(target.home[target.of_device[position]])
+            wanting.setdefault(blocks[position], {})[found.of_device[position]] = home
+    for block, wanted in wanting.items():
+        lacking = {}
+        for key, home in wanted.items():
+            if all(key[0] in at for at in parts[block].values()):
+                calls = [at[key[0]] for at in parts[block].values()]
+                found.within[key] = calls, home
+            else:
+                lacking[key] = home
+        if lacking:
+            members: dict[int, list[int]] = {}
+            for at in parts[block].values():
+                domain, call = next(iter(at.items()))
+                members.setdefault(domain, []).append(call)
+            found.across.append(Block(tuple(map(tuple, members.values())), lacking))
+    return found
+
+
+def _last(reduced: Reduced, found: _Found, own: Sequence[int], scatters: Sequence[bool]) -> Fold:
+    """Return the calls that merge what is within a domain, and finish everything."""
+    inputs = [calls for calls, _ in found.within.values()]
+    homes = [home for _, home in found.within.values()]
+    sizes = [tuple(own[n] for n in numbers) for numbers in inputs]
+    regions = [reduced.region(home) for home in homes]
+    number = len(own)
+    for block, cut in zip(found.across, scatters, strict=True):
+        for home in block.wanting.values():
+            inputs.append([number])
+            homes.append(home)
+            sizes.append((sum(own[call] for call in block.calls),))
+            regions.append(None if cut else reduced.region(home))
+            number += 1
+    shapes = reduced.result.shard_shapes
+    calls = [Call(home, (shapes[home],), (size,)) for home, size in zip(homes, sizes, strict=True)]
+    keys = [*found.within, *(key for block in found.across for key in block.wanting)]
+    of_key = {key: n for n, key in enumerate(keys)}
+    of_device = [of_key.get(key, -1) for key in found.of_device]
+    kernel = functools.partial(
+        finished, len(reduced.dtypes), reduced.make("merge"), reduced.make("finish")
+    )
+    name, results = reduced.row.name, [reduced.result]
+    work = Work(reduced.runtime, name, kernel, calls, of_device, results, [reduced.dtype])
+    return Fold(inputs, regions, work)
