@@ -20,7 +20,7 @@ import numpy as np
 from gpushard.dtypes import iinfo, kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.frozen import dataclass
-from gpushard.functions.checks import check_choice, check_dtype, check_vector, count, refuse_out
+from gpushard.functions.checks import check_dtype, check_vector, count, refuse_out
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element
@@ -273,17 +273,7 @@ def read(
     fill_value: Any = None,
     out: Sharding | None = None,
 ) -> Array:
-    """Select what an index with arrays in it says.
-
-    Args:
-      x: the array.
-      parsed: the index.
-      arrays: its arrays.
-      mode: one of `MODES`, or None to raise where positions are out of bounds.
-      fill_value: what these get with "fill"; NaN or the extreme of integers by default.
-      out: how the result is laid out; by default as it comes, and split like the mask if there is
-        one.
-    """
+    """Select what an index with arrays in it says."""
     if parsed.only_mask and out is None and arrays[0].shape == x.shape:
         mask = arrays[0]
         if is_in_place(mask, x) and (chosen := select_true(x, mask)) is not None:
@@ -450,7 +440,13 @@ def as_int64(at: Positions) -> Positions:
 
 def check_mode(mode: Any, modes: Sequence[str] = MODES, name: str = "x.at[index]") -> None:
     """Check what is to happen to positions out of bounds."""
-    check_choice(name, "mode", mode, modes, ", or None to raise" if modes is MODES else "")
+    if mode not in modes:
+        raise ArgumentError(
+            f"{name}: mode={mode!r} is unknown; use one of {', '.join(map(repr, modes))}"
+            + (", or None to raise" if modes is MODES else ""),
+            argument="mode",
+            mode=mode,
+        )
 
 
 def _all(x: Any) -> tuple[int, ...]:
@@ -516,16 +512,7 @@ def as_integers(at: Any, name: str, argument: str = "indices") -> Positions:
 def bounded(
     at: Positions, size: int, mode: Any, name: str, dim: int = 0, *, fill: bool = False
 ) -> Positions:
-    """Bring positions into bounds, as a mode of `numpy.take` has it, or of `jax.numpy.take`.
-
-    Args:
-      at: the positions.
-      size: how many there are.
-      mode: what happens to those out of bounds; those that are to be filled stay.
-      name: of the function, for errors.
-      dim: the dim, for errors.
-      fill: whether "fill" is a mode, too.
-    """
+    """Bring positions into bounds, as a mode of `numpy.take` has it; those to be filled stay."""
     check_mode(mode, ("raise", "clip", "wrap", *(("fill",) if fill else ())), name)
     if mode == "fill":
         return as_int64(at)

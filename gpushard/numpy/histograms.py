@@ -304,15 +304,7 @@ def histogram2d(
 
 
 def edges_of(name: str, x: Any, bins: Any, range: Any, weights: Any) -> Any:
-    """Return the edges of bins; where they are given on the host, or the range is, on the host.
-
-    Args:
-      name: of the function, for errors.
-      x: the array of real numbers.
-      bins: how many, their edges, or the name of a rule.
-      range: (least, greatest) edge; None for those of the elements.
-      weights: None unless elements have some.
-    """
+    """Return the edges of bins; where they are given on the host, or the range is, on the host."""
     limits = _limits(name, range)
     if isinstance(bins, str):
         many = _by_rule(name, x, bins, limits, weights)

@@ -281,14 +281,7 @@ def _by_owner(
 def _take_rows(
     part: LocalArray, order: LocalArray | None, at: Sequence[LocalArray], found: Sequence[Any]
 ) -> None:
-    """Take along the first dims, piece by piece.
-
-    Args:
-      part: gets what is taken.
-      order: the places in that by owner; None where they are so.
-      at: positions in the owners' blocks, for each of these dims.
-      found: each owner's block, and which of the order it has: from where on, and up to where.
-    """
+    """Take along the first dims, piece by piece."""
     total = found[-1][2] if found else 0
     most = total if order is None else PIECE * len(part) // max(1, part.nbytes)
     most = max(1, min(most, total))
