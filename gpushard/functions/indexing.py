@@ -20,7 +20,7 @@ import numpy as np
 from gpushard.dtypes import iinfo, kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.frozen import dataclass
-from gpushard.functions.checks import check_dtype, count, refuse_out
+from gpushard.functions.checks import check_dtype, check_vector, count, refuse_out
 from gpushard.functions.concrete import at_hand, concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element
@@ -277,17 +277,7 @@ def read(
     fill_value: Any = None,
     out: Sharding | None = None,
 ) -> Array:
-    """Select what an index with arrays in it says.
-
-    Args:
-      x: the array.
-      parsed: the index.
-      arrays: its arrays.
-      mode: one of `MODES`, or None to raise where positions are out of bounds.
-      fill_value: what these get with "fill"; NaN or the extreme of integers by default.
-      out: how the result is laid out; by default as it comes, and split like the mask if there is
-        one.
-    """
+    """Select what an index with arrays in it says."""
     if parsed.only_mask and out is None and arrays[0].shape == parsed.of:
         mask = arrays[0]
         if is_in_place(mask, x) and (chosen := select_true(x, mask)) is not None:
@@ -540,16 +530,7 @@ def as_integers(at: Any, name: str, argument: str = "indices") -> Positions:
 def bounded(
     at: Positions, size: int, mode: Any, name: str, dim: int = 0, *, fill: bool = False
 ) -> Positions:
-    """Bring positions into bounds, as a mode of `numpy.take` has it, or of `jax.numpy.take`.
-
-    Args:
-      at: the positions.
-      size: how many there are.
-      mode: what happens to those out of bounds; those that are to be filled stay.
-      name: of the function, for errors.
-      dim: the dim, for errors.
-      fill: whether "fill" is a mode, too.
-    """
+    """Bring positions into bounds, as a mode of `numpy.take` has it; those to be filled stay."""
     check_mode(mode, ("raise", "clip", "wrap", *(("fill",) if fill else ())), name)
     if mode == "fill":
         return as_int64(at)
@@ -621,13 +602,12 @@ def take(
     Array([30, 20], dtype=int64)
     """
     refuse_out("take", out)
-    x: Any = a
-    at, fill = as_integers(indices, "take"), _filling(mode, fill_value, x.dtype, "take")
-    if axis is None and not fill and x.size and _is_split_within(x):
-        at = as_int64(bounded(at, x.size, mode, "take", fill=True)) % x.size
-        indexed = Indexed(tuple(range(-x.ndim, 0)), 0, (), True)
-        return bind(GATHER, (x, *unravelled(at, x.shape)), (indexed, b""), out_sharding)
-    x, dim = _lined(x, axis, "take")
+    at, fill = as_integers(indices, "take"), _filling(mode, fill_value, a.dtype, "take")
+    if axis is None and not fill and a.size and _is_split_within(a):
+        at = as_int64(bounded(at, a.size, mode, "take", fill=True)) % a.size
+        indexed = Indexed(tuple(range(-a.ndim, 0)), 0, (), True)
+        return bind(GATHER, (a, *unravelled(at, a.shape)), (indexed, b""), out_sharding)
+    x, dim = _lined(a, axis, "take")
     at = bounded(at, x.shape[dim], mode, "take", dim, fill=True)
     after = x.ndim - dim - 1
     indexed = Indexed((-1 - after,), after, (), bool(x.shape[dim]) and not fill)
@@ -817,12 +797,7 @@ def compress(
     """
     refuse_out("compress", out)
     mask = as_mask(condition, "condition")
-    if mask.ndim != 1:
-        raise ArgumentError(
-            f"compress: condition has shape {mask.shape}; it must have one dim",
-            argument="condition",
-            shape=mask.shape,
-        )
+    check_vector("compress", "condition", mask)
     x, dim = _lined(a, axis, "compress")
     lead = (slice(None),) * dim
     if size is not None:

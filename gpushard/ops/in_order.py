@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from gpushard.dtypes import kind_of
 from gpushard.ops.row import State
 from gpushard.typing import LocalArray

@@ -313,15 +313,7 @@ def _take_rows(
     blocks: Sequence[LocalArray],
     numbers: LocalArray,
 ) -> None:
-    """Take along the first dims, piece by piece.
-
-    Args:
-      part: gets what is taken.
-      owner: the number of the block that has each; after the last one for what none has.
-      at: positions in the blocks, for each of these dims.
-      blocks: what is taken from.
-      numbers: theirs.
-    """
+    """Take along the first dims, piece by piece."""
     count = len(owner)
     most = -(-count // (part.nbytes // PIECE + 1)) or 1
     by_owner = None

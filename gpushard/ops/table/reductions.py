@@ -56,16 +56,7 @@ def _row(
     empty: bool = True,
     positional: bool = False,
 ) -> Row:
-    """Return a row.
-
-    Args:
-      name: what users call it.
-      dtype_of: takes the type of the operand and the last parameter, gives that of the result.
-      kernel: makes the kernel for what is not split.
-      reduction: how what is split comes together.
-      empty: whether nothing at all can be reduced.
-      positional: as for `Row`.
-    """
+    """Return a row."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         axes, keepdims, extra = params
