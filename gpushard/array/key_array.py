@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gpushard.array.array import Array, ConcreteArray, handle
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KeyDType
-from gpushard.array.data import Turned
+from gpushard.array.data import Turned, handle
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
@@ -32,11 +32,7 @@ class _OfKeys:
     def bind(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
     ) -> Any:
-        """Do one operation.
-
-        Raises:
-          ArgumentTypeError: it is one with numbers, or mixes them with keys.
-        """
+        """Do one operation."""
         if row.moves is None and row not in _COMPARES and row.beside_keys is None:
             refuse(row.name)
         for ufunc in params:
@@ -126,28 +122,20 @@ def keys_of(elements: Array) -> KeyArray:
     return keys
 
 
-def _as(kind: type[ConcreteArray], x: Array, dtype: Any) -> Array:
+def _as(kind: type[ConcreteArray], x: Any, dtype: Any) -> Array:
     """Return a handle of another class on the data of an array, not registered."""
     data = x._data if isinstance(x._data, Turned) else x._held()
-    return handle(data, x._shape, dtype, x._sharding, x._committed, x._weak_type, kind)
+    return handle(kind, data, x._shape, dtype, x._sharding, x._committed, x._weak_type)
 
 
 def refuse_keys(x: Any, what: str) -> None:
-    """Check that an array is one of numbers.
-
-    Raises:
-      ArgumentTypeError: it is one of keys.
-    """
+    """Check that an array is one of numbers."""
     if isinstance(x, KeyArray):
         refuse(what)
 
 
 def refuse(what: str) -> NoReturn:
-    """Say that keys are no numbers.
-
-    Raises:
-      ArgumentTypeError: always.
-    """
+    """Say that keys are no numbers."""
     raise ArgumentTypeError(
         f"{what} is not defined: keys are no numbers; random.key_data(keys) has their words",
         argument="self",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 
 _PARITY = np.uint32(0x1BD11BDA)
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -29,9 +29,6 @@ def threefry(xp: Any, key: tuple[Any, Any], high: Any, low: Any) -> tuple[Any, A
       key: two arrays of uint32, of one dim at least: overflow of arrays is silent.
       high: the high words, uint32.
       low: the low words; they, or the key, have the shape that all of these broadcast to.
-
-    Returns:
-      The high and the low words, two fresh arrays.
 
     >>> zero = np.zeros(1, np.uint32)
     >>> [hex(word[0]) for word in threefry(np, (zero, zero), zero, zero)]

@@ -19,7 +19,7 @@ from gpushard.ops.row import Kernel, Params, Reduction, Row, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import function_row, promoting, writing
 from gpushard.ops.table.reductions import reduced_shape
-from gpushard.runtime.special import special_functions
+from gpushard.runtime.namespace import special_functions
 
 
 def _inexact(avals: Sequence[Aval], params: Params) -> Dtype:
@@ -29,11 +29,7 @@ def _inexact(avals: Sequence[Aval], params: Params) -> Dtype:
 
 
 def _zeta_dtype(avals: Sequence[Aval], params: Params) -> Dtype:
-    """Return the type that SciPy gives: the function of one operand works in double precision more.
-
-    Raises:
-      ArgumentTypeError: there are two operands, and one is complex.
-    """
+    """Return SciPy's type: the function of one operand takes more in double precision."""
     found = _inexact(avals, params)
     if len(avals) == 1:
         own = avals[0].dtype
