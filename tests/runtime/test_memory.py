@@ -116,6 +116,7 @@ def test_free_blocks_are_taken_as_the_rules_say(program, limit):
         assert free == listed  # in order of release
         assert pool.free == sum(block.capacity for block in free)
         assert pool.total == pool.free + sum(claim.memory.capacity for claim in held)
+        assert pool._waited_for == sum(block.capacity for block in pool._waiting.values())
 
     for action, number, which in program:
         stream = [None, *streams][which]
