@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpushard.runtime.memory import Account, Claims, NoRoomError, Pool, size_class
@@ -96,6 +96,7 @@ FIRST = 16
     ),
     st.sampled_from([None, 4096, 9000]),
 )
+@example([("take", 1, 1), ("write", 0, 1), ("drop", 0, 0), ("take", 1, 1)], None)
 def test_free_blocks_are_taken_as_the_rules_say(program, limit):
     """First one that needs no wait, then new memory, then the one that was released first."""
     queue = Queue(exact=True)
