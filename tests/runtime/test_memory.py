@@ -178,6 +178,22 @@ def test_free_blocks_are_taken_as_the_rules_say(program, limit):
         assert limit is None or pool.total <= limit
 
 
+def test_free_memory_beyond_the_peak_goes_back_and_no_more():
+    queue = Queue(exact=True)
+    stream = Stream(queue, "a")
+    pool, claims = make_pool(), Claims()
+    first = claims.make(pool.take(1000, None, None))
+    stream.issued, first.memory.written = 1, (stream, 1)
+    del first
+    claims.drain()
+    second = claims.make(pool.take(2000, None, None))  # the first one is waited for
+    assert pool.total > pool.peak
+    queue.finished[stream] = 1
+    del second
+    claims.drain()
+    assert pool.free == pool.total == pool.peak == size_class(2000)
+
+
 def test_what_a_cut_short_call_took_and_never_claimed_comes_back():
     pool, claims = make_pool(), Claims()
     claim = claims.make(pool.take(1000, None, None))
