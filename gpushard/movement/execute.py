@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -209,8 +209,8 @@ def _submit_steps(
         stream = launch.streams[step.domain]
         until = {memories[of]: ticks[written] for of, written in step.after}
         writes = list(dict.fromkeys([memories[to] for to in step.writes]))
-        forget = () if step.part else [memory for memory in writes if memory in replaced]
-        reads = tuple(dict.fromkeys(memories[of] for of in step.reads))
+        forget = () if step.part else replaced.intersection(writes)
+        reads = tuple(dict.fromkeys([memories[of] for of in step.reads]))
         staged = bool(slots) and bool(strangers(runtime, step))
         now = dataclasses.replace(step, phases=()) if staged else step
         if not (staged and step.part):  # else its blocks are begun already
@@ -235,7 +235,7 @@ def run_step(
     step: Step,
     operands: Sequence[LocalArray],
     fill: np.generic | None = None,
-    forget: Sequence[Memory] = (),
+    forget: Collection[Memory] = (),
 ) -> None:
     """Make the copies and fills of one step.
 
