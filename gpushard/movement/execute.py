@@ -88,11 +88,11 @@ def _make_launch(plan: Plan) -> Launch:
         charges = tuple((places[home].account, n) for home, _, n in plan.allocations)
         claim = functools.partial(runtime.claim_charged, first.domain.pool, charges)
     streams = {domain.index: domain.feed if up else domain.copy for domain in domains}
-    taking_part = {*places}.union(*map(devices_of, plan.sources))
-    together = not runtime.backend.host_readable and settings.partition_mode != "green"
-    within = kinds == {kind} == {"device"} and len({place.domain for place in taking_part}) == 1
-    if within and (together or len(taking_part) == 1):  # in turn with what computes there
-        streams = {first.domain.index: first.device.stream}
+    if kinds == {kind} == {"device"} and not runtime.backend.host_readable:
+        taking_part = {*places}.union(*map(devices_of, plan.sources))
+        chips = {place.domain for place in taking_part}
+        if len(taking_part if settings.partition_mode == "green" else chips) == 1:
+            streams = {first.domain.index: first.device.stream}  # in turn with what computes there
     staged = any(strangers(runtime, step) for step in plan.steps)
     return Launch(places, by_host, kinds == {kind}, streams, staged, few, claim)
 
