@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.dtypes import kind_of
 from gpushard.ops.row import State
 from gpushard.typing import LocalArray
 
@@ -47,7 +48,7 @@ class InOrder:
     def elementwise(self, dtype: np.dtype[Any], count: int) -> Any:
         """Return what merges so many arrays of a type at once; None where nothing does."""
         step = _STEPS.get(self._name, "")
-        if dtype.kind != "f":
+        if kind_of(dtype) != "f":
             step = _WHOLE.get(self._name, step)
         if not hasattr(self._xp, "ElementwiseKernel") or not step or _unordered(dtype, self._name):
             return None

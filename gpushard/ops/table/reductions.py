@@ -21,7 +21,7 @@ from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State, only
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.runtime.backend import Reducing
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import LocalArray, Shape
 
 _DOUBLE = np.dtype(np.float64)
@@ -56,16 +56,7 @@ def _row(
     empty: bool = True,
     positional: bool = False,
 ) -> Row:
-    """Return a row.
-
-    Args:
-      name: what users call it.
-      dtype_of: takes the type of the operand and the last parameter, gives that of the result.
-      kernel: makes the kernel for what is not split.
-      reduction: how what is split comes together.
-      empty: whether nothing at all can be reduced.
-      positional: as for `Row`.
-    """
+    """Return a row."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         axes, keepdims, extra = params
@@ -103,7 +94,7 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
                 return function(x, axes, dtype, out, keepdims)
 
             return kernel
-        own, skips = own_kernels(xp), title.startswith("nan") and dtype.kind in "fc"
+        own, skips = own_kernels(xp), title.startswith("nan") and kind_of(dtype) in "fc"
         if own is not None and skips:  # CuPy's wait for the GPU, to warn of NaNs
             return lambda x, out: own.reduce(title, x, axes, out)
         function = getattr(xp, title if skips else title.removeprefix("nan"))

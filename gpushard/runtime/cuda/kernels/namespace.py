@@ -17,6 +17,7 @@ import cupy
 from cupy.fft import config
 
 from gpushard.runtime.cuda.driver.cupy_scope import current_stream
+from gpushard.runtime.cuda.kernels import linalg as linalg
 from gpushard.runtime.cuda.kernels import numbers, own
 
 
@@ -68,9 +69,15 @@ fft = types.SimpleNamespace(
 exp2 = numbers.exp2
 frexp = numbers.frexp
 ldexp = numbers.ldexp
+left_shift = numbers.left_shift
+log = numbers.log
+log10 = numbers.log10
+log1p = numbers.log1p
 log2 = numbers.log2
 nextafter = numbers.nextafter
 reciprocal = numbers.reciprocal
+right_shift = numbers.right_shift
+searchsorted = numbers.searchsorted
 sign = numbers.sign
 spacing = numbers.spacing
 
