@@ -17,9 +17,8 @@ from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, settle
 from gpushard.numpy.creation import zeros
 from gpushard.numpy.joining import concat
-from gpushard.numpy.manipulation import broadcast_to, moveaxis, tile
+from gpushard.numpy.manipulation import broadcast_to, moveaxis, part, tile
 from gpushard.numpy.public import public
-from gpushard.numpy.slicing import part
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.repeating import REPEAT_EACH

@@ -20,9 +20,8 @@ from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_number
 from gpushard.numpy.data_type import result_type as promoted
 from gpushard.numpy.joining import concat
-from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.manipulation import broadcast_to, but_first, but_last, lengthwise, part
 from gpushard.numpy.public import public
-from gpushard.numpy.slicing import but_first, but_last, lengthwise, part
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows

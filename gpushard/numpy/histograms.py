@@ -20,9 +20,9 @@ from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, settle
 from gpushard.numpy.creation import made_on
+from gpushard.numpy.manipulation import but_first, but_last, lengthwise, part
 from gpushard.numpy.public import public
 from gpushard.numpy.quantiles import percentile
-from gpushard.numpy.slicing import but_first, but_last, lengthwise, part
 from gpushard.ops.bind import bind
 from gpushard.ops.table import counting
 from gpushard.ops.table import elementwise as rows

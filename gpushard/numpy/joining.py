@@ -16,8 +16,8 @@ from gpushard.functions.checks import as_dtype, check_dims, integer, refuse_out
 from gpushard.functions.values import is_value
 from gpushard.numpy.arguments import as_value, host_data
 from gpushard.numpy.data_type import can_cast, result_type
+from gpushard.numpy.manipulation import part
 from gpushard.numpy.public import public
-from gpushard.numpy.slicing import part
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import movement

@@ -371,3 +371,30 @@ def atleast_3d(*xs: Any) -> Any:
         index = {0: (None, None, None), 1: (None, slice(None), None)}
         found.append(x[index.get(x.ndim, (..., None))] if x.ndim < 3 else x)
     return found[0] if len(found) == 1 else tuple(found)
+
+
+def part(x: Any, axis: int, chosen: Any) -> Any:
+    """Return the part of an array, here or on the host, that an entry of an index selects.
+
+    >>> import numpy as np
+    >>> part(np.arange(6).reshape(2, 3), -1, slice(1, None)).tolist()
+    [[1, 2], [4, 5]]
+    """
+    return x[(*(slice(None),) * (x.ndim + axis), chosen)]
+
+
+def but_first(x: Any, axis: int) -> Any:
+    """Return all but the first along a dim, counted from the end."""
+    return part(x, axis, slice(1, None))
+
+
+def but_last(x: Any, axis: int) -> Any:
+    """Return all but the last along a dim, counted from the end."""
+    return part(x, axis, slice(None, -1))
+
+
+def lengthwise(x: Any, ndim: int, axis: int) -> Any:
+    """Return a vector as an array of more dims that has it along one of them."""
+    shape = [1] * ndim
+    shape[axis] = x.shape[0]
+    return x.reshape(tuple(shape))

@@ -19,9 +19,8 @@ from gpushard.functions.checks import refuse_out
 from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import host_data
-from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.manipulation import broadcast_to, lengthwise
 from gpushard.numpy.public import public, public_array
-from gpushard.numpy.slicing import lengthwise
 from gpushard.ops.axes import from_end
 
 # fmt: off

@@ -18,7 +18,7 @@ from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.cuda.devices.green import Group, Split, check_driver, equal_groups, extra
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Tick
-from gpushard.testing.conformance.base import give
+from gpushard.testing.conformance import give
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 
