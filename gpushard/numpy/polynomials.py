@@ -95,12 +95,9 @@ def polymul(
     """
     found = [_coefficients("polymul", a, f"a{n}") for n, a in enumerate((a1, a2), 1)]
     if trim_leading_zeros:
-        found = [_or_zero(trim_zeros(a, "f")) for a in found]
+        found = [trim_zeros(a, "f") for a in found]
+        found = [a if a.shape[0] else zeros(1, a.dtype) for a in found]
     return convolve(*found)
-
-
-def _or_zero(p: Any) -> Any:
-    return p if p.shape[0] else zeros(1, p.dtype)
 
 
 @public(arrays=2)
