@@ -96,13 +96,13 @@ def _array(
 ) -> ConcreteArray:
     """Return a result as an array; as `ConcreteArray` does, of what is known beforehand."""
     aval = result.aval
-    made = handle(
+    array = handle(
         Data(buffer, runtime), aval.shape, aval.dtype, result.sharding, program.committed, aval.weak
     )
     if runtime.settings.enable_checks:
         buffer.check()
-    runtime.register(made)
-    return made
+    runtime.register(array)
+    return array
 
 
 def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Sharding) -> ConcreteArray:

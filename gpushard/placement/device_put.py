@@ -205,9 +205,9 @@ def resharded(x: _T, sharding: Any, argument: str, *, donate: bool = False) -> _
     targets = [_target(*each, argument) for each in zip(leaves, places, strict=True)]
     for leaf, target in zip(leaves, targets, strict=True):
         place_tiling(target, leaf.shape)
-    made = [x._moved(to, "reshard(x, sharding)") for x, to in zip(leaves, targets, strict=True)]
+    results = [x._moved(to, "reshard(x, sharding)") for x, to in zip(leaves, targets, strict=True)]
     _give_up(leaves, [donate] * len(leaves))
-    result: _T = tree.unflatten(structure, made)
+    result: _T = tree.unflatten(structure, results)
     return result
 
 
