@@ -14,7 +14,7 @@ from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
-from gpushard.runtime.device import Device
+from gpushard.runtime.runtime import Device
 from gpushard.typing import Shape
 
 

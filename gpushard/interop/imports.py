@@ -17,9 +17,9 @@ from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host import alias_host, can_alias, from_host
 from gpushard.movement.planning.aliasing import ALIGNMENT
 from gpushard.placement.defaults import get_default_device
-from gpushard.runtime.device import Device
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.memory import Claim
+from gpushard.runtime.runtime import Device
 from gpushard.typing import HostArray, LocalArray, Shape
 
 

@@ -20,9 +20,8 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.interop.imports import nothing
 from gpushard.movement.buffer import ShardedBuffer, devices_of, failure
 from gpushard.placement.device_put import as_sharding
-from gpushard.runtime.device import Device
 from gpushard.runtime.host.views import writable
-from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.runtime import Device, Runtime
 from gpushard.typing import LocalArray
 
 

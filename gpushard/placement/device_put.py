@@ -23,7 +23,7 @@ from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.movement.buffer import devices_of
 from gpushard.movement.host import alias_host, from_host
 from gpushard.placement.defaults import default_mesh, default_sharding
-from gpushard.runtime.device import Device, MemorySpace
+from gpushard.runtime.runtime import Device, MemorySpace
 from gpushard.typing import HostArray
 
 _T = TypeVar("_T")
