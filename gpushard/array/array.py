@@ -407,7 +407,7 @@ class ConcreteArray(Handle, Array, Concrete):
         """Return another handle on the same memory; arrays are values."""
         own = self._held()
         data = Data(own.buffer, own.runtime)
-        data.host = own.host
+        data.host, data.furthest = own.host, own.furthest
         return self._handle(data, self._sharding)
 
     def __deepcopy__(self, memo: Any) -> Array:

@@ -209,5 +209,5 @@ def _is_alone(detached: Detached, touched: Touched, at_once: bool) -> bool:
             return False
         if any([sys.getrefcount(shard.data) != ALONE for shard in data.shards.arrays.values()]):
             return False
-    data.host = data.shards = None
+    data.host = data.shards = data.furthest = None
     return owns_alone(data, touched)

@@ -35,7 +35,7 @@ class Data(Holder):
       exported: data that the array had before, and whose address others have who only keep it.
     """
 
-    __slots__ = ("exported", "host", "runtime", "shards")
+    __slots__ = ("exported", "furthest", "host", "runtime", "shards")
 
     def __init__(
         self, buffer: ShardedBuffer, runtime: Runtime, exported: tuple[ShardedBuffer, ...] = ()
@@ -47,6 +47,8 @@ class Data(Holder):
         """The value on the host, or on its way there."""
         self.shards: KnownShards | None = None
         """The shards that were asked for."""
+        self.furthest: int | None = None
+        """Of positions, the one that needs the longest dim to be in bounds, once that is known."""
 
     @property
     def tiling(self) -> Tiling:

@@ -140,7 +140,7 @@ class Methods(Value):
                 dtype=target,
             )
         if target == self.dtype and not getattr(self, "weak_type", False):
-            return self._same()
+            return python_copy.copy(self)
         return bind(rows.ASTYPE, (self,), (target,))
 
     def view(self, dtype: Any = None) -> Self:
@@ -157,12 +157,14 @@ class Methods(Value):
         Array([ 1065353216, -1082130432], dtype=int32)
         """
         if dtype is None:
-            return self._same()
+            return python_copy.copy(self)
         return bind(rows.VIEW, (self,), (as_dtype(dtype),))
 
     def conj(self) -> Self:
         """Return the complex conjugate."""
-        return self._same() if kind_of(self.dtype) in "biuf" else bind(_CONJUGATE, (self,))
+        if kind_of(self.dtype) in "biuf":
+            return python_copy.copy(self)
+        return bind(_CONJUGATE, (self,))
 
     conjugate = conj
 
@@ -281,10 +283,6 @@ class Methods(Value):
           ArrayIndexError: it holds beyond the end of the dim.
         """
         return indexing.compress(condition, self, axis, out, out_sharding=out_sharding)
-
-    def _same(self) -> Self:
-        """Return this value for the caller to have: assigning to it does not change this array."""
-        return python_copy.copy(self)
 
     def _assign(self, value: Any) -> None:
         array: Any = self

@@ -20,7 +20,7 @@ import numpy as np
 from gpushard.dtypes import iinfo, kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.frozen import dataclass
-from gpushard.functions.checks import check_dtype, count, refuse_out
+from gpushard.functions.checks import check_dtype, check_vector, count, refuse_out
 from gpushard.functions.concrete import at_hand, concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element
@@ -48,7 +48,7 @@ from gpushard.ops.table.movement import RESHAPE, STACK
 from gpushard.ops.table.movement import index as index_part
 from gpushard.ops.table.positions import FURTHEST, NONZERO
 from gpushard.ops.table.reductions import COUNT_NONZERO
-from gpushard.typing import Shape
+from gpushard.typing import HostArray, Shape
 
 Positions: TypeAlias = Any
 """Integers: a NumPy array, or an array on devices."""
@@ -148,9 +148,6 @@ def _array_of(entry: Any) -> tuple[Any, Any]:
 
     Returns:
       What `_parsed` takes, and the array; or an integer, and None.
-
-    Raises:
-      ArrayIndexError: it is neither.
     """
     array = entry
     if isinstance(entry, bool | np.bool_):
@@ -280,20 +277,7 @@ def read(
     fill_value: Any = None,
     out: Sharding | None = None,
 ) -> Array:
-    """Select what an index with arrays in it says.
-
-    Args:
-      x: the array.
-      parsed: the index.
-      arrays: its arrays.
-      mode: one of `MODES`, or None to raise where positions are out of bounds.
-      fill_value: what these get with "fill"; NaN or the extreme of integers by default.
-      out: how the result is laid out; by default as it comes, and split like the mask if there is
-        one.
-
-    Raises:
-      ArrayIndexError: a position is out of bounds, or arrays do not broadcast.
-    """
+    """Select what an index with arrays in it says."""
     if parsed.only_mask and out is None and arrays[0].shape == parsed.of:
         mask = arrays[0]
         if is_in_place(mask, x) and (chosen := select_true(x, mask)) is not None:
@@ -361,9 +345,6 @@ def positions(
 
     Returns:
       The positions, and how they index what the basic index selects.
-
-    Raises:
-      ArrayIndexError: a position is out of bounds, or arrays do not broadcast.
     """
     if mode == "promise_in_bounds" or (mode is None and _has_traced(arrays)):
         mode = unknown
@@ -388,11 +369,7 @@ def _has_traced(arrays: Sequence[Positions]) -> bool:
 
 
 def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> Shape:
-    """Say which shape the part has that index arrays select.
-
-    Raises:
-      ArrayIndexError: they do not broadcast.
-    """
+    """Say which shape the part has that index arrays select."""
     shapes = tuple([one.shape for one in at])
     try:
         return part_shape(indexed, shape, shapes)
@@ -406,11 +383,7 @@ def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> S
 
 
 def _of_mask(mask: Any, shape: Shape, dim: int) -> Sequence[Positions]:
-    """Find where a mask is true; one without dims selects a new dim, of length 1 or 0.
-
-    Raises:
-      ArrayIndexError: it does not fit dims of the array.
-    """
+    """Find where a mask is true; one without dims selects a new dim, of length 1 or 0."""
     if not mask.ndim:
         return (np.zeros(int(mask), _INDEX),)
     for at, (own, size) in enumerate(zip(mask.shape, shape[dim:], strict=False)):
@@ -436,23 +409,33 @@ def _inside(at: Positions, size: int, mode: str) -> Positions:
 
 
 def check_positions(at: Positions, size: int, dim: int) -> None:
-    """Check that positions are in bounds; waits for those on devices.
+    """Check that positions are in bounds; waits for those on devices."""
+    if at.size:
+        furthest = _furthest_of(at) if isinstance(at, np.ndarray) else _furthest(at)
+        if not -size <= furthest < size:
+            if isinstance(at, np.ndarray):  # as NumPy has it, the first one
+                furthest = int(at[(at >= size) | (at < -size)][0])
+            raise out_of_bounds(furthest, dim, size)
 
-    Raises:
-      ArrayIndexError: one is not.
-    """
-    if not isinstance(at, np.ndarray):
-        read = at_hand(at, "x[index]")
+
+def _furthest(at: Any) -> int:
+    """Return the position that needs the longest dim, of some on devices, which remember it."""
+    data = at._held()
+    furthest: int | None = data.furthest
+    if furthest is None:
+        read = at_hand(at, why := "x[index]")
         if read is None:
-            if at.size:
-                furthest = concrete(bind(FURTHEST, (at,), (_all(at), False)), "x[index]").item()
-                if not -size <= furthest < size:
-                    raise out_of_bounds(furthest, dim, size)
-            return
-        at = read
-    if at.size and (at.max() >= size or at.min() < -size):
-        wrong = (at >= size) | (at < -size)
-        raise out_of_bounds(int(at[wrong][0]), dim, size)
+            furthest = int(concrete(bind(FURTHEST, (at,), (_all(at), False)), why))
+        else:
+            furthest = _furthest_of(read)
+        if at._held() is data:  # no other thread has assigned to them
+            data.furthest = furthest
+    return furthest
+
+
+def _furthest_of(at: HostArray) -> int:
+    high, low = int(np.maximum.reduce(at, None)), int(np.minimum.reduce(at, None))
+    return high if high >= -1 - low else low
 
 
 def clipped(at: Positions, low: int, high: int) -> Positions:
@@ -474,11 +457,7 @@ def as_int64(at: Positions) -> Positions:
 
 
 def check_mode(mode: Any, modes: Sequence[str] = MODES, name: str = "x.at[index]") -> None:
-    """Check what is to happen to positions out of bounds.
-
-    Raises:
-      ArgumentError: it is unknown.
-    """
+    """Check what is to happen to positions out of bounds."""
     if mode not in modes:
         raise ArgumentError(
             f"{name}: mode={mode!r} is unknown; use one of {', '.join(map(repr, modes))}"
@@ -529,12 +508,7 @@ def true_positions(
 
 
 def as_integers(at: Any, name: str, argument: str = "indices") -> Positions:
-    """Convert positions to integers: an array on devices, or on the host.
-
-    Raises:
-      ArgumentTypeError: they are no integers.
-      ArgumentError: they are lists of different lengths.
-    """
+    """Convert positions to integers: an array on devices, or on the host."""
     try:
         array = at if is_value(at) else np.asarray(at)
     except ValueError:
@@ -556,20 +530,7 @@ def as_integers(at: Any, name: str, argument: str = "indices") -> Positions:
 def bounded(
     at: Positions, size: int, mode: Any, name: str, dim: int = 0, *, fill: bool = False
 ) -> Positions:
-    """Bring positions into bounds, as a mode of `numpy.take` has it, or of `jax.numpy.take`.
-
-    Args:
-      at: the positions.
-      size: how many there are.
-      mode: what happens to those out of bounds; those that are to be filled stay.
-      name: of the function, for errors.
-      dim: the dim, for errors.
-      fill: whether "fill" is a mode, too.
-
-    Raises:
-      ArrayIndexError: one is out of bounds, and the mode is "raise".
-      ArgumentError: the mode is unknown.
-    """
+    """Bring positions into bounds, as a mode of `numpy.take` has it; those to be filled stay."""
     check_mode(mode, ("raise", "clip", "wrap", *(("fill",) if fill else ())), name)
     if mode == "fill":
         return as_int64(at)
@@ -593,11 +554,7 @@ def unravelled(at: Positions, shape: Shape) -> list[Positions]:
 
 
 def _filling(mode: str, fill_value: Any, dtype: np.dtype[Any], name: str) -> bytes:
-    """Convert what there is for positions out of bounds with "fill" to bytes.
-
-    Raises:
-      ArgumentError: there is a fill value, and another mode.
-    """
+    """Convert what there is for positions out of bounds with "fill" to bytes."""
     if mode != "fill" and fill_value is not None:
         raise ArgumentError(
             f'{name}: fill_value= is for mode="fill", and mode is {mode!r}; give both',
@@ -645,13 +602,12 @@ def take(
     Array([30, 20], dtype=int64)
     """
     refuse_out("take", out)
-    x: Any = a
-    at, fill = as_integers(indices, "take"), _filling(mode, fill_value, x.dtype, "take")
-    if axis is None and not fill and x.size and _is_split_within(x):
-        at = as_int64(bounded(at, x.size, mode, "take", fill=True)) % x.size
-        indexed = Indexed(tuple(range(-x.ndim, 0)), 0, (), True)
-        return bind(GATHER, (x, *unravelled(at, x.shape)), (indexed, b""), out_sharding)
-    x, dim = _lined(x, axis, "take")
+    at, fill = as_integers(indices, "take"), _filling(mode, fill_value, a.dtype, "take")
+    if axis is None and not fill and a.size and _is_split_within(a):
+        at = as_int64(bounded(at, a.size, mode, "take", fill=True)) % a.size
+        indexed = Indexed(tuple(range(-a.ndim, 0)), 0, (), True)
+        return bind(GATHER, (a, *unravelled(at, a.shape)), (indexed, b""), out_sharding)
+    x, dim = _lined(a, axis, "take")
     at = bounded(at, x.shape[dim], mode, "take", dim, fill=True)
     after = x.ndim - dim - 1
     indexed = Indexed((-1 - after,), after, (), bool(x.shape[dim]) and not fill)
@@ -669,13 +625,7 @@ def _is_split_within(x: Any) -> bool:
 def along_axis(
     x: Any, indices: Any, axis: Any, name: str, mode: str = "raise", *, fill: bool = False
 ) -> tuple[Indexed, Positions, Shape]:
-    """Say how positions along one dim index an array, checked; their shape with the others.
-
-    Raises:
-      ArgumentError: they have other dims than the array, or do not broadcast.
-      ArgumentTypeError: they are no integers.
-      ArrayIndexError: one is out of bounds.
-    """
+    """Say how positions along one dim index an array, checked; their shape with the others."""
     at = as_integers(indices, name)
     if at.ndim != x.ndim:
         raise ArgumentError(
@@ -763,12 +713,7 @@ def nonzero(
 
 
 def _nonzero(x: Any, size: Any, fill_value: Any, name: str) -> tuple[Any, ...]:
-    """Find where elements are not 0.
-
-    Raises:
-      ArgumentError: the array has no dims, or fill values are not one for each of them.
-      ArgumentTypeError: a fill value is no integer.
-    """
+    """Find where elements are not 0."""
     if not x.ndim:
         raise ArgumentError(
             f"{name} needs at least one dim, the shape is (); use atleast_1d(x)",
@@ -820,11 +765,7 @@ def argwhere(
 
 
 def as_mask(mask: Any, argument: str) -> Any:
-    """Convert a mask to what can be compared with 0.
-
-    Raises:
-      ArgumentTypeError: these are no numbers.
-    """
+    """Convert a mask to what can be compared with 0."""
     array = mask if is_value(mask) else np.asarray(mask)
     check_dtype(array.dtype, argument)
     return array
@@ -856,12 +797,7 @@ def compress(
     """
     refuse_out("compress", out)
     mask = as_mask(condition, "condition")
-    if mask.ndim != 1:
-        raise ArgumentError(
-            f"compress: condition has shape {mask.shape}; it must have one dim",
-            argument="condition",
-            shape=mask.shape,
-        )
+    check_vector("compress", "condition", mask)
     x, dim = _lined(a, axis, "compress")
     lead = (slice(None),) * dim
     if size is not None:

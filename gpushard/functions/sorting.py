@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import check_hint
+from gpushard.functions.checks import check_choice, check_hint
 from gpushard.functions.values import Array
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import one_from_end
@@ -175,24 +175,14 @@ def _partitioned(
 
 
 def along(name: str, x: Any, axis: Any) -> tuple[Any, int]:
-    """Return a value and one of its dims, counted from the end; of None all elements in a row.
-
-    Args:
-      name: of the function, for errors.
-      x: the value.
-      axis: the dim.
-    """
+    """Return a value and one of its dims, counted from the end; of None all elements in a row."""
     if axis is None:
         return x.ravel(), -1
     return x, one_from_end(axis, x.ndim, name)
 
 
 def _check(name: str, kind: Any, order: Any, kinds: Sequence[Any]) -> None:
-    if kind not in kinds:
-        known = ", ".join(map(repr, kinds))
-        raise ArgumentError(
-            f"{name}: kind={kind!r} is unknown; use one of {known}", argument="kind", kind=kind
-        )
+    check_choice(name, "kind", kind, kinds)
     if order is not None:
         raise ArgumentError(
             f"{name}: order={order!r} names fields, and arrays here have none; leave it out",

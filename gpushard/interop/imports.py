@@ -12,7 +12,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, ProtocolError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
-from gpushard.interop.kinds import place_name
+from gpushard.interop.exports import place_name
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host import alias_host, can_alias, from_host
 from gpushard.movement.planning.aliasing import ALIGNMENT
@@ -20,7 +20,7 @@ from gpushard.placement.defaults import get_default_device
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.memory import Claim
 from gpushard.runtime.runtime import Device
-from gpushard.typing import HostArray, Index, LocalArray, Shape
+from gpushard.typing import HostArray, LocalArray, Shape
 
 
 def from_dlpack(
@@ -84,14 +84,7 @@ def _own(x: Array, device: Device | Sharding | None, copy: bool | None) -> Array
 
 
 def import_array(x: Any, sharding: Sharding | None, copy: bool | None, what: str) -> Array:
-    """Return an array over a producer's memory.
-
-    Args:
-      x: the producer.
-      sharding: where to; None for where it is, uncommitted.
-      copy: as of `from_dlpack`.
-      what: who asks, for transfer guards.
-    """
+    """Return an array over a producer's memory."""
     if not (copy is None or isinstance(copy, bool)):
         raise ArgumentTypeError(f"copy={copy!r} must be True, False or None", argument="copy")
     place = _place_of(x)
@@ -105,12 +98,7 @@ def import_array(x: Any, sharding: Sharding | None, copy: bool | None, what: str
 
 
 def _place_of(x: Any) -> tuple[int, int]:
-    """Return where a producer's memory is.
-
-    Raises:
-      ArgumentTypeError: it is a capsule.
-      ProtocolError: it is no producer.
-    """
+    """Return where a producer's memory is."""
     if type(x).__name__ == "PyCapsule":
         raise ArgumentTypeError(
             "x is a DLPack capsule; pass the array that made it, which also says where it is",
@@ -147,7 +135,7 @@ def _from_host_memory(data: HostArray, sharding: Sharding, copy: bool | None) ->
         raise _needs_copy(data.shape, dtype, (dlpack.CPU, 0), own)
     if shared and not copy:
         return alias_host(runtime, tiling, dtype, data)
-    return from_host(runtime, tiling, dtype, functools.partial(_box, data))
+    return from_host(runtime, tiling, dtype, lambda index, shape: data[index])
 
 
 def _from_device_memory(
@@ -187,7 +175,7 @@ def _borrowed(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffe
 
     def submit() -> Claim:
         claim = runtime.claim_small([(device, 0)])
-        runtime.submit(stream, "from_dlpack", _nothing, [], [claim.memory])
+        runtime.submit(stream, "from_dlpack", nothing, [], [claim.memory])
         return claim
 
     return ShardedBuffer(tiling, local.dtype, [local], [runtime.commit(submit, [stream])])
@@ -209,8 +197,8 @@ def _copied(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffer:
     return ShardedBuffer(tiling, local.dtype, [target], [claim])
 
 
-def _nothing() -> None:
-    """What an item does after which borrowed data is there."""
+def nothing() -> None:
+    """What items do that stand for the work of others."""
 
 
 def _needs_copy(
@@ -224,7 +212,3 @@ def _needs_copy(
         shape=shape,
         dtype=dtype,
     )
-
-
-def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:
-    return data[index]

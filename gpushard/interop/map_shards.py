@@ -17,6 +17,7 @@ from gpushard.frozen import dataclass
 from gpushard.functions.checks import as_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
+from gpushard.interop.imports import nothing
 from gpushard.movement.buffer import ShardedBuffer, devices_of, failure
 from gpushard.placement.device_put import as_sharding
 from gpushard.runtime.host.views import writable
@@ -113,12 +114,7 @@ def _check_call(f: Any, arrays: Sequence[Any]) -> None:
 
 
 def _declare(leaf: Any, sharding: Any, arrays: Sequence[Array]) -> _Declared:
-    """Return one output as `out` describes it.
-
-    Raises:
-      ArgumentTypeError: `out` does not hold a `ShapeDtypeStruct` there.
-      ArgumentError: nothing says how the output is laid out.
-    """
+    """Return one output as `out` describes it."""
     if not isinstance(leaf, ShapeDtypeStruct):
         raise ArgumentTypeError(
             f"out holds {leaf!r}; it must hold ShapeDtypeStruct(shape, dtype) with the global "
@@ -144,11 +140,7 @@ def _declare(leaf: Any, sharding: Any, arrays: Sequence[Array]) -> _Declared:
 def _common_devices(
     inputs: Sequence[ShardedBuffer], declared: Sequence[_Declared]
 ) -> tuple[Device, ...]:
-    """Return the devices that all arrays are on.
-
-    Raises:
-      ShardingError: some are on others, or in another order.
-    """
+    """Return the devices that all arrays are on."""
     tilings = [*(buffer.tiling for buffer in inputs), *(one.tiling for one in declared)]
     if not tilings:
         raise ArgumentError(
@@ -231,12 +223,8 @@ def _mark(
     for position, device in enumerate(devices):
         reads = dict.fromkeys(buffer.claims[position].memory for buffer in inputs)
         writes = [buffer.claims[position].memory for buffer in outputs]
-        ticks.append(runtime.submit(device.stream, "map_shards", _nothing, list(reads), writes))
+        ticks.append(runtime.submit(device.stream, "map_shards", nothing, list(reads), writes))
     return ticks
-
-
-def _nothing() -> None:
-    """What items do that stand for a function's work."""
 
 
 def _call(
@@ -246,12 +234,7 @@ def _call(
     inputs: Sequence[ShardedBuffer],
     outputs: Sequence[ShardedBuffer],
 ) -> None:
-    """Call `f` on the local data of one device.
-
-    Raises:
-      ExecutionError: it raised, or an input is not there.
-      ArgumentTypeError: it returned something.
-    """
+    """Call `f` on the local data of one device."""
     for buffer in (*inputs, *outputs):
         error = buffer.claims[position].memory.error
         if error is not None:

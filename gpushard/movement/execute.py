@@ -56,11 +56,14 @@ class Launch:
     streams: dict[int, Stream]
     """The stream that writes each memory domain."""
 
+    staged: bool
+    """Whether some step reads what its domain cannot reach."""
+
     few: bool
     """Whether the caller runs the steps, if what they read is there."""
 
     claim: Callable[[], Claim] | None
-    """Counts all blocks inside `commit`, where they are so small that each owns its bytes."""
+    """Counts all blocks, where they are so small that each owns its bytes."""
 
 
 def launch_of(plan: Plan) -> Launch:
@@ -82,9 +85,15 @@ def _make_launch(plan: Plan) -> Launch:
     few = nbytes <= settings.shared_bytes and runtime.backend.host_readable
     if few and not by_host and plan.allocations and plan.largest < settings.small_bytes:
         charges = tuple((places[home].account, n) for home, _, n in plan.allocations)
-        claim = functools.partial(runtime.claim_charged, first.domain.pool, charges)
+        claim = functools.partial(runtime.claim_at_once, first.domain.pool, charges, plan.total)
     streams = {domain.index: domain.feed if up else domain.copy for domain in domains}
-    return Launch(places, by_host, kinds == {kind}, streams, few, claim)
+    taking_part = {*places}.union(*map(devices_of, plan.sources))
+    together = not runtime.backend.host_readable and settings.partition_mode != "green"
+    within = kinds == {kind} == {"device"} and len({place.domain for place in taking_part}) == 1
+    if within and (together or len(taking_part) == 1):  # in turn with what computes there
+        streams = {first.domain.index: first.device.stream}
+    staged = any(strangers(runtime, step) for step in plan.steps)
+    return Launch(places, by_host, kinds == {kind}, streams, staged, few, claim)
 
 
 def run(
@@ -115,11 +124,11 @@ def run(
             return _through_host(plan, sources[0])
     if not plan.allocations:
         return _assembled(plan, launch, sources, Targets([], [], True))
-    settled = True
+    settled = launch.claim is not None
     for source in sources:
         settled = settled and (source.settled or source.is_settled())
     if launch.claim is not None and settled:
-        claim = runtime.commit(launch.claim)
+        claim = launch.claim()
         dtype = sources[0].dtype
         values: list[Any] = [np.empty(shape, dtype) for _, shape, _ in plan.allocations]
         targets = Targets(values, [claim] * len(values), True)
@@ -166,8 +175,9 @@ def _allocated(
         view(claim.memory.raw, shape, dtype)
         for claim, (_, shape, _) in zip(claims, blocks, strict=True)
     ]
-    idle = launch.by_host or not any(claim.memory.busy() for claim in claims)
-    return Targets(values, claims, inline and idle)
+    if inline and not launch.by_host:
+        inline = not any(claim.memory.busy() for claim in claims)
+    return Targets(values, claims, inline)
 
 
 def _submit_steps(
@@ -192,7 +202,7 @@ def _submit_steps(
       fill: the constant, if there is any.
       replaced: memories of which nothing old stays, so that an old error is over, too.
     """
-    slots = claim_slots(runtime, plan.steps)
+    slots = claim_slots(runtime, plan.steps) if launch.staged else {}
     ticks: list[int] = []
     for step in plan.steps:
         stream = launch.streams[step.domain]
@@ -250,20 +260,17 @@ def _assembled(
 ) -> ShardedBuffer:
     """Return the result of a plan: written, aliased and viewed blocks by device."""
     dtype, settled = sources[0].dtype, targets.inline and all([of.settled for of in sources])
-    if plan.writes_all:
-        return ShardedBuffer(
-            plan.destination,
-            dtype,
-            [targets.values[of] for _, of, _ in plan.slots],
-            [targets.claims[of] for _, of, _ in plan.slots],
-            settled,
-        )
     operands, held = sources[0].values, sources[0].claims
-    if len(sources) > 1:
+    if plan.writes_all:
+        operands, held = targets.values, targets.claims
+    elif len(sources) > 1:
         operands = [value for source in sources for value in source.values]
         held = [claim for source in sources for claim in source.claims]
-    values: list[LocalArray] = []
-    claims: list[Claim] = []
+    order = plan.order
+    if order is not None:
+        values, claims = [operands[of] for of in order], [held[of] for of in order]
+        return ShardedBuffer(plan.destination, dtype, values, claims, settled)
+    values, claims = [], []
     nothing: Claim | None = None
     for shape, (kind, of, index) in zip(plan.destination.shard_shapes, plan.slots, strict=True):
         if kind == COPY:

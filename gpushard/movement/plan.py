@@ -244,6 +244,19 @@ class Plan:
         return all(kind == COPY for kind, _, _ in self.slots)
 
     @functools.cached_property
+    def order(self) -> list[int] | None:
+        """Which block that is written, or else which operand as it lies, each device gets.
+
+        None where some devices get the one and some the other, or something else.
+        """
+        shapes, wanted = self.operand_shapes, self.destination.shard_shapes
+        as_they_lie = all(
+            kind == ALIAS and shapes[of] == shape
+            for (kind, of, _), shape in zip(self.slots, wanted, strict=True)
+        )
+        return [of for _, of, _ in self.slots] if as_they_lie or self.writes_all else None
+
+    @functools.cached_property
     def steps(self) -> tuple[Step, ...]:
         """The copies and fills, in an order in which every read follows its write."""
         return _make_steps(self)

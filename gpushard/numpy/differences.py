@@ -13,10 +13,10 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import can_cast, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import integer
+from gpushard.functions.checks import check_choice, count
 from gpushard.functions.values import is_value
-from gpushard.numpy import cumulative, statistical
 from gpushard.numpy import elementwise as ew
+from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_number
 from gpushard.numpy.data_type import result_type as promoted
 from gpushard.numpy.joining import concat
@@ -55,9 +55,7 @@ def diff(
     >>> diff([1, 4, 9, 16]), diff([1, 4, 9, 16], n=2)
     (Array([3, 5, 7], dtype=int64), Array([2, 2], dtype=int64))
     """
-    times = integer(n, "diff", "n")
-    if times < 0:
-        raise ArgumentError(f"diff: n={n} must not be negative", argument="n", value=n)
+    times = count(n, "diff", "n")
     if not times:
         return a
     at = one_from_end(axis, a.ndim, "diff")
@@ -142,12 +140,7 @@ def gradient(
     Array([1. , 1.5, 2.5, 3. ], dtype=float64)
     """
     axes = from_end(axis, f.ndim, "gradient")
-    if edge_order not in (1, 2):
-        raise ArgumentError(
-            f"gradient: edge_order={edge_order!r} must be 1 or 2",
-            argument="edge_order",
-            value=edge_order,
-        )
+    check_choice("gradient", "edge_order", edge_order, (1, 2))
     steps = [_steps(f, at, given) for at, given in zip(axes, _each(spacings, axes), strict=True)]
     for at in axes:
         if f.shape[at] < edge_order + 1:
@@ -333,6 +326,6 @@ def unwrap(
         near = bind(rows.WHERE, ((near == -half) & (steps > 0), half, near))
     least = period / 2 if discont is None else discont
     more = bind(rows.WHERE, (ew.abs(steps) < least, 0, near - steps))
-    added = cumulative.cumsum(more, at)
+    added = statistical.cumsum(more, at)
     parts = [part(p, at, slice(0, 1)).astype(dtype), (but_first(p, at) + added).astype(dtype)]
     return concat(parts, at)

@@ -76,12 +76,7 @@ def isin(
 
 @_sets
 def union1d(
-    ar1: Any,
-    ar2: Any,
-    *,
-    size: int | None = None,
-    fill_value: Any = None,
-    out_sharding: Any = None,
+    ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Array:
     """Return the different elements of two arrays, in order."""
     both = concat([ar1.ravel(), ar2.ravel()])
@@ -221,8 +216,7 @@ def unique_all(
     """
     wish = Wish((INDICES, INVERSE, COUNTS), equal_nan=False)
     values, indices, inverse, counts = different("unique_all", x.ravel(), wish, size, fill_value)
-    found = UniqueAll(values, indices, inverse.reshape(x.shape), counts)
-    return UniqueAll(*found)
+    return UniqueAll(values, indices, inverse.reshape(x.shape), counts)
 
 
 @public
@@ -236,10 +230,8 @@ def unique_counts(
       size: how many results there are; None for as many as there are different elements.
       fill_value: what fills places without an element; by default the first one does.
     """
-    x = x.ravel()
     wish = Wish((COUNTS,), equal_nan=False)
-    values, counts = different("unique_counts", x, wish, size, fill_value)
-    return UniqueCounts(*(values, counts))
+    return UniqueCounts(*different("unique_counts", x.ravel(), wish, size, fill_value))
 
 
 @public
@@ -255,8 +247,7 @@ def unique_inverse(
     """
     wish = Wish((INVERSE,), equal_nan=False)
     values, inverse = different("unique_inverse", x.ravel(), wish, size, fill_value)
-    found = values, inverse.reshape(x.shape)
-    return UniqueInverse(*found)
+    return UniqueInverse(values, inverse.reshape(x.shape))
 
 
 @public
@@ -270,9 +261,7 @@ def unique_values(
       size: how many results there are; None for as many as there are different elements.
       fill_value: what fills places without an element; by default the first one does.
     """
-    x = x.ravel()
-    (values,) = different("unique_values", x, Wish(equal_nan=False), size, fill_value)
-    return values
+    return different("unique_values", x.ravel(), Wish(equal_nan=False), size, fill_value)[0]
 
 
 @overload
@@ -364,16 +353,7 @@ def unique(
 def different(
     name: str, x: Any, wish: Wish, size: Any, fill_value: Any, counting: Any = None
 ) -> list[Any]:
-    """Return the different elements of a vector, or rows of a matrix, and what else is wished.
-
-    Args:
-      name: of the function, for errors.
-      x: the vector or matrix.
-      wish: what is wanted.
-      size: how many results there are, or None.
-      fill_value: what fills places without an element, or None.
-      counting: which elements count; None for all.
-    """
+    """Return the different elements of a vector, or rows of a matrix, and what else is wished."""
     many = None if size is None else count(size, name, "size")
     given, masked, filled = [x], counting is not None, size is not None and fill_value is not None
     if masked:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, overload
 
@@ -25,7 +24,7 @@ from gpushard.movement.buffer import devices_of
 from gpushard.movement.host import alias_host, from_host
 from gpushard.placement.defaults import default_mesh, default_sharding
 from gpushard.runtime.runtime import Device, MemorySpace
-from gpushard.typing import HostArray, Index, Shape
+from gpushard.typing import HostArray
 
 _T = TypeVar("_T")
 
@@ -226,17 +225,7 @@ def block_until_ready(x: _T) -> _T:
 
 
 def as_sharding(place: Any, ndim: int, argument: str = "device") -> Sharding:
-    """Return the sharding that a placement means.
-
-    Args:
-      place: a device, a memory of one, a sharding, a format or a spec.
-      ndim: how many dims the array has.
-      argument: what an error calls the placement.
-
-    Raises:
-      ArgumentTypeError: it is not a device, a sharding, a format or a spec.
-      ArgumentError: it is a spec outside of `with mesh:`, or a format that is not row-major.
-    """
+    """Return the sharding that a placement means."""
     if isinstance(place, Format):
         place = place.row_major_sharding(ndim)
     if isinstance(place, Sharding):
@@ -264,11 +253,7 @@ def as_sharding(place: Any, ndim: int, argument: str = "device") -> Sharding:
 
 
 def as_host_array(x: Any, argument: str = "x") -> HostData:
-    """Return host data as a NumPy array, and whether its dtype is weak.
-
-    Raises:
-      ArgumentTypeError: it is not numeric data.
-    """
+    """Return host data as a NumPy array, and whether its dtype is weak."""
     weak = type(x) in _WEAK
     if isinstance(x, np.ma.MaskedArray):
         raise ArgumentTypeError(
@@ -330,12 +315,8 @@ def _put_leaf(x: Array | HostData, place: Any, may_alias: bool) -> Array:
     if may_alias and runtime.backend.host_readable:
         buffer = alias_host(runtime, tiling, dtype, data)
     else:
-        buffer = from_host(runtime, tiling, dtype, functools.partial(_box, data))
+        buffer = from_host(runtime, tiling, dtype, lambda index, shape: data[index])
     return ConcreteArray(buffer, sharding, committed=committed, weak_type=weak)
-
-
-def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:
-    return data[index]
 
 
 def _target(x: Array, place: Any, argument: str) -> Sharding:

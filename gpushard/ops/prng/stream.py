@@ -71,20 +71,11 @@ class Stream:
         return dataclasses.replace(self, key=key, high=high, low=self.low[which])
 
     def stacked(self, number: int) -> Stream:
-        """Return the stream of the same elements where the whole array is one of several.
-
-        Args:
-          number: which of those that are stacked along a new first dim.
-        """
+        """Return the stream of the same elements where the whole array is one of several."""
         return self._at_positions(lambda positions: positions + np.uint64(number * self.count))
 
     def widened(self, number: int, many: int) -> Stream:
-        """Return the stream of elements of an array with one dim more, the last.
-
-        Args:
-          number: position along that dim.
-          many: its length.
-        """
+        """Return the stream of elements of an array with one dim more, the last."""
         return self._at_positions(lambda p: p * np.uint64(many) + np.uint64(number))
 
     def _at_positions(self, change: Callable[[Any], Any]) -> Stream:

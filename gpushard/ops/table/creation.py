@@ -33,13 +33,7 @@ def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
 
 
 def _row(name: str, make: Callable[[Any, Dtype], Callable[..., None]]) -> Row:
-    """Return the row of an operation without operands.
-
-    Args:
-      name: what users call it.
-      make: takes the namespace and the dtype; gives what writes into the block of a site, given
-        the block, the site and numbers.
-    """
+    """Return the row of an operation without operands."""
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         dtype: Dtype = params[1]
@@ -84,15 +78,7 @@ def _exact(dtype: Dtype) -> int:
 
 
 def _fill(xp: Any, block: Any, site: Site, dtype: Dtype, values_at: Callable[[Any], Any]) -> None:
-    """Write the block of a vector, with the help of idle threads.
-
-    Args:
-      xp: the namespace.
-      block: takes the values.
-      site: of the block.
-      dtype: of positions.
-      values_at: gives the values for positions in the whole, which it may overwrite.
-    """
+    """Write the block of a vector, with the help of idle threads."""
     (start,), (n,) = site.result, site.shape
     size = _PIECE if xp is np else max(n, 1)
     exact = start + n <= _exact(dtype)
@@ -293,14 +279,7 @@ def _cut_square(x: Any, edge: int, part: str, out: Any) -> None:
 
 
 def _cut_rows(x: Any, edge: int, part: str, out: Any) -> None:
-    """Write a part of matrices, and zeros elsewhere, on the host.
-
-    Args:
-      x: the matrices.
-      edge: how many elements of the first row are on the left; each row has one more.
-      part: "left" or "right", which part is kept.
-      out: takes the result.
-    """
+    """Write a part of matrices, and zeros elsewhere, on the host."""
     rows, columns = x.shape[-2:]
     top = min(max(1 - edge, 0), rows)  # rows above have nothing on the left, those below all
     bottom = min(max(columns - edge, top), rows)
@@ -326,12 +305,7 @@ def _cut_rows(x: Any, edge: int, part: str, out: Any) -> None:
 
 
 def _part_row(name: str, part: str) -> Row:
-    """Return the row of a function that keeps a part of matrices; parameters: (diagonal,).
-
-    Args:
-      name: what users call it.
-      part: "left" or "right" of where each row is cut.
-    """
+    """Return the row of a function that keeps a part of matrices; parameters: (diagonal,)."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         return (Aval(avals[0].shape, avals[0].dtype),)

@@ -18,8 +18,8 @@ from typing import Any
 
 import cupy
 import numpy as np
+from cupy.cuda import cublas, memory, runtime
 from cupy.cuda import driver as cuda_driver
-from cupy.cuda import memory, runtime
 
 from gpushard.runtime.cuda.driver.cupy_scope import CupyStream, Scope
 from gpushard.runtime.cuda.driver.driver import Gpu, Share, Table
@@ -97,7 +97,7 @@ class CupyDriver:
         self._thread = threading.local()
         self._stages: dict[int, CupyStream] = {}  # where kernels are rehearsed
         self._rehearsing = threading.RLock()  # a finalizer may come here on the same thread
-        self._functions: dict[tuple[int, str], Any] = {}
+        self._functions: dict[tuple[int, str], int] = {}
         self._kernels: dict[tuple[Any, ...], int] = {}
         self._modules: list[Any] = []  # which their kernels need
         self._thread = _Thread()
@@ -159,8 +159,9 @@ class CupyDriver:
         with _on(gpu):
             for file, names in _KERNELS.items():
                 module = cupy.RawModule(code=kernel_source(file), options=("-std=c++17",))
+                self._modules.append(module)
                 for name in names:
-                    self._functions[gpu, name] = module.get_function(name).kernel
+                    self._functions[gpu, name] = module.get_function(name).kernel.ptr
 
     def malloc(self, gpu: int, nbytes: int) -> int:
         """Return the address of new memory, aligned to 256 bytes.
@@ -382,27 +383,25 @@ class CupyDriver:
 
     def launch_pieces(self, pieces: Pieces, stream: CupyStream) -> None:
         """Copy boxes by a kernel that takes them as its argument."""
-        self._launch("copy_boxes_inline", pieces, (pieces.inline(),), stream)
+        self._launch("copy_boxes_inline", pieces, pieces.parameters[0], stream)
 
     def launch_fills(self, fills: Fills, stream: CupyStream) -> None:
         """Fill boxes by a kernel that takes them as its argument."""
-        self._launch("fill_boxes_inline", fills, (fills.inline(),), stream)
+        self._launch("fill_boxes_inline", fills, fills.parameters[0], stream)
 
     def launch_table(
         self, table: Table, batch: Batch, bases: HostArray, stream: CupyStream
     ) -> None:
         """Copy boxes by a kernel that reads them from a table."""
-        count = np.uint32(len(batch.table))
-        places = (np.uint64(place) for place in (table.pieces, table.first, table.ends))
-        self._launch("copy_boxes_table", batch, (*places, count, bases), stream)
+        places = np.array([table.pieces, table.first, table.ends], np.uint64)
+        count = np.array([len(batch.table)], np.uint32)
+        start = address(places)
+        arguments = start, start + 8, start + 16, address(count), address(bases)
+        parameters = np.array(arguments, np.uint64)
+        self._launch("copy_boxes_table", batch, address(parameters), stream)
 
-    def _launch(
-        self, name: str, batch: Batch, arguments: tuple[Any, ...], stream: CupyStream
-    ) -> None:
-        kernel = self._functions[stream.gpu, name].ptr
-        values = [np.asarray(argument) for argument in arguments]
-        places = np.array([value.ctypes.data for value in values], np.uint64)
-        ptr, parameters = stream.ptr, address(places)
+    def _launch(self, name: str, batch: Batch, parameters: int, stream: CupyStream) -> None:
+        kernel, ptr = self._functions[stream.gpu, name], stream.ptr
         cuda_driver.launchKernel(kernel, batch.blocks, 1, 1, THREADS, 1, 1, 0, ptr, parameters, 0)
 
     def elementwise(self, gpu: int, function: Any, signature: Signature) -> int | None:
@@ -415,12 +414,15 @@ class CupyDriver:
             if key in self._kernels:
                 return self._kernels[key]
             types = signature.operands
-            found = function._ops._guess_routine_from_in_types(types)
-            preamble = f"{function._preamble}"
-            if found is None or found.error_func is not None or function._loop_prep:
-                return None
-            text = found.routine
-            statement = Statement(text, preamble, tuple(found.in_types), tuple(found.out_types))
+            if isinstance(function, cupy.ElementwiseKernel):
+                text, preamble = f"typedef in0_type T; {function.operation}", function.preamble
+                statement = Statement(text, preamble, types, signature.results)
+            else:
+                found = function._ops._guess_routine_from_in_types(types)
+                if found is None or found.error_func is not None or function._loop_prep:
+                    return None
+                text, preamble = found.routine, f"{function._preamble}"
+                statement = Statement(text, preamble, tuple(found.in_types), tuple(found.out_types))
         except (AttributeError, TypeError):
             return None
         if not isinstance(text, str) or "_ind" in text or not can_be(statement, signature):
@@ -461,6 +463,25 @@ class CupyDriver:
         finally:
             stream.stream.__exit__(None, None, None)
 
+    def multiply_all(
+        self,
+        stream: CupyStream,
+        dtype: np.dtype[Any],
+        sizes: tuple[int, int, int],
+        count: int,
+        table: int,
+    ) -> None:
+        """Multiply pairs of matrices by one call of cuBLAS."""
+        n, k, m = sizes
+        multiply, one, zero = _BATCHED[dtype.char]
+        x, y, out = (table + 8 * count * part for part in range(3))
+        stream.stream.__enter__()
+        try:  # as above
+            handle = cupy.cuda.device.get_cublas_handle()
+            multiply(handle, 0, 0, m, n, k, one, y, m, x, k, zero, out, m, count)
+        finally:
+            stream.stream.__exit__(None, None, None)
+
     def launcher(
         self, kernel: int, grid: tuple[int, int], parameters: int, stream: CupyStream
     ) -> Callable[[], None]:
@@ -482,6 +503,17 @@ class CupyDriver:
         of_cuda = isinstance(error, (runtime.CUDARuntimeError, cuda_driver.CUDADriverError))
         return of_cuda and getattr(error, "status", None) in _FATAL
 
+
+_FACTORS = {char: np.array([1, 0], char) for char in "fdFD"}
+_BATCHED = {
+    char: (
+        getattr(cublas, f"{name}gemmBatched"),
+        address(_FACTORS[char]),
+        address(_FACTORS[char]) + _FACTORS[char].itemsize,
+    )
+    for char, name in zip("fdFD", "sdcz", strict=True)
+}
+"""Functions of cuBLAS by types, and where a 1 and a 0 of the type stand."""
 
 _multiply: Any = getattr(cupy._core._routines_linalg, "tensordot_core_v11", None)
 
