@@ -15,7 +15,7 @@ from gpushard import testing
 from gpushard.ops.programs.owners import Owners
 from gpushard.ops.table import gather
 from gpushard.runtime.runtime import Runtime
-from gpushard.testing.gate import gated
+from gpushard.testing.deferred import gated
 from tests import share
 
 SPECS = [gs.P("x", "y"), gs.P(("x", "y")), gs.P("y", "x"), gs.P(None, ("y", "x"))]

@@ -75,16 +75,7 @@ def _in_block(
     block: LocalArray,
     positions: Sequence[LocalArray],
 ) -> tuple[LocalArray, LocalArray]:
-    """Return the elements that lie in a block, and which they are; both broadcast.
-
-    Args:
-      xp: NumPy or CuPy.
-      indexed: how the array is indexed.
-      sizes: lengths of the indexed dims of the whole array.
-      starts: where the block starts in them.
-      block: which has elements.
-      positions: the index arrays.
-    """
+    """Return the elements that lie in a block, and which they are; both broadcast."""
     places, inside = [], xp.ones((), bool)
     for axis, at, size, start in zip(indexed.axes, positions, sizes, starts, strict=True):
         place, there = located(xp, at, size, start, block.shape[axis])
@@ -136,18 +127,7 @@ def _take_own(
     out: LocalArray,
     **what: Any,
 ) -> None:
-    """Take what lies in a block by a kernel of the backend; arguments as for `_in_block`.
-
-    Args:
-      xp: as there, and so are the next five.
-      indexed: likewise.
-      sizes: likewise.
-      starts: likewise.
-      block: likewise; it may have no elements.
-      positions: likewise.
-      out: gets the elements.
-      **what: is done with others: see `gpushard.runtime.cuda.kernels.own.take`.
-    """
+    """Take what lies in a block by a kernel of the backend; arguments as for `_in_block`."""
     wide = spread(indexed, block.shape, tuple(at.shape for at in positions))
     view, steps = indexed.first_of(xp, block, wide)
     own = own_kernels(xp)
@@ -295,11 +275,11 @@ def _by_owner(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
         if dense and by_rows:
             _take_rows(part, owner, at, blocks, owners.numbers)
             return
-        order, ends = _by_number(owner, owners.numbers)
+        order, stops = _by_number(owner, owners.numbers)
         if dense and along is not None:
-            _take_along(part, len(before), order, at[0], blocks, ends)
+            _take_along(part, len(before), order, at[0], blocks, stops)
             return
-        for block, begin, end in zip(blocks, [0, *ends], ends, strict=False):
+        for block, begin, end in zip(blocks, [0, *stops], stops, strict=False):
             mine = slice(begin, end) if order is None else order[begin:end]
             view = block.transpose((*before, *dims, *after))
             part[(*lead, mine)] = view[(*lead, *(places[mine] for places in at))]
@@ -378,16 +358,7 @@ def _take_joined(
     starts: Sequence[int],
     blocks: Sequence[LocalArray],
 ) -> None:
-    """Take along another dim than the first from a few rows of all blocks at a time.
-
-    Args:
-      out: gets what is taken.
-      dim: of the blocks.
-      at: positions in the whole dim.
-      size: length of that.
-      starts: where blocks start in it.
-      blocks: they.
-    """
+    """Take along another dim than the first from a few rows of all blocks at a time."""
     lead, after = blocks[0].shape[:dim], blocks[0].shape[dim + 1 :]
     count, width = math.prod(lead), math.prod(after)
     part = out.reshape(count, at.size, width)
