@@ -25,7 +25,7 @@ from gpushard.runtime.cuda.devices.green import (
 )
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Tick
-from gpushard.testing.conformance.base import give
+from gpushard.testing.conformance import give
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 
