@@ -157,7 +157,7 @@ def _submit(
         operands = [value for source in sources for value in source.values] + targets.values
         claims = [claim for source in sources for claim in source.claims] + targets.claims
         memories = [claim.memory for claim in claims]  # the items must hold no claim
-        _submit_steps(runtime, plan, launch, operands, memories, name, fill)
+        _submit_steps(runtime, plan.steps, launch, operands, memories, name, fill)
     return targets
 
 
@@ -182,7 +182,7 @@ def _allocated(
 
 def _submit_steps(
     runtime: Runtime,
-    plan: Plan,
+    steps: Sequence[Step],
     launch: Launch,
     operands: Sequence[LocalArray],
     memories: Sequence[Memory],
@@ -194,7 +194,7 @@ def _submit_steps(
 
     Args:
       runtime: of the devices.
-      plan: what to do.
+      steps: what to do.
       launch: where.
       operands: of the plan.
       memories: where each lies.
@@ -202,9 +202,9 @@ def _submit_steps(
       fill: the constant, if there is any.
       replaced: memories of which nothing old stays, so that an old error is over, too.
     """
-    slots = claim_slots(runtime, plan.steps) if launch.staged else {}
+    slots = claim_slots(runtime, steps) if launch.staged else {}
     ticks: list[int] = []
-    for step in plan.steps:
+    for step in steps:
         stream = launch.streams[step.domain]
         until = {memories[of]: ticks[written] for of, written in step.after}
         writes = list(dict.fromkeys([memories[to] for to in step.writes]))
@@ -351,7 +351,8 @@ def _submit_in_place(
 
     What failed to make a block keeps being its error, without being read: a memory's error goes
     only where all of its content does. A memory may hold several blocks: all of the array's that
-    lie in it have to be covered.
+    lie in it have to be covered. If streams of several domains write them, each waits for the one
+    before it, as nothing says which block of a memory a tick has written.
     """
     base, launch = sources[0], launch_of(plan)
     memories = [claim.memory for source in sources for claim in source.claims]
@@ -362,7 +363,12 @@ def _submit_in_place(
     others = {c.memory for c, all_of_it in zip(base.claims, covered, strict=True) if not all_of_it}
     replaced = frozenset(memory for memory in mine if memory not in others)
     base.settled = False
-    _submit_steps(base.runtime, plan, launch, operands, memories, name, fill, replaced)
+    steps: Sequence[Step] = plan.steps
+    writer: dict[Memory, int] = {}
+    domains = [launch.places[home].memory_domain for home in homes]
+    if any([writer.setdefault(m, d) != d for m, d in zip(mine, domains, strict=True)]):
+        steps = [dataclasses.replace(step, part=0, after=()) for step in steps]
+    _submit_steps(base.runtime, steps, launch, operands, memories, name, fill, replaced)
     return False
 
 
