@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
-from gpushard.runtime.device import Device
+from gpushard.runtime.runtime import Device
 from gpushard.typing import Shape
 
 
@@ -48,7 +48,7 @@ def as_dtype(dtype: Any, argument: str = "dtype") -> np.dtype[Any]:
     """
     try:
         known = isinstance(dtype, str) and dtype in NAMES and is_installed()
-        found: np.dtype[Any] = np.dtype(named(dtype) if known else dtype)
+        own: np.dtype[Any] = np.dtype(named(dtype) if known else dtype)
     except (TypeError, ValueError):
         dtype = getattr(dtype, "dtype", dtype)
         raise ArgumentTypeError(
@@ -56,7 +56,7 @@ def as_dtype(dtype: Any, argument: str = "dtype") -> np.dtype[Any]:
             argument=argument,
             value=dtype,
         ) from None
-    return check_dtype(found, argument)
+    return check_dtype(own, argument)
 
 
 def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
@@ -108,12 +108,12 @@ def integer(value: Any, name: str, argument: str) -> int:
 
 def count(number: Any, name: str, argument: str) -> int:
     """Return a non-negative integer."""
-    found = integer(number, name, argument)
-    if found < 0:
+    value = integer(number, name, argument)
+    if value < 0:
         raise ArgumentError(
-            f"{name}: {argument}={found} must not be negative", argument=argument, value=found
+            f"{name}: {argument}={value} must not be negative", argument=argument, value=value
         )
-    return found
+    return value
 
 
 def correction_of(ddof: Any, correction: Any, name: str) -> Any:
@@ -142,11 +142,11 @@ def new_shape_of(shape: Shape, new_shape: Any) -> Shape:
     sizes = new_shape if isinstance(new_shape, tuple | list) else (new_shape,)
     unknown = [dim for dim, n in enumerate(sizes) if isinstance(n, int | np.integer) and n == -1]
     known = as_shape([1 if dim in unknown else n for dim, n in enumerate(sizes)], "shape")
-    elements, many = math.prod(shape), math.prod(known)
-    if len(unknown) == 1 and many and elements % many == 0:
+    elements, wanted = math.prod(shape), math.prod(known)
+    if len(unknown) == 1 and wanted and elements % wanted == 0:
         dim = unknown[0]
-        return (*known[:dim], elements // many, *known[dim + 1 :])
-    if unknown or elements != many:
+        return (*known[:dim], elements // wanted, *known[dim + 1 :])
+    if unknown or elements != wanted:
         raise ArgumentError(
             f"reshape: shape {shape} of {elements} elements does not fit {tuple(sizes)}; sizes "
             "must multiply to the same number, and one of them may be -1",
@@ -197,14 +197,52 @@ def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any
         ) from None
 
 
-def check_hint(name: str, argument: str, value: Any, known: Sequence[Any]) -> None:
-    """Check a choice of JAX's that makes no difference here."""
+def check_choice(
+    name: str, argument: str, value: Any, known: Collection[Any], more: str = ""
+) -> None:
+    """Check that a value is one of those that there are."""
     if value not in known:
         raise ArgumentError(
             f"{name}: {argument}={value!r} is unknown; use one of "
-            f"{', '.join(repr(one) for one in known)}; it makes no difference",
+            + ", ".join(map(repr, known))
+            + more,
             argument=argument,
             value=value,
+        )
+
+
+def check_hint(name: str, argument: str, value: Any, known: Collection[Any]) -> None:
+    """Check a choice of JAX's that makes no difference here."""
+    check_choice(name, argument, value, known, "; it makes no difference")
+
+
+def check_vector(name: str, argument: str, x: Any) -> None:
+    """Check that an array, here or on the host, has one dim."""
+    if len(x.shape) != 1:
+        raise ArgumentError(
+            f"{name}: {argument} of shape {x.shape} must be a vector, such as {argument}.ravel()",
+            argument=argument,
+            shape=x.shape,
+        )
+
+
+def check_dims(name: str, x: Any, least: int) -> None:
+    """Check that an array has some dims at least, up to three."""
+    if x.ndim < least:
+        words = ("one dim", "two dims", "three dims")[least - 1]
+        raise ArgumentError(
+            f"{name} needs at least {words}, the shape is {x.shape}", argument="x", shape=x.shape
+        )
+
+
+def check_ordered(name: str, x: Any) -> None:
+    """Check that the elements of an array have an order."""
+    if kind_of(x.dtype) == "c":
+        raise ArgumentTypeError(
+            f"{name} is not defined for {x.dtype}: complex numbers have no order; take the real "
+            "part or the absolute value first",
+            argument="x",
+            dtype=x.dtype,
         )
 
 
@@ -223,7 +261,7 @@ _PRECISIONS = (
 def check_precision(name: str, precision: Any) -> None:
     """Check a precision of products, as JAX knows them; products have all that their type has."""
     pair = precision if isinstance(precision, tuple) else (precision,)
-    for one in pair:
-        text = getattr(one, "name", one)
+    for entry in pair:
+        text = getattr(entry, "name", entry)
         known = text.lower() if isinstance(text, str) else text
         check_hint(name, "precision", known, _PRECISIONS)

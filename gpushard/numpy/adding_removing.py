@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
-from gpushard.functions.checks import as_shape
+from gpushard.errors import ArgumentTypeError, ArrayIndexError
+from gpushard.functions.checks import as_shape, check_choice
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
+from gpushard.functions.sorting import along
 from gpushard.functions.values import is_value
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, settle
 from gpushard.numpy.creation import zeros
 from gpushard.numpy.joining import concat
-from gpushard.numpy.manipulation import broadcast_to, moveaxis, tile
+from gpushard.numpy.manipulation import broadcast_to, moveaxis, part, tile
 from gpushard.numpy.public import public
-from gpushard.numpy.slicing import part
-from gpushard.ops.axes import from_end, one_from_end
+from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.repeating import REPEAT_EACH
 
@@ -40,14 +40,6 @@ def append(arr: Any, values: Any, axis: int | None = None, *, out_sharding: Any 
     return concat((arr, values), axis, out_sharding=out_sharding)
 
 
-def _lined(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
-    """Return an array and which dim is meant; None takes it in row-major order."""
-    x = as_value(x, name)
-    if axis is None:
-        return x.ravel(), -1
-    return x, one_from_end(axis, x.ndim, name)
-
-
 def _positions(name: str, obj: Any, n: int, more: int) -> Any:
     """Return positions on the host as integers from 0; a number stays without dims.
 
@@ -65,26 +57,26 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
             "numpy.asarray(obj)",
             argument="obj",
         )
-    found = host_data(obj, name)
-    if found.dtype.kind == "b" and found.ndim == 1:
-        if not more and found.shape != (n,):
+    positions = host_data(obj, name)
+    if positions.dtype.kind == "b" and positions.ndim == 1:
+        if not more and positions.shape != (n,):
             raise ArrayIndexError(
-                f"{name}: a mask of shape {found.shape} does not fit a dim of length {n}",
+                f"{name}: a mask of shape {positions.shape} does not fit a dim of length {n}",
                 argument="obj",
-                shape=found.shape,
+                shape=positions.shape,
                 size=n,
             )
-        found = np.flatnonzero(found)
-    if found.ndim > 1 or (found.size and found.dtype.kind not in "iu"):
+        positions = np.flatnonzero(positions)
+    if positions.ndim > 1 or (positions.size and positions.dtype.kind not in "iu"):
         raise ArgumentTypeError(
             f"{name}: obj={obj!r} must be an integer, a slice, or a vector of integers or booleans",
             argument="obj",
             value=obj,
         )
-    found = found.astype(np.int64)
-    wrong = (found < -n) | (found >= n + more)
+    positions = positions.astype(np.int64)
+    wrong = (positions < -n) | (positions >= n + more)
     if np.any(wrong):
-        first = int(found[wrong].ravel()[0])
+        first = int(positions[wrong].ravel()[0])
         raise ArrayIndexError(
             f"{name}: position {first} is out of bounds for a dim of length {n}; use "
             f"{-n} to {n - 1 + more}",
@@ -92,7 +84,7 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
             position=first,
             size=n,
         )
-    return np.where(found < 0, found + n, found)
+    return np.where(positions < 0, positions + n, positions)
 
 
 @described()
@@ -119,7 +111,7 @@ def delete(
     >>> delete([1, 2, 3, 4], [0, 2])
     Array([2, 4], dtype=int64)
     """
-    x, at = _lined(arr, axis, "delete")
+    x, at = along("delete", as_value(arr, "delete"), axis)
     n = x.shape[at]
     gone = np.unique(_positions("delete", obj, n, 0))
     if not gone.size:
@@ -156,7 +148,7 @@ def insert(
     >>> insert([1, 2, 3], 1, [8, 9]), insert([1, 2, 3], [0, 2], [8, 9])
     (Array([1, 8, 9, 2, 3], dtype=int64), Array([8, 1, 2, 9, 3], dtype=int64))
     """
-    x, at = _lined(arr, axis, "insert")
+    x, at = along("insert", as_value(arr, "insert"), axis)
     n = x.shape[at]
     places = _positions("insert", obj, n, 1)
     new = as_value(values, "insert").astype(x.dtype)
@@ -165,11 +157,11 @@ def insert(
             new = new.reshape((1,) * (x.ndim - new.ndim) + new.shape)
         if not places.ndim:  # values have the dim first, as x[:, 0] = values has it last
             new = moveaxis(new, 0, at)
-        many, places = new.shape[at], np.repeat(places.ravel(), new.shape[at])
+        length, places = new.shape[at], np.repeat(places.ravel(), new.shape[at])
     else:
-        many = places.size
+        length = places.size
     sizes = list(x.shape)
-    sizes[at] = many
+    sizes[at] = length
     new = broadcast_to(new, tuple(sizes))
     return settle(_woven(x, new, places, at), out_sharding)
 
@@ -235,10 +227,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: A
     Array([1, 0, 2], dtype=int64)
     """
     ends = trim.lower() if isinstance(trim, str) else trim
-    if ends not in ("fb", "bf", "f", "b"):
-        raise ArgumentError(
-            f'trim_zeros: trim={trim!r} must be "f", "b" or "fb"', argument="trim", value=trim
-        )
+    check_choice("trim_zeros", "trim", ends, ("fb", "bf", "f", "b"))
     chosen: list[Any] = [slice(None)] * filt.ndim
     for at in from_end(axis, filt.ndim, "trim_zeros"):
         others = tuple(dim for dim in range(-filt.ndim, 0) if dim != at)

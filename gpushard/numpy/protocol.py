@@ -43,25 +43,14 @@ _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.logical_or: statistical.any,
 }
 
-_WITH_CORE_DIMS: dict[str, Callable[..., Any]] = {
-    "matmul": linear_algebra.matmul,
-    "vecdot": linear_algebra.vecdot,
-    "matvec": linear_algebra.matvec,
-    "vecmat": linear_algebra.vecmat,
-}
+_WITH_CORE_DIMS = ("matmul", "vecdot", "matvec", "vecmat")
 
+# fmt: off
 _ON_HOST = (
-    "array2string",
-    "array_repr",
-    "array_str",
-    "copyto",
-    "may_share_memory",
-    "save",
-    "savetxt",
-    "savez",
-    "savez_compressed",
-    "shares_memory",
+    "array2string", "array_repr", "array_str", "copyto", "may_share_memory", "save", "savetxt",
+    "savez", "savez_compressed", "shares_memory",
 )
+# fmt: on
 """Functions whose business is the host: they take the value there, like `numpy.asarray`."""
 
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
@@ -114,7 +103,7 @@ def array_ufunc(
         known = _taken(kwargs, "dtype", "axis")
         kwargs.pop("casting", None)
         _check_rest(name, kwargs)
-        return _WITH_CORE_DIMS[name](*inputs, **known)
+        return getattr(linear_algebra, name)(*inputs, **known)
     if method == "reduce" and ufunc in _REDUCTIONS:
         (operand,) = inputs
         known = {"axis": 0} | _taken(kwargs, "axis", "keepdims")
@@ -137,7 +126,10 @@ def _drop_defaults(name: str, kwargs: dict[str, Any]) -> None:
     for keyword in _DEFAULTS.keys() & kwargs.keys():
         value = kwargs.pop(keyword)
         allowed = _DEFAULTS[keyword]
-        if not any(value is one or (isinstance(one, str) and value == one) for one in allowed):
+        if not any(
+            value is default or (isinstance(default, str) and value == default)
+            for default in allowed
+        ):
             raise _no_keyword(name, keyword)
 
 
@@ -183,28 +175,30 @@ def _unknown(name: str) -> ArgumentTypeError:
 
 def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
     """Return what does the work of `Array.__array_function__`."""
-    table = functools.cache(lambda: _table(np, namespace) | _host_table())
+    on_host = [getattr(np, name) for name in _ON_HOST]
+    host: _Table = {theirs: (functools.partial(_on_host, theirs), None) for theirs in on_host}
+    table = functools.cache(lambda: _table(np, namespace) | host)
 
     def call(
         x: Any, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
         if not all(issubclass(kind, Array | np.ndarray) for kind in types):
             return NotImplemented
-        found = table().get(func) or _extension(func.__module__).get(func)
-        if found is None:
+        entry = table().get(func) or _extension(func.__module__).get(func)
+        if entry is None:
             raise _unknown(f"{func.__module__}.{func.__name__}")
-        ours, signature = found
-        given = {_NAMES.get(k, k): v for k, v in kwargs.items() if v is not np._NoValue}
+        ours, signature = entry
+        named = {_NAMES.get(k, k): v for k, v in kwargs.items() if v is not np._NoValue}
         try:
             if signature is not None:
-                signature.bind(*args, **given)
+                signature.bind(*args, **named)
         except TypeError as error:
             raise ArgumentTypeError(
                 f"{func.__module__}.{func.__name__} of gpushard arrays: {error}; see gpushard."
                 f"{func.__module__}.{func.__name__}, or take numpy.asarray(x) for the host",
                 argument="kwargs",
             ) from None
-        return ours(*args, **given)
+        return ours(*args, **named)
 
     return call
 
@@ -215,19 +209,12 @@ _Table: TypeAlias = dict[Any, tuple[Any, inspect.Signature | None]]
 
 def _table(module: ModuleType, namespace: Mapping[str, Any]) -> _Table:
     """Return the functions of a namespace that a module of NumPy has, too."""
-    found: _Table = {}
+    functions: _Table = {}
     for name, ours in namespace.items():
         theirs = getattr(module, name, None)
         if inspect.isfunction(ours) and callable(theirs) and not isinstance(theirs, type):
-            found[theirs] = ours, inspect.signature(ours)
-    return found
-
-
-def _host_table() -> _Table:
-    return {
-        getattr(np, name): (functools.partial(_on_host, getattr(np, name)), None)
-        for name in _ON_HOST
-    }
+            functions[theirs] = ours, inspect.signature(ours)
+    return functions
 
 
 @functools.cache

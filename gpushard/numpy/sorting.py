@@ -14,7 +14,7 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import sorting
-from gpushard.functions.checks import check_hint, count
+from gpushard.functions.checks import check_hint, check_vector, count
 from gpushard.functions.docstrings import described
 from gpushard.functions.sorting import METHODS, along
 from gpushard.functions.values import is_value
@@ -51,13 +51,13 @@ def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
       ArgumentError: their shapes differ.
       ArgumentTypeError: there are no keys.
     """
-    many = list(keys) if isinstance(keys, tuple | list) else list(as_value(keys, "lexsort"))
-    if not many:
+    several = list(keys) if isinstance(keys, tuple | list) else list(as_value(keys, "lexsort"))
+    if not several:
         raise ArgumentTypeError("lexsort got no keys; give at least one", argument="keys")
-    arrays = [as_value(k, "lexsort") if is_number(k) else k for k in operands("lexsort", *many)]
+    arrays = [as_value(k, "lexsort") if is_number(k) else k for k in operands("lexsort", *several)]
     where = one_from_end(axis, len(arrays[0].shape), "lexsort")
-    found = bind(rows.LEXSORT, arrays, (where,), wanted(out_sharding, *arrays))
-    return settle(found, out_sharding)
+    order = bind(rows.LEXSORT, arrays, (where,), wanted(out_sharding, *arrays))
+    return settle(order, out_sharding)
 
 
 @public
@@ -67,11 +67,10 @@ def sort_complex(a: Any, *, out_sharding: Any = None) -> Array:
     Args:
       a: an array; small integers become complex64, other real numbers complex128.
     """
-    x = a
-    small = kind_of(x.dtype) in "iu" and x.dtype.itemsize < 4
-    if kind_of(x.dtype) != "c":
-        x = x.astype(np.complex64 if small else np.complex128)
-    return sort(x, out_sharding=out_sharding)
+    small = kind_of(a.dtype) in "iu" and a.dtype.itemsize < 4
+    if kind_of(a.dtype) != "c":
+        a = a.astype(np.complex64 if small else np.complex128)
+    return sort(a, out_sharding=out_sharding)
 
 
 @public
@@ -140,12 +139,7 @@ def digitize(
             argument="x",
             dtype=x.dtype,
         )
-    if len(bins.shape) != 1:
-        raise ArgumentError(
-            f"digitize: bins has shape {bins.shape}; give a vector of edges",
-            argument="bins",
-            shape=bins.shape,
-        )
+    check_vector("digitize", "bins", bins)
     return _digitized(x, bins, ("right", "left")[bool(right)])
 
 

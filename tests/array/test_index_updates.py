@@ -12,7 +12,7 @@ import pytest
 import gpushard as gs
 from gpushard.functions import indexing as positions
 from gpushard.functions import masks
-from gpushard.functions.concrete import concrete
+from gpushard.functions.concrete import at_hand, concrete
 from gpushard.ops.aval import Aval
 from gpushard.ops.indexed import Indexed
 from gpushard.ops.row import Site
@@ -55,7 +55,14 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(x.size)
         return concrete(x, why)
 
+    def fetched_at_hand(x: Any, why: str) -> Any:
+        value = at_hand(x, why)
+        if value is not None:
+            seen.append(x.size)
+        return value
+
     monkeypatch.setattr(positions, "concrete", fetched)
+    monkeypatch.setattr(positions, "at_hand", fetched_at_hand)
     monkeypatch.setattr(masks, "counts_of", noted(masks.counts_of))
     return seen
 

@@ -17,9 +17,8 @@ from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.movement.planning.holders import holdings
 from gpushard.ops.row import Kernel, Row, Site
 from gpushard.runtime.backend import Pace
-from gpushard.runtime.device import Device
 from gpushard.runtime.memory import Claim, Memory
-from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.runtime import Device, Runtime
 from gpushard.typing import LocalArray, Shape
 
 T = TypeVar("T")

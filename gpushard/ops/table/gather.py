@@ -27,7 +27,7 @@ from gpushard.ops.programs.owners import Owners
 from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import LocalArray, Shape
 
 SMALL = 64 << 10
@@ -313,15 +313,7 @@ def _take_rows(
     blocks: Sequence[LocalArray],
     numbers: LocalArray,
 ) -> None:
-    """Take along the first dims, piece by piece.
-
-    Args:
-      part: gets what is taken.
-      owner: the number of the block that has each; after the last one for what none has.
-      at: positions in the blocks, for each of these dims.
-      blocks: what is taken from.
-      numbers: theirs.
-    """
+    """Take along the first dims, piece by piece."""
     count = len(owner)
     most = -(-count // (part.nbytes // PIECE + 1)) or 1
     by_owner = None

@@ -12,8 +12,7 @@ from gpushard.runtime.cuda.driver.driver import Driver, StreamHandle
 from gpushard.runtime.cuda.kernels.launches import Launches
 from gpushard.runtime.cuda.memory.bounce import Bounce
 from gpushard.runtime.cuda.memory.stores import address_of
-from gpushard.runtime.engines import by_engine
-from gpushard.runtime.phase import BoxCopy, Phase
+from gpushard.runtime.phase import BoxCopy, Phase, by_engine
 from gpushard.runtime.traffic import Traffic
 from gpushard.typing import LocalArray
 
@@ -71,7 +70,7 @@ class Copier:
             target = address_of(self._driver, operands[span.target]) + span.target_offset
             source = address_of(self._driver, operands[span.source]) + span.source_offset
             self._copy_span(target, source, span.nbytes, domain, span.domain, stream)
-        self.traffic.add({(source, domain): nbytes for source, nbytes in template.traffic.items()})
+        self.traffic.add({(source, domain): nbytes for source, nbytes in phase.links.items()})
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int, stream: StreamHandle) -> None:
         """Copy boxes into memory of a domain, on a stream."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpushard.runtime.cuda.driver.driver import Driver, EventHandle, StreamHandle, Table
-from gpushard.runtime.cuda.events import EventPool
 from gpushard.runtime.cuda.kernels.fills import INLINE_FILLS, Filling, Fills, make_fills
 from gpushard.runtime.cuda.kernels.pieces import (
     BASES,
@@ -25,6 +24,7 @@ from gpushard.runtime.cuda.kernels.pieces import (
 from gpushard.runtime.cuda.kernels.templates import Choice, Template, make_template
 from gpushard.runtime.cuda.memory.slabs import Block
 from gpushard.runtime.cuda.memory.stores import GpuStore, address_of, extent_of
+from gpushard.runtime.cuda.streams import EventPool
 from gpushard.runtime.phase import Phase
 from gpushard.typing import HostArray, LocalArray
 
@@ -99,7 +99,11 @@ class Launches:
         template = ready.template
         if not len(template.pieces.table):
             return template
-        addresses = [address_of(self._driver, operands[n]) for n in template.operands]
+        used = [operands[n] for n in template.operands]
+        if template.on_gpus:
+            addresses = self._driver.addresses(used)
+        else:
+            addresses = [address_of(self._driver, operand) for operand in used]
         bases = np.array(addresses, np.uint64)
         if len(template.pieces.table) <= INLINE_PIECES:
             with self._lock:

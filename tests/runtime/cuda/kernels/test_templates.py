@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard.runtime.cuda.kernels.templates import make_template
-from gpushard.runtime.engines import by_engine
 from gpushard.runtime.host.views import address
-from gpushard.runtime.phase import Copy, Phase
+from gpushard.runtime.phase import Copy, Phase, by_engine
 from gpushard.runtime.view import View, dense_strides
 from tests.runtime.cuda.fake_driver import FakeDriver
 from tests.share import seeds
@@ -131,10 +130,10 @@ def test_pieces_and_spans_copy_what_indexing_copies(seed: int, engines: bool) ->
         for n, value in enumerate(expected):
             assert np.array_equal(np.asarray(operands[n]), value)
     assert bool(template.spans) <= engines
-    moved = {d: 0 for d in template.traffic}
+    moved = {d: 0 for d in phase.links}
     for to, _, domain in phase.copies(layout):
         moved[domain] += to.nbytes
-    assert moved == template.traffic
+    assert moved == phase.links
 
 
 def test_a_box_that_leaves_its_operand_is_refused() -> None:
