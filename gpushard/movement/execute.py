@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.errors import ExecutionError, OutOfMemoryError
 from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_of_boxes
 from gpushard.geometry.tiling import Tiling
@@ -56,6 +57,9 @@ class Launch:
     streams: dict[int, Stream]
     """The stream that writes each memory domain."""
 
+    staged: bool
+    """Whether some step reads what its domain cannot reach."""
+
     few: bool
     """Whether the caller runs the steps, if what they read is there."""
 
@@ -84,7 +88,10 @@ def _make_launch(plan: Plan) -> Launch:
         charges = tuple((places[home].account, n) for home, _, n in plan.allocations)
         claim = functools.partial(runtime.claim_charged, first.domain.pool, charges)
     streams = {domain.index: domain.feed if up else domain.copy for domain in domains}
-    return Launch(places, by_host, kinds == {kind}, streams, few, claim)
+    if kind == "device" and {first} == set(places).union(*map(devices_of, plan.sources)):
+        streams = {first.domain.index: first.device.stream}  # in turn with what it reads
+    staged = any(strangers(runtime, step) for step in plan.steps)
+    return Launch(places, by_host, kinds == {kind}, streams, staged, few, claim)
 
 
 def run(
@@ -115,7 +122,7 @@ def run(
             return _through_host(plan, sources[0])
     if not plan.allocations:
         return _assembled(plan, launch, sources, Targets([], [], True))
-    settled = True
+    settled = launch.claim is not None
     for source in sources:
         settled = settled and (source.settled or source.is_settled())
     if launch.claim is not None and settled:
@@ -166,8 +173,9 @@ def _allocated(
         view(claim.memory.raw, shape, dtype)
         for claim, (_, shape, _) in zip(claims, blocks, strict=True)
     ]
-    idle = launch.by_host or not any(claim.memory.busy() for claim in claims)
-    return Targets(values, claims, inline and idle)
+    if inline and not launch.by_host:
+        inline = not any(claim.memory.busy() for claim in claims)
+    return Targets(values, claims, inline)
 
 
 def _submit_steps(
@@ -192,7 +200,7 @@ def _submit_steps(
       fill: the constant, if there is any.
       replaced: memories of which nothing old stays, so that an old error is over, too.
     """
-    slots = claim_slots(runtime, plan.steps)
+    slots = claim_slots(runtime, plan.steps) if launch.staged else {}
     ticks: list[int] = []
     for step in plan.steps:
         stream = launch.streams[step.domain]
@@ -285,12 +293,17 @@ def _assembled(
     return ShardedBuffer(plan.destination, dtype, values, claims, settled)
 
 
+BEFORE_WRITING = (OutOfMemoryError, ExecutionError)
+"""What `run_in_place` raises before it writes anything: no room to stage what is out of reach, or a
+value that is not there, for which the host waits."""
+
+
 def run_in_place(
     plan: Plan, sources: Sequence[ShardedBuffer], name: str, fill: np.generic | None = None
 ) -> None:
     """Run a plan that writes into the blocks of its first source.
 
-    If this raises, nobody knows what is in them.
+    If this raises, but for `BEFORE_WRITING`, nobody knows what is in them.
 
     Args:
       plan: what to do.
