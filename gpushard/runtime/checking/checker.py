@@ -148,8 +148,8 @@ class Checker:
         commit: Callable[[Callable[[], Claim]], Claim],
     ) -> None:
         """Follow what libraries allocate, which the item that needs it writes, or the last one."""
-        watched = [functools.partial(self._claim, each) for each in (claim, borrow)]
-        self.backend.serve(*watched, commit)
+        watched, lent = (functools.partial(self._claim, each) for each in (claim, borrow))
+        self.backend.serve(watched, lent, commit)
 
     def _claim(self, claim: Callable[[Stream, int], Claim], stream: Stream, nbytes: int) -> Claim:
         made = claim(stream, nbytes)
