@@ -65,6 +65,11 @@ class Reduction:
     """Makes `finish(state, n)`: the result from the state of all n elements."""
 
 
+def only(state: State, count: int) -> LocalArray:
+    """Finish a state of one array that is the result."""
+    return state[0]
+
+
 @dataclass(frozen=True, eq=False)
 class Moves:
     """How an operation moves data; neither part depends on types."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -10,8 +11,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling, check_shape
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import run
-from gpushard.movement.reshard import plan_for
+from gpushard.movement.reshard import Mover
 from gpushard.ops.aval import Aval
 from gpushard.ops.gather_guard import check_gather, watched
 from gpushard.ops.operand import (
@@ -40,7 +40,6 @@ from gpushard.ops.shardings import (
     splits_as,
 )
 from gpushard.runtime.runtime import Runtime
-from gpushard.typing import HostArray
 
 Run: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], list[ShardedBuffer]]
 """Takes buffers in order, or NumPy arrays where a program was made for data on the host, and the
@@ -127,7 +126,14 @@ class Computation:
             self._work = launched(work, blocks) or LocalCalls(
                 work, threaded=row.threaded, steps=row.steps
             )
-        alone = not (self._scalars or self._moves or self._ends)
+        arrays = [x for x in operands if not isinstance(x, Scalar)]
+        self._before = [(n, self._mover(arrays[n], tiling)) for n, tiling in self._moves]
+        self._after = [
+            (n, Mover(runtime, x.tiling, end, x.aval.dtype.itemsize, row.name))
+            for n, end in self._ends
+            for x in [layout.results[n]]
+        ]
+        alone = not (self._scalars or self._before or self._after)
         self.run: Run = self._work.run if alone else self._run_between
         """Runs the operation."""
 
@@ -201,7 +207,9 @@ class Computation:
     @property
     def nbytes(self) -> int:
         """Bytes that this program takes, about."""
-        return 6000 + 900 * len(self.results[0].tiling.devices)
+        movers = [mover for _, mover in (*self._before, *self._after)]
+        plans = sum(mover.nbytes for mover in movers if isinstance(mover, Mover))
+        return 6000 + 900 * len(self.results[0].tiling.devices) + plans
 
     def _run_between(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
         """Run the operation, with all that comes before and after it."""
@@ -211,21 +219,22 @@ class Computation:
                 (position, convert(number))
                 for (position, convert), number in zip(self._scalars, numbers, strict=True)
             ]
-        if self._moves:
+        if self._before:
             if self._watched is not None:
                 check_gather(self._watched)
             operands = list(operands)
-            for at, tiling in self._moves:
-                operands[at] = self._moved(operands[at], tiling)
+            for at, move in self._before:
+                operands[at] = move(operands[at])
         made = self._work.run(operands, scalars)
-        for n, end in self._ends:
-            made[n] = run(plan_for(made[n], end), (made[n],), self.name)
+        for n, move in self._after:
+            made[n] = move(made[n])
         return made
 
-    def _moved(self, operand: ShardedBuffer | HostArray, tiling: Tiling) -> ShardedBuffer:
-        if isinstance(operand, ShardedBuffer):
-            return run(plan_for(operand, tiling), (operand,), self.name)
-        return placed(self.runtime, operand, tiling)
+    def _mover(self, x: Operand, tiling: Tiling) -> Callable[[Any], ShardedBuffer]:
+        """Return what brings an operand to where the kernel takes it."""
+        if isinstance(x, Sharded):
+            return Mover(self.runtime, x.tiling, tiling, x.aval.dtype.itemsize, self.name)
+        return functools.partial(placed, self.runtime, tiling=tiling)
 
 
 def check_available(runtime: Runtime, name: str, avals: Sequence[Aval]) -> None:

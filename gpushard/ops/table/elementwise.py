@@ -16,8 +16,7 @@ from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.select import where_on_host
-from gpushard.runtime.own import own_kernels
-from gpushard.runtime.special import special_functions
+from gpushard.runtime.namespace import own_kernels, special_functions
 from gpushard.typing import LocalArray, Shape
 
 _LOGICAL = (np.logical_and, np.logical_or, np.logical_xor, np.logical_not)

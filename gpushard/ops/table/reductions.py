@@ -17,11 +17,11 @@ from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.in_order import InOrder
 from gpushard.ops.narrow import in_single
-from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
+from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State, only
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.runtime.backend import Reducing
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import LocalArray, Shape
 
 _DOUBLE = np.dtype(np.float64)
@@ -56,16 +56,7 @@ def _row(
     empty: bool = True,
     positional: bool = False,
 ) -> Row:
-    """Return a row.
-
-    Args:
-      name: what users call it.
-      dtype_of: takes the type of the operand and the last parameter, gives that of the result.
-      kernel: makes the kernel for what is not split.
-      reduction: how what is split comes together.
-      empty: whether nothing at all can be reduced.
-      positional: as for `Row`.
-    """
+    """Return a row."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         axes, keepdims, extra = params
@@ -118,8 +109,7 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
         return InOrder(xp, name)
 
     def finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
-        dtype = dtype_of(avals[0].dtype, params[2])
-        return lambda s, n: s[0].astype(dtype, copy=False)
+        return only
 
     def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
         return (dtype_of(avals[0].dtype, params[2]),)
@@ -173,12 +163,8 @@ COUNT_NONZERO = _row(
     "count_nonzero",
     lambda own, _: _INDEX,
     _count_kernel,
-    Reduction(lambda avals, params: (_INDEX,), _count_kernel, _added, lambda xp, avals, p: _first),
+    Reduction(lambda avals, params: (_INDEX,), _count_kernel, _added, lambda xp, avals, p: only),
 )
-
-
-def _first(state: State, count: int) -> LocalArray:
-    return state[0]
 
 
 def _mean_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:

@@ -11,7 +11,7 @@ from gpushard.ops.narrow import in_single
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 
 
 def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
