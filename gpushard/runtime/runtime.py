@@ -229,7 +229,7 @@ class Runtime:
         self.devices: tuple[Device, ...] = self._make_devices()
         self.host_pool = Pool(backend, HOST_DOMAIN, None)
         """Host memory for values that were read back."""
-        backend.serve(self._claim_temporary, self.empty_cache)
+        backend.serve(self._claim_temporary, self._borrow, self.commit)
 
     def _make_devices(self) -> tuple[Device, ...]:
         infos = self.backend.describe()
@@ -447,24 +447,28 @@ class Runtime:
         Raises:
           OutOfMemoryError: there is no room, even if everything is waited for.
         """
-        index, device = self._places[stream]
-        pool = self.domains[index].pool
-        account = None if device is None else self.devices[device].account
         self._claims.drain()
         try:
-            memory = pool.take(nbytes, account, stream)
-        except NoRoomError:
-            self.backend.empty_cache()
-            self.backend.recall()
-            self._claims.drain()
-            for beside in self._beside(pool):
-                beside.settle()
-                beside.trim()
-            self.backend.empty_cache()
-            try:
-                memory = pool.take(nbytes, account, stream)
-            except NoRoomError as shortage:
-                raise self._out_of_memory(shortage) from None
+            return self._borrow(stream, nbytes)
+        except NoRoomError as shortage:
+            pool = shortage.pool
+        self.backend.empty_cache()
+        self.backend.recall()
+        self._claims.drain()
+        for beside in self._beside(pool):
+            beside.settle()
+            beside.trim()
+        self.backend.empty_cache()
+        try:
+            return self._borrow(stream, nbytes)
+        except NoRoomError as shortage:
+            raise self._out_of_memory(shortage) from None
+
+    def _borrow(self, stream: Stream, nbytes: int) -> Claim:
+        """Allocate for what a library uses in items of `stream`; inside `commit`."""
+        index, device = self._places[stream]
+        account = None if device is None else self.devices[device].account
+        memory = self.domains[index].pool.take(nbytes, account, stream)
         memory.borrower = stream
         return self._claims.make(memory)
 
