@@ -135,7 +135,7 @@ class Launched(LocalCalls):
 
 def _reads(group: Group, operands: Sequence[ShardedBuffer | Outputs]) -> dict[Memory, None]:
     """Return the distinct memories that the calls of a group read."""
-    return dict.fromkeys([operands[n].claims[at].memory for n, at in group.blocks])
+    return {operands[n].claims[at].memory: None for n, at in group.blocks}
 
 
 def _wait_alike(lead: Stream, reads: dict[Memory, None]) -> bool:
