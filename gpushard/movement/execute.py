@@ -21,7 +21,7 @@ from gpushard.geometry.free_boxes import tiling_of_boxes
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.movement.host import alias_host, box_of, from_host, read_host
-from gpushard.movement.host_staging import PARTS_PER_STEP, Staged, claim_slots, strangers
+from gpushard.movement.host_staging import PARTS_PER_STEP, Staged, claim_slots
 from gpushard.movement.plan import FLAT, Plan, Step
 from gpushard.movement.planning.aliasing import COPY, EMPTY, VIEW
 from gpushard.runtime.memory import Claim, Memory
@@ -92,8 +92,13 @@ def _make_launch(plan: Plan) -> Launch:
     within = kinds == {kind} == {"device"} and len({place.domain for place in taking_part}) == 1
     if within and (together or len(taking_part) == 1):  # in turn with what computes there
         streams = {first.domain.index: first.device.stream}
-    staged = any(strangers(runtime, step) for step in plan.steps)
-    return Launch(places, by_host, kinds == {kind}, streams, staged, few, claim)
+    return Launch(places, by_host, kinds == {kind}, streams, bool(plan.staging), few, claim)
+
+
+def through_host(plan: Plan, runtime: Runtime) -> Plan:
+    """Let a plan know which domains reach one another, and what there is for those that do not."""
+    plan.reaches, plan.pinned_bytes = runtime.backend.reaches, runtime.settings.pinned_bytes
+    return plan
 
 
 def run(
@@ -202,7 +207,7 @@ def _submit_steps(
       fill: the constant, if there is any.
       replaced: memories of which nothing old stays, so that an old error is over, too.
     """
-    slots = claim_slots(runtime, plan.steps) if launch.staged else {}
+    slots = claim_slots(runtime, plan) if launch.staged else {}
     ticks: list[int] = []
     for step in plan.steps:
         stream = launch.streams[step.domain]
@@ -210,21 +215,21 @@ def _submit_steps(
         writes = list(dict.fromkeys([memories[to] for to in step.writes]))
         forget = () if step.part else [memory for memory in writes if memory in replaced]
         reads = tuple(dict.fromkeys(memories[of] for of in step.reads))
-        staged = bool(slots) and bool(strangers(runtime, step))
-        now = dataclasses.replace(step, phases=()) if staged else step
-        if not (staged and step.part):  # else its blocks are begun already
+        far = plan.out_of_reach(step) if slots else set()
+        now = dataclasses.replace(step, phases=()) if far else step
+        if not (far and step.part):  # else its blocks are begun already
             tick = runtime.submit(
                 stream,
                 name,
                 functools.partial(run_step, runtime, now, operands, fill, forget),
-                () if staged else reads,
+                () if far else reads,
                 writes,
                 part=step.part * PARTS_PER_STEP,
                 until=until,
                 scoped=False,
             )
-        if staged:
-            way = Staged(runtime, step, stream, name, operands, memories, until, slots)
+        if far:
+            way = Staged(runtime, step, stream, name, operands, memories, until, slots, far)
             tick = way.submit(writes)
         ticks.append(tick)
 
