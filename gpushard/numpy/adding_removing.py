@@ -216,7 +216,6 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: A
     """Return an array without zeros at its ends; the host reads where these begin.
 
     Args:
-      filt: an array.
       trim: at which ends: "f" for the front, "b" for the back, "fb" for both.
       axis: along which dims; all by default.
 

@@ -116,11 +116,7 @@ def diag(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
 
 @public
 def diagflat(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
-    """Return the matrix that has the elements, in row-major order, on a diagonal.
-
-    Args:
-      v: an array.
-    """
+    """Return the matrix that has the elements, in row-major order, on a diagonal."""
     return diag(v.ravel(), k, out_sharding=out_sharding)
 
 
