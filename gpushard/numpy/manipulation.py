@@ -353,7 +353,7 @@ def atleast_3d(*xs: Any) -> tuple[Array, ...]: ...
 
 @described(**_ARRAYS)
 def atleast_3d(*xs: Any) -> Any:
-    """Return arrays with at least three dims; a vector gets the middle one, a matrix the first 2."""
+    """Return arrays with at least three dims; a vector is the middle one, matrices come first."""
     arrays = []
     for x in xs:
         x = as_view(x, "atleast_3d")
