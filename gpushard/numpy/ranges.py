@@ -28,7 +28,6 @@ __all__ = ["arange", "geomspace", "linspace", "logspace"]
 _INT = np.dtype(np.int64)
 _promoted = functools.lru_cache(maxsize=256)(np.result_type)  # of types
 
-
 _ranges = described(
     num="how many.",
     endpoint="whether `stop` is among them.",
