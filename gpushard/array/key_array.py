@@ -37,7 +37,7 @@ class _OfKeys:
         Raises:
           ArgumentTypeError: it is one with numbers, or mixes them with keys.
         """
-        if row.moves is None and row not in _COMPARES and row.beside_keys is None:
+        if row not in _COMPARES and row.beside_keys is None:
             refuse(row.name)
         for ufunc in params:
             if isinstance(ufunc, np.ufunc):

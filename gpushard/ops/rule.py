@@ -21,6 +21,9 @@ from gpushard.typing import Shape
 Dims: TypeAlias = tuple[int | None, ...]
 """The factor of each dim."""
 
+Splits: TypeAlias = tuple[tuple[str, ...], ...]
+"""The mesh axes that split each dim, or each factor, major to minor."""
+
 
 @dataclass(frozen=True)
 class Rule:
