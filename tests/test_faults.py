@@ -66,6 +66,12 @@ def sim_odd(settings: Settings) -> Runtime:
     return SimRuntime(settings, 8, exact=False, host_readable=False)
 
 
+def sim_without_peers(settings: Settings) -> Runtime:
+    runtime = sim_odd(settings)
+    runtime.sim._strangers = 1.0
+    return runtime
+
+
 class World:
     """A fresh runtime with a few arrays that are there."""
 
@@ -341,6 +347,7 @@ RUNTIMES = [
     (sim_exact, "pooled"),
     (sim_odd, "streamed"),
     (sim_odd, "streamed-domains"),
+    (sim_without_peers, "streamed-domains"),
 ]
 
 
@@ -373,6 +380,30 @@ def test_a_fault_anywhere_is_a_typed_error_and_harms_nothing_else(
         check_nothing_left(attempt.world.runtime)
         walked += attempt.found.failed is not None
     record_property("points", walked)
+
+
+def assigned(world: World, found: Faults) -> None:
+    world.x[1:4, ::2] = world.sources[1][1:4, ::2]
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize(("make", "settings"), RUNTIMES)
+def test_an_assignment_that_did_not_begin_leaves_the_array_as_it_was(
+    make: Callable[[Settings], Runtime], settings: str, lasting: bool, tmp_path: Path
+) -> None:
+    chosen = Settings(host_devices=4, **SETTINGS[settings])
+    for attempt in walk(assigned, lambda: world_of(make, chosen, tmp_path), lasting=lasting):
+        world, point = attempt.world, attempt.found.failed
+        if isinstance(attempt.error, OutOfMemoryError | ExecutionError):
+            assert point is not None
+            check_sources(world, 0)
+        elif attempt.error is None and (point is None or point.kind != ITEM):
+            expected = world.value.copy()
+            expected[1:4, ::2] = 3 - expected[1:4, ::2]
+            assert np.array_equal(np.asarray(world.x), expected)
+        attempt.error = None
+        world.sources.clear()
+        attempt.found.errors.clear()
 
 
 MAKERS = [host, sim_exact, sim_odd]

@@ -25,7 +25,7 @@ from gpushard.functions.updating import Indexer, as_new_part, follows, part_upda
 from gpushard.functions.values import method
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import is_idle
+from gpushard.movement.execute import BEFORE_WRITING, is_idle
 from gpushard.movement.ownership import ALONE, COUNTS_ARE_EXACT, owns_alone
 from gpushard.movement.planning.update import Touched
 from gpushard.movement.update import Overlay, copy_now, fill_now, rewrite, touched_by
@@ -271,8 +271,10 @@ def _try_in_place(
         if alone:
             try:
                 write(detached.data.buffer)
-            except BaseException:
-                detached.torn = True
+            except BaseException as error:
+                detached.torn = not isinstance(error, BEFORE_WRITING)
+                if not detached.torn and x._data is detached:
+                    x._data = detached.data
                 raise
         if x._data is detached:  # nobody has deleted the array meanwhile
             x._data = detached.data

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.errors import ExecutionError, OutOfMemoryError
 from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_of_boxes
 from gpushard.geometry.tiling import Tiling
@@ -285,12 +286,17 @@ def _assembled(
     return ShardedBuffer(plan.destination, dtype, values, claims, settled)
 
 
+BEFORE_WRITING = (OutOfMemoryError, ExecutionError)
+"""What `run_in_place` raises before it writes anything: no room to stage what is out of reach, or a
+value that is not there, for which the host waits."""
+
+
 def run_in_place(
     plan: Plan, sources: Sequence[ShardedBuffer], name: str, fill: np.generic | None = None
 ) -> None:
     """Run a plan that writes into the blocks of its first source.
 
-    If this raises, nobody knows what is in them.
+    If this raises, but for `BEFORE_WRITING`, nobody knows what is in them.
 
     Args:
       plan: what to do.

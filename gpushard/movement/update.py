@@ -62,14 +62,14 @@ def rewrite(
       base: the old data.
       overlay: the new values.
       name: what it is, for errors.
-      in_place: whether the memory of `base` may be written; see `ownership`. If this raises then,
-        nobody knows what is in it.
+      in_place: whether the memory of `base` may be written; see `ownership`. If this raises then
+        what is below, nothing has changed; after anything else nobody knows what is in it.
 
     Returns:
       The new data: `base` itself if it was written.
 
     Raises:
-      OutOfMemoryError: a device has no room; nothing has changed. Never in place.
+      OutOfMemoryError: a device has no room; nothing has changed.
       ExecutionError: some value is not there; only by the host, who waits for it.
     """
     plan = _plan_for(base, overlay, in_place=in_place)
