@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,6 @@ __all__ = [
     "cases",
     "moves",
     "reduce_of",
-    "rows_of_the_table",
 ]
 
 AXES = {"a": 3, "b": 2}
@@ -41,8 +39,6 @@ AXES = {"a": 3, "b": 2}
 Shape = tuple[int, ...]
 
 _AREAS = (core, random, linalg, fft, special, statistics, sorting, indexing)
-
-TABLES: list[ModuleType] = [module for area in _AREAS for module in area.TABLES]
 
 FORMS: dict[Row, list[Form]] = {row: f for area in _AREAS for row, f in area.FORMS.items()}
 
@@ -62,12 +58,6 @@ SAMPLE: list[Row] = some(
     [row for n, row in enumerate(FORMS) if reduce_of(row) or n % 4 == 0], [*FORMS]
 )
 """Rows for tests of schedules: those that merge parts, and of others some, unless all tests run."""
-
-
-def rows_of_the_table() -> list[Row]:
-    """Return the rows that the modules of the table define, apart from ufuncs."""
-    found = [row for module in TABLES for row in vars(module).values() if isinstance(row, Row)]
-    return list(dict.fromkeys(found))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,6 @@ from tests.ops.cases import (
     cases,
     moves,
     reduce_of,
-    rows_of_the_table,
 )
 from tests.share import some
 
@@ -42,10 +41,6 @@ WAYS: dict[str, dict[str, Any]] = {
 
 def mesh() -> gs.Mesh:
     return gs.make_mesh(tuple(AXES.values()), tuple(AXES))
-
-
-def test_every_row_has_cases() -> None:
-    assert [row for row in rows_of_the_table() if row not in FORMS and row not in MADE] == []
 
 
 @pytest.mark.parametrize(

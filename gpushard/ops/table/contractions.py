@@ -130,7 +130,8 @@ def _product(name: str) -> Row:
 
     made = _matmul if name == "matmul" else _kernel
     reduction = Reduce(states, local, merge, finish)
-    diagonal = Local("a letter that an operand has twice is a diagonal: no mesh axis splits that")
+    twice = "a letter that an operand has twice is a diagonal, which no mesh axis splits"
+    diagonal = Local(twice if name == "einsum" else "")
     return Row(name, infer, rule_of, kernel, (reduction, diagonal), threaded=True, turned=_turned)
 
 
