@@ -69,60 +69,21 @@ from gpushard.placement.make_array import (
 from gpushard.runtime.current import configure
 from gpushard.runtime.device import Device
 
+# fmt: off
 __all__ = [
-    "AbstractMesh",
-    "Array",
-    "Device",
-    "Format",
-    "Layout",
-    "Mesh",
-    "NamedSharding",
-    "P",
-    "PartitionSpec",
-    "Plan",
-    "Settings",
-    "ShapeDtypeStruct",
-    "Shard",
-    "Sharding",
-    "SingleDeviceSharding",
-    "block_until_ready",
-    "configure",
-    "create_device_mesh",
-    "default_backend",
-    "default_device",
-    "device_count",
-    "device_get",
-    "device_put",
-    "devices",
-    "empty_cache",
-    "errors",
-    "from_dlpack",
-    "gather_guard",
-    "get_mesh",
-    "live_arrays",
-    "load",
-    "local_device_count",
-    "local_devices",
-    "make_array_from_callback",
-    "make_array_from_process_local_data",
-    "make_array_from_single_device_arrays",
-    "make_mesh",
-    "map_shards",
-    "num_addressable_indices",
-    "prefetch",
-    "process_count",
-    "process_index",
-    "register_placeable",
-    "reshard",
-    "save",
-    "set_mesh",
-    "transfer_guard",
-    "transfer_guard_device_to_device",
-    "transfer_guard_device_to_host",
-    "transfer_guard_host_to_device",
-    "tree",
-    "use_mesh",
+    "AbstractMesh", "Array", "Device", "Format", "Layout", "Mesh", "NamedSharding", "P",
+    "PartitionSpec", "Plan", "Settings", "ShapeDtypeStruct", "Shard", "Sharding",
+    "SingleDeviceSharding", "block_until_ready", "configure", "create_device_mesh",
+    "default_backend", "default_device", "device_count", "device_get", "device_put", "devices",
+    "empty_cache", "errors", "from_dlpack", "gather_guard", "get_mesh", "live_arrays", "load",
+    "local_device_count", "local_devices", "make_array_from_callback",
+    "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_mesh",
+    "map_shards", "num_addressable_indices", "prefetch", "process_count", "process_index",
+    "register_placeable", "reshard", "save", "set_mesh", "transfer_guard",
+    "transfer_guard_device_to_device", "transfer_guard_device_to_host",
+    "transfer_guard_host_to_device", "tree", "use_mesh",
 ]
+# fmt: on
 
 _MODULES = ("numpy", "random", "sharding", "special", "tree_util")
 """Not in `__all__`, where some would hide others of these names."""
@@ -163,11 +124,7 @@ else:  # a type checker would take it for a module that has every name
 
 promise("gpushard.numpy", "__array_namespace__", "__array_ufunc__", "__array_function__")
 promise(
-    "gpushard.interop",
-    "__dlpack__",
-    "__dlpack_device__",
-    "__cuda_array_interface__",
-    "from_dlpack",
+    "gpushard.interop", "__dlpack__", "__dlpack_device__", "__cuda_array_interface__", "from_dlpack"
 )
 
 

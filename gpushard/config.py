@@ -192,12 +192,6 @@ def parse_bytes(text: str) -> int:
     Args:
       text: digits and an optional K, M, G or T (powers of 1024), with or without "B" or "iB".
 
-    Returns:
-      The number of bytes.
-
-    Raises:
-      ValueError: the text is no such number.
-
     >>> parse_bytes("2G"), parse_bytes("64 KiB")
     (2147483648, 65536)
     """
@@ -294,15 +288,7 @@ def _check_partitions(partitions: object, gpus: tuple[int, ...] | None) -> None:
 
 
 def check_partition_count(partitions: tuple[int, ...], gpus: int) -> None:
-    """Check that there is a number of partitions for each of the GPUs used.
-
-    Args:
-      partitions: the numbers.
-      gpus: how many GPUs are used.
-
-    Raises:
-      ConfigurationError: there are more or fewer.
-    """
+    """Check that there is a number of partitions for each of the GPUs used."""
     if len(partitions) != gpus:
         raise ConfigurationError(
             f"partitions={partitions!r} has {len(partitions)} numbers for {gpus} GPUs; give one "

@@ -15,20 +15,12 @@ from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.placement.defaults import get_mesh, use_mesh
 from gpushard.placement.device_put import reshard
 
+# fmt: off
 __all__ = [
-    "AbstractMesh",
-    "AxisType",
-    "Mesh",
-    "NamedSharding",
-    "P",
-    "PartitionSpec",
-    "Sharding",
-    "SingleDeviceSharding",
-    "get_mesh",
-    "reshard",
-    "set_mesh",
-    "use_mesh",
+    "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "P", "PartitionSpec", "Sharding",
+    "SingleDeviceSharding", "get_mesh", "reshard", "set_mesh", "use_mesh",
 ]
+# fmt: on
 
 
 def __dir__() -> list[str]:

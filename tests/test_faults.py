@@ -20,6 +20,7 @@ from gpushard.placement import make_array as make_array_module
 from gpushard.runtime import current
 from gpushard.runtime.current import make_runtime
 from gpushard.runtime.runtime import Runtime
+from gpushard.testing.actor import updated
 from gpushard.testing.deferred import deferred
 from gpushard.testing.faults import (
     CALLBACK,
@@ -35,7 +36,6 @@ from gpushard.testing.faults import (
 )
 from gpushard.testing.programs import check_nothing_left
 from gpushard.testing.sim import SimRuntime
-from gpushard.testing.updated import updated
 from tests.share import some
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import gpushard as gs
 from gpushard.testing import runtime
-from gpushard.testing.gate import gated
+from gpushard.testing.deferred import gated
 
 OLD, NEW = np.zeros(1000), np.ones(1000)
 

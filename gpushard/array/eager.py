@@ -96,12 +96,7 @@ def _array(
     """Return a result as an array; as `ConcreteArray` does, of what is known beforehand."""
     aval = result.aval
     made = handle(
-        Data(buffer, runtime),
-        aval.shape,
-        aval.dtype,
-        result.sharding,
-        program.committed,
-        aval.weak,
+        Data(buffer, runtime), aval.shape, aval.dtype, result.sharding, program.committed, aval.weak
     )
     if runtime.settings.enable_checks:
         buffer.check()

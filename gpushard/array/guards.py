@@ -100,11 +100,7 @@ def transfer_guard_device_to_host(level: str) -> contextlib.AbstractContextManag
 
 
 def check_transfer(direction: str, what: str, *, explicit: bool) -> None:
-    """Apply the guard of one direction to a transfer that is about to happen.
-
-    Raises:
-      TransferGuardError: the guard forbids it.
-    """
+    """Apply the guard of one direction to a transfer that is about to happen."""
     level = _guards[direction].get()
     if level == "allow" or (explicit and not level.endswith("_explicit")):
         return

@@ -32,11 +32,7 @@ class _OfKeys:
     def bind(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
     ) -> Any:
-        """Do one operation.
-
-        Raises:
-          ArgumentTypeError: it is one with numbers, or mixes them with keys.
-        """
+        """Do one operation."""
         if row not in _COMPARES and row.beside_keys is None:
             refuse(row.name)
         for ufunc in params:
@@ -133,21 +129,13 @@ def _as(kind: type[ConcreteArray], x: Array, dtype: Any) -> Array:
 
 
 def refuse_keys(x: Any, what: str) -> None:
-    """Check that an array is one of numbers.
-
-    Raises:
-      ArgumentTypeError: it is one of keys.
-    """
+    """Check that an array is one of numbers."""
     if isinstance(x, KeyArray):
         refuse(what)
 
 
 def refuse(what: str) -> NoReturn:
-    """Say that keys are no numbers.
-
-    Raises:
-      ArgumentTypeError: always.
-    """
+    """Say that keys are no numbers."""
     raise ArgumentTypeError(
         f"{what} is not defined: keys are no numbers; random.key_data(keys) has their words",
         argument="self",

@@ -16,15 +16,7 @@ T = TypeVar("T")
 def rebuild(
     make: Callable[..., T], value: HostArray, sharding: Sharding, committed: bool, weak_type: bool
 ) -> T:
-    """Place a value as it was when it was pickled.
-
-    Args:
-      make: the array class.
-      value: the elements.
-      sharding: where they lay; its devices are those of this process by now.
-      committed: as it was.
-      weak_type: as it was.
-    """
+    """Place a value as it was when it was pickled."""
     tiling = sharding.tiling(value.shape)
     runtime = devices_of(tiling)[0].runtime
     buffer = from_host(runtime, tiling, value.dtype, lambda index, _: value[index])

@@ -15,22 +15,12 @@ _promised: dict[str, str] = {}
 
 
 def provide(name: str, function: Callable[..., Any]) -> None:
-    """Say what a special method of arrays does, or a function that a lower layer names.
-
-    Args:
-      name: of the method or function.
-      function: takes the array and the method's keyword arguments.
-    """
+    """Say what a special method of arrays does, or a function that a lower layer names."""
     _providers[name] = function
 
 
 def promise(module: str, *names: str) -> None:
-    """Say which module will provide special methods, once it is imported.
-
-    Args:
-      module: its full name.
-      *names: of the methods.
-    """
+    """Say which module will provide special methods, once it is imported."""
     _promised.update(dict.fromkeys(names, module))
 
 

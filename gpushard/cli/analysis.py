@@ -41,11 +41,7 @@ class Components:
 
 
 def as_rows(x: gs.Array) -> gs.Array | str:
-    """Return an array as rows of numbers to analyse, or why that makes no sense.
-
-    Args:
-      x: an array; dims beyond the second are joined with it.
-    """
+    """Return an array as rows, dims beyond the second joined, or why that makes no sense."""
     if x.dtype.kind not in "iuf":
         return f"they need real numbers, not {x.dtype.name}"
     if x.ndim == 0 or x.shape[0] < 2 or x.size == 0:
@@ -61,13 +57,7 @@ def as_rows(x: gs.Array) -> gs.Array | str:
 
 
 def principal_components(rows: gs.Array, count: int, report: Callable[..., Any]) -> Components:
-    """Return principal components, worked out from the covariances of the columns.
-
-    Args:
-      rows: shape (rows, columns), of floating point.
-      count: how many components.
-      report: called for each step with its title and a function that does it.
-    """
+    """Return principal components, worked out from the covariances of the columns."""
     gnp = gs.numpy
     mean = report("mean of the rows", lambda: rows.mean(axis=0))
     centered = report("rows - mean", lambda: rows - mean)
@@ -88,11 +78,7 @@ def let_scipy_take_arrays() -> None:
 
 
 def run(x: gs.Array) -> bool:
-    """Analyse an array, print every step, and compare with NumPy and scikit-learn.
-
-    Returns:
-      Whether all agree.
-    """
+    """Analyse an array, print every step, and compare with NumPy and scikit-learn."""
     rows = as_rows(x)
     if isinstance(rows, str):
         print(f"\nNo principal components: {rows}.")
@@ -113,12 +99,7 @@ def run(x: gs.Array) -> bool:
 
 
 class _Report:
-    """Prints what each step made, how it lies, and what moved for it.
-
-    Args:
-      x: the array that is analysed.
-      across: whether there are several memory domains.
-    """
+    """Prints what each step made, how it lies, and what moved for it."""
 
     def __init__(self, x: gs.Array, across: bool) -> None:
         self._backend = next(iter(x.devices())).runtime.backend

@@ -94,12 +94,7 @@ def _draw(boxes: _Boxes, ndim: int, width: int) -> list[str]:
 
 
 class _Grid:
-    """Cells between the edges of 2-D boxes.
-
-    Args:
-      boxes: the boxes by device id; none is empty.
-      ticked: for rows and for columns, whether the edges are written at the lines.
-    """
+    """Cells between the edges of 2-D boxes."""
 
     def __init__(self, boxes: _Boxes, ticked: tuple[bool, bool]) -> None:
         self.edges = [

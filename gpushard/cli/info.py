@@ -32,11 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print everything, also where CUDA is broken, and return the exit status 0.
-
-    Raises:
-      ConfigurationError: an environment variable makes no sense.
-    """
+    """Print everything, also where CUDA is broken, and return the exit status 0."""
     settings = current.settings()
     # Who names the host may do so because CUDA takes the process down with it.
     cuda = None if settings.backend == "host" else probe()

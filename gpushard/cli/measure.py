@@ -56,15 +56,7 @@ class Measurement:
 
 
 def measure_reshard(x: gs.Array, sharding: gs.Sharding) -> tuple[gs.Array, Measurement]:
-    """Reshard an array a few times, the later times into memory that the first has warmed up.
-
-    Args:
-      x: the array.
-      sharding: how to lay it out.
-
-    Returns:
-      The array in its new sharding, and what was measured.
-    """
+    """Reshard an array a few times, the later times into memory that the first has warmed up."""
     plan = x.plan(sharding)
     backend: Backend = next(iter(x.devices())).runtime.backend
     result, seconds, before = x, math.inf, (0, 0)

@@ -21,10 +21,6 @@ from gpushard.typing import Shape
 def as_shape(shape: Any, argument: str = "shape") -> Shape:
     """Return a shape as a tuple of non-negative integers.
 
-    Raises:
-      ArgumentTypeError: it is not made of integers.
-      ArgumentError: a size is negative.
-
     >>> as_shape([2, 3]), as_shape(4)
     ((2, 3), (4,))
     """
@@ -47,9 +43,6 @@ def as_shape(shape: Any, argument: str = "shape") -> Shape:
 def as_dtype(dtype: Any, argument: str = "dtype") -> np.dtype[Any]:
     """Return a numeric dtype in native byte order.
 
-    Raises:
-      ArgumentTypeError: it is no dtype, or not one of numbers.
-
     >>> as_dtype("f4")
     dtype('float32')
     """
@@ -69,9 +62,6 @@ def as_dtype(dtype: Any, argument: str = "dtype") -> np.dtype[Any]:
 def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
     """Return a numeric dtype in native byte order.
 
-    Raises:
-      ArgumentTypeError: elements are not booleans or numbers.
-
     >>> check_dtype(np.dtype(">f4"), "x")
     dtype('float32')
     """
@@ -87,11 +77,7 @@ def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
 
 
 def sharding_at(device: Any) -> Sharding:
-    """Return the sharding that a device, or a sharding, stands for.
-
-    Raises:
-      ArgumentTypeError: it is neither.
-    """
+    """Return the sharding that a device, or a sharding, stands for."""
     if isinstance(device, Sharding):
         return device
     if not isinstance(device, Device):
@@ -104,22 +90,14 @@ def sharding_at(device: Any) -> Sharding:
 
 
 def place_tiling(sharding: Sharding, shape: Shape) -> Tiling:
-    """Return the tiling of an array that is about to be made.
-
-    Raises:
-      ShardingError: the sharding does not fit the shape.
-    """
+    """Return the tiling of an array that is about to be made."""
     tiling = sharding.tiling(shape)
     devices_of(tiling)
     return tiling
 
 
 def integer(value: Any, name: str, argument: str) -> int:
-    """Return an integer.
-
-    Raises:
-      ArgumentTypeError: it is none.
-    """
+    """Return an integer."""
     try:
         return operator.index(value)
     except TypeError:
@@ -129,12 +107,7 @@ def integer(value: Any, name: str, argument: str) -> int:
 
 
 def count(number: Any, name: str, argument: str) -> int:
-    """Return a non-negative integer.
-
-    Raises:
-      ArgumentTypeError: it is no integer.
-      ArgumentError: it is negative.
-    """
+    """Return a non-negative integer."""
     found = integer(number, name, argument)
     if found < 0:
         raise ArgumentError(
@@ -144,11 +117,7 @@ def count(number: Any, name: str, argument: str) -> int:
 
 
 def correction_of(ddof: Any, correction: Any, name: str) -> Any:
-    """Return what is taken from the number of elements, under either of its names.
-
-    Raises:
-      ArgumentTypeError: it is no number.
-    """
+    """Return what is taken from the number of elements, under either of its names."""
     taken = ddof if correction is None else correction
     try:
         return taken if isinstance(taken, int) else float(taken)
@@ -159,11 +128,7 @@ def correction_of(ddof: Any, correction: Any, name: str) -> Any:
 
 
 def check_order(order: Any) -> None:
-    """Check that elements are asked for in row-major order, the only one there is.
-
-    Raises:
-      ArgumentError: in another one.
-    """
+    """Check that elements are asked for in row-major order, the only one there is."""
     if order not in ("C", "A", "K", None):
         raise ArgumentError(
             f'order={order!r} is not supported; elements are in row-major order, "C"',
@@ -173,11 +138,7 @@ def check_order(order: Any) -> None:
 
 
 def new_shape_of(shape: Shape, new_shape: Any) -> Shape:
-    """Return a new shape without -1.
-
-    Raises:
-      ArgumentError: it does not hold as many elements.
-    """
+    """Return a new shape without -1."""
     sizes = new_shape if isinstance(new_shape, tuple | list) else (new_shape,)
     unknown = [dim for dim, n in enumerate(sizes) if isinstance(n, int | np.integer) and n == -1]
     known = as_shape([1 if dim in unknown else n for dim, n in enumerate(sizes)], "shape")
@@ -197,11 +158,7 @@ def new_shape_of(shape: Shape, new_shape: Any) -> Shape:
 
 
 def refuse_out(name: str, out: Any) -> None:
-    """Check that no place for the result is given.
-
-    Raises:
-      ArgumentError: one is.
-    """
+    """Check that no place for the result is given."""
     if out is None:
         return
     if not isinstance(out, tuple) or any(one is not None for one in out):
@@ -213,12 +170,7 @@ def refuse_out(name: str, out: Any) -> None:
 
 
 def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any:
-    """Return a number of a dtype, as assigning it to an array of that would make it.
-
-    Raises:
-      ArgumentRangeError: a Python integer does not fit.
-      ArgumentTypeError: it is no number, or is complex where the dtype is not.
-    """
+    """Return a number of a dtype, as assigning it to an array of that would make it."""
     try:
         kind = type(value)
         if kind is int or (kind is float and kind_of(dtype) not in "iu"):
@@ -246,11 +198,7 @@ def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any
 
 
 def check_hint(name: str, argument: str, value: Any, known: Sequence[Any]) -> None:
-    """Check a choice of JAX's that makes no difference here.
-
-    Raises:
-      ArgumentError: JAX has no such choice.
-    """
+    """Check a choice of JAX's that makes no difference here."""
     if value not in known:
         raise ArgumentError(
             f"{name}: {argument}={value!r} is unknown; use one of "
@@ -273,11 +221,7 @@ _PRECISIONS = (
 
 
 def check_precision(name: str, precision: Any) -> None:
-    """Check a precision of products, as JAX knows them; products have all that their type has.
-
-    Raises:
-      ArgumentError: JAX knows no such precision.
-    """
+    """Check a precision of products, as JAX knows them; products have all that their type has."""
     pair = precision if isinstance(precision, tuple) else (precision,)
     for one in pair:
         text = getattr(one, "name", one)

@@ -30,14 +30,7 @@ ACCUMULATE: dict[np.ufunc, Row] = {
 
 
 def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None) -> Any:
-    """Do the work of `ufunc.accumulate`.
-
-    Args:
-      ufunc: one of `ACCUMULATE`.
-      x: a value.
-      axis: along which dim.
-      dtype: type that is worked in, and of the result.
-    """
+    """Do the work of `ufunc.accumulate`."""
     return _along(ACCUMULATE[ufunc], x, axis, dtype, name=f"{ufunc.__name__}.accumulate")
 
 

@@ -97,11 +97,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def described(**texts: str) -> Callable[[F], F]:
-    """Return a decorator that completes the docstring of a function, and changes nothing else.
-
-    Args:
-      **texts: what arguments mean in all functions that it decorates; comes before `COMMON`.
-    """
+    """Return a decorator that completes the docstring of a function, and changes nothing else."""
 
     def decorate(function: F) -> F:
         function.__doc__ = complete(cast(FunctionType, function), texts)

@@ -20,13 +20,7 @@ _REAL = "iuf"
 
 
 def as_element(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
-    """Return a number as an element of a dtype, or None if the value is no number.
-
-    Raises:
-      ArgumentRangeError: an integer does not fit, or infinity is to become one.
-      ArgumentTypeError: the dtype is of real numbers and the value is not.
-      ArgumentError: NaN is to become an integer.
-    """
+    """Return a number as an element of a dtype, or None if the value is no number."""
     kind = type(value)
     if kind not in _PLAIN:
         if not isinstance(value, np.generic | int | float | complex):
@@ -38,14 +32,7 @@ def as_element(value: Any, dtype: np.dtype[Any]) -> np.generic | None:
 
 
 def as_part(value: Any, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
-    """Return what `numpy.asarray` takes, of a part's shape and dtype; may be a view of the value.
-
-    Raises:
-      ArgumentError: it cannot be broadcast to the shape.
-      ArgumentTypeError: it is not made of numbers, or the dtype is of real numbers and they are
-        not.
-      ArgumentRangeError: a Python integer does not fit into the dtype.
-    """
+    """Return what `numpy.asarray` takes, of a part's shape and dtype; maybe a view of it."""
     check_replaced(value, dtype)
     array = _as_array(value)
     if kind_of(array.dtype) == "O" and all(type(entry) is int for entry in array.flat):
@@ -59,11 +46,7 @@ def as_part(value: Any, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
 
 
 def check_replaced(value: Any, dtype: np.dtype[Any]) -> None:
-    """Check that no number takes the place of a random key.
-
-    Raises:
-      ArgumentTypeError: one does.
-    """
+    """Check that no number takes the place of a random key."""
     if dtype.type is prng_key:
         raise ArgumentTypeError(
             f"value is a {type(value).__name__}; keys are replaced by keys",
@@ -73,11 +56,7 @@ def check_replaced(value: Any, dtype: np.dtype[Any]) -> None:
 
 
 def _broadcast(array: HostArray, shape: Shape) -> HostArray:
-    """Return an array of a part's shape; leading dims of length 1 may be too many.
-
-    Raises:
-      ArgumentError: it cannot be broadcast to the shape.
-    """
+    """Return an array of a part's shape; leading dims of length 1 may be too many."""
     lead = max(array.ndim - len(shape), 0)
     if not set(array.shape[:lead]) - {1}:
         try:

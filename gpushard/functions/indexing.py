@@ -145,9 +145,6 @@ def _array_of(entry: Any) -> tuple[Any, Any]:
 
     Returns:
       What `_parsed` takes, and the array; or an integer, and None.
-
-    Raises:
-      ArrayIndexError: it is neither.
     """
     array = entry
     if isinstance(entry, bool | np.bool_):
@@ -286,9 +283,6 @@ def read(
       fill_value: what these get with "fill"; NaN or the extreme of integers by default.
       out: how the result is laid out; by default as it comes, and split like the mask if there is
         one.
-
-    Raises:
-      ArrayIndexError: a position is out of bounds, or arrays do not broadcast.
     """
     if parsed.only_mask and out is None and arrays[0].shape == x.shape:
         mask = arrays[0]
@@ -341,11 +335,7 @@ def _like_mask(x: Any, indexed: Indexed, at: Positions) -> Sharding | None:
 
 
 def positions(
-    shape: Shape,
-    parsed: ParsedIndex,
-    arrays: Sequence[Positions],
-    mode: str | None,
-    unknown: str,
+    shape: Shape, parsed: ParsedIndex, arrays: Sequence[Positions], mode: str | None, unknown: str
 ) -> tuple[list[Positions], Indexed]:
     """Make positions of the arrays of an index, checked; masks become one for each dim.
 
@@ -359,9 +349,6 @@ def positions(
 
     Returns:
       The positions, and how they index what the basic index selects.
-
-    Raises:
-      ArrayIndexError: a position is out of bounds, or arrays do not broadcast.
     """
     if mode == "promise_in_bounds" or (mode is None and _has_traced(arrays)):
         mode = unknown
@@ -386,11 +373,7 @@ def _has_traced(arrays: Sequence[Positions]) -> bool:
 
 
 def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> Shape:
-    """Say which shape the part has that index arrays select.
-
-    Raises:
-      ArrayIndexError: they do not broadcast.
-    """
+    """Say which shape the part has that index arrays select."""
     shapes = tuple([one.shape for one in at])
     try:
         return part_shape(indexed, shape, shapes)
@@ -404,11 +387,7 @@ def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> S
 
 
 def _of_mask(mask: Any, shape: Shape, dim: int) -> Sequence[Positions]:
-    """Find where a mask is true; one without dims selects a new dim, of length 1 or 0.
-
-    Raises:
-      ArrayIndexError: it does not fit dims of the array.
-    """
+    """Find where a mask is true; one without dims selects a new dim, of length 1 or 0."""
     if not mask.ndim:
         return (np.zeros(int(mask), _INDEX),)
     for at, (own, size) in enumerate(zip(mask.shape, shape[dim:], strict=False)):
@@ -434,11 +413,7 @@ def _inside(at: Positions, size: int, mode: str) -> Positions:
 
 
 def check_positions(at: Positions, size: int, dim: int) -> None:
-    """Check that positions are in bounds; waits for those on devices.
-
-    Raises:
-      ArrayIndexError: one is not.
-    """
+    """Check that positions are in bounds; waits for those on devices."""
     if not isinstance(at, np.ndarray):
         nbytes = at.nbytes
         if not nbytes:
@@ -474,11 +449,7 @@ def as_int64(at: Positions) -> Positions:
 
 
 def check_mode(mode: Any, modes: Sequence[str] = MODES, name: str = "x.at[index]") -> None:
-    """Check what is to happen to positions out of bounds.
-
-    Raises:
-      ArgumentError: it is unknown.
-    """
+    """Check what is to happen to positions out of bounds."""
     if mode not in modes:
         raise ArgumentError(
             f"{name}: mode={mode!r} is unknown; use one of {', '.join(map(repr, modes))}"
@@ -529,12 +500,7 @@ def true_positions(
 
 
 def as_integers(at: Any, name: str, argument: str = "indices") -> Positions:
-    """Convert positions to integers: an array on devices, or on the host.
-
-    Raises:
-      ArgumentTypeError: they are no integers.
-      ArgumentError: they are lists of different lengths.
-    """
+    """Convert positions to integers: an array on devices, or on the host."""
     try:
         array = at if is_value(at) else np.asarray(at)
     except ValueError:
@@ -565,10 +531,6 @@ def bounded(
       name: of the function, for errors.
       dim: the dim, for errors.
       fill: whether "fill" is a mode, too.
-
-    Raises:
-      ArrayIndexError: one is out of bounds, and the mode is "raise".
-      ArgumentError: the mode is unknown.
     """
     check_mode(mode, ("raise", "clip", "wrap", *(("fill",) if fill else ())), name)
     if mode == "fill":
@@ -593,11 +555,7 @@ def unravelled(at: Positions, shape: Shape) -> list[Positions]:
 
 
 def _filling(mode: str, fill_value: Any, dtype: np.dtype[Any], name: str) -> bytes:
-    """Convert what there is for positions out of bounds with "fill" to bytes.
-
-    Raises:
-      ArgumentError: there is a fill value, and another mode.
-    """
+    """Convert what there is for positions out of bounds with "fill" to bytes."""
     if mode != "fill" and fill_value is not None:
         raise ArgumentError(
             f'{name}: fill_value= is for mode="fill", and mode is {mode!r}; give both',
@@ -669,13 +627,7 @@ def _is_split_within(x: Any) -> bool:
 def along_axis(
     x: Any, indices: Any, axis: Any, name: str, mode: str = "raise", *, fill: bool = False
 ) -> tuple[Indexed, Positions, Shape]:
-    """Say how positions along one dim index an array, checked; their shape with the others.
-
-    Raises:
-      ArgumentError: they have other dims than the array, or do not broadcast.
-      ArgumentTypeError: they are no integers.
-      ArrayIndexError: one is out of bounds.
-    """
+    """Say how positions along one dim index an array, checked; their shape with the others."""
     at = as_integers(indices, name)
     if at.ndim != x.ndim:
         raise ArgumentError(
@@ -763,12 +715,7 @@ def nonzero(
 
 
 def _nonzero(x: Any, size: Any, fill_value: Any, name: str) -> tuple[Any, ...]:
-    """Find where elements are not 0.
-
-    Raises:
-      ArgumentError: the array has no dims, or fill values are not one for each of them.
-      ArgumentTypeError: a fill value is no integer.
-    """
+    """Find where elements are not 0."""
     if not x.ndim:
         raise ArgumentError(
             f"{name} needs at least one dim, the shape is (); use atleast_1d(x)",
@@ -820,11 +767,7 @@ def argwhere(
 
 
 def as_mask(mask: Any, argument: str) -> Any:
-    """Convert a mask to what can be compared with 0.
-
-    Raises:
-      ArgumentTypeError: these are no numbers.
-    """
+    """Convert a mask to what can be compared with 0."""
     array = mask if is_value(mask) else np.asarray(mask)
     check_dtype(array.dtype, argument)
     return array

@@ -78,15 +78,7 @@ def shape_of(x: Any) -> Shape:
 def in_types(
     xs: Sequence[Any], name: str, precision: Any, preferred: Any, dtype: Any = None
 ) -> Sequence[Any]:
-    """Return operands of a product, converted to a type, or else to the preferred one, if any.
-
-    Args:
-      xs: the operands.
-      name: of the function, for errors.
-      precision: as JAX knows it; checked.
-      preferred: the type if `dtype` is None.
-      dtype: the type.
-    """
+    """Return operands of a product, converted to a type, or else to the preferred one, if any."""
     if precision is not None:
         check_precision(name, precision)
     if dtype is not None:

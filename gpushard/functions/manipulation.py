@@ -214,12 +214,7 @@ def repeat(
 
 
 def _counts(repeats: Any, x: Any, axis: int) -> Any:
-    """Return how often elements along a dim are repeated: a vector, here or on the host.
-
-    Raises:
-      ArgumentTypeError: counts are no integers.
-      ArgumentError: there are not as many as elements, nor one for all.
-    """
+    """Return how often elements along a dim are repeated: a vector, here or on the host."""
     counts = repeats if is_value(repeats) else np.atleast_1d(np.asarray(repeats))
     if counts.dtype.kind not in "?biu" and counts.size:
         raise ArgumentTypeError(

@@ -175,13 +175,7 @@ def _partitioned(
 
 
 def along(name: str, x: Any, axis: Any) -> tuple[Any, int]:
-    """Return a value and one of its dims, counted from the end; of None all elements in a row.
-
-    Args:
-      name: of the function, for errors.
-      x: the value.
-      axis: the dim.
-    """
+    """Return a value and one of its dims, counted from the end; of None all elements in a row."""
     if axis is None:
         return x.ravel(), -1
     return x, one_from_end(axis, x.ndim, name)

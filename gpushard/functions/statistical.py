@@ -212,12 +212,7 @@ def all(
 
 
 def argmin(
-    a: Array,
-    axis: Any = None,
-    out: Any = None,
-    *,
-    keepdims: bool = False,
-    out_sharding: Any = None,
+    a: Array, axis: Any = None, out: Any = None, *, keepdims: bool = False, out_sharding: Any = None
 ) -> Array:
     """Return where the least element is first: along a dim, or in row-major order for None.
 
@@ -229,12 +224,7 @@ def argmin(
 
 
 def argmax(
-    a: Array,
-    axis: Any = None,
-    out: Any = None,
-    *,
-    keepdims: bool = False,
-    out_sharding: Any = None,
+    a: Array, axis: Any = None, out: Any = None, *, keepdims: bool = False, out_sharding: Any = None
 ) -> Array:
     """Return where the greatest element is first: along a dim, or in row-major order for None.
 
@@ -278,11 +268,7 @@ def all_take_part(where: Any) -> bool:
 
 
 def _taking_part(x: Any, where: Any, neutral: Any, name: str) -> Any:
-    """Return a value with what takes no part replaced by a number that makes no difference.
-
-    Raises:
-      ArgumentError: there is no such number.
-    """
+    """Return a value with what takes no part replaced by a number that makes no difference."""
     if where is None or where is True:
         return x
     if neutral is None:
@@ -294,12 +280,7 @@ def _taking_part(x: Any, where: Any, neutral: Any, name: str) -> Any:
 
 
 def _initial_of(initial: Any, dtype: np.dtype[Any], name: str) -> Any:
-    """Return the number that takes part beside elements of a type, as one of them.
-
-    Raises:
-      ArgumentRangeError: an integer does not fit.
-      ArgumentTypeError: it is no number, or is complex where the elements are not.
-    """
+    """Return the number that takes part beside elements of a type, as one of them."""
     if initial is None:
         return None
     if is_value(initial):
@@ -374,17 +355,7 @@ def variance_of(
     name: str,
     to: Sharding | None = None,
 ) -> Any:
-    """Return the variance of some elements, around a mean that is known or theirs.
-
-    Args:
-      x: a value.
-      where: which elements take part.
-      mean: their mean, with `axis` kept as of length 1; None where it is not known.
-      axis: over which dims.
-      ddof: what is taken from the number of elements.
-      name: of the function, for errors.
-      to: how the result is laid out.
-    """
+    """Return the variance of some elements, around a mean that is known or theirs."""
     own, inside = x.dtype, wide(x.dtype)
     x = x.astype(inside)
     if mean is None:

@@ -76,12 +76,6 @@ def updated(
 
     Returns:
       The new array, laid out like `x` unless that follows others.
-
-    Raises:
-      ArrayIndexError: a position is out of bounds, or arrays do not broadcast.
-      ArgumentError: the value does not broadcast to the part.
-      ArgumentTypeError: the value cannot be converted.
-      ArgumentRangeError: a Python integer does not fit.
     """
     if arrays:
         value = part_updated(x, parsed, arrays, value, ufunc, mode)
@@ -97,14 +91,7 @@ def updated(
 
 
 def with_part(x: Any, entries: tuple[Entry, ...], shape: Shape, value: Any) -> Any:
-    """Replace what a basic index selects.
-
-    Args:
-      x: the array, which stays as it is.
-      entries: the index.
-      shape: of what it selects.
-      value: as for `updated`.
-    """
+    """Replace what a basic index selects."""
     if follows(x, value):
         x = x.to_device(beside(x, entries, value))
     form, starts = open_index(entries, x.shape)
@@ -112,13 +99,7 @@ def with_part(x: Any, entries: tuple[Entry, ...], shape: Shape, value: Any) -> A
 
 
 def as_new_part(value: Any, shape: Shape, x: Any) -> Any:
-    """Convert new values of a part: an element, or data of its shape, or an array of size 1.
-
-    Raises:
-      ArgumentError: the shape cannot be broadcast.
-      ArgumentTypeError: the value cannot be converted.
-      ArgumentRangeError: a Python integer does not fit.
-    """
+    """Convert new values of a part: an element, or data of its shape, or an array of size 1."""
     if not is_value(value):
         element = as_element(value, x.dtype)
         return as_part(value, shape, x.dtype) if element is None else element
@@ -180,22 +161,7 @@ def scattered(
     ufunc: np.ufunc | None = None,
     out: Sharding | None = None,
 ) -> Any:
-    """Replace elements of an array, or combine them with values, where index arrays say.
-
-    Args:
-      x: the array, which stays as it is.
-      indexed: how it is indexed.
-      at: the index arrays, checked.
-      value: a number or an array.
-      shape: of what is selected.
-      ufunc: as for `updated`.
-      out: how the result is laid out; by default like the array, unless that follows others.
-
-    Raises:
-      ArgumentError: the value does not broadcast to the part.
-      ArgumentTypeError: the value cannot be converted.
-      ArgumentRangeError: a Python integer does not fit.
-    """
+    """Replace elements of an array, or combine them with values, where index arrays say."""
     new, out = as_operand(value, shape, x, ufunc), out or stays(x, value, *at)
     return bind(SCATTER, (x, new, *at), (indexed, ufunc), out)
 
@@ -228,13 +194,7 @@ def stays(x: Any, *others: Any) -> Sharding | None:
 
 
 def beside(x: Any, entries: Sequence[Entry], value: Any) -> Sharding:
-    """Say where an array goes that follows a value: dims that it fills are split like its own.
-
-    Args:
-      x: the array.
-      entries: the basic index of the part that gets the value.
-      value: the value.
-    """
+    """Say where an array goes that follows a value: dims that it fills are split like its own."""
     own = value.sharding
     if isinstance(own, SingleDeviceSharding):
         return own
@@ -284,11 +244,7 @@ def _where(x: Any, mask: Any, value: Any, rest: Shape, ufunc: np.ufunc | None) -
 
 
 def converted(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Convert new values on devices to elements of a dtype.
-
-    Raises:
-      ArgumentTypeError: complex numbers would lose their imaginary part.
-    """
+    """Convert new values on devices to elements of a dtype."""
     if value.dtype.kind == "c" and dtype.kind != "c":
         raise ArgumentTypeError(
             f"value has dtype {value.dtype} and the array {dtype}: imaginary parts would be lost; "
@@ -516,11 +472,7 @@ shown_as("x.at[index]", At)
 
 
 def _mode(hints: dict[str, Any]) -> Any:
-    """Find the mode among keywords.
-
-    Raises:
-      ArgumentTypeError: there is a keyword that JAX does not have.
-    """
+    """Find the mode among keywords."""
     for keyword in hints:
         if keyword not in ("mode", "indices_are_sorted", "unique_indices"):
             raise ArgumentTypeError(
@@ -532,11 +484,7 @@ def _mode(hints: dict[str, Any]) -> Any:
 
 
 def _target(x: Array, name: str, argument: str, inplace: bool) -> Array:
-    """Check what a function changes; or take another array of its value.
-
-    Raises:
-      ArgumentTypeError: it is none of gpushard.
-    """
+    """Check what a function changes; or take another array of its value."""
     if not hasattr(x, "_renew"):
         raise ArgumentTypeError(
             f"{name} changes a gpushard array, {argument} is a {type(x).__name__}; use "
@@ -566,12 +514,7 @@ def _repeated(values: Any, length: int) -> Any:
 
 
 def _mask_for(x: Any, mask: Any, name: str, alike: str) -> Any:
-    """Check a mask: `alike` says what it has in common with the array, "shape" or "size".
-
-    Raises:
-      ArgumentError: it has not.
-      ArgumentTypeError: it is not of numbers.
-    """
+    """Check a mask: `alike` says what it has in common with the array, "shape" or "size"."""
     array = as_mask(mask, "mask")
     if getattr(array, alike) != getattr(x, alike):
         raise ArgumentError(

@@ -33,11 +33,7 @@ def is_value(x: Any) -> bool:
 
 
 def method(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function of values as a method of its first argument: the same code.
-
-    Args:
-      function: one whose first argument is a value.
-    """
+    """Return a function of values as a method of its first argument: the same code."""
     own = cast(FunctionType, function)
     first, *others = own.__code__.co_varnames
     code = own.__code__.replace(co_varnames=("self", *others))

@@ -14,7 +14,6 @@ import numpy as np
 from gpushard.array.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError, ExportError, ProtocolError
 from gpushard.functions.concrete import concrete
-from gpushard.interop.kinds import place_name
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.runtime.host import dlpack
 
@@ -119,12 +118,7 @@ def cuda_array_interface(x: Array) -> dict[str, Any]:
 
 
 def _only_shard(x: Array, what: str) -> ShardedBuffer:
-    """Return the data of an array on one device.
-
-    Raises:
-      ExportError: it has several shards.
-      DeletedArrayError: the array was deleted.
-    """
+    """Return the data of an array on one device."""
     buffer = x._live()
     shards = len(buffer.values)
     if shards != 1:
@@ -147,11 +141,7 @@ def _device_of(buffer: ShardedBuffer) -> tuple[int, int]:
 
 
 def _follow(buffer: ShardedBuffer, consumer: int | None) -> None:
-    """Let a consumer's stream, or the host, go on once the content is there; -1 asks for nothing.
-
-    Raises:
-      ExecutionError: it is known that it never will be.
-    """
+    """Let a consumer's stream, or the host, go on once the content is there; -1: at once."""
     memory = buffer.claims[0].memory
     domain = devices_of(buffer.tiling)[0].memory_domain
     written = memory.written
@@ -167,21 +157,13 @@ def _after(buffer: ShardedBuffer) -> AbstractContextManager[None]:
 
 
 def _check_content(buffer: ShardedBuffer) -> None:
-    """Check that it is not known that the content will never be there.
-
-    Raises:
-      ExecutionError: it is.
-    """
+    """Check that it is not known that the content will never be there."""
     if buffer.claims[0].memory.error is not None:
         buffer.wait()
 
 
 def _consumer(stream: Any) -> int:
-    """Return DLPack's number of a consumer's stream on a GPU.
-
-    Raises:
-      ArgumentError: it is not one that the standard allows.
-    """
+    """Return DLPack's number of a consumer's stream on a GPU."""
     if stream is None:
         return _LEGACY_STREAM
     if isinstance(stream, bool) or not isinstance(stream, int) or stream < -1 or stream == 0:
@@ -213,3 +195,25 @@ def _check_dtype(x: Array) -> None:
             argument="self",
             dtype=x.dtype,
         )
+
+
+_NAMES = {
+    1: "CPU",
+    2: "CUDA",
+    3: "pinned host memory",
+    7: "Vulkan",
+    8: "Metal",
+    10: "ROCm",
+    13: "managed CUDA memory",
+    14: "oneAPI",
+}
+
+
+def place_name(device: tuple[int, int]) -> str:
+    """Return a DLPack device with its name, for messages.
+
+    >>> place_name((2, 1))
+    '(2, 1) (CUDA)'
+    """
+    kind, index = device
+    return f"({kind}, {index}) ({_NAMES.get(kind, 'unknown')})"

@@ -12,7 +12,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, ProtocolError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
-from gpushard.interop.kinds import place_name
+from gpushard.interop.exports import place_name
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host import alias_host, can_alias, from_host
 from gpushard.movement.planning.aliasing import ALIGNMENT
@@ -84,14 +84,7 @@ def _own(x: Array, device: Device | Sharding | None, copy: bool | None) -> Array
 
 
 def import_array(x: Any, sharding: Sharding | None, copy: bool | None, what: str) -> Array:
-    """Return an array over a producer's memory.
-
-    Args:
-      x: the producer.
-      sharding: where to; None for where it is, uncommitted.
-      copy: as of `from_dlpack`.
-      what: who asks, for transfer guards.
-    """
+    """Return an array over a producer's memory."""
     if not (copy is None or isinstance(copy, bool)):
         raise ArgumentTypeError(f"copy={copy!r} must be True, False or None", argument="copy")
     place = _place_of(x)
@@ -105,12 +98,7 @@ def import_array(x: Any, sharding: Sharding | None, copy: bool | None, what: str
 
 
 def _place_of(x: Any) -> tuple[int, int]:
-    """Return where a producer's memory is.
-
-    Raises:
-      ArgumentTypeError: it is a capsule.
-      ProtocolError: it is no producer.
-    """
+    """Return where a producer's memory is."""
     if type(x).__name__ == "PyCapsule":
         raise ArgumentTypeError(
             "x is a DLPack capsule; pass the array that made it, which also says where it is",

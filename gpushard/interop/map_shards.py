@@ -114,12 +114,7 @@ def _check_call(f: Any, arrays: Sequence[Any]) -> None:
 
 
 def _declare(leaf: Any, sharding: Any, arrays: Sequence[Array]) -> _Declared:
-    """Return one output as `out` describes it.
-
-    Raises:
-      ArgumentTypeError: `out` does not hold a `ShapeDtypeStruct` there.
-      ArgumentError: nothing says how the output is laid out.
-    """
+    """Return one output as `out` describes it."""
     if not isinstance(leaf, ShapeDtypeStruct):
         raise ArgumentTypeError(
             f"out holds {leaf!r}; it must hold ShapeDtypeStruct(shape, dtype) with the global "
@@ -145,11 +140,7 @@ def _declare(leaf: Any, sharding: Any, arrays: Sequence[Array]) -> _Declared:
 def _common_devices(
     inputs: Sequence[ShardedBuffer], declared: Sequence[_Declared]
 ) -> tuple[Device, ...]:
-    """Return the devices that all arrays are on.
-
-    Raises:
-      ShardingError: some are on others, or in another order.
-    """
+    """Return the devices that all arrays are on."""
     tilings = [*(buffer.tiling for buffer in inputs), *(one.tiling for one in declared)]
     if not tilings:
         raise ArgumentError(
@@ -247,12 +238,7 @@ def _call(
     inputs: Sequence[ShardedBuffer],
     outputs: Sequence[ShardedBuffer],
 ) -> None:
-    """Call `f` on the local data of one device.
-
-    Raises:
-      ExecutionError: it raised, or an input is not there.
-      ArgumentTypeError: it returned something.
-    """
+    """Call `f` on the local data of one device."""
     for buffer in (*inputs, *outputs):
         error = buffer.claims[position].memory.error
         if error is not None:

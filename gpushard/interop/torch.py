@@ -167,12 +167,7 @@ def _check_array(x: Any) -> None:
 
 
 def _check_tensor(t: Any) -> None:
-    """Check that a tensor is what an array can be made of.
-
-    Raises:
-      ArgumentError: it requires a gradient, or is where no device is.
-      ArgumentTypeError: it is no tensor, or not a dense one.
-    """
+    """Check that a tensor is what an array can be made of."""
     if not isinstance(t, torch.Tensor):
         raise ArgumentTypeError(
             f"t is a {type(t).__name__}; from_torch takes tensors, use device_put for other data",

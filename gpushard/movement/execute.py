@@ -57,6 +57,9 @@ class Launch:
     streams: dict[int, Stream]
     """The stream that writes each memory domain."""
 
+    staged: bool
+    """Whether some step reads what its domain cannot reach."""
+
     few: bool
     """Whether the caller runs the steps, if what they read is there."""
 
@@ -85,7 +88,10 @@ def _make_launch(plan: Plan) -> Launch:
         charges = tuple((places[home].account, n) for home, _, n in plan.allocations)
         claim = functools.partial(runtime.claim_charged, first.domain.pool, charges)
     streams = {domain.index: domain.feed if up else domain.copy for domain in domains}
-    return Launch(places, by_host, kinds == {kind}, streams, few, claim)
+    if kind == "device" and {first} == set(places).union(*map(devices_of, plan.sources)):
+        streams = {first.domain.index: first.device.stream}  # in turn with what it reads
+    staged = any(strangers(runtime, step) for step in plan.steps)
+    return Launch(places, by_host, kinds == {kind}, streams, staged, few, claim)
 
 
 def run(
@@ -116,7 +122,7 @@ def run(
             return _through_host(plan, sources[0])
     if not plan.allocations:
         return _assembled(plan, launch, sources, Targets([], [], True))
-    settled = True
+    settled = launch.claim is not None
     for source in sources:
         settled = settled and (source.settled or source.is_settled())
     if launch.claim is not None and settled:
@@ -167,8 +173,9 @@ def _allocated(
         view(claim.memory.raw, shape, dtype)
         for claim, (_, shape, _) in zip(claims, blocks, strict=True)
     ]
-    idle = launch.by_host or not any(claim.memory.busy() for claim in claims)
-    return Targets(values, claims, inline and idle)
+    if inline and not launch.by_host:
+        inline = not any(claim.memory.busy() for claim in claims)
+    return Targets(values, claims, inline)
 
 
 def _submit_steps(
@@ -193,7 +200,7 @@ def _submit_steps(
       fill: the constant, if there is any.
       replaced: memories of which nothing old stays, so that an old error is over, too.
     """
-    slots = claim_slots(runtime, plan.steps)
+    slots = claim_slots(runtime, plan.steps) if launch.staged else {}
     ticks: list[int] = []
     for step in plan.steps:
         stream = launch.streams[step.domain]

@@ -3,7 +3,7 @@
 A file for each section of NumPy's reference (https://numpy.org/doc/stable/reference/routines.html),
 with an `__all__` of its own: `creation` with `ranges` and `grids`, `manipulation` with `joining`,
 `adding_removing` and `padding`, `bits`, `data_type`, `functional`, `indexing`, `linear_algebra`,
-`logic`, `elementwise` with `cumulative`, `differences` and `signals`, `polynomials`, `sets`,
+`logic`, `elementwise` with `differences` and `signals`, `polynomials`, `sets`,
 `sorting`, `statistical` with `nan_functions`, `quantiles`, `correlation` and `histograms`,
 `windows`. `public` makes public functions of functions of values, and `protocol` lets NumPy's own
 functions take arrays. The extensions, `linalg`, `fft` and `special`, are imported when they are
@@ -31,7 +31,6 @@ from gpushard.numpy import (
     bits,
     correlation,
     creation,
-    cumulative,
     data_type,
     differences,
     elementwise,
@@ -61,7 +60,6 @@ from gpushard.numpy.adding_removing import *
 from gpushard.numpy.bits import *
 from gpushard.numpy.correlation import *
 from gpushard.numpy.creation import *
-from gpushard.numpy.cumulative import *
 from gpushard.numpy.data_type import *
 from gpushard.numpy.differences import *
 from gpushard.numpy.elementwise import *
@@ -125,7 +123,6 @@ __all__ += adding_removing.__all__
 __all__ += bits.__all__
 __all__ += correlation.__all__
 __all__ += creation.__all__
-__all__ += cumulative.__all__
 __all__ += data_type.__all__
 __all__ += differences.__all__
 __all__ += elementwise.__all__

@@ -56,10 +56,6 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
       obj: an integer, a slice, integers or booleans: for elements, one for each.
       n: length of the dim.
       more: how many positions there are behind the last element.
-
-    Raises:
-      ArgumentTypeError: they are none, or on devices.
-      ArrayIndexError: one is out of bounds.
     """
     if isinstance(obj, slice):
         return np.arange(*obj.indices(n))

@@ -40,11 +40,7 @@ def as_list(x: Any) -> Any:
 
 
 def host_data(x: Any, name: str) -> Any:
-    """Return data on the host as a NumPy array.
-
-    Raises:
-      ArgumentTypeError: it is not numeric, or a list with arrays of devices in it.
-    """
+    """Return data on the host as a NumPy array."""
     x = as_list(x)
     if isinstance(x, list | tuple):
         if holds_value(x):
@@ -74,13 +70,6 @@ def as_value(x: Any, name: str) -> Any:
     """Return an array; data on the host is placed where new data goes.
 
     It is never `x` itself: a function may return it as it is, for its caller to assign to.
-
-    Args:
-      x: an array, or data on the host.
-      name: of the function, for errors and guards.
-
-    Raises:
-      ArgumentTypeError: it is no numeric data.
     """
     if is_value(x):
         return copy.copy(x)

@@ -73,12 +73,7 @@ def packbits(a: Any, axis: Any = None, bitorder: str = "big", *, out_sharding: A
 
 @public
 def unpackbits(
-    a: Any,
-    axis: Any = None,
-    count: Any = None,
-    bitorder: str = "big",
-    *,
-    out_sharding: Any = None,
+    a: Any, axis: Any = None, count: Any = None, bitorder: str = "big", *, out_sharding: Any = None
 ) -> Array:
     """Return the bits of bytes as zeros and ones.
 

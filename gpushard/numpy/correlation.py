@@ -84,12 +84,7 @@ def cov(
 
 @public()
 def corrcoef(
-    x: Any,
-    y: Any = None,
-    rowvar: bool = True,
-    *,
-    dtype: Any = None,
-    out_sharding: Any = None,
+    x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None, out_sharding: Any = None
 ) -> Array:
     """Return the correlations of variables, from -1 to 1.
 
@@ -147,12 +142,7 @@ def _correction(bias: bool, ddof: Any) -> int:
 
 
 def _weights(weights: Any, argument: str, count: int, kinds: str) -> Any:
-    """Return weights of observations as floats, or None.
-
-    Raises:
-      ArgumentError: they are not one for each, or some on the host is negative.
-      ArgumentTypeError: they are of another kind of numbers.
-    """
+    """Return weights of observations as floats, or None."""
     if weights is None:
         return None
     if not is_value(weights):

@@ -7,6 +7,7 @@ that they are like, or where new data goes by default. Every shard is computed w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -24,13 +25,18 @@ from gpushard.functions.checks import (
 )
 from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_value
+from gpushard.geometry.format import Format
+from gpushard.geometry.sharding import Sharding
 from gpushard.numpy.arguments import as_list, as_value, holds_value, host_data, is_number, settle
 from gpushard.numpy.joining import stack
-from gpushard.numpy.making import made, made_on, named_place, place_of
 from gpushard.numpy.manipulation import broadcast_to
 from gpushard.numpy.public import public
+from gpushard.ops.bind import bind
+from gpushard.ops.row import Row
 from gpushard.ops.table import creation as rows
-from gpushard.placement.device_put import device_put
+from gpushard.placement.defaults import default_sharding
+from gpushard.placement.device_put import as_sharding, device_put
+from gpushard.typing import Shape
 
 # fmt: off
 __all__ = [
@@ -343,3 +349,49 @@ def copy(a: Any, order: Any = None, *, out_sharding: Any = None) -> Array:
     """
     check_order(order)
     return a.copy()
+
+
+def named_place(device: Any, out_sharding: Any) -> tuple[str, Any]:
+    """Return which of two arguments for a place was given, and the place, or None."""
+    if device is not None and out_sharding is not None:
+        raise ArgumentError(
+            "device= and out_sharding= are both given; they mean the same, give one",
+            argument="out_sharding",
+        )
+    return ("device", device) if out_sharding is None else ("out_sharding", out_sharding)
+
+
+def place_of(device: Any, out_sharding: Any) -> Sharding | Format | None:
+    """Return where new data goes; None if neither of two arguments says so."""
+    argument, place = named_place(device, out_sharding)
+    if place is None or isinstance(place, Format):  # which fits some numbers of dims only
+        return place
+    return as_sharding(place, 0, argument)
+
+
+def made(row: Row, shape: Shape, dtype: np.dtype[Any], numbers: Sequence[Any], place: Any) -> Array:
+    """Run a row without operands where its result goes."""
+    committed = place is not None
+    sharding = as_sharding(place, len(shape)) if committed else default_sharding(shape)
+    return made_on(row, shape, dtype, numbers, sharding, committed=committed)
+
+
+def made_on(
+    row: Row,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    numbers: Sequence[Any],
+    sharding: Sharding,
+    *,
+    committed: bool,
+) -> Array:
+    """Run a row without operands on a sharding; arguments as for `made`."""
+    return cast("Array", bind(row, numbers, (shape, dtype, committed), sharding))
+
+
+def kept_at(x: Any, place: Any) -> Any:
+    """Return what was computed from an array made at a place, at that place.
+
+    Operations do not split dims of length 0 or 1.
+    """
+    return x if place is None else device_put(x, place)

@@ -15,8 +15,8 @@ from gpushard.dtypes import can_cast, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import integer
 from gpushard.functions.values import is_value
-from gpushard.numpy import cumulative, statistical
 from gpushard.numpy import elementwise as ew
+from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_number
 from gpushard.numpy.data_type import result_type as promoted
 from gpushard.numpy.joining import concat
@@ -333,6 +333,6 @@ def unwrap(
         near = bind(rows.WHERE, ((near == -half) & (steps > 0), half, near))
     least = period / 2 if discont is None else discont
     more = bind(rows.WHERE, (ew.abs(steps) < least, 0, near - steps))
-    added = cumulative.cumsum(more, at)
+    added = statistical.cumsum(more, at)
     parts = [part(p, at, slice(0, 1)).astype(dtype), (but_first(p, at) + added).astype(dtype)]
     return concat(parts, at)

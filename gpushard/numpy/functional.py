@@ -271,9 +271,6 @@ _CORE = re.compile(r"\((\w+(?:,\w+)*)?\)")
 def _signature(text: str) -> list[tuple[str, ...]]:
     """Return the names of the dims that each argument of a function has.
 
-    Raises:
-      ArgumentError: it is malformed.
-
     >>> _signature("(m,n),(n)->(m)")
     [('m', 'n'), ('n',)]
     """

@@ -12,12 +12,12 @@ from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_dtype, as_shape, check_order, count, integer
 from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import as_value, settle
-from gpushard.numpy.cumulative import cumprod
+from gpushard.numpy.creation import kept_at, made, place_of
 from gpushard.numpy.joining import stack
-from gpushard.numpy.making import kept_at, made, place_of
 from gpushard.numpy.manipulation import broadcast_to, expand_dims
 from gpushard.numpy.public import public
 from gpushard.numpy.ranges import arange
+from gpushard.numpy.statistical import cumprod
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import creation as rows

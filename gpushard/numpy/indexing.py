@@ -22,10 +22,9 @@ from gpushard.functions.indexing import as_int64, as_integers, bounded, count_tr
 from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, is_number, settle
-from gpushard.numpy.creation import array
+from gpushard.numpy.creation import array, place_of
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.joining import concatenate, stack
-from gpushard.numpy.making import place_of
 from gpushard.numpy.manipulation import broadcast_arrays
 from gpushard.numpy.public import public, public_array
 from gpushard.numpy.ranges import arange, linspace
@@ -225,11 +224,7 @@ def _is_columns(order: Any, name: str) -> bool:
 
 
 def _check_numbers(at: Any, size: int, name: str) -> None:
-    """Check that numbers are in bounds; negative ones are not.
-
-    Raises:
-      ArgumentError: one is out of bounds.
-    """
+    """Check that numbers are in bounds; negative ones are not."""
     if count_true((at < 0) | (at >= size)):
         raise ArgumentError(
             f"{name}: an index is out of bounds for size {size}; use 0 to {size - 1}",

@@ -37,12 +37,7 @@ _joining = public(
 
 
 def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind") -> list[Any]:
-    """Return arrays that are to be joined, converted to one type.
-
-    Raises:
-      ArgumentError: there are none.
-      ArgumentTypeError: they are no sequence, or have no common type.
-    """
+    """Return arrays that are to be joined, converted to one type."""
     if is_value(arrays):
         arrays = list(arrays)
     if not isinstance(arrays, list | tuple | np.ndarray):

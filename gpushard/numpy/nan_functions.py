@@ -1,6 +1,7 @@
 """Reductions that take no notice of NaNs, and what replaces them.
 
-Nothing here needs a dim whole: what is merged over devices moves one partial result per block.
+What is merged over devices moves one partial result per block; only running sums and products need
+a dim whole.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from gpushard.ops.table.replacing import NAN_TO_NUM
 
 # fmt: off
 __all__ = [
-    "nan_to_num", "nanargmax", "nanargmin", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd",
-    "nansum", "nanvar",
+    "nan_to_num", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean",
+    "nanmin", "nanprod", "nanstd", "nansum", "nanvar",
 ]
 # fmt: on
 
@@ -208,3 +209,15 @@ def nan_to_num(
         for name, value, default in given
     )
     return bind(NAN_TO_NUM, (x,), values)
+
+
+@public_like(statistical.cumsum)
+def nancumsum(a: Any, *how: Any, **more: Any) -> Any:
+    """Return running sums in which NaNs count as 0."""
+    return statistical.cumsum(filled(a, 0), *how, **more)
+
+
+@public_like(statistical.cumprod)
+def nancumprod(a: Any, *how: Any, **more: Any) -> Any:
+    """Return running products in which NaNs count as 1."""
+    return statistical.cumprod(filled(a, 1), *how, **more)

@@ -36,11 +36,7 @@ __all__ = [
 
 
 def _coefficients(name: str, p: Any, argument: str) -> Any:
-    """Return coefficients as a vector; a number is one of a constant.
-
-    Raises:
-      ArgumentError: there are more dims.
-    """
+    """Return coefficients as a vector; a number is one of a constant."""
     if p.ndim > 1:
         raise ArgumentError(
             f"{name}: {argument} of shape {p.shape} must be a vector",

@@ -78,11 +78,7 @@ _NAMES = {"a_min": "min", "a_max": "max"}
 
 
 def namespace_of(module: ModuleType, api_version: str | None) -> ModuleType:
-    """Do the work of `Array.__array_namespace__`.
-
-    Raises:
-      ArgumentError: there is no such version.
-    """
+    """Do the work of `Array.__array_namespace__`."""
     if api_version is not None and api_version not in VERSIONS:
         raise ArgumentError(
             f"api_version={api_version!r} is unknown; use one of {', '.join(VERSIONS)}, or None",
@@ -137,11 +133,7 @@ def array_ufunc(
 
 
 def _drop_defaults(name: str, kwargs: dict[str, Any]) -> None:
-    """Take out keywords that say what holds anyway.
-
-    Raises:
-      ArgumentTypeError: they say something else.
-    """
+    """Take out keywords that say what holds anyway."""
     for keyword in _DEFAULTS.keys() & kwargs.keys():
         value = kwargs.pop(keyword)
         allowed = _DEFAULTS[keyword]
@@ -190,11 +182,7 @@ def _unknown(name: str) -> ArgumentTypeError:
 
 
 def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return what does the work of `Array.__array_function__`.
-
-    Args:
-      namespace: the functions by name; read at the first call.
-    """
+    """Return what does the work of `Array.__array_function__`."""
     table = functools.cache(lambda: _table(np, namespace) | _host_table())
 
     def call(

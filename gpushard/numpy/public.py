@@ -58,11 +58,7 @@ def public_array(function: Callable[P, Any], *, operands: int = 0) -> Callable[P
 
 
 def public_like(pattern: Callable[P, R]) -> Callable[[Callable[..., Any]], Callable[P, R]]:
-    """Make functions public that take what another public function takes, and hand it on.
-
-    Args:
-      pattern: the other function, which has the signature, and describes the arguments.
-    """
+    """Make functions public that take what another public function takes, and hand it on."""
     module = sys._getframe(1).f_globals
     like = inspect.unwrap(pattern)
     return lambda function: _public(function, 1, 0, module, {}, cast("FunctionType", like))

@@ -184,12 +184,7 @@ def _quantile(
 
 
 def _shares(name: str, q: Any) -> Any:
-    """Return quantiles from 0 to 1; those on the host are checked.
-
-    Raises:
-      ArgumentError: one is outside.
-      ArgumentTypeError: they are no real numbers.
-    """
+    """Return quantiles from 0 to 1; those on the host are checked."""
     whole = 100 if name.endswith("percentile") else 1
     found = q if is_value(q) else host_data(q, name)
     if kind_of(found.dtype) not in "iuf":

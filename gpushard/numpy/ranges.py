@@ -14,9 +14,9 @@ from gpushard.functions.checks import as_dtype, integer, number_of
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import is_number, operands
+from gpushard.numpy.creation import kept_at, made, place_of
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.elementwise import equal, floor, log10, power, sign, subtract, where
-from gpushard.numpy.making import kept_at, made, place_of
 from gpushard.numpy.manipulation import broadcast_arrays, expand_dims, moveaxis, shape
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.programs.calls import quietly
@@ -102,11 +102,7 @@ def _apart(start: Any, stop: Any, step: Any) -> tuple[Any, Any]:
 
 
 def _length(start: Any, stop: Any, step: Any) -> int:
-    """Return how many numbers there are, as NumPy counts them.
-
-    Raises:
-      ArgumentError: the step is 0, or the numbers do not end.
-    """
+    """Return how many numbers there are, as NumPy counts them."""
     try:
         apart, many = quietly(_apart, start, stop, step)
         if isinstance(many, complex | np.complexfloating):

@@ -76,12 +76,7 @@ def isin(
 
 @_sets
 def union1d(
-    ar1: Any,
-    ar2: Any,
-    *,
-    size: int | None = None,
-    fill_value: Any = None,
-    out_sharding: Any = None,
+    ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Array:
     """Return the different elements of two arrays, in order."""
     both = concat([ar1.ravel(), ar2.ravel()])
@@ -364,16 +359,7 @@ def unique(
 def different(
     name: str, x: Any, wish: Wish, size: Any, fill_value: Any, counting: Any = None
 ) -> list[Any]:
-    """Return the different elements of a vector, or rows of a matrix, and what else is wished.
-
-    Args:
-      name: of the function, for errors.
-      x: the vector or matrix.
-      wish: what is wanted.
-      size: how many results there are, or None.
-      fill_value: what fills places without an element, or None.
-      counting: which elements count; None for all.
-    """
+    """Return the different elements of a vector, or rows of a matrix, and what else is wished."""
     many = None if size is None else count(size, name, "size")
     given, masked, filled = [x], counting is not None, size is not None and fill_value is not None
     if masked:

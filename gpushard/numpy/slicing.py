@@ -8,11 +8,6 @@ from typing import Any
 def part(x: Any, axis: int, chosen: Any) -> Any:
     """Return the part of an array, here or on the host, that an entry of an index selects.
 
-    Args:
-      x: the array.
-      axis: along which dim, counted from the end.
-      chosen: an integer or a slice.
-
     >>> import numpy as np
     >>> part(np.arange(6).reshape(2, 3), -1, slice(1, None)).tolist()
     [[1, 2], [4, 5]]
@@ -31,13 +26,7 @@ def but_last(x: Any, axis: int) -> Any:
 
 
 def lengthwise(x: Any, ndim: int, axis: int) -> Any:
-    """Return a vector as an array of more dims that has it along one of them.
-
-    Args:
-      x: the vector, here or on the host.
-      ndim: how many dims.
-      axis: which of them, counted from the end.
-    """
+    """Return a vector as an array of more dims that has it along one of them."""
     shape = [1] * ndim
     shape[axis] = x.shape[0]
     return x.reshape(tuple(shape))

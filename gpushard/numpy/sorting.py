@@ -166,11 +166,7 @@ def _from_end(x: Any, bins: Any, side: str) -> Any:
 
 
 def _ascends(bins: Any) -> bool:
-    """Whether edges ascend.
-
-    Raises:
-      ArgumentError: they neither ascend nor descend.
-    """
+    """Whether edges ascend."""
     if (bins[:-1] <= bins[1:]).all():
         return True
     if (bins[:-1] >= bins[1:]).all():

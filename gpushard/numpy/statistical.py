@@ -1,7 +1,8 @@
-"""Reductions: sums, means, weighted ones too, extremes and their positions, tests.
+"""Reductions: sums, means, weighted ones too, extremes and their positions, tests; running sums.
 
 `axis` is an integer, a tuple of them or None for all dims. What is merged over devices moves one
-partial result per block, never the data. Arguments are in NumPy's order.
+partial result per block, never the data; a dim of running sums is made whole first. Arguments are
+in NumPy's order.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions import statistical
+from gpushard.functions import cumulative, statistical
 from gpushard.functions.checks import refuse_out
 from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
@@ -25,8 +26,9 @@ from gpushard.ops.axes import from_end
 
 # fmt: off
 __all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean",
-    "min", "prod", "ptp", "std", "sum", "var",
+    "all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod",
+    "cumsum", "cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "ptp", "std",
+    "sum", "var",
 ]
 # fmt: on
 
@@ -42,6 +44,10 @@ all = public_array(statistical.all)
 argmin = public_array(statistical.argmin)
 argmax = public_array(statistical.argmax)
 count_nonzero = public_array(statistical.count_nonzero)
+cumsum = public_array(cumulative.cumsum)
+cumprod = public_array(cumulative.cumprod)
+cumulative_sum = public_array(cumulative.cumulative_sum)
+cumulative_prod = public_array(cumulative.cumulative_prod)
 
 
 @overload
@@ -120,18 +126,7 @@ def average(
 
 
 def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
-    """Return weights in the shape of an array, here or on the host; for functions of this package.
-
-    Args:
-      x: the array.
-      axis: the dims that they are for.
-      weights: of the shape of the array, or of its dims that `axis` names.
-      name: of the function, for errors.
-
-    Raises:
-      ArgumentError: the shape does not fit.
-      ArgumentTypeError: it differs from the array's, and no axis is named.
-    """
+    """Return weights of an array, or of its dims `axis`, in its shape, here or on the host."""
     found = weights if is_value(weights) else host_data(weights, name)
     if found.shape == x.shape:
         return found
@@ -166,12 +161,7 @@ def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
 
 @public
 def ptp(
-    a: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    *,
-    out_sharding: Any = None,
+    a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, out_sharding: Any = None
 ) -> Array:
     """Return how far the greatest element is from the least over dims."""
     refuse_out("ptp", out)

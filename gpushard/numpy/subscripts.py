@@ -16,10 +16,6 @@ _DOTS = "..."
 def from_lists(lists: Sequence[Any], output: Any) -> str:
     """Return subscripts as a string, from lists of integers and `...`.
 
-    Args:
-      lists: one for each operand.
-      output: one for the result, or None.
-
     >>> from_lists([[0, 1], [1, ...]], [0, ...])
     'ab,b...->a...'
     """
@@ -57,13 +53,6 @@ def parse(subscripts: str, shapes: tuple[Shape, ...]) -> str:
 
     Dims of an ellipsis get letters that are not used, counted from the last; without "->" the
     result has these, then the letters that occur once, in alphabetical order.
-
-    Args:
-      subscripts: as `numpy.einsum` takes them.
-      shapes: of the operands.
-
-    Raises:
-      ArgumentError: they are malformed, or do not fit the operands.
 
     >>> parse("ij,jk", ((2, 3), (3, 4))), parse("...i->...", ((2, 3, 4),))
     ('ij,jk->ik', 'abi->ab')

@@ -25,19 +25,7 @@ def call(
     casting: str = "same_kind",
     out_sharding: Any = None,
 ) -> Any:
-    """Do an elementwise operation.
-
-    Args:
-      ufunc: one without core dims.
-      xs: operands.
-      dtype: the type of the result, for which operands are converted first.
-      casting: which conversions are fine.
-      out_sharding: how the result is wanted, as `wanted` takes it.
-
-    Raises:
-      ArgumentTypeError: it is not defined for these types.
-      ArgumentError: shapes do not broadcast.
-    """
+    """Do an elementwise operation."""
     given = operands(ufunc.__name__, *xs)
     if dtype is not None:
         types = _types(ufunc, given, as_dtype(dtype), casting)

@@ -11,7 +11,7 @@ from gpushard.array import Array
 from gpushard.functions.checks import integer, number_of
 from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.making import kept_at, place_of
+from gpushard.numpy.creation import kept_at, place_of
 from gpushard.numpy.ranges import arange
 
 __all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]

@@ -226,17 +226,7 @@ def block_until_ready(x: _T) -> _T:
 
 
 def as_sharding(place: Any, ndim: int, argument: str = "device") -> Sharding:
-    """Return the sharding that a placement means.
-
-    Args:
-      place: a device, a memory of one, a sharding, a format or a spec.
-      ndim: how many dims the array has.
-      argument: what an error calls the placement.
-
-    Raises:
-      ArgumentTypeError: it is not a device, a sharding, a format or a spec.
-      ArgumentError: it is a spec outside of `with mesh:`, or a format that is not row-major.
-    """
+    """Return the sharding that a placement means."""
     if isinstance(place, Format):
         place = place.row_major_sharding(ndim)
     if isinstance(place, Sharding):
@@ -264,11 +254,7 @@ def as_sharding(place: Any, ndim: int, argument: str = "device") -> Sharding:
 
 
 def as_host_array(x: Any, argument: str = "x") -> HostData:
-    """Return host data as a NumPy array, and whether its dtype is weak.
-
-    Raises:
-      ArgumentTypeError: it is not numeric data.
-    """
+    """Return host data as a NumPy array, and whether its dtype is weak."""
     weak = type(x) in _WEAK
     if isinstance(x, np.ma.MaskedArray):
         raise ArgumentTypeError(

@@ -235,11 +235,7 @@ def num_addressable_indices(sharding: Sharding, dim: int, global_shape: Any) -> 
 
 
 def local_slices(tiling: Tiling, local_shape: Shape) -> Callable[[Index], Index]:
-    """Return the function from global slices to slices of densely packed local data.
-
-    Raises:
-      ShardingError: a dim of the data is neither the global size nor what this process addresses.
-    """
+    """Return the function from global slices to slices of densely packed local data."""
     if len(local_shape) != tiling.ndim:
         raise ShardingError(
             f"local_data has {len(local_shape)} dims, global_shape={tiling.shape} has "
@@ -309,12 +305,7 @@ def _global_shape(sharding: Sharding, local_shape: Shape) -> Shape:
 def _check_parts(
     parts: Sequence[Array], sharding: Sharding, tiling: Tiling, expected: np.dtype[Any]
 ) -> None:
-    """Check that arrays can be the shards of a tiling, in the order of its devices.
-
-    Raises:
-      ArgumentTypeError: dtypes differ.
-      ShardingError: memory kinds or shapes do not match.
-    """
+    """Check that arrays can be the shards of a tiling, in the order of its devices."""
     devices = map(device_of, tiling.devices)
     for device, part, shard_shape in zip(devices, parts, tiling.shard_shapes, strict=True):
         if part.sharding.memory_kind != sharding.memory_kind:
@@ -384,11 +375,7 @@ def _checked_sharding(sharding: Any) -> Sharding:
 
 
 def _host_data(data: Any, kind: type[ConcreteArray], argument: str) -> HostArray:
-    """Return data of one class of arrays on the host: keys as elements of 64 bits.
-
-    Raises:
-      ArgumentTypeError: it is not of that class.
-    """
+    """Return data of one class of arrays on the host: keys as elements of 64 bits."""
     if kind is KeyArray and isinstance(data, KeyArray):
         return np.asarray(elements_of(data))
     if kind is KeyArray:

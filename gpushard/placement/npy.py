@@ -19,12 +19,7 @@ import numpy as np
 from gpushard.array.array import Array
 from gpushard.array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard.array.key_array import refuse_keys
-from gpushard.errors import (
-    ArgumentTypeError,
-    FileAccessError,
-    FileFormatError,
-    MissingLibraryError,
-)
+from gpushard.errors import ArgumentTypeError, FileAccessError, FileFormatError, MissingLibraryError
 from gpushard.functions.checks import check_dtype
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host import blocks_of, fetch
@@ -40,16 +35,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 
 def open_npy(file: PathLike) -> HostArray:
-    """Map a `.npy` file into memory, read-only.
-
-    Args:
-      file: its path.
-
-    Raises:
-      FileAccessError: it is missing, or may not be read.
-      FileFormatError: it is no `.npy` file, is shorter than it says, or holds elements that are
-        not numbers.
-    """
+    """Map a `.npy` file into memory, read-only."""
     path = _checked_path(file)
     try:
         data: HostArray = np.lib.format.open_memmap(path, mode="r")
@@ -86,11 +72,7 @@ def _stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _dtype_of_stored(stored: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type of elements that a file has as another one.
-
-    Raises:
-      MissingLibraryError: NumPy does not know the type.
-    """
+    """Return the type of elements that a file has as another one."""
     if stored == np.dtype("V2"):
         name = "bfloat16"
     elif stored.names is not None and len(stored.names) == 1 and stored[0].kind == "V":
@@ -194,9 +176,6 @@ def _reserve(mapped: np.memmap[Any, Any], path: Path) -> None:
 
     Memory that is mapped to a hole of a file takes room when it is first written. Where there is
     none by then the system ends the process.
-
-    Raises:
-      OSError: there is no room.
     """
     with path.open("r+b", buffering=0) as file:
         if hasattr(os, "posix_fallocate"):

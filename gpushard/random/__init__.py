@@ -18,106 +18,18 @@ sharding, and each shard is made where it will live.
 """
 
 from gpushard.array.key_array import KeyArray
-from gpushard.random.distributions import (
-    bernoulli,
-    beta,
-    binomial,
-    bits,
-    cauchy,
-    chisquare,
-    double_sided_maxwell,
-    exponential,
-    f,
-    gamma,
-    generalized_normal,
-    geometric,
-    gumbel,
-    integers,
-    laplace,
-    loggamma,
-    logistic,
-    lognormal,
-    maxwell,
-    normal,
-    pareto,
-    poisson,
-    rademacher,
-    randint,
-    rayleigh,
-    t,
-    triangular,
-    truncated_normal,
-    uniform,
-    wald,
-    weibull_min,
-)
-from gpushard.random.keys import (
-    PRNGKey,
-    clone,
-    fold_in,
-    key,
-    key_data,
-    key_dtype,
-    key_impl,
-    split,
-    wrap_key_data,
-)
-from gpushard.random.order import categorical, choice, permutation, shuffle
-from gpushard.random.vectors import ball, dirichlet, multinomial, multivariate_normal, orthogonal
+from gpushard.random import distributions, keys, order, vectors
+from gpushard.random.distributions import *
+from gpushard.random.keys import *
+from gpushard.random.order import *
+from gpushard.random.vectors import *
 
-__all__ = [
-    "KeyArray",
-    "PRNGKey",
-    "ball",
-    "bernoulli",
-    "beta",
-    "binomial",
-    "bits",
-    "categorical",
-    "cauchy",
-    "chisquare",
-    "choice",
-    "clone",
-    "dirichlet",
-    "double_sided_maxwell",
-    "exponential",
-    "f",
-    "fold_in",
-    "gamma",
-    "generalized_normal",
-    "geometric",
-    "gumbel",
-    "integers",
-    "key",
-    "key_data",
-    "key_dtype",
-    "key_impl",
-    "laplace",
-    "loggamma",
-    "logistic",
-    "lognormal",
-    "maxwell",
-    "multinomial",
-    "multivariate_normal",
-    "normal",
-    "orthogonal",
-    "pareto",
-    "permutation",
-    "poisson",
-    "rademacher",
-    "randint",
-    "rayleigh",
-    "shuffle",
-    "split",
-    "t",
-    "triangular",
-    "truncated_normal",
-    "uniform",
-    "wald",
-    "weibull_min",
-    "wrap_key_data",
-]
+__all__ = ["KeyArray"]
+__all__ += distributions.__all__
+__all__ += keys.__all__
+__all__ += order.__all__
+__all__ += vectors.__all__
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return sorted(__all__)

@@ -14,6 +14,15 @@ from gpushard.ops.table import elementwise
 from gpushard.ops.table import random as table
 from gpushard.random.sampling import documented, dtype_of, is_high, is_whole, sample
 
+# fmt: off
+__all__ = [
+    "bernoulli", "beta", "binomial", "bits", "cauchy", "chisquare", "double_sided_maxwell",
+    "exponential", "f", "gamma", "generalized_normal", "geometric", "gumbel", "integers", "laplace",
+    "loggamma", "logistic", "lognormal", "maxwell", "normal", "pareto", "poisson", "rademacher",
+    "randint", "rayleigh", "t", "triangular", "truncated_normal", "uniform", "wald", "weibull_min",
+]
+# fmt: on
+
 
 @documented(table.BITS)
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
@@ -57,13 +66,7 @@ def uniform(
     "    is `minval`",
 )
 def randint(
-    key: Any,
-    shape: Any,
-    minval: Any,
-    maxval: Any,
-    dtype: Any = None,
-    *,
-    out_sharding: Any = None,
+    key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
     """Return integers of [minval, maxval).
 
@@ -95,12 +98,7 @@ integers = randint
 
 
 def _bound(x: Any, dtype: np.dtype[Any], argument: str, more: int) -> Any:
-    """Return a bound less what it is more than an integer of the range, in a type that fits.
-
-    Raises:
-      ArgumentTypeError: it is no integer.
-      ArgumentError: it does not fit the dtype.
-    """
+    """Return a bound less what it is more than an integer of the range, in a type that fits."""
     info = np.iinfo(dtype)
     least, most = int(info.min), int(info.max)
     data = x if is_value(x) else np.asarray(x, object if type(x) is int else None)
@@ -311,9 +309,7 @@ def rayleigh(
 
 
 @documented(
-    table.WEIBULL_MIN,
-    scale="the scale, a number or an array",
-    concentration="the shape parameter",
+    table.WEIBULL_MIN, scale="the scale, a number or an array", concentration="the shape parameter"
 )
 def weibull_min(
     key: Any,
@@ -371,13 +367,7 @@ def generalized_normal(
     shape="dims in front of those that `loc` and `scale` broadcast to",
 )
 def double_sided_maxwell(
-    key: Any,
-    loc: Any,
-    scale: Any,
-    shape: Any = (),
-    dtype: Any = None,
-    *,
-    out_sharding: Any = None,
+    key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
     """Return numbers of the Maxwell distribution with a random sign, scaled and moved."""
     row = table.DOUBLE_SIDED_MAXWELL

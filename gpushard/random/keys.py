@@ -20,6 +20,13 @@ from gpushard.ops.table import random_keys
 from gpushard.ops.table.packed_keys import PACK, UNPACK
 from gpushard.random.placing import bind_at, new_data
 
+# fmt: off
+__all__ = [
+    "PRNGKey", "clone", "fold_in", "key", "key_data", "key_dtype", "key_impl", "split",
+    "wrap_key_data",
+]
+# fmt: on
+
 _IMPLEMENTATIONS = ("threefry2x32", "fry")
 
 
@@ -216,12 +223,7 @@ def _elements(keys: Any, name: str) -> Any:
 
 
 def _raw_keys(keys: Any, name: str) -> Any:
-    """Return the words of raw keys.
-
-    Raises:
-      ArgumentTypeError: these are no keys: neither a `KeyArray` nor words of 32 bits.
-      ArgumentError: the last dim does not have two words.
-    """
+    """Return the words of raw keys."""
     if isinstance(keys, np.ndarray) and keys.dtype == np.uint32:
         keys = new_data(keys)
     if not is_value(keys):
@@ -247,12 +249,7 @@ def _raw_keys(keys: Any, name: str) -> Any:
 
 
 def single_key(key: Any, name: str) -> Any:
-    """Return one key as an element of 64 bits.
-
-    Raises:
-      ArgumentTypeError: it is no key.
-      ArgumentError: these are several.
-    """
+    """Return one key as an element of 64 bits."""
     element = elements_of(key) if isinstance(key, KeyArray) else _elements(key, name)
     if element.shape:
         raise ArgumentError(

@@ -28,6 +28,8 @@ from gpushard.random.placing import beside, bind_at, moved_to
 from gpushard.random.sampling import dtype_of, is_high, parameter, sample
 from gpushard.typing import Shape
 
+__all__ = ["categorical", "choice", "permutation", "shuffle"]
+
 
 def permutation(
     key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
@@ -135,11 +137,7 @@ def choice(
 
 
 def _noise(mode: str | None, name: str) -> Distribution:
-    """Return the row of Gumbel numbers in a mode.
-
-    Raises:
-      ArgumentError: there is no such mode.
-    """
+    """Return the row of Gumbel numbers in a mode."""
     return table.GUMBEL_HIGH if is_high(mode, name) else table.GUMBEL
 
 
@@ -194,11 +192,7 @@ def _largest(key: Any, weights: Any, draws: int, noise: Distribution) -> Any:
 
 
 def _weights(p: Any, n: int) -> Any:
-    """Return probabilities.
-
-    Raises:
-      ArgumentError: there are not `n`, or numbers on the host are no probabilities.
-    """
+    """Return probabilities."""
     weights = parameter(p, "choice", "p", Domain(lambda x: x >= 0, "0 at least"))
     if np.shape(weights) != (n,):
         raise ArgumentError(

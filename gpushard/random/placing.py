@@ -26,17 +26,6 @@ def bind_at(
 
     The result goes to `out_sharding`; else beside others that are arrays with dims; else where a
     committed key is; else where new data goes by default.
-
-    Args:
-      row: which.
-      operands: an array of a single key first.
-      params: of the row.
-      shape: of the result.
-      out_sharding: a sharding; a spec, over the mesh of the first operand that has one, or that of
-        `use_mesh`; or None.
-
-    Raises:
-      ShardingError: the sharding does not fit the shape.
     """
     key, *others = operands
     if out_sharding is not None:

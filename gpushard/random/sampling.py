@@ -33,12 +33,7 @@ _TYPES = {
 
 
 def documented(row: Distribution, **texts: str) -> Callable[[_F], _F]:
-    """Write out what arguments mean, in the docstring of a distribution's function.
-
-    Args:
-      row: what the function runs.
-      **texts: of the arguments that only this function has, and of others where they differ.
-    """
+    """Write out what arguments mean, in the docstring of a distribution's function."""
     common = {
         "key": "a key.",
         "shape": "of the result.",
@@ -82,11 +77,6 @@ def sample(
       out_sharding: as for `placing.bind_at`.
       tail: dims of the result that do not come from `shape`; None for those that parameters
         broadcast to.
-
-    Raises:
-      ArgumentError: a parameter is impossible, or they do not broadcast to the shape.
-      ArgumentTypeError: the key is no key, or there are no such numbers of the dtype.
-      ShardingError: the sharding does not fit the shape.
     """
     target = row.default if dtype is None else dtype_of(row, dtype)
     operands = parameters and [
@@ -102,11 +92,7 @@ def sample(
 
 
 def common_shape(name: str, *shapes: Shape) -> Shape:
-    """Return the shape that parameters broadcast to.
-
-    Raises:
-      ArgumentError: they do not.
-    """
+    """Return the shape that parameters broadcast to."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -119,11 +105,7 @@ def common_shape(name: str, *shapes: Shape) -> Shape:
 
 
 def dtype_of(row: Distribution, dtype: Any, name: str = "") -> np.dtype[Any]:
-    """Return the type of numbers that users ask for.
-
-    Raises:
-      ArgumentTypeError: a distribution has none of it, or it is wider than float64.
-    """
+    """Return the type of numbers that users ask for."""
     if dtype is None:
         return row.default
     target, kinds = as_dtype(dtype), row.kinds
@@ -150,15 +132,7 @@ def is_whole(dtype: Any) -> bool:
 
 
 def is_high(mode: Any, name: str) -> bool:
-    """Whether numbers are made of twice as many bits.
-
-    Args:
-      mode: "low", or None for that; or "high".
-      name: of the function.
-
-    Raises:
-      ArgumentError: it is none of these.
-    """
+    """Whether numbers are made of twice as many bits."""
     if mode not in (None, "low", "high"):
         raise ArgumentError(
             f'{name}: mode={mode!r} must be "low" or "high"', argument="mode", value=mode
@@ -167,19 +141,7 @@ def is_high(mode: Any, name: str) -> bool:
 
 
 def parameter(x: Any, name: str, argument: str, domain: Domain = ANY, dtype: Any = None) -> Any:
-    """Return a parameter of a distribution: an array on devices as it is, host data checked.
-
-    Args:
-      x: an array, a number, or data on the host.
-      name: of the distribution.
-      argument: what errors call it.
-      domain: which numbers are possible; those on devices are not read.
-      dtype: of host data; what it has for None.
-
-    Raises:
-      ArgumentTypeError: it is not numeric, or complex.
-      ArgumentError: a number is impossible.
-    """
+    """Return a parameter of a distribution: an array on devices as it is, host data checked."""
     if not is_value(x):
         x = as_host_array(np.array(x) if isinstance(x, list | tuple) else x, argument)[0]
     if x.dtype.kind == "c":

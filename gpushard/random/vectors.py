@@ -14,23 +14,12 @@ from gpushard.ops.prng.distribution import floats
 from gpushard.ops.table import decompositions, elementwise, movement
 from gpushard.ops.table import random as table
 from gpushard.placement.device_put import device_put
-from gpushard.random.distributions import (
-    binomial,
-    exponential,
-    generalized_normal,
-    normal,
-    uniform,
-)
+from gpushard.random.distributions import binomial, exponential, generalized_normal, normal, uniform
 from gpushard.random.keys import split
 from gpushard.random.placing import moved_to
-from gpushard.random.sampling import (
-    common_shape,
-    documented,
-    dtype_of,
-    is_whole,
-    parameter,
-    sample,
-)
+from gpushard.random.sampling import common_shape, documented, dtype_of, is_whole, parameter, sample
+
+__all__ = ["ball", "dirichlet", "multinomial", "multivariate_normal", "orthogonal"]
 
 _SQRT, _SIGN = elementwise.ufunc_row(np.sqrt), elementwise.ufunc_row(np.sign)
 
@@ -97,11 +86,7 @@ def multivariate_normal(
 
 
 def _factor(cov: Any, method: str) -> Any:
-    """Return a matrix whose product with its transpose is a covariance.
-
-    Raises:
-      ArgumentError: there is no such method.
-    """
+    """Return a matrix whose product with its transpose is a covariance."""
     if method not in ("eigh", "svd"):
         raise ArgumentError(
             f'multivariate_normal: method={method!r} must be "cholesky", "eigh" or "svd"',
@@ -124,13 +109,7 @@ def _factor(cov: Any, method: str) -> Any:
     m="how many columns, by default as many. The shorter of rows and columns are orthonormal",
 )
 def orthogonal(
-    key: Any,
-    n: Any,
-    shape: Any = (),
-    dtype: Any = None,
-    m: Any = None,
-    *,
-    out_sharding: Any = None,
+    key: Any, n: Any, shape: Any = (), dtype: Any = None, m: Any = None, *, out_sharding: Any = None
 ) -> Array:
     """Return matrices that are uniform on the orthogonal group, or the unitary one.
 
@@ -158,13 +137,7 @@ def orthogonal(
     shape="of the result without its last dim",
 )
 def ball(
-    key: Any,
-    d: Any,
-    p: Any = 2,
-    shape: Any = (),
-    dtype: Any = None,
-    *,
-    out_sharding: Any = None,
+    key: Any, d: Any, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
     """Return vectors that are uniform in the unit ball of a p-norm.
 

@@ -4,8 +4,7 @@ Elementwise ones are SciPy's on the host, which the extra `special` installs, an
 `scipy.special` itself takes arrays, too, where it has a ufunc.
 
     ufuncs    what SciPy has as ufuncs
-    composed  what is made of these
-    sums      sums of exponentials, merged over devices
+    composed  what is made of these, and sums of exponentials, merged over devices
 
 >>> import gpushard as gs
 >>> x = gs.numpy.zeros(4, out_sharding=gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))
@@ -13,14 +12,12 @@ Elementwise ones are SciPy's on the host, which the extra `special` installs, an
 Array([0.5, 0.5, 0.5, 0.5], dtype=float64, sharding=NamedSharding(mesh=('x': 4), spec=P('x')))
 """
 
-from gpushard.special import composed, sums, ufuncs
+from gpushard.special import composed, ufuncs
 from gpushard.special.composed import *
-from gpushard.special.sums import *
 from gpushard.special.ufuncs import *
 
 __all__: list[str] = []
 __all__ += composed.__all__
-__all__ += sums.__all__
 __all__ += ufuncs.__all__
 
 

@@ -12,28 +12,15 @@ from __future__ import annotations
 
 from gpushard.testing import programs
 from gpushard.testing.bound import Needs, lower_bound
-from gpushard.testing.deferred import deferred
-from gpushard.testing.gate import Gate, gated
+from gpushard.testing.deferred import Gate, deferred, gated
 from gpushard.testing.makespan import Timeline, Work, simulate
 from gpushard.testing.runtime import runtime, simulated
 from gpushard.testing.topology import Topology, nvlink, pcie, two_hosts
 from gpushard.testing.trace import record_work
 
+# fmt: off
 __all__ = [
-    "Gate",
-    "Needs",
-    "Timeline",
-    "Topology",
-    "Work",
-    "deferred",
-    "gated",
-    "lower_bound",
-    "nvlink",
-    "pcie",
-    "programs",
-    "record_work",
-    "runtime",
-    "simulate",
-    "simulated",
-    "two_hosts",
+    "Gate", "Needs", "Timeline", "Topology", "Work", "deferred", "gated", "lower_bound", "nvlink",
+    "pcie", "programs", "record_work", "runtime", "simulate", "simulated", "two_hosts",
 ]
+# fmt: on

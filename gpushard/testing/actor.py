@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpushard.array.array import Array
+from gpushard.array.array import Array, array_like
 from gpushard.errors import ExecutionError, OutOfMemoryError
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import devices_of
+from gpushard.movement.update import update
 from gpushard.ops.bind import bind
+from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.ops.table import movement
 from gpushard.placement.device_put import device_put, reshard
 from gpushard.placement.make_array import (
@@ -26,8 +29,6 @@ from gpushard.placement.make_array import (
 from gpushard.runtime import current
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.testing.deferred import deferred
-from gpushard.testing.known import Known
-from gpushard.testing.updated import updated
 from gpushard.typing import HostArray, Shape
 
 _LARGE = 400
@@ -46,12 +47,7 @@ def by_host(sharding: Sharding) -> bool:
 
 
 class World:
-    """What all threads of a program share: a shape, a few shardings, and some arrays.
-
-    Args:
-      source: makes the choices.
-      shardings: those to choose from.
-    """
+    """What all threads of a program share: a shape, a few shardings, and some arrays."""
 
     def __init__(self, source: random.Random, shardings: Sequence[Sharding]) -> None:
         self.shape = source.choice(_SHAPES)
@@ -60,13 +56,7 @@ class World:
 
 
 class Actor:
-    """One thread of a program.
-
-    Args:
-      world: what it shares with others.
-      source: makes its choices.
-      steps: how many things it does.
-    """
+    """One thread of a program."""
 
     def __init__(self, world: World, source: random.Random, steps: int) -> None:
         self._world = world
@@ -388,3 +378,43 @@ ACTIONS: Sequence[Callable[[Actor], object]] = (
     Actor._drop,
     Actor._drop_in_a_cycle,
 )
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Known:
+    """An array, and what it must hold."""
+
+    array: Array
+    value: HostArray
+    fails: bool = False
+    """Whether the work that makes it was meant to fail."""
+
+    pending: HostArray | None = None
+    """What an assignment that an interrupt cut short would have made of the value, or has."""
+
+    @contextlib.contextmanager
+    def changing_to(self, value: HostArray) -> Iterator[None]:
+        """Take a new value when what the `with` block does has been done.
+
+        Without room it does nothing; an interrupt may come before or after it.
+        """
+        self.pending = value
+        try:
+            yield
+        except Exception:
+            self.pending = None
+            raise
+        self.value, self.pending = value, None
+
+
+def updated(x: Array, index: Any, value: Array) -> Array:
+    """Return an array with `value` at a basic index of `x`, and the elements of `x` elsewhere.
+
+    >>> import gpushard as gs
+    >>> import numpy as np
+    >>> updated(gs.device_put(np.arange(4)), slice(None, None, 2), gs.device_put(np.array([7, 8])))
+    Array([7, 1, 8, 3], dtype=int64)
+    """
+    piece = index_piece(parse_index(x.shape, index))
+    buffer = update(x._live(), value._live(), piece)
+    return array_like(x, buffer)

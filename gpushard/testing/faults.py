@@ -82,11 +82,7 @@ class Faults:
         self._inside = threading.local()
 
     def callback(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Return a user's function as one of which every call is a point.
-
-        Args:
-          function: what a test is about to hand to the library.
-        """
+        """Return a user's function as one of which every call is a point."""
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:

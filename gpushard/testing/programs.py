@@ -116,9 +116,6 @@ def run_on(runtime: Runtime, seed: int, *, steps: int, threads: int) -> None:
       seed: says what each thread does.
       steps: how many things each thread does.
       threads: how many threads.
-
-    Raises:
-      AssertionError: a value is wrong.
     """
     source = random.Random(seed)
     world = World(source, random_shardings(runtime, source))
@@ -143,11 +140,7 @@ def run_on(runtime: Runtime, seed: int, *, steps: int, threads: int) -> None:
 
 
 def check_nothing_left(runtime: Runtime) -> None:
-    """Check that everything is as before the first array: no array, no claim, no byte in use.
-
-    Raises:
-      AssertionError: something is left.
-    """
+    """Check that everything is as before the first array: no array, no claim, no byte in use."""
     gc.collect()
     _check_nothing_left(runtime)
 

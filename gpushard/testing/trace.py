@@ -53,11 +53,7 @@ def record_work(runtime: Runtime, step: Callable[[], T]) -> tuple[list[Work], T]
 
 
 class _Recorder:
-    """A backend that notes what it passes on to another.
-
-    Args:
-      backend: the one that does the work.
-    """
+    """A backend that notes what it passes on to another."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

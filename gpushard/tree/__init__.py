@@ -15,67 +15,18 @@ The modules, each importing the ones above it only:
 {'a': (4, None), 'b': 2}
 """
 
-from gpushard.tree.functions import (
-    all,
-    broadcast,
-    broadcast_prefix,
-    flatten,
-    flatten_with_path,
-    leaves,
-    leaves_with_path,
-    map,
-    map_with_path,
-    reduce,
-    structure,
-    transpose,
-    unflatten,
-)
-from gpushard.tree.node import (
-    DictKey,
-    FlattenedIndexKey,
-    GetAttrKey,
-    KeyEntry,
-    KeyPath,
-    SequenceKey,
-    keystr,
-)
-from gpushard.tree.register import (
-    register_dataclass,
-    register_node,
-    register_node_with_keys,
-    register_static,
-)
-from gpushard.tree.treedef import IsLeaf, TreeDef
+from gpushard.tree import functions, node, register, treedef
+from gpushard.tree.functions import *
+from gpushard.tree.node import *
+from gpushard.tree.register import *
+from gpushard.tree.treedef import *
 
-__all__ = [
-    "DictKey",
-    "FlattenedIndexKey",
-    "GetAttrKey",
-    "IsLeaf",
-    "KeyEntry",
-    "KeyPath",
-    "SequenceKey",
-    "TreeDef",
-    "all",
-    "broadcast",
-    "broadcast_prefix",
-    "flatten",
-    "flatten_with_path",
-    "keystr",
-    "leaves",
-    "leaves_with_path",
-    "map",
-    "map_with_path",
-    "reduce",
-    "register_dataclass",
-    "register_node",
-    "register_node_with_keys",
-    "register_static",
-    "structure",
-    "transpose",
-    "unflatten",
-]
+__all__: list[str] = []
+__all__ += functions.__all__
+__all__ += node.__all__
+__all__ += register.__all__
+__all__ += treedef.__all__
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return sorted(__all__)

@@ -11,6 +11,12 @@ from typing import Any, TypeAlias
 from gpushard.errors import TreeError
 from gpushard.frozen import dataclass
 
+# fmt: off
+__all__ = [
+    "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "SequenceKey", "keystr",
+]
+# fmt: on
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SequenceKey:
@@ -200,11 +206,7 @@ def namedtuple_node(cls: type) -> Node | None:
 
 
 def known_node(cls: type) -> Node:
-    """Return the node of a class that a structure names.
-
-    Raises:
-      TreeError: it has none here, as after unpickling without the registration.
-    """
+    """Return the node of a class that a structure names."""
     node = NODES.get(cls) or namedtuple_node(cls)
     if node is None:
         raise TreeError(

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from gpushard.errors import TreeError
 from gpushard.tree.node import NODES, FlattenedIndexKey, Node, field_keys, show_fields
 
+__all__ = ["register_dataclass", "register_node", "register_node_with_keys", "register_static"]
+
 _T = TypeVar("_T")
 
 

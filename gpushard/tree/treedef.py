@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 from gpushard.errors import TreeError
 from gpushard.tree.node import NODES, KeyPath, Node, keystr, known_node, namedtuple_node
 
+__all__ = ["IsLeaf", "TreeDef"]
+
 MAX_DEPTH = 10_000
 """Levels after which a tree is taken for endless."""
 

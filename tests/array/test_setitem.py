@@ -19,9 +19,8 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.array.data import Detached
 from gpushard.runtime.runtime import Runtime
-from gpushard.testing.deferred import deferred
-from gpushard.testing.gate import gated
-from gpushard.testing.updated import updated
+from gpushard.testing.actor import updated
+from gpushard.testing.deferred import deferred, gated
 from tests.movement.strategies import (
     DEVICES,
     DTYPES,

@@ -11,7 +11,7 @@ import pytest
 import gpushard as gs
 from gpushard.config import Settings
 from gpushard.errors import ArgumentError, ExecutionError, ExportError, ProtocolError
-from gpushard.interop.kinds import place_name
+from gpushard.interop.exports import place_name
 from gpushard.runtime.backend import Item
 from gpushard.runtime.host.dlpack import read
 from gpushard.runtime.host.views import writable

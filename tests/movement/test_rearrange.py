@@ -22,9 +22,8 @@ from gpushard.movement.planning.maps import Side, reshape
 from gpushard.movement.rearrange import rearrange, rearrange_plan_for
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.runtime import Runtime
-from gpushard.testing.deferred import deferred
+from gpushard.testing.deferred import deferred, gated
 from gpushard.testing.faults import InjectedError, faults
-from gpushard.testing.gate import gated
 from tests.movement.rearranged import OPERATIONS, Drawn
 from tests.movement.rearrangement_oracle import Box, least
 from tests.movement.strategies import (

@@ -13,9 +13,8 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.movement.update import update_for
 from gpushard.ops.indexing import index_piece, parse_index
-from gpushard.testing.deferred import deferred
-from gpushard.testing.gate import gated
-from gpushard.testing.updated import updated
+from gpushard.testing.actor import updated
+from gpushard.testing.deferred import deferred, gated
 from tests.movement.element_oracle import Shape, blocks_of
 from tests.movement.strategies import (
     DEVICES,

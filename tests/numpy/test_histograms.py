@@ -10,7 +10,7 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard.errors import ArgumentError
-from gpushard.numpy.bin_edges import RULES
+from gpushard.numpy.histograms import RULES
 from gpushard.ops.search import search
 from gpushard.ops.table import counting
 from tests.numpy.calls import Call, alike, everywhere

@@ -13,7 +13,7 @@ from gpushard import testing
 from gpushard.ops.programs.owners import Owners
 from gpushard.ops.table import gather
 from gpushard.runtime.runtime import Runtime
-from gpushard.testing.gate import gated
+from gpushard.testing.deferred import gated
 
 SPECS = [gs.P("x", "y"), gs.P(("x", "y")), gs.P("y", "x"), gs.P(None, ("y", "x"))]
 
@@ -183,19 +183,17 @@ def test_rows_of_blocks_are_taken_in_pieces_of_any_size(
     monkeypatch.setattr(gather, "PIECE", piece)
     rng = np.random.default_rng(piece)
     blocks = [rng.integers(0, 99, (4, 3, 2), np.int64) for _ in range(4)]
-    for dims, count in itertools.product((1, 2), (0, 1, 5, 11, 16)):
-        owner = rng.choice([0, 1, 3], count)  # nothing is taken from the block between
+    numbers = np.arange(4, dtype=np.uint8)
+    for dims, count, beyond in itertools.product((1, 2), (0, 1, 5, 11, 16), (False, True)):
+        # Nothing is taken from the block between, and what is in none stays as it is.
+        owner = rng.choice([0, 1, 3, 4] if beyond else [0, 1, 3], count).astype(np.uint8)
         if ascending:
             owner.sort()
         at = [rng.integers(0, size, count) for size in (4, 3)[:dims]]
-        order = None if ascending else owner.argsort(kind="stable")
-        ends = np.bincount(owner, minlength=4).cumsum().tolist()
-        found = [
-            (block, begin, end)
-            for block, begin, end in zip(blocks, [0, *ends], ends, strict=False)
-            if begin < end
-        ]
         part = np.full((count, *(3, 2)[dims - 1 :]), -1)
-        gather._take_rows(part, order, at, found)
-        wanted = [blocks[n][tuple(places[i] for places in at)] for i, n in enumerate(owner)]
+        gather._take_rows(part, owner, at, blocks, numbers)
+        nobody = np.full(blocks[0].shape, -1)
+        wanted = [
+            [*blocks, nobody][n][tuple(places[i] for places in at)] for i, n in enumerate(owner)
+        ]
         np.testing.assert_array_equal(part, np.reshape(wanted, part.shape))

@@ -11,8 +11,8 @@ import pytest
 import gpushard as gs
 from gpushard.geometry.memory_kind import MEMORY_KINDS
 from gpushard.testing import runtime, simulated
+from gpushard.testing.actor import updated
 from gpushard.testing.programs import check_nothing_left
-from gpushard.testing.updated import updated
 
 VALUE = np.arange(35.0).reshape(5, 7)
 QUEUED: dict[str, Any] = {"small_bytes": 0, "inline_bytes": 0}

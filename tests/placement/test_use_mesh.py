@@ -11,7 +11,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
-from gpushard.placement.spread import cut_spec, spread
+from gpushard.placement.defaults import cut_spec, spread
 from gpushard.testing import runtime
 
 gnp = gs.numpy

@@ -16,8 +16,7 @@ import numpy as np
 from gpushard.errors import OutOfMemoryError
 from gpushard.runtime.host import backend as host
 from gpushard.testing import runtime
-from gpushard.testing.actor import ACTIONS, Actor, World
-from gpushard.testing.known import Known
+from gpushard.testing.actor import ACTIONS, Actor, Known, World
 from gpushard.testing.programs import check_nothing_left, random_shardings
 from tests.stress.cases import CASES, bench_of, interrupt, visit
 

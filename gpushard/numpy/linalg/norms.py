@@ -36,13 +36,7 @@ _Axes = tuple[int, ...]
 
 @described()
 def vector_norm(
-    x: Any,
-    /,
-    *,
-    axis: Any = None,
-    keepdims: bool = False,
-    ord: Any = 2,
-    out_sharding: Any = None,
+    x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2, out_sharding: Any = None
 ) -> Array:
     """Return norms of vectors.
 
@@ -88,12 +82,7 @@ def matrix_norm(
 
 @described()
 def norm(
-    x: Any,
-    ord: Any = None,
-    axis: Any = None,
-    keepdims: bool = False,
-    *,
-    out_sharding: Any = None,
+    x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, *, out_sharding: Any = None
 ) -> Array:
     """Return norms of vectors or matrices.
 
@@ -244,12 +233,7 @@ def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
 
 @public(arrays=2)
 def matrix_rank(
-    A: Any,
-    tol: Any = None,
-    hermitian: bool = False,
-    *,
-    rtol: Any = None,
-    out_sharding: Any = None,
+    A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None, out_sharding: Any = None
 ) -> Array:
     """Return how many singular values are not nearly 0.
 

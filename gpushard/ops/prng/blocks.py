@@ -84,10 +84,7 @@ def each_block(
             key = words[0, :1], words[0, 1:]
             if batch:
                 first_words, second_words = words[numbers].T
-                key = (
-                    even(xp, xp.repeat(first_words, n)),
-                    even(xp, xp.repeat(second_words, n)),
-                )
+                key = (even(xp, xp.repeat(first_words, n)), even(xp, xp.repeat(second_words, n)))
         first = row * inner + column
         stream = Stream(xp, key, high, low, math.prod(whole[batch:]))
         work(first, first + count * n, stream)

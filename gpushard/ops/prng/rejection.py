@@ -24,10 +24,7 @@ _BOOST = 0
 
 
 def _until_accepted(
-    stream: Stream,
-    trial: Callable[..., tuple[Any, Any]],
-    value: Any,
-    *parameters: Any,
+    stream: Stream, trial: Callable[..., tuple[Any, Any]], value: Any, *parameters: Any
 ) -> Any:
     """Return the values that trials give, one after another, until all are accepted.
 

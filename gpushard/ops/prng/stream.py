@@ -79,12 +79,7 @@ class Stream:
         return self._at_positions(lambda positions: positions + np.uint64(number * self.count))
 
     def widened(self, number: int, many: int) -> Stream:
-        """Return the stream of elements of an array with one dim more, the last.
-
-        Args:
-          number: position along that dim.
-          many: its length.
-        """
+        """Return the stream of elements of an array with one dim more, the last."""
         return self._at_positions(lambda p: p * np.uint64(many) + np.uint64(number))
 
     def _at_positions(self, change: Callable[[Any], Any]) -> Stream:

@@ -30,9 +30,6 @@ def threefry(xp: Any, key: tuple[Any, Any], high: Any, low: Any) -> tuple[Any, A
       high: the high words, uint32.
       low: the low words; they, or the key, have the shape that all of these broadcast to.
 
-    Returns:
-      The high and the low words, two fresh arrays.
-
     >>> zero = np.zeros(1, np.uint32)
     >>> [hex(word[0]) for word in threefry(np, (zero, zero), zero, zero)]
     ['0x6b200159', '0x99ba4efe']

@@ -29,11 +29,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def product_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
-    """Return the type of a sum of products.
-
-    Raises:
-      ArgumentTypeError: the operands have no common type of numbers.
-    """
+    """Return the type of a sum of products."""
     try:
         return result_type(*promoting(avals))
     except TypeError:
@@ -45,11 +41,7 @@ def product_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
 
 
 def _sizes(name: str, avals: Sequence[Aval], subscripts: str) -> dict[str, int]:
-    """Return the length of every letter.
-
-    Raises:
-      ArgumentError: two dims of one letter differ in length, and neither is 1.
-    """
+    """Return the length of every letter."""
     sizes: dict[str, int] = {}
     for letters, aval in zip(subscripts.split("->")[0].split(","), avals, strict=True):
         for dim, (letter, n) in enumerate(zip(letters, aval.shape, strict=True)):
@@ -67,11 +59,7 @@ def _sizes(name: str, avals: Sequence[Aval], subscripts: str) -> dict[str, int]:
 
 
 def _check_summed(name: str, avals: Sequence[Aval], subscripts: str, sizes: dict[str, int]) -> None:
-    """Check that dims which are summed have one length.
-
-    Raises:
-      ArgumentError: they do not.
-    """
+    """Check that dims which are summed have one length."""
     left, right = subscripts.split("->")
     for letters, aval in zip(left.split(","), avals, strict=True):
         for letter, n in zip(letters, aval.shape, strict=True):
@@ -269,9 +257,6 @@ def _inner(x: LocalArray, y: LocalArray, out: Any = None) -> Any:
 @functools.lru_cache(maxsize=1024)
 def matmul_subscripts(x: Shape, y: Shape) -> str:
     """Return the subscripts of a matrix product.
-
-    Raises:
-      ArgumentError: an operand has no dims.
 
     >>> matmul_subscripts((2, 3), (3, 4)), matmul_subscripts((3,), (5, 3, 4))
     ('ba,ac->bc', 'a,dac->dc')

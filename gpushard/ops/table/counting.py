@@ -34,16 +34,7 @@ def _state(dtype: Dtype) -> Dtype:
 
 
 def _totals(xp: Any, number: Any, counts: Any, weights: Any, length: int, dtype: Dtype) -> Any:
-    """Return how many elements have each number, or the sums of their weights.
-
-    Args:
-      xp: the namespace.
-      number: of each element.
-      counts: which elements count at all; None for all.
-      weights: of each element; None to count.
-      length: how many numbers there are.
-      dtype: of the result.
-    """
+    """Return how many elements have each number, or the sums of their weights."""
     if counts is not None:  # others go to one more, which is cut off
         number = xp.where(counts, number, length)
     number = number.ravel()

@@ -85,15 +85,7 @@ def _exact(dtype: Dtype) -> int:
 
 
 def _fill(xp: Any, block: Any, site: Site, dtype: Dtype, values_at: Callable[[Any], Any]) -> None:
-    """Write the block of a vector, with the help of idle threads.
-
-    Args:
-      xp: the namespace.
-      block: takes the values.
-      site: of the block.
-      dtype: of positions.
-      values_at: gives the values for positions in the whole, which it may overwrite.
-    """
+    """Write the block of a vector, with the help of idle threads."""
     (start,), (n,) = site.result, site.shape
     size = _PIECE if xp is np else max(n, 1)
     exact = start + n <= _exact(dtype)
@@ -327,12 +319,7 @@ def _cut_rows(x: Any, edge: int, part: str, out: Any) -> None:
 
 
 def _part_row(name: str, part: str) -> Row:
-    """Return the row of a function that keeps a part of matrices; parameters: (diagonal,).
-
-    Args:
-      name: what users call it.
-      part: "left" or "right" of where each row is cut.
-    """
+    """Return the row of a function that keeps a part of matrices; parameters: (diagonal,)."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         return (Aval(avals[0].shape, avals[0].dtype),)

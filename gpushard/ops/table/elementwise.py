@@ -26,11 +26,7 @@ _COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.g
 
 
 def broadcast(name: str, shapes: Sequence[Shape]) -> Shape:
-    """Return the shape that shapes broadcast to.
-
-    Raises:
-      ArgumentError: they do not.
-    """
+    """Return the shape that shapes broadcast to."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -68,9 +64,6 @@ def _custom_loop(ufunc: np.ufunc, promoting: tuple[Any, ...]) -> tuple[tuple[Dty
     """Do the work of `_loop` for operands of types that are registered with NumPy by others.
 
     Ufuncs without a loop of such a type work in single precision, and round their results.
-
-    Raises:
-      TypeError: it is not defined for them.
     """
     own = result_type(*promoting)
     results = (None,) * ufunc.nout
@@ -137,11 +130,7 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
 
 
 def _elsewhere(xp: Any, ufunc: np.ufunc, types: Sequence[Dtype]) -> Any:
-    """Return CuPy's function of the same name.
-
-    Raises:
-      ArgumentTypeError: it has none, or not for these types.
-    """
+    """Return CuPy's function of the same name."""
     functions = xp if _is_numpys(ufunc) else special_functions(xp)
     function = getattr(functions, ufunc.__name__, None)
     if function is None:
@@ -225,15 +214,7 @@ def function_row(
     writes: bool = False,
     beside_keys: frozenset[int] | None = None,
 ) -> Row:
-    """Return the row of an elementwise function that is no ufunc.
-
-    Args:
-      name: what users call it.
-      dtype_of: the type of the result.
-      make: takes the namespace, the parameters and that type; gives the function of local arrays.
-      writes: whether that function takes `out=`.
-      beside_keys: as in `Row`.
-    """
+    """Return the row of an elementwise function that is no ufunc."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         shape = broadcast(name, [aval.shape for aval in avals])
@@ -248,11 +229,7 @@ def function_row(
 
 
 def _promoted(avals: Sequence[Aval], params: Params) -> Dtype:
-    """Return the type that all operands promote to.
-
-    Raises:
-      ArgumentTypeError: they have no common type.
-    """
+    """Return the type that all operands promote to."""
     try:
         return result_type(*promoting(avals))
     except TypeError:
@@ -279,11 +256,7 @@ def _own(avals: Sequence[Aval], params: Params) -> Dtype:
 
 
 def _rounded(avals: Sequence[Aval], params: Params) -> Dtype:
-    """Return the type of rounded elements.
-
-    Raises:
-      ArgumentTypeError: NumPy does not round booleans to decimals.
-    """
+    """Return the type of rounded elements."""
     own = avals[0].dtype
     try:
         return np.round(np.zeros(1, own), *params).dtype
@@ -372,11 +345,7 @@ ROUND = in_single(
 
 
 def _of_bessel(avals: Sequence[Aval], params: Params) -> Dtype:
-    """Return the type of NumPy's result.
-
-    Raises:
-      ArgumentTypeError: numbers are complex.
-    """
+    """Return the type of NumPy's result."""
     own = avals[0].dtype
     if own.kind == "c":
         raise ArgumentTypeError(
@@ -393,11 +362,7 @@ I0 = in_single(
 
 
 def _viewed(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    """Return the shape that elements have when their bytes are taken for another type's.
-
-    Raises:
-      ArgumentError: the bytes along the last dim are no whole number of elements.
-    """
+    """Return the shape that elements have when their bytes are taken for another type's."""
     (x,), (dtype,) = avals, params
     if dtype.itemsize == x.dtype.itemsize:
         return (Aval(x.shape, dtype),)

@@ -28,11 +28,7 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 @functools.cache
 def _dtype(name: str, own: Dtype) -> Dtype:
-    """Return the type of NumPy's result, from a small example.
-
-    Raises:
-      ArgumentTypeError: it has none for these numbers.
-    """
+    """Return the type of NumPy's result, from a small example."""
     try:
         found: Dtype = getattr(np.fft, name)(np.zeros(2, own)).dtype
     except TypeError:
@@ -46,12 +42,7 @@ def _dtype(name: str, own: Dtype) -> Dtype:
 
 
 def _transform(name: str, length: Callable[[int], int]) -> Row:
-    """Return the row of a transform.
-
-    Args:
-      name: what NumPy and CuPy call it.
-      length: takes the length that is transformed, gives that of the result.
-    """
+    """Return the row of a transform."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         axis, n, _ = params

@@ -40,9 +40,12 @@ JOINED = 8
 """Rows of all blocks that have so many times as many elements as are taken from each row are joined
 at less cost than what was taken by owner is put in order."""
 
-PIECE = 256 << 10
+PIECE = 1 << 20
 """Bytes that are taken by owner at once, so that they are in the cache when they are put where they
 belong."""
+
+_Collect = Callable[[Owners, Sequence[LocalArray], Sequence[LocalArray], LocalArray], None]
+"""Takes how blocks lie, they in row-major order, index arrays, and what gets elements in bounds."""
 
 
 def _shapes(avals: Sequence[Aval]) -> tuple[Shape, ...]:
@@ -74,16 +77,7 @@ def _in_block(
     block: LocalArray,
     positions: Sequence[LocalArray],
 ) -> tuple[LocalArray, LocalArray]:
-    """Return the elements that lie in a block, and which they are; both broadcast.
-
-    Args:
-      xp: NumPy or CuPy.
-      indexed: how the array is indexed.
-      sizes: lengths of the indexed dims of the whole array.
-      starts: where the block starts in them.
-      block: which has elements.
-      positions: the index arrays.
-    """
+    """Return the elements that lie in a block, and which they are; both broadcast."""
     places, inside = [], xp.ones((), bool)
     for axis, at, size, start in zip(indexed.axes, positions, sizes, starts, strict=True):
         place, there = located(xp, at, size, start, block.shape[axis])
@@ -135,18 +129,7 @@ def _take_own(
     out: LocalArray,
     **what: Any,
 ) -> None:
-    """Take what lies in a block by a kernel of the backend; arguments as for `_in_block`.
-
-    Args:
-      xp: as there, and so are the next five.
-      indexed: likewise.
-      sizes: likewise.
-      starts: likewise.
-      block: likewise; it may have no elements.
-      positions: likewise.
-      out: gets the elements.
-      **what: is done with others: see `gpushard.runtime.cuda.kernels.own.take`.
-    """
+    """Take what lies in a block by a kernel of the backend; arguments as for `_in_block`."""
     wide = spread(indexed, block.shape, tuple(at.shape for at in positions))
     view, steps = indexed.first_of(xp, block, wide)
     own = own_kernels(xp)
@@ -202,7 +185,7 @@ def _owners(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     sizes = [avals[0].shape[axis] for axis in indexed.axes]
     fill = _fill(params, avals[0].dtype)
     own = own_kernels(xp)
-    collect = _by_owner if xp is np else _one_by_one
+    collect = (_by_owner if xp is np else _one_by_one)(xp, indexed, avals[0].shape)
 
     def gathered(owners: Owners, *arrays: LocalArray, out: Any = None) -> LocalArray:
         count = math.prod(owners.counts)
@@ -221,126 +204,150 @@ def _owners(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         if not indexed.inside:
             out[...] = fill
         if out.size:
-            collect(xp, indexed, sizes, owners, blocks, positions, out)
+            collect(owners, blocks, positions, out)
         return out
 
     return gathered
 
 
-def _one_by_one(
-    xp: Any,
-    indexed: Indexed,
-    sizes: Sequence[int],
-    owners: Owners,
-    blocks: Sequence[LocalArray],
-    positions: Sequence[LocalArray],
-    out: LocalArray,
-) -> None:
-    """Look into every block for everything; nothing waits for the device.
+def _one_by_one(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
+    """Return what looks into every block for everything; nothing waits for the device.
 
     Args:
       xp: NumPy or CuPy.
       indexed: how the array is indexed.
-      sizes: lengths of the indexed dims of the whole array.
-      owners: how the blocks lie.
-      blocks: they, in row-major order.
-      positions: the index arrays.
-      out: gets what is in bounds.
+      shape: of the whole array.
     """
-    for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
-        starts = [of[n] for n, of in zip(number, owners.starts, strict=True)]
-        values, inside = _in_block(xp, indexed, sizes, starts, block, positions)
-        xp.copyto(out, values, where=inside)
+    sizes = [shape[axis] for axis in indexed.axes]
+
+    def collect(
+        owners: Owners,
+        blocks: Sequence[LocalArray],
+        positions: Sequence[LocalArray],
+        out: LocalArray,
+    ) -> None:
+        for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
+            starts = [of[n] for n, of in zip(number, owners.starts, strict=True)]
+            values, inside = _in_block(xp, indexed, sizes, starts, block, positions)
+            xp.copyto(out, values, where=inside)
+
+    return collect
 
 
-def _by_owner(
-    xp: Any,
-    indexed: Indexed,
-    sizes: Sequence[int],
-    owners: Owners,
-    blocks: Sequence[LocalArray],
-    positions: Sequence[LocalArray],
-    out: LocalArray,
-) -> None:
-    """Sort positions by the block that has them, and take from each once; as `_one_by_one`."""
-    along, nbytes = indexed.along, sum([block.nbytes for block in blocks])
-    if nbytes <= max(SMALL, 2 * out.nbytes):
-        x = _joined(indexed, sizes, owners, blocks)
-        if along is not None and indexed.inside:
-            x.take(positions[0], along, out, "wrap")
-        elif indexed.inside:
-            out[...] = _taken(xp, indexed, x, positions)
-        else:
-            values, inside = _in_block(xp, indexed, sizes, (0,) * len(sizes), x, positions)
-            np.copyto(out, values, where=inside)
-        return
-    shape = blocks[0].shape
-    before, dims, after = indexed.order(len(shape))
-    if along is not None and indexed.inside and before and nbytes <= JOINED * out.nbytes:
-        _take_joined(out, len(before), positions[0], sizes[0], owners.starts[0], blocks)
-        return
-    wide = spread(indexed, shape, tuple(at.shape for at in positions))
-    owner, local = _owner_of(indexed, sizes, owners, positions, wide)
-    lead = (slice(None),) * len(before)
-    part = out.reshape(
-        *out.shape[: len(lead)], len(owner), *out.shape[len(lead) + len(wide) :]
-    )  # a view: `out` is dense
-    order = None  # positions that ascend, as those of a mask do, are in order
+def _by_owner(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
+    """Return what sorts positions by the block that has them, and takes from each; as above."""
+    sizes, ndim = [shape[axis] for axis in indexed.axes], len(shape)
+    along = indexed.along if indexed.inside else None
+    before, dims, after = indexed.order(ndim)
+    by_rows, lead = dims == list(range(len(dims))), (slice(None),) * len(before)
+
+    def collect(
+        owners: Owners,
+        blocks: Sequence[LocalArray],
+        positions: Sequence[LocalArray],
+        out: LocalArray,
+    ) -> None:
+        nbytes = sum([block.nbytes for block in blocks])
+        if nbytes <= max(SMALL, 2 * out.nbytes):
+            x = _joined(indexed, sizes, owners, blocks)
+            if along is not None:
+                x.take(positions[0], along, out, "wrap")
+            elif indexed.inside:
+                out[...] = _taken(xp, indexed, x, positions)
+            else:
+                values, inside = _in_block(xp, indexed, sizes, (0,) * len(sizes), x, positions)
+                np.copyto(out, values, where=inside)
+            return
+        if along is not None and before and nbytes <= JOINED * out.nbytes:
+            _take_joined(out, len(before), positions[0], sizes[0], owners.starts[0], blocks)
+            return
+        wide = spread(indexed, blocks[0].shape, tuple([at.shape for at in positions]))
+        owner, at = _owner_of(indexed, sizes, owners, positions, wide)
+        if len(at) > 1 or indexed.paired:
+            of = dict(zip(indexed.axes, at, strict=True))
+            of |= indexed.paired_positions(blocks[0].shape, wide)
+            at = [of[dim - ndim] for dim in dims]
+        part = out
+        if len(wide) != 1:  # a view: `out` is dense
+            ends = out.shape[: len(lead)], out.shape[len(lead) + len(wide) :]
+            part = out.reshape(*ends[0], len(owner), *ends[1])
+        dense = not owners.part  # shards are dense; `take` copies what is not first
+        if dense and by_rows:
+            _take_rows(part, owner, at, blocks, owners.numbers)
+            return
+        order, stops = _by_number(owner, owners.numbers)
+        if dense and along is not None:
+            _take_along(part, len(before), order, at[0], blocks, stops)
+            return
+        for block, begin, end in zip(blocks, [0, *stops], stops, strict=False):
+            mine = slice(begin, end) if order is None else order[begin:end]
+            view = block.transpose((*before, *dims, *after))
+            part[(*lead, mine)] = view[(*lead, *(places[mine] for places in at))]
+
+    return collect
+
+
+def _by_number(owner: LocalArray, numbers: LocalArray) -> tuple[LocalArray | None, list[int]]:
+    """Return the order of elements by the block that has them, and where those of each end in it.
+
+    The order is None where they are so: positions that ascend, as those of a mask do.
+    """
+    order = None
     if not (owner[1:] >= owner[:-1]).all():
         order = owner.argsort(kind="stable")
         owner = owner[order]
-    ends = owner.searchsorted(owners.numbers, "right").tolist()
-    found = [
-        (block, begin, end)
-        for block, begin, end in zip(blocks, [0, *ends], ends, strict=False)
-        if begin < end
-    ]
-    of = dict(zip(indexed.axes, local, strict=True)) | indexed.paired_positions(shape, wide)
-    at = [of[dim - len(shape)] for dim in dims]
-    dense = not owners.part  # shards are dense; `take` copies what is not first
-    if dense and dims == list(range(len(dims))):
-        _take_rows(part, order, at, found)
-        return
-    if dense and along is not None and ends[-1] == len(owner):
-        _take_along(part, len(before), order, at[0], found)
-        return
-    for block, begin, end in found:
-        mine = slice(begin, end) if order is None else order[begin:end]
-        view = block.transpose((*before, *dims, *after))
-        part[(*lead, mine)] = view[(*lead, *(places[mine] for places in at))]
+    return order, owner.searchsorted(numbers, "right").tolist()
+
+
+def _back(order: LocalArray) -> LocalArray:
+    """Return where each element is in an order."""
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return back
 
 
 def _take_rows(
-    part: LocalArray, order: LocalArray | None, at: Sequence[LocalArray], found: Sequence[Any]
+    part: LocalArray,
+    owner: LocalArray,
+    at: Sequence[LocalArray],
+    blocks: Sequence[LocalArray],
+    numbers: LocalArray,
 ) -> None:
     """Take along the first dims, piece by piece.
 
     Args:
       part: gets what is taken.
-      order: the places in that by owner; None where they are so.
-      at: positions in the owners' blocks, for each of these dims.
-      found: each owner's block, and which of the order it has: from where on, and up to where.
+      owner: the number of the block that has each; after the last one for what none has.
+      at: positions in the blocks, for each of these dims.
+      blocks: what is taken from.
+      numbers: theirs.
     """
-    total = found[-1][2] if found else 0
-    most = total if order is None else PIECE * len(part) // max(1, part.nbytes)
-    most = max(1, min(most, total))
-    by_owner = part if order is None else np.empty((most, *part.shape[1:]), part.dtype)
-    for start in range(0, total, most):
-        stop = min(start + most, total)
-        mine = slice(start, stop) if order is None else order[start:stop]
-        places = [of[mine] for of in at]
-        for block, begin, end in found:
-            if stop - start < total:
-                begin, end = max(begin - start, 0), min(end, stop) - start
-                if begin >= end:
-                    continue
-            here = places[0][begin:end]
-            for others, size in zip(places[1:], block.shape[1:], strict=False):
-                here = here * size + others[begin:end]
-            rows = block if len(at) == 1 else block.reshape(-1, *part.shape[1:])
-            rows.take(here, 0, by_owner[begin:end], "clip")
+    count = len(owner)
+    most = -(-count // (part.nbytes // PIECE + 1)) or 1
+    by_owner = None
+    for start in range(0, count, most):
+        piece = slice(start, start + most)
+        order, ends = _by_number(owner[piece], numbers)
+        target = to = part[piece]
+        places = [of[piece] for of in at]
         if order is not None:
-            part[mine] = by_owner[: stop - start]
+            if by_owner is None:
+                by_owner = np.empty((most, *part.shape[1:]), part.dtype)
+            target, places = by_owner[: len(order)], [of[order] for of in places]
+        begin = 0
+        for block, end in zip(blocks, ends, strict=True):
+            if begin < end:
+                here = places[0][begin:end]
+                if len(at) > 1:
+                    for others, size in zip(places[1:], block.shape[1:], strict=False):
+                        here = here * size + others[begin:end]
+                    block = block.reshape(-1, *part.shape[1:])
+                block.take(here, 0, target[begin:end], "clip")
+                begin = end
+        if order is not None and begin == len(order):
+            target.take(_back(order), 0, to, "clip")
+        elif order is not None:
+            to[order[:begin]] = target[:begin]
 
 
 def _take_joined(
@@ -351,16 +358,7 @@ def _take_joined(
     starts: Sequence[int],
     blocks: Sequence[LocalArray],
 ) -> None:
-    """Take along another dim than the first from a few rows of all blocks at a time.
-
-    Args:
-      out: gets what is taken.
-      dim: of the blocks.
-      at: positions in the whole dim.
-      size: length of that.
-      starts: where blocks start in it.
-      blocks: they.
-    """
+    """Take along another dim than the first from a few rows of all blocks at a time."""
     lead, after = blocks[0].shape[:dim], blocks[0].shape[dim + 1 :]
     count, width = math.prod(lead), math.prod(after)
     part = out.reshape(count, at.size, width)
@@ -376,23 +374,37 @@ def _take_joined(
 
 
 def _take_along(
-    part: LocalArray, dim: int, order: LocalArray | None, places: LocalArray, found: Sequence[Any]
+    part: LocalArray,
+    dim: int,
+    order: LocalArray | None,
+    places: LocalArray,
+    blocks: Sequence[LocalArray],
+    ends: Sequence[int],
 ) -> None:
-    """Take along another dim, as `_take_rows`, and then put everything in order at once."""
+    """Take along another dim by owner, and then put everything in order at once.
+
+    Args:
+      part: gets what is taken.
+      dim: of the blocks.
+      order: the places in that by owner; None where they are so.
+      places: positions in the blocks.
+      blocks: each owner's.
+      ends: up to where it has the order.
+    """
     lead, after = math.prod(part.shape[:dim]), math.prod(part.shape[dim + 1 :])
     rows = part.reshape(lead, len(places), after)
+    back = None
     if order is not None:
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        places = places[order]
-    blocks = [block.reshape(lead, block.shape[dim], after) for block, _, _ in found]
-    taken = [places[begin:end] for _, begin, end in found]
+        back, places = _back(order), places[order]
+    both = [
+        (block.reshape(lead, block.shape[dim], after), places[begin:end])
+        for block, begin, end in zip(blocks, [0, *ends], ends, strict=False)
+    ]
     most = max(1, PIECE * lead // max(1, part.nbytes))
     for start in range(0, lead, most):
         few = slice(start, min(start + most, lead))
-        both = zip(blocks, taken, strict=True)
         by_owner = [block[few].take(at, 1, None, "clip") for block, at in both]
-        if order is None:
+        if back is None:
             np.concatenate(by_owner, 1, rows[few])
         else:
             np.concatenate(by_owner, 1).take(back, 1, rows[few], "clip")

@@ -33,9 +33,6 @@ def linalg_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
     """Return the type that matrices are worked with: single or double precision, real or complex.
 
     Integers are worked with in double precision, also beside numbers of single precision.
-
-    Raises:
-      ArgumentTypeError: an operand is of half precision.
     """
     for aval in avals:
         if wide(aval.dtype) != aval.dtype:
@@ -93,9 +90,7 @@ class Core:
 
 
 def matrix_row(
-    name: str,
-    core: Callable[..., Core],
-    make: Callable[..., Callable[..., Any]],
+    name: str, core: Callable[..., Core], make: Callable[..., Callable[..., Any]]
 ) -> Row:
     """Return the row of a function of matrices.
 
@@ -136,11 +131,7 @@ def matrix_row(
 
 
 def _sizes(name: str, core: Core, avals: Sequence[Aval]) -> dict[str, int]:
-    """Return the length of every letter.
-
-    Raises:
-      ArgumentError: an operand lacks dims, a matrix is not square, or lengths differ.
-    """
+    """Return the length of every letter."""
     shapes = tuple(aval.shape for aval in avals)
     sizes: dict[str, int] = {}
     for letters, shape in zip(core.inputs, shapes, strict=True):
@@ -170,11 +161,7 @@ def _sizes(name: str, core: Core, avals: Sequence[Aval]) -> dict[str, int]:
 
 
 def _checked(
-    name: str,
-    xp: Any,
-    function: Callable[..., Any],
-    dtype: Dtype,
-    types: Sequence[Dtype],
+    name: str, xp: Any, function: Callable[..., Any], dtype: Dtype, types: Sequence[Dtype]
 ) -> Callable[..., Any]:
     """Return a function of matrices of any type, whose results are dense and of the right types."""
 
@@ -200,11 +187,7 @@ def _checked(
 
 
 def function_of(xp: Any, name: str) -> Callable[..., Any]:
-    """Return a function of NumPy's or CuPy's linalg.
-
-    Raises:
-      ArgumentTypeError: it has no such function.
-    """
+    """Return a function of NumPy's or CuPy's linalg."""
     function: Callable[..., Any] | None = getattr(xp.linalg, name, None)
     if function is None:
         raise ArgumentTypeError(
@@ -268,9 +251,5 @@ DET = matrix_row("det", lambda: Core(("mn",), ("",)), lambda xp: xp.linalg.det)
 SLOGDET = matrix_row(
     "slogdet", lambda: Core(("mn",), ("", ""), (own, real)), lambda xp: xp.linalg.slogdet
 )
-SOLVE = matrix_row(
-    "solve",
-    lambda: Core(("mn", "mk"), ("nk",), free="k"),
-    _solve,
-)
+SOLVE = matrix_row("solve", lambda: Core(("mn", "mk"), ("nk",), free="k"), _solve)
 """Columns of the right sides are solved for where they lie."""

@@ -43,14 +43,7 @@ _WHOLE = Local("what is in the middle is found among all elements along the dim"
 
 
 def _position(xp: Any, method: str, n: Any, q: Any) -> tuple[Any, Any]:
-    """Return where a quantile is: the number of an element, and how far it is to the next.
-
-    Args:
-      xp: the namespace.
-      method: one of `METHODS`.
-      n: how many elements there are, in the type of `q`.
-      q: which quantiles.
-    """
+    """Return where a quantile is: the number of an element, and how far it is to the next."""
     if method in CONTINUOUS:
         alpha, beta = CONTINUOUS[method]
         at = (n - 1) * q if method == "linear" else n * q + (alpha + q * (1 - alpha - beta)) - 1
@@ -181,18 +174,7 @@ def _not_empty(name: str, x: Aval, axes: Sequence[int]) -> None:
 
 @functools.lru_cache(maxsize=256)
 def _typed(name: str, own: Dtype, q: Dtype | None, weak: bool, method: str) -> Dtype:
-    """Return the type of NumPy's result.
-
-    Args:
-      name: of NumPy's function.
-      own: type of the array.
-      q: type of the quantiles, if there are any.
-      weak: whether they are a number of Python's.
-      method: how quantiles are found.
-
-    Raises:
-      ArgumentTypeError: the function is not defined for the type.
-    """
+    """Return the type of NumPy's result."""
     x = np.ones(2, own)
     try:
         if q is None:

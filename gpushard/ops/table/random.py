@@ -327,12 +327,7 @@ UNIFORM = distribution(
 NORMAL = distribution("normal", Stream.normal, "normal<W>", kinds="fc")
 COMPLEX_NORMAL = distribution("normal", _complex_normal, "complex_normal<T, W>", _real, "fc")
 TRUNCATED_NORMAL = distribution(
-    "truncated_normal",
-    _truncated_normal,
-    "truncated_normal<T>",
-    bounded=True,
-    lower=ANY,
-    upper=ANY,
+    "truncated_normal", _truncated_normal, "truncated_normal<T>", bounded=True, lower=ANY, upper=ANY
 )
 EXPONENTIAL = distribution("exponential", _exponential, "exponential<W>")
 GUMBEL = distribution("gumbel", _gumbel, "gumbel", loc=ANY)

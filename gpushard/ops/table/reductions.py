@@ -94,13 +94,7 @@ def _sum_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
 
 
 def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool) -> Row:
-    """Return the row of a reduction by one ufunc; last parameter: its dtype or None.
-
-    Args:
-      name: of the ufunc.
-      dtype_of: as for `_row`.
-      empty: whether nothing at all can be reduced.
-    """
+    """Return the row of a reduction by one ufunc; last parameter: its dtype or None."""
     title = _TITLES[name]
 
     def reduce(xp: Any, axes: tuple[int, ...], keepdims: bool, dtype: Dtype) -> Kernel:

@@ -20,12 +20,6 @@ def reshape_splits(
     evenly, they stay with it: nothing moves for them. Others go to the first dim of the result that
     has none and is at least as long as they are many, among those that share elements with theirs.
 
-    Args:
-      shapes: that of the operand.
-      params: (the new shape,).
-      splits: the axes of each dim of the operand.
-      sizes: of the axes.
-
     >>> reshape_splits([(8, 8)], ((4, 16),), (("x",), ("y",)), {"x": 4, "y": 2})
     (('x',), ('y',))
     >>> reshape_splits([(8, 4)], ((32,),), (("x",), ()), {"x": 4})

@@ -27,11 +27,7 @@ _OF_CUPY = {"add": "cumsum", "multiply": "cumprod"}
 
 @functools.lru_cache(maxsize=256)
 def _accumulated(ufunc: np.ufunc, own: Dtype, dtype: Dtype | None) -> Dtype:
-    """Return the type that NumPy gives.
-
-    Raises:
-      ArgumentTypeError: the ufunc is not defined for it.
-    """
+    """Return the type that NumPy gives."""
     if dtype is None and ufunc in (np.add, np.multiply):
         dtype = summed(own)
     try:
@@ -48,11 +44,6 @@ def _accumulated(ufunc: np.ufunc, own: Dtype, dtype: Dtype | None) -> Dtype:
 
 def doubling(function: Any, x: Any, axis: int) -> Any:
     """Accumulate in as many passes as the length has binary digits (Hillis and Steele, 1986).
-
-    Args:
-      function: of two arrays, associative.
-      x: an array, which is overwritten.
-      axis: along which dim, counted from the end.
 
     >>> doubling(np.maximum, np.array([1, 3, 2, 5, 4]), -1)
     array([1, 3, 3, 5, 5])

@@ -58,12 +58,7 @@ def _types(avals: Sequence[Aval], params: Params) -> tuple[Dtype, Dtype]:
 
 
 def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    """Check that values broadcast to the part, and become elements without a loss.
-
-    Raises:
-      ArgumentError: they do not broadcast.
-      ArgumentTypeError: imaginary parts would be lost.
-    """
+    """Check that values broadcast to the part, and become elements without a loss."""
     x, values = avals[:2]
     shape = part_shape(params[0], x.shape, _shapes(avals))
     try:
@@ -174,20 +169,7 @@ def _update_own(
     *positions: LocalArray,
     out: LocalArray,
 ) -> LocalArray:
-    """Make updates by a kernel of the backend; arguments as for `_write_owned`.
-
-    Args:
-      xp: CuPy.
-      indexed: as there.
-      operation: what the kernel calls the ufunc.
-      types: to combine in, and of values for that.
-      sizes: as there, and so are those that follow.
-      site: likewise.
-      x: likewise.
-      values: likewise.
-      *positions: likewise.
-      out: likewise.
-    """
+    """Make updates by a kernel of the backend; arguments as for `_write_owned`."""
     own = own_kernels(xp)
     wide = spread(indexed, x.shape, tuple(at.shape for at in positions))
     out[...] = x
@@ -229,19 +211,7 @@ def _write_owned(
     *positions: LocalArray,
     out: Any = None,
 ) -> LocalArray:
-    """Make those updates that fall into a block, and look at no others: the kernel for NumPy.
-
-    Args:
-      indexed: how the array is indexed.
-      ufunc: what combines elements with values; None to replace them.
-      kind: the type of values for that.
-      sizes: lengths of the indexed dims of the whole array.
-      site: where the block lies.
-      x: the block.
-      values: broadcast to the part.
-      positions: the index arrays.
-      out: gets the new block.
-    """
+    """Make those updates that fall into a block, and look at no others: the kernel for NumPy."""
     out = np.empty(x.shape, x.dtype) if out is None else out
     out[...] = x
     wide = spread(indexed, x.shape, tuple(at.shape for at in positions))

@@ -31,11 +31,7 @@ def _inexact(avals: Sequence[Aval], params: Params) -> Dtype:
 
 
 def _zeta_dtype(avals: Sequence[Aval], params: Params) -> Dtype:
-    """Return the type that SciPy gives: the function of one operand works in double precision more.
-
-    Raises:
-      ArgumentTypeError: there are two operands, and one is complex.
-    """
+    """Return SciPy's type: the function of one operand takes more in double precision."""
     found = _inexact(avals, params)
     if len(avals) == 1:
         own = avals[0].dtype

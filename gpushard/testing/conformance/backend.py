@@ -18,10 +18,7 @@ from gpushard.runtime.stream import Tick
 from gpushard.runtime.view import View
 from gpushard.testing.conformance.base import Conformance, download, give, upload
 
-_DTYPES = (
-    *("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"),
-    *("f2", "f4", "f8", "c8", "c16"),
-)
+_DTYPES = (*("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"), *("f2", "f4", "f8", "c8", "c16"))
 
 
 class _Owner:

@@ -17,15 +17,7 @@ from gpushard.typing import HostArray, LocalArray
 
 
 def raises(kind: type[BaseException], function: Callable[[], Any]) -> BaseException:
-    """Return what a function raises.
-
-    Args:
-      kind: what it must raise.
-      function: takes nothing.
-
-    Raises:
-      AssertionError: it raises nothing.
-    """
+    """Return what a function raises."""
     try:
         function()
     except kind as error:

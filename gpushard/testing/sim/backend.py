@@ -14,9 +14,8 @@ from gpushard.runtime.host import NumpyStore
 from gpushard.runtime.memory import Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
-from gpushard.testing.sim.schedule import Schedule, StuckError
+from gpushard.testing.sim.schedule import Schedule, StuckError, Timing
 from gpushard.testing.sim.threads import SimLock, Threads
-from gpushard.testing.sim.timing import Timing
 from gpushard.testing.topology import Topology, nvlink, pcie, two_hosts
 from gpushard.typing import HostArray
 

@@ -97,7 +97,7 @@ class CupyDriver:
         self._thread = threading.local()
         self._stages: dict[int, CupyStream] = {}  # where kernels are rehearsed
         self._rehearsing = threading.RLock()  # a finalizer may come here on the same thread
-        self._functions: dict[tuple[int, str], Any] = {}
+        self._functions: dict[tuple[int, str], int] = {}
         self._kernels: dict[tuple[Any, ...], int] = {}
         self._modules: list[Any] = []  # which their kernels need
         self._thread = _Thread()
@@ -159,8 +159,9 @@ class CupyDriver:
         with _on(gpu):
             for file, names in _KERNELS.items():
                 module = cupy.RawModule(code=kernel_source(file), options=("-std=c++17",))
+                self._modules.append(module)
                 for name in names:
-                    self._functions[gpu, name] = module.get_function(name).kernel
+                    self._functions[gpu, name] = module.get_function(name).kernel.ptr
 
     def malloc(self, gpu: int, nbytes: int) -> int:
         """Return the address of new memory, aligned to 256 bytes.
@@ -382,27 +383,25 @@ class CupyDriver:
 
     def launch_pieces(self, pieces: Pieces, stream: CupyStream) -> None:
         """Copy boxes by a kernel that takes them as its argument."""
-        self._launch("copy_boxes_inline", pieces, (pieces.inline(),), stream)
+        self._launch("copy_boxes_inline", pieces, pieces.parameters[0], stream)
 
     def launch_fills(self, fills: Fills, stream: CupyStream) -> None:
         """Fill boxes by a kernel that takes them as its argument."""
-        self._launch("fill_boxes_inline", fills, (fills.inline(),), stream)
+        self._launch("fill_boxes_inline", fills, fills.parameters[0], stream)
 
     def launch_table(
         self, table: Table, batch: Batch, bases: HostArray, stream: CupyStream
     ) -> None:
         """Copy boxes by a kernel that reads them from a table."""
-        count = np.uint32(len(batch.table))
-        places = (np.uint64(place) for place in (table.pieces, table.first, table.ends))
-        self._launch("copy_boxes_table", batch, (*places, count, bases), stream)
+        places = np.array([table.pieces, table.first, table.ends], np.uint64)
+        count = np.array([len(batch.table)], np.uint32)
+        start = address(places)
+        arguments = start, start + 8, start + 16, address(count), address(bases)
+        parameters = np.array(arguments, np.uint64)
+        self._launch("copy_boxes_table", batch, address(parameters), stream)
 
-    def _launch(
-        self, name: str, batch: Batch, arguments: tuple[Any, ...], stream: CupyStream
-    ) -> None:
-        kernel = self._functions[stream.gpu, name].ptr
-        values = [np.asarray(argument) for argument in arguments]
-        places = np.array([value.ctypes.data for value in values], np.uint64)
-        ptr, parameters = stream.ptr, address(places)
+    def _launch(self, name: str, batch: Batch, parameters: int, stream: CupyStream) -> None:
+        kernel, ptr = self._functions[stream.gpu, name], stream.ptr
         cuda_driver.launchKernel(kernel, batch.blocks, 1, 1, THREADS, 1, 1, 0, ptr, parameters, 0)
 
     def elementwise(self, gpu: int, function: Any, signature: Signature) -> int | None:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpushard.frozen import dataclass
-from gpushard.typing import Shape
+from gpushard.runtime.host.views import address
+from gpushard.typing import HostArray, Shape
 
 THREADS = 256
 """Threads of a block; `kThreads` of the kernels."""
@@ -68,7 +69,7 @@ class Batch:
     argument: ClassVar[np.dtype[np.void]]
     """The struct that holds a few, to travel as the launch's argument; made by `batch_type`."""
 
-    @property
+    @functools.cached_property
     def blocks(self) -> int:
         """How many blocks the launch has."""
         return int(self.first[-1])
@@ -80,6 +81,12 @@ class Batch:
           ValueError: there are more than it holds.
         """
         return self._inline
+
+    @functools.cached_property
+    def parameters(self) -> tuple[int, HostArray]:
+        """What a launch takes for that struct: where its address stands, and what holds it."""
+        pointers = np.array([address(self.inline())], np.uint64)
+        return address(pointers), pointers
 
     @functools.cached_property
     def _inline(self) -> npt.NDArray[np.void]:

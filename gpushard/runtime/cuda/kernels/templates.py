@@ -76,16 +76,19 @@ class Template:
         Args:
           bases: the address of each of `operands`.
         """
-        for addresses, offsets, operands in self._aims:
-            np.add(offsets, bases[operands], out=addresses)
+        addresses, offsets, operands = self._aims
+        np.add(offsets, bases[operands], out=addresses)
         return self.pieces
 
     @functools.cached_property
-    def _aims(self) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]]:
+    def _aims(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        """Where addresses stand in the argument, what is added, and to which operand's."""
         table = self.pieces.table
         entries = self.pieces.inline()["pieces"][: len(table)]
-        ends = ("target", self.targets), ("source", self.sources)
-        return [(entries[end], table[end].copy(), operands) for end, operands in ends]
+        ends = "target", "source"
+        addresses = np.ndarray((len(table), 2), np.uint64, entries, 0, (entries.strides[0], 8))
+        operands = np.stack([self.targets, self.sources], axis=1)
+        return addresses, np.stack([table[end] for end in ends], axis=1), operands
 
 
 Choice = Callable[[int, int, bool], bool]
