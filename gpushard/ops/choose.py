@@ -64,14 +64,14 @@ def agreed(rule: Rule, operands: Sequence[Given]) -> Splits | None:
       The splits, unless two operands split a factor differently, one axis would serve two factors,
       or something is split that must not be.
     """
-    found: dict[int, tuple[str, ...]] = {}
+    found = dict(rule.pinned)
     for dims, operand in zip(rule.operands, operands, strict=True):
         if operand.tiling is None:
             continue
         if operand.axes is None:
             return None
         for factor, axes in zip(dims, operand.axes, strict=True):
-            if axes and factor not in rule.splittable and not _is_short(rule, factor):
+            if axes and factor not in rule.splittable and not _may_stay(rule, factor):
                 return None
             if factor is not None and found.setdefault(factor, axes) != axes:
                 return None
@@ -81,14 +81,11 @@ def agreed(rule: Rule, operands: Sequence[Given]) -> Splits | None:
     return tuple(found.get(factor, ()) for factor in range(len(rule.sizes)))
 
 
-def _is_short(rule: Rule, factor: int | None) -> bool:
-    """Whether a factor of at most one element can stay split, as its operands have it."""
-    return (
-        factor is not None
-        and rule.sizes[factor] <= 1
-        and factor not in rule.whole
-        and factor not in rule.reduced
-    )
+def _may_stay(rule: Rule, factor: int | None) -> bool:
+    """Whether a factor can stay split, as its operands have it: pinned, or of one element."""
+    if factor is None or factor in rule.pins:
+        return factor is not None
+    return rule.sizes[factor] <= 1 and factor not in rule.whole and factor not in rule.reduced
 
 
 def assignments(rule: Rule, mesh: Mesh, operands: Sequence[Given]) -> list[Splits]:
@@ -103,7 +100,7 @@ def assignments(rule: Rule, mesh: Mesh, operands: Sequence[Given]) -> list[Split
         if operand.axes is not None
     ]
     used = {axis for _, dims in own for axes in dims for axis in axes}
-    every = [axis for axis, size in mesh.shape.items() if size > 1]
+    every = [axis for axis, size in mesh.shape.items() if size > 1 and axis not in rule.taken]
     for axes in (every, [axis for axis in every if axis in used]):
         if _count(len(axes), len(rule.splittable)) <= MOST:
             return list(_all(rule, axes))
@@ -136,7 +133,7 @@ def _all(rule: Rule, axes: Sequence[str]) -> Iterator[Splits]:
         groups.pop(None, None)
         orders = [itertools.permutations(names) for names in groups.values()]
         for order in itertools.product(*orders):
-            found = dict(zip(groups, order, strict=True))
+            found = rule.pins | dict(zip(groups, order, strict=True))
             yield tuple(found.get(f, ()) for f in range(len(rule.sizes)))
 
 
@@ -144,7 +141,8 @@ def _placed(rule: Rule, places: dict[str, set[int]]) -> Iterator[Splits]:
     choices: Iterable[Sequence[int | None]] = [(*sorted(at), None) for at in places.values()]
     for chosen in itertools.product(*choices):
         yield tuple(
-            tuple(axis for axis, at in zip(places, chosen, strict=True) if at == f)
+            rule.pins.get(f)
+            or tuple(axis for axis, at in zip(places, chosen, strict=True) if at == f)
             for f in range(len(rule.sizes))
         )
 
@@ -350,10 +348,9 @@ def choose(
 def _as_wanted(rule: Rule, target: Target | None) -> Iterator[Splits]:
     """Yield the assignment that gives the result as it is wanted, which a cap may have cut off."""
     if target is not None:
-        found = dict(zip(rule.results[0], target.axes, strict=True))
-        yield tuple(
-            found.get(f, ()) if f in rule.splittable else () for f in range(len(rule.sizes))
-        )
+        axes = dict(zip(rule.results[0], target.axes, strict=True))
+        free = {f: n for f, n in axes.items() if f in rule.splittable and not rule.taken & set(n)}
+        yield tuple((free | rule.pins).get(f, ()) for f in range(len(rule.sizes)))
 
 
 def of_dims(dims: Dims, splits: Splits) -> Splits:

@@ -98,6 +98,8 @@ def in_single(row: Row, *, typed: bool = False) -> Row:
 class _InSingle:
     """Makes the functions of a row from those of one for single precision: an `Adapter`."""
 
+    lead = complete = 0
+
     def __init__(self, row: Row, typed: bool) -> None:
         self.infer = row.infer if typed else _narrow_infer(row.infer)
         self._typed = typed

@@ -156,6 +156,12 @@ class Case:
 class Adapter(Protocol):
     """Makes the functions of a row from those of another one."""
 
+    lead: int
+    """How many dims results have in front that those of the other row lack."""
+
+    complete: int
+    """How many operands have all of these dims."""
+
     def avals(self, avals: Sequence[Aval]) -> tuple[Aval, ...]:
         """Return the operands of the other row."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpushard.errors import ShardingError
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
@@ -62,12 +63,14 @@ def _chosen(
     case: Case, frame: Frame, operands: Sequence[Operand], ways: Sequence[Price]
 ) -> tuple[Choice, Splits | None]:
     """Return how the work is split, and the splits that results get in the end if others."""
-    rule, out, meshes, target = case.rule, case.out, frame.meshes, None
+    rule, out, target = case.rule, case.out, None
+    meshes = pinned_meshes(case, frame)
     shape, itemsize = case.results[0].shape, case.results[0].dtype.itemsize
     if isinstance(out, NamedSharding) and out.device_set == set(meshes[0].assignment):
         assert isinstance(out.mesh, Mesh)
-        meshes = (out.mesh,)
-        target = Target(splits_of(out, len(shape)), itemsize)
+        if rule.taken <= set(out.mesh.axis_names):
+            meshes = (out.mesh,)
+            target = Target(splits_of(out, len(shape)), itemsize)
     candidates = [
         (mesh, [given(x, mesh, x.aval.dtype.itemsize) for x in operands]) for mesh in meshes
     ]
@@ -82,6 +85,26 @@ def _chosen(
     if wanted is None and out is None:
         wanted = _given_back(rule, dict(candidates)[choice.mesh])
     return choice, wanted
+
+
+def pinned_meshes(case: Case, frame: Frame) -> tuple[Mesh, ...]:
+    """Return the meshes that work can be split over: those that have the axes of pinned factors.
+
+    Raises:
+      ShardingError: none has them.
+    """
+    taken = case.rule.taken
+    if not taken:
+        return frame.meshes
+    meshes = tuple(mesh for mesh in frame.meshes if taken <= set(mesh.axis_names))
+    if not meshes:
+        raise ShardingError(
+            f"{case.row.name}: dims are pinned to the mesh axes {sorted(taken)}, which the mesh of "
+            "no operand has; reshard an operand to the mesh that has them",
+            argument="x",
+            axes=tuple(sorted(taken)),
+        )
+    return meshes
 
 
 def _results(
@@ -126,7 +149,7 @@ def _given_back(rule: Rule, operands: Sequence[Given]) -> Splits | None:
 
     Operations that need a dim whole move it so, and give its axes back in the result.
     """
-    found: dict[int, tuple[str, ...]] = {}
+    found = dict(rule.pinned)
     for dims, operand in zip(rule.operands, operands, strict=True):
         for factor, axes in zip(dims, operand.axes or (), strict=False):
             taken = {axis for names in found.values() for axis in names}
@@ -170,6 +193,7 @@ def _stays(frame: Frame, rule: Rule, operands: Sequence[Operand]) -> bool:
         and all(own == dims for own in (*arrays, *rule.results))
         and not rule.reduced
         and not rule.whole
+        and not rule.pinned
     )
 
 

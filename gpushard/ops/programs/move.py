@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpushard.errors import ArgumentTypeError
+from gpushard.errors import ArgumentTypeError, NamedDimsError
 from gpushard.frozen import dataclass
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.execute import run
-from gpushard.movement.planning.dims import Piece
-from gpushard.movement.planning.maps import Rearrangement
+from gpushard.movement.planning.dims import Piece, lifted_piece
+from gpushard.movement.planning.maps import Rearrangement, lifted
 from gpushard.movement.planning.update import Touched
 from gpushard.movement.planning.windows import Window, started
 from gpushard.movement.rearrange import rearrange
@@ -35,9 +36,9 @@ from gpushard.ops.operand import (
     nearest_axes,
     placed,
 )
-from gpushard.ops.row import Case, Params, ShardedCall, Strategy
+from gpushard.ops.row import Adapter, Case, Params, ShardedCall, Strategy
 from gpushard.ops.rule import Splits
-from gpushard.ops.shardings import in_sharding
+from gpushard.ops.shardings import in_sharding, pinned_meshes
 from gpushard.typing import HostArray, Shape
 
 
@@ -62,13 +63,41 @@ class Move(Strategy):
         """Plan the movement."""
         return Movement(self, case)
 
+    def adapted(self, adapter: Adapter) -> Move:
+        """Return it with dims in front that stay as they are."""
+        lead, splits, starts = adapter.lead, self.splits, self.starts
+
+        def how(shapes: Sequence[Shape], params: Params) -> Piece | Rearrangement:
+            if len(shapes) != adapter.complete:
+                raise NamedDimsError(
+                    f"elements of {len(shapes)} arrays are moved, {adapter.complete} of which have "
+                    f"all {lead} named dims; broadcast the others to them first"
+                )
+            body = self.how([shape[lead:] for shape in shapes], params)
+            lift: Any = lifted_piece if isinstance(body, Piece) else lifted
+            result: Piece | Rearrangement = lift(body, shapes[0][:lead])
+            return result
+
+        def lifted_splits(
+            shapes: Sequence[Shape], params: Params, own: Splits, sizes: Mapping[str, int]
+        ) -> Splits:
+            assert splits is not None
+            inside = splits([shape[lead:] for shape in shapes], params, own[lead:], sizes)
+            return (*own[:lead], *inside)
+
+        def lifted_starts(params: Params) -> tuple[int, ...]:
+            assert starts is not None
+            return tuple(lead + number for number in starts(params))
+
+        return Move(how, splits and lifted_splits, starts and lifted_starts)
+
 
 @dataclass(frozen=True, eq=False)
 class Replace(Strategy):
     """The second operand replaces a piece of the first one."""
 
-    how: Callable[[Params], Piece]
-    """Says which piece."""
+    how: Callable[[Sequence[Shape], Params], Piece]
+    """Takes the shapes of the operands; says which piece."""
 
     starts: Callable[[Params], tuple[int, ...]]
     """As for `Move`."""
@@ -76,6 +105,22 @@ class Replace(Strategy):
     def compile(self, case: Case, call: ShardedCall | None) -> Update:
         """Plan the update."""
         return Update(self, case)
+
+    def adapted(self, adapter: Adapter) -> Replace:
+        """Return it with dims in front that stay as they are."""
+        lead, starts = adapter.lead, self.starts
+
+        def how(shapes: Sequence[Shape], params: Params) -> Piece:
+            body = self.how([shape[lead:] for shape in shapes], params)
+            piece = lifted_piece(body, shapes[0][:lead])
+            if math.prod(shapes[1]) != 1 and shapes[1] != piece.shape:
+                raise NamedDimsError(
+                    f"a part of shape {piece.shape} with {lead} named dims can't be replaced by "
+                    f"values of shape {shapes[1]}; broadcast them to the part first"
+                )
+            return piece
+
+        return Replace(how, lambda params: tuple(lead + number for number in starts(params)))
 
 
 class Movement:
@@ -163,16 +208,17 @@ def _moved_sharding(move: Move, case: Case, arrays: Sequence[Operand]) -> Shardi
     if frame.single is not None:
         return frame.single
     shapes = [x.aval.shape for x in arrays]
-    mesh = frame.meshes[0]
+    mesh, rule = pinned_meshes(case, frame)[0], case.rule
     splits = [nearest_axes(x, mesh) for x in arrays]
     if move.splits is not None:
         found = move.splits(shapes, params, splits[0], mesh.shape)
     else:
-        found = tuple(_kept_axes(factor, shapes, splits) for factor in case.rule.results[0])
-    used: set[str] = set()
+        found = tuple(_kept_axes(factor, shapes, splits) for factor in rule.results[0])
+    used = set(rule.taken)
     entries: list[tuple[str, ...]] = []
-    for axes, n in zip(found, shape, strict=True):
-        entries.append(() if n <= 1 or used & set(axes) else axes)
+    for factor, axes, n in zip(rule.results[0], found, shape, strict=True):
+        free = () if n <= 1 or used & set(axes) else axes
+        entries.append(free if factor is None else rule.pins.get(factor, free))
         used.update(entries[-1])
     memory = common_memory(arrays)
     sharding = sharding_of(mesh, tuple(range(len(entries))), tuple(entries), memory)
@@ -214,7 +260,10 @@ class Update:
         self.name = case.row.name
         self.results = (in_sharding(aval, case.out or x.sharding),)
         self.committed = x.committed
-        self._piece, self._starts = replace.how(case.params), replace.starts(case.params)
+        self._piece, self._starts = (
+            replace.how([x.shape for x in case.avals], case.params),
+            replace.starts(case.params),
+        )
         self._of_element = isinstance(case.operands[1], Scalar)
         self._element = aval.dtype.type
 

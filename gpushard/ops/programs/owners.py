@@ -25,7 +25,7 @@ from gpushard.ops.choose import Given, Price
 from gpushard.ops.operand import Sharded
 from gpushard.ops.programs.calls import Call, LocalCalls, Outputs, Work, calls_of
 from gpushard.ops.programs.local import Computation
-from gpushard.ops.row import Case, Kernel, KernelMaker, Program, ShardedCall, Strategy
+from gpushard.ops.row import Adapter, Case, Kernel, KernelMaker, Program, ShardedCall, Strategy
 from gpushard.ops.rule import Rule, Splits
 from gpushard.ops.shardings import places_of, splits_as
 from gpushard.runtime.memory import Memory
@@ -127,6 +127,10 @@ class FromOwners(Strategy):
         """Return the splits of the dims that are kept, and of those that say where elements are."""
         result = case.results[0]
         return _as_taken(case.rule, mesh, operands, math.prod(result.shape) * result.dtype.itemsize)
+
+    def adapted(self, adapter: Adapter) -> Strategy:
+        """Return the other strategy, adapted."""
+        return self.otherwise.adapted(adapter)
 
     def compile(self, case: Case, call: ShardedCall | None) -> Program:
         """Make the calls that take the first operand as it lies.

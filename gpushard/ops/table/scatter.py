@@ -314,7 +314,12 @@ UPDATE = Row(
     _update_infer,
     _update_rule,
     _update,
-    (Replace(lambda params: index_piece(params[0]), starts=lambda params: open_starts(params[0])),),
+    (
+        Replace(
+            lambda shapes, params: index_piece(params[0]),
+            starts=lambda params: open_starts(params[0]),
+        ),
+    ),
     beside_keys=frozenset(range(2, 64)),
 )
 """Operands: the array; an element, or an array of the part's shape or of size 1, of its type; and
