@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpushard.errors import ShardingError
+from gpushard.errors import ArgumentTypeError, ShardingError
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
@@ -25,6 +25,7 @@ from gpushard.ops.operand import (
 )
 from gpushard.ops.row import Case, Result, ShardedCall, Strategy
 from gpushard.ops.rule import Dims, Rule, Splits
+from gpushard.runtime.runtime import Runtime
 from gpushard.typing import Shape
 
 
@@ -34,17 +35,18 @@ def sharded_call(case: Case) -> tuple[Strategy, ShardedCall | None]:
     Returns:
       The strategy, and where everything lies unless it says that itself.
     """
-    row, rule = case.row, case.rule
+    row, avals = case.row, case.results  # which checks the operands first
     prices = [strategy.price(case) for strategy in row.strategies]
     ways = [price for price in prices if price is not None]
     if len(ways) < len(prices):
         return row.strategies[-1], None
-    memory = common_memory(case.operands)
+    check_available(case.runtime, row.name, (*case.avals, *avals))
+    rule, memory = case.rule, common_memory(case.operands)
     operands = [in_memory(x, "device") for x in case.operands]
     out = case.out
-    frame = frame_of(row.name, operands, None if out is None else (out, case.results[0].shape))
+    frame = frame_of(row.name, operands, None if out is None else (out, avals[0].shape))
     if frame.single is not None or _stays(frame, rule, operands):
-        places, results = _without_mesh(frame.fixed[0], operands, case.results)
+        places, results = _without_mesh(frame.fixed[0], operands, avals)
         ends = [result.sharding for result in results]
         call = ShardedCall(places, results, _in_the_end(case, ends, memory), None)
         return row.strategies[-1], call
@@ -52,11 +54,28 @@ def sharded_call(case: Case) -> tuple[Strategy, ShardedCall | None]:
     results = _results(case, choice.mesh, rule.results, choice.splits, operands)
     ends = [result.sharding for result in results]
     if back is not None:
-        dims = [_fitting(rule, a.shape, d) for a, d in zip(case.results, rule.results, strict=True)]
+        dims = [_fitting(rule, a.shape, d) for a, d in zip(avals, rule.results, strict=True)]
         ends = [end.sharding for end in _results(case, choice.mesh, dims, back, operands)]
     places = places_of(rule, choice.mesh, choice.splits, operands)
     call = ShardedCall(places, results, _in_the_end(case, ends, memory), choice)
     return row.strategies[choice.way], call
+
+
+def check_available(runtime: Runtime, name: str, avals: Sequence[Aval]) -> None:
+    """Check that devices can compute with some types, before anything starts.
+
+    Raises:
+      ArgumentTypeError: they cannot.
+    """
+    for aval in avals:
+        if not runtime.backend.computes(aval.dtype):
+            raise ArgumentTypeError(
+                f"{name} is not available for {aval.dtype} on {runtime.backend.platform} devices, "
+                "which only store it; convert the data on the host, before they are moved there: "
+                "numpy.asarray(x).astype(float), or ask for another type",
+                argument="x",
+                dtype=aval.dtype,
+            )
 
 
 def _chosen(

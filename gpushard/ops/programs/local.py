@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from gpushard.errors import ArgumentTypeError
 from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
@@ -24,7 +23,6 @@ from gpushard.ops.programs.calls import LocalCalls, Work, calls_of
 from gpushard.ops.programs.launched import launched
 from gpushard.ops.row import Case, ShardedCall, Strategy
 from gpushard.ops.scalars import converter
-from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray
 
 
@@ -91,7 +89,6 @@ class Computation:
 
     def __init__(self, case: Case, call: ShardedCall, work: Computing) -> None:
         row = case.row
-        check_available(case.runtime, row.name, (*case.avals, *case.results))
         self.name = row.name
         self.runtime = case.runtime
         self.results = call.ends
@@ -144,23 +141,6 @@ class Computation:
         if isinstance(operand, ShardedBuffer):
             return run(plan_for(operand, tiling), (operand,), self.name)
         return placed(self.runtime, operand, tiling)
-
-
-def check_available(runtime: Runtime, name: str, avals: Sequence[Aval]) -> None:
-    """Check that devices can compute with some types, before anything starts.
-
-    Raises:
-      ArgumentTypeError: they cannot.
-    """
-    for aval in avals:
-        if not runtime.backend.computes(aval.dtype):
-            raise ArgumentTypeError(
-                f"{name} is not available for {aval.dtype} on {runtime.backend.platform} devices, "
-                "which only store it; convert the data on the host, before they are moved there: "
-                "numpy.asarray(x).astype(float), or ask for another type",
-                argument="x",
-                dtype=aval.dtype,
-            )
 
 
 def _moves(case: Case, call: ShardedCall) -> list[tuple[int, Tiling]]:
