@@ -67,7 +67,7 @@ from gpushard.placement.make_array import (
     num_addressable_indices,
 )
 from gpushard.runtime.current import configure
-from gpushard.runtime.device import Device
+from gpushard.runtime.runtime import Device
 
 # fmt: off
 __all__ = [

@@ -128,21 +128,28 @@ class Settings:
     def __post_init__(self) -> None:
         """Reject values that make no sense, naming the setting and the fix."""
         for name, choices in _CHOICES.items():
-            _check_choice(name, getattr(self, name), choices)
+            value = getattr(self, name)
+            if value not in choices and not (name == "backend" and value is None):
+                known = ", ".join(choices)
+                raise _refused(name, value, f"{name}={value!r} is unknown; use one of {known}")
         for name in _FLAGS:
-            _check_flag(name, getattr(self, name))
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise _refused(name, value, f"{name}={value!r} must be True or False")
         _check_gpus(self.gpus)
         _check_partitions(self.partitions, self.gpus)
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            if value is not None or name not in _MAY_BE_NONE:
-                _check_integer(name, value, least)
+            needed = value is not None or name not in _MAY_BE_NONE
+            if needed and not _is_integer(value, least):
+                why = f"{name}={value!r} must be an integer of at least {least}"
+                raise _refused(name, value, why)
         if self.host_devices % self.host_domains:
-            raise ConfigurationError(
+            raise _refused(
+                "host_domains",
+                self.host_domains,
                 f"host_domains={self.host_domains} does not divide host_devices="
                 f"{self.host_devices}; every domain needs the same number of devices",
-                argument="host_domains",
-                value=self.host_domains,
             )
 
     @property
@@ -178,11 +185,8 @@ class Settings:
                 try:
                     found[name] = parse(text)
                 except ValueError:
-                    raise ConfigurationError(
-                        f"{variable}={text!r} cannot be read; give {_EXPECTS[parse]}",
-                        argument=variable,
-                        value=text,
-                    ) from None
+                    why = f"{variable}={text!r} cannot be read; give {_EXPECTS[parse]}"
+                    raise _refused(variable, text, why) from None
         return cls(**found)
 
 
@@ -232,56 +236,33 @@ def _is_integer(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def _check_integer(name: str, value: object, least: int) -> None:
-    if not _is_integer(value, least):
-        raise ConfigurationError(
-            f"{name}={value!r} must be an integer of at least {least}", argument=name, value=value
-        )
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices and not (name == "backend" and value is None):
-        raise ConfigurationError(
-            f"{name}={value!r} is unknown; use one of {', '.join(choices)}",
-            argument=name,
-            value=value,
-        )
-
-
-def _check_flag(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise ConfigurationError(
-            f"{name}={value!r} must be True or False", argument=name, value=value
-        )
+def _refused(name: str, value: object, why: str) -> ConfigurationError:
+    return ConfigurationError(why, argument=name, value=value)
 
 
 def _check_gpus(gpus: object) -> None:
     if gpus is None:
         return
     if not isinstance(gpus, tuple) or not gpus or not all(_is_integer(gpu, 0) for gpu in gpus):
-        raise ConfigurationError(
+        raise _refused(
+            "gpus",
+            gpus,
             f"gpus={gpus!r} must be a tuple of at least one integer of at least 0, such as (0, 2), "
             "or None for all GPUs",
-            argument="gpus",
-            value=gpus,
         )
     if len(set(gpus)) < len(gpus):
-        raise ConfigurationError(
-            f"gpus={gpus!r} names a GPU more than once; name each once, and divide it with "
-            "partitions",
-            argument="gpus",
-            value=gpus,
-        )
+        why = f"gpus={gpus!r} names a GPU more than once; name each once, and divide it with "
+        raise _refused("gpus", gpus, why + "partitions")
 
 
 def _check_partitions(partitions: object, gpus: tuple[int, ...] | None) -> None:
     counts = partitions if isinstance(partitions, tuple) else (partitions,)
     if not counts or not all(_is_integer(n, 1) and n <= MOST_PARTITIONS for n in counts):
-        raise ConfigurationError(
+        raise _refused(
+            "partitions",
+            partitions,
             f"partitions={partitions!r} must be an integer from 1 to {MOST_PARTITIONS}, or a tuple "
             "with such an integer for each GPU, such as (2, 1)",
-            argument="partitions",
-            value=partitions,
         )
     if gpus is not None and isinstance(partitions, tuple):
         check_partition_count(partitions, len(gpus))

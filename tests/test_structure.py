@@ -10,17 +10,8 @@ PAGES = Path(gs.__file__).parents[1]
 MODULES = {name.split(".")[1] for name in structure.modules() if "." in name}
 
 
-KNOWN_CIRCLES = {
-    "gpushard.runtime.runtime": "a device names the runtime that made it",
-    "gpushard.array.array": "what an array is put together from names the whole",
-}
-"""One module of each circle that there is, all of types alone, and what closes it."""
-
-
-def test_no_other_modules_import_each_other() -> None:
-    circles = structure.circles()
-    assert len(circles) == len(KNOWN_CIRCLES)
-    assert all(KNOWN_CIRCLES.keys() & circle for circle in circles)
+def test_no_modules_import_each_other_not_even_for_types() -> None:
+    assert structure.circles() == []
 
 
 def test_the_glossary_has_every_public_name() -> None:
@@ -59,3 +50,9 @@ def test_the_page_of_walks_is_the_one_that_is_walked() -> None:
     assert structure.written(text) == structure.page(), (
         "python -m tests.structure --write brings CONTRIBUTING.md up to date"
     )
+
+
+def test_values_go_back_and_forth_between_packages_no_more_than_they_must() -> None:
+    most = {"x + y": 8, "reshard": 15, "x.sum()": 12, "x[idx]": 25, "random.normal": 20}
+    _, warm = structure.walks()
+    assert {name: n for name, n in most.items() if warm[name].changes > n} == {}

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.assignment import Assignable
+from gpushard.array.assignment import assign, renew
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.conversions import Conversions
-from gpushard.array.data import Data, Detached, KnownShards, Turned, data_of, is_gone
+from gpushard.array.data import Data, Handle, KnownShards, is_gone
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
 from gpushard.array.operators import Operators
@@ -19,7 +19,7 @@ from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
-from gpushard.array.views import Origin, View, view
+from gpushard.array.views import is_called_by_library, view
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import sharding_at
 from gpushard.functions.concrete import Concrete, concrete
@@ -29,16 +29,15 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import GridSharding, Sharding
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.execute import run
 from gpushard.movement.host import HostRead, StagedRead, read_host, start_read
 from gpushard.movement.plan import Plan
-from gpushard.movement.reshard import plan_for
+from gpushard.movement.reshard import move, plan_for
 from gpushard.ops.table.movement import INDEX
-from gpushard.runtime.device import Device
+from gpushard.runtime.runtime import Device
 from gpushard.typing import HostArray, Shape, shown_as
 
 
-class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable):
+class Array(Shards, Conversions, Protocols, Operators, Methods):
     """An array spread over devices as its sharding says.
 
     Arrays are values: what other arrays hold never changes. `x[index] = value` gives `x` a new
@@ -53,11 +52,6 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable):
     _shape: Shape
     _dtype: np.dtype[Any]
     _weak_type: bool
-    _sharding: Sharding
-    _committed: bool
-    _data: Data | Turned | Detached | None
-    _view: View | None = None
-    _origin: Origin | None = None
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
         """Make an array that has its data, as `pathlib.Path` makes paths of a platform."""
@@ -242,6 +236,31 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable):
         part: Array = view(self, INDEX, (parsed.entries,))
         return part
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Give this array the value that it has with a part replaced, as NumPy does.
+
+        Other arrays, and whatever else shares memory with this one, keep their value. Where nothing
+        does, the part is written in place. Two threads that assign to one array at once need a lock
+        of their own: each sees a whole value, but what one of them writes may be lost. An array
+        whose devices nobody chose goes to where chosen indices and values with dims lie.
+
+        Args:
+          index: as NumPy takes it; with arrays in it the array gets a new block of memory. `x[mask]
+            = value` moves nothing where the value is the same for all that the mask selects.
+          value: a number, an array of gpushard, or what `numpy.asarray` takes; it is broadcast to
+            the part, and converted to the dtype as NumPy does. Of several values for one element
+            the last one stays.
+
+        Raises:
+          ArrayIndexError: too many entries, or a position out of bounds.
+          ArgumentError: the value cannot be broadcast to the part.
+          ArgumentTypeError: the value cannot be converted.
+          ArgumentRangeError: a Python integer does not fit into the dtype.
+          DeletedArrayError: this array, or the value, was deleted.
+          OutOfMemoryError: a device has no room for new blocks.
+        """
+        raise self._without_data("x[index] = value")
+
     def __iter__(self) -> Iterator[Array]:
         """Yield the parts along the first dim; they stay on the devices."""
         if not self._shape:
@@ -308,7 +327,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods, Assignable):
         )
 
 
-class ConcreteArray(Array, Concrete):
+class ConcreteArray(Handle, Array, Concrete):
     """An array that has its data.
 
     Args:
@@ -318,19 +337,11 @@ class ConcreteArray(Array, Concrete):
       weak_type: whether the dtype came from a Python scalar.
     """
 
-    _viewed = view  # what functions take from an array is remembered
+    __slots__ = ()
 
-    __slots__ = (
-        "__weakref__",
-        "_committed",
-        "_data",
-        "_dtype",
-        "_origin",
-        "_shape",
-        "_sharding",
-        "_view",
-        "_weak_type",
-    )
+    __setitem__ = assign
+    _renew = renew
+    _viewed = view  # what functions take from an array is remembered
 
     def __init__(
         self,
@@ -363,20 +374,11 @@ class ConcreteArray(Array, Concrete):
         """Whether a user chose the devices; uncommitted arrays follow others."""
         return self._committed
 
-    def delete(self) -> None:
-        """Give up the memory."""
-        data, self._data = self._data, None
-        if isinstance(data, Data) and data.shards is not None:
-            data.shards.delete()
-
-    def is_deleted(self) -> bool:
-        """Whether it was given up."""
-        return is_gone(self._data)
-
     def _moved(self, sharding: Sharding, what: str) -> Array:
-        plan = plan_for(self._live(), sharding.tiling(self._shape))
+        data = self._live()
         check_transfer(DEVICE_TO_DEVICE, what, explicit=True)
-        return type(self)(run(plan, (self._live(),)), sharding, weak_type=self.weak_type)
+        moved = move(data, sharding.tiling(self._shape))
+        return type(self)(moved, sharding, weak_type=self._weak_type)
 
     def _concrete(self, why: str, explicit: bool | None) -> HostArray:
         data = self._held()
@@ -389,6 +391,12 @@ class ConcreteArray(Array, Concrete):
             host = data.host = host.wait()
         return host
 
+    def _at_hand(self, why: str) -> HostArray | None:
+        runtime = self._held().runtime
+        if self.nbytes > runtime.settings.inline_bytes or not runtime.backend.host_readable:
+            return None
+        return self._concrete(why, None)
+
     def __repr__(self) -> str:
         if is_gone(self._data):
             return f"Array(deleted, shape={self._shape}, dtype={self._dtype.name})"
@@ -399,7 +407,7 @@ class ConcreteArray(Array, Concrete):
         """Return another handle on the same memory; arrays are values."""
         own = self._held()
         data = Data(own.buffer, own.runtime)
-        data.host = own.host
+        data.host, data.furthest = own.host, own.furthest
         return self._handle(data, self._sharding)
 
     def __deepcopy__(self, memo: Any) -> Array:
@@ -410,14 +418,14 @@ class ConcreteArray(Array, Concrete):
         state = np.array(value), self._sharding, self.committed, self.weak_type
         return _from_pickle, state
 
-    def _read(self) -> ShardedBuffer:
-        """Return the data that have the value, in whichever order of dims."""
-        data = self._data
-        return data.source._live() if isinstance(data, Turned) else self._live()
-
-    def _held(self) -> Data:
-        data = self._data
-        return data if type(data) is Data else data_of(self)
+    def _rebound(self, symbol: str, result: Any) -> Any:
+        value = super()._rebound(symbol, result)
+        if value is NotImplemented or (self._view is None and self._origin is None):
+            return value
+        if not is_called_by_library():
+            return value
+        self[...] = value
+        return self
 
     def _known_shards(self) -> KnownShards:
         data = self._held()
@@ -428,36 +436,6 @@ class ConcreteArray(Array, Concrete):
             if data.shards is None:  # no call up to the next line, so no other thread either
                 data.shards = known
         return data.shards
-
-    def _handle(self, data: Data | Turned, sharding: Sharding, *, registered: bool = True) -> Any:
-        """Return a new handle on data of this array, as committed and weak as this one."""
-        weak, shape = self._weak_type, data.tiling.shape
-        made = handle(data, shape, self._dtype, sharding, self._committed, weak, type(self))
-        if registered:
-            data.runtime.register(made)
-        return made
-
-
-def handle(
-    data: Data | Turned,
-    shape: Shape,
-    dtype: np.dtype[Any],
-    sharding: Sharding,
-    committed: bool,
-    weak_type: bool,
-    kind: type[ConcreteArray] = ConcreteArray,
-) -> ConcreteArray:
-    """Return an array of data, not yet registered."""
-    made = _new(kind)
-    made._data = data
-    made._shape = shape
-    made._dtype = dtype
-    made._sharding = sharding
-    made._committed = committed
-    made._weak_type = weak_type
-    made._view = None
-    made._origin = None
-    return made
 
 
 def array_like(x: Any, buffer: ShardedBuffer) -> Array:
@@ -470,9 +448,6 @@ def _from_pickle(
     value: HostArray, sharding: Sharding, committed: bool, weak_type: bool
 ) -> ConcreteArray:
     return rebuild(ConcreteArray, value, sharding, committed, weak_type)
-
-
-_new = object.__new__
 
 
 shown_as("Array", *ConcreteArray.__mro__)

@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any
 
 import numpy as np
 
-from gpushard.array.data import Data, Detached, Turned
+from gpushard.array.data import Data, Detached, Handle, Turned
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.views import assigned
-from gpushard.functions import indexing, updating
 from gpushard.functions.host_values import as_element
 from gpushard.functions.indexing import ParsedIndex, parse
-from gpushard.functions.updating import Indexer, as_new_part, follows, part_updated, with_part
-from gpushard.functions.values import method
+from gpushard.functions.updating import as_new_part, follows, part_updated, with_part
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.execute import BEFORE_WRITING, is_idle
@@ -32,106 +30,24 @@ from gpushard.movement.update import Overlay, copy_now, fill_now, rewrite, touch
 from gpushard.ops.indexing import index_piece
 from gpushard.ops.programs.move import overlay_for
 
-if TYPE_CHECKING:
-    from gpushard.array.array import ConcreteArray
-
 _NAME = "x[index] = value"
 
 
-class Assignable:
-    """What changes a part of an array."""
-
-    __slots__ = ()
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        """Give this array the value that it has with a part replaced, as NumPy does.
-
-        Other arrays, and whatever else shares memory with this one, keep their value. Where nothing
-        does, the part is written in place. Two threads that assign to one array at once need a lock
-        of their own: each sees a whole value, but what one of them writes may be lost. An array
-        whose devices nobody chose goes to where chosen indices and values with dims lie.
-
-        Args:
-          index: as NumPy takes it; with arrays in it the array gets a new block of memory. `x[mask]
-            = value` moves nothing where the value is the same for all that the mask selects.
-          value: a number, an array of gpushard, or what `numpy.asarray` takes; it is broadcast to
-            the part, and converted to the dtype as NumPy does. Of several values for one element
-            the last one stays.
-
-        Raises:
-          ArrayIndexError: too many entries, or a position out of bounds.
-          ArgumentError: the value cannot be broadcast to the part.
-          ArgumentTypeError: the value cannot be converted.
-          ArgumentRangeError: a Python integer does not fit into the dtype.
-          DeletedArrayError: this array, or the value, was deleted.
-          OutOfMemoryError: a device has no room for new blocks.
-        """
-        if ShardedBuffer.ever_lent and sys.getrefcount(self) == _IN_VARIABLE:
-            _forget_exports(cast("ConcreteArray", self)._data)
-        x = cast("ConcreteArray", self)
-        if (x._view is None and x._origin is None) or not _assigned_as_view(x, index, value):
-            _assign(x, *parse(x._shape, index), value)
-
-    @property
-    def at(self) -> Indexer[Self]:
-        """`x.at[index].set(value)`: a new array with a part replaced; `x` stays as it is."""
-        return Indexer(self)
-
-    def fill(self, value: Any) -> None:
-        """Replace all elements by a number: `x[...] = value`.
-
-        Args:
-          value: the number.
-        """
-        self[...] = value
-
-    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
-        """Replace elements, numbered in row-major order: `x.ravel()[indices] = values`.
-
-        Args:
-          indices: their numbers.
-          values: the new elements; from the first again where they are too few.
-          mode: as for `take`.
-
-        Raises:
-          ArrayIndexError: a position is out of bounds.
-        """
-        updating.put(self, indices, values, mode)
-
-    def _renew(self, new: ConcreteArray) -> None:
-        """Take the value of another array, and its layout if this one follows others."""
-        x = cast("ConcreteArray", self)
-        if (x._view is None and x._origin is None) or not _assigned_as_view(x, ..., new):
-            _renew(x, new)
-
-    take = method(indexing.take)
-    nonzero = method(indexing.nonzero)
-    choose = method(indexing.choose)
-
-    def compress(
-        self,
-        condition: Any,
-        axis: int | None = None,
-        out: Any = None,
-        *,
-        out_sharding: Sharding | None = None,
-    ) -> Self:
-        """Return those slices along a dim for which a condition holds.
-
-        Args:
-          condition: a vector, which may be shorter than the dim.
-          axis: which dim; by default all elements in row-major order.
-          out: must be None; results are values.
-          out_sharding: how the result is laid out; by default as it comes.
-
-        Raises:
-          ArgumentError: the condition has other than one dim.
-          ArrayIndexError: it holds beyond the end of the dim.
-        """
-        return indexing.compress(condition, self, axis, out, out_sharding=out_sharding)
+def assign(x: Handle, index: Any, value: Any) -> None:
+    """Give an array the value that it has with a part replaced, see `Array.__setitem__`."""
+    if ShardedBuffer.ever_lent and sys.getrefcount(x) == _IN_VARIABLE:
+        _forget_exports(x._data)
+    if (x._view is None and x._origin is None) or not _assigned_as_view(x, index, value):
+        _assign(x, *parse(x._shape, index), value)
 
 
-def _assigned_as_view(x: ConcreteArray, index: Any, value: Any) -> bool:
+def renew(x: Handle, new: Handle) -> None:
+    """Give an array the value of another one, and its layout if this one follows others."""
+    if (x._view is None and x._origin is None) or not _assigned_as_view(x, ..., new):
+        _renew(x, new)
+
+
+def _assigned_as_view(x: Handle, index: Any, value: Any) -> bool:
     """Assign to all that NumPy would have as views of one array, and say whether that was done."""
     values = assigned(x, index, value)
     for array, new in values:
@@ -139,7 +55,7 @@ def _assigned_as_view(x: ConcreteArray, index: Any, value: Any) -> bool:
     return bool(values)
 
 
-def _assign(x: ConcreteArray, parsed: ParsedIndex, arrays: Sequence[Any], value: Any) -> None:
+def _assign(x: Handle, parsed: ParsedIndex, arrays: Sequence[Any], value: Any) -> None:
     if arrays:
         value = part_updated(x, parsed, arrays, value)
         if parsed.everything:
@@ -168,17 +84,17 @@ def _assign(x: ConcreteArray, parsed: ParsedIndex, arrays: Sequence[Any], value:
     x._weak_type = False
 
 
-def _renew(x: ConcreteArray, new: ConcreteArray) -> None:
+def _renew(x: Handle, new: Handle) -> None:
     data = x._held()
     made = Data(new._live(), data.runtime, _exported(data))
-    if new.sharding == x.sharding:
+    if new._sharding == x._sharding:
         x._data = made
     else:
-        _renew_elsewhere(x, made, new.sharding)
+        _renew_elsewhere(x, made, new._sharding)
     x._weak_type = False
 
 
-def _renew_elsewhere(x: ConcreteArray, made: Data, sharding: Sharding) -> None:
+def _renew_elsewhere(x: Handle, made: Data, sharding: Sharding) -> None:
     """Give an array data in another sharding; an interrupt leaves it as it was.
 
     Nothing is called, and so nothing interrupted, as long as the array is detached.
@@ -203,7 +119,7 @@ def _touched(data: Data, parsed: ParsedIndex) -> Touched:
     return found
 
 
-def _replace(x: ConcreteArray, overlay: Overlay) -> None:
+def _replace(x: Handle, overlay: Overlay) -> None:
     """Give an array a new value."""
     if not overlay.touched.blocks:
         return
@@ -244,7 +160,7 @@ def _exported(data: Data) -> tuple[ShardedBuffer, ...]:
 
 
 def _try_in_place(
-    x: ConcreteArray,
+    x: Handle,
     touched: Touched,
     write: Callable[[ShardedBuffer], object],
     *,
@@ -293,5 +209,5 @@ def _is_alone(detached: Detached, touched: Touched, at_once: bool) -> bool:
             return False
         if any([sys.getrefcount(shard.data) != ALONE for shard in data.shards.arrays.values()]):
             return False
-    data.host = data.shards = None
+    data.host = data.shards = data.furthest = None
     return owns_alone(data, touched)

@@ -1,7 +1,8 @@
 """What an array holds: its buffer, what was made from it so far, and who writes it.
 
 All of it hangs on one attribute of the array, so that one assignment, which no interrupt can cut in
-two, takes an array from one value to the next.
+two, takes an array from one value to the next. A `Handle` is an array as far as that goes; whatever
+works on the data of arrays takes handles, and users see them as `Array`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary, ref
+
+import numpy as np
 
 from gpushard.errors import DeletedArrayError
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
@@ -18,11 +21,9 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host import HostRead, StagedRead
 from gpushard.movement.ownership import Holder
+from gpushard.ops.row import Params, Row
 from gpushard.runtime.runtime import Runtime
-from gpushard.typing import HostArray
-
-if TYPE_CHECKING:
-    from gpushard.array.array import ConcreteArray
+from gpushard.typing import HostArray, Shape
 
 
 class Data(Holder):
@@ -34,7 +35,7 @@ class Data(Holder):
       exported: data that the array had before, and whose address others have who only keep it.
     """
 
-    __slots__ = ("exported", "host", "runtime", "shards")
+    __slots__ = ("exported", "furthest", "host", "runtime", "shards")
 
     def __init__(
         self, buffer: ShardedBuffer, runtime: Runtime, exported: tuple[ShardedBuffer, ...] = ()
@@ -46,6 +47,8 @@ class Data(Holder):
         """The value on the host, or on its way there."""
         self.shards: KnownShards | None = None
         """The shards that were asked for."""
+        self.furthest: int | None = None
+        """Of positions, the one that needs the longest dim to be in bounds, once that is known."""
 
     @property
     def tiling(self) -> Tiling:
@@ -67,7 +70,7 @@ class Turned:
 
     def __init__(
         self,
-        source: ConcreteArray,
+        source: Handle,
         axes: tuple[int, ...],
         make: Callable[[ShardedBuffer], ShardedBuffer],
         tiling: Tiling,
@@ -82,7 +85,7 @@ class Turned:
         """The runtime of the devices."""
         return self.source._held().runtime
 
-    def settle(self, x: ConcreteArray) -> None:
+    def settle(self, x: Handle) -> None:
         """Make the data of an array, unless that has got others meanwhile."""
         data = Data(self.make(self.source._live()), self.runtime)
         if x._data is self:  # no call up to the next line, so no other thread either
@@ -102,7 +105,7 @@ class ShardData:
     def __init__(self, data: Data, sharding: Sharding) -> None:
         self.data = data
         self.sharding = sharding
-        self.arrays: WeakValueDictionary[int, ConcreteArray] = WeakValueDictionary()
+        self.arrays: WeakValueDictionary[int, Handle] = WeakValueDictionary()
         """By identity; some may have got another value since."""
 
     def delete(self) -> None:
@@ -124,7 +127,7 @@ class KnownShards(Holder):
     __slots__ = ("_dtype", "_kind", "_make", "_runtime", "arrays", "tiling")
 
     def __init__(
-        self, buffer: ShardedBuffer, kind: str, make: Callable[[Data, Sharding], ConcreteArray]
+        self, buffer: ShardedBuffer, kind: str, make: Callable[[Data, Sharding], Handle]
     ) -> None:
         self.buffer: ShardedBuffer | None = buffer  # type: ignore[assignment]
         self.tiling = buffer.tiling
@@ -134,7 +137,7 @@ class KnownShards(Holder):
         self._dtype, self._runtime = buffer.dtype, buffer.runtime
         self._kind, self._make = kind, make
 
-    def array(self, position: int) -> ConcreteArray:
+    def array(self, position: int) -> Any:
         """Return a new handle on the shard of one device; a deleted one where the array was."""
         shard = self.arrays.get(position)
         if shard is None:
@@ -213,7 +216,7 @@ def is_gone(data: Data | Turned | Detached | None) -> bool:
     return data is None or (isinstance(data, Detached) and data.torn)
 
 
-def data_of(x: ConcreteArray) -> Data:
+def data_of(x: Handle) -> Data:
     """Return the data of an array, once nobody writes them.
 
     Raises:
@@ -235,8 +238,134 @@ def data_of(x: ConcreteArray) -> Data:
             "the process was forked meanwhile"
         )
     raise DeletedArrayError(
-        f"the array of shape {x.shape}, dtype {x.dtype} and sharding {x.sharding} {why}",
-        shape=x.shape,
-        dtype=x.dtype,
-        sharding=x.sharding,
+        f"the array of shape {x._shape}, dtype {x._dtype} and sharding {x._sharding} {why}",
+        shape=x._shape,
+        dtype=x._dtype,
+        sharding=x._sharding,
     )
+
+
+class Origin:
+    """An array that others were taken from, as long as it has the value that it had then.
+
+    Args:
+      array: the array.
+    """
+
+    __slots__ = ("_array", "shape")
+
+    def __init__(self, array: Handle) -> None:
+        self.shape = array._shape
+        """Of the array, which may be gone."""
+        self._array: ref[Handle] | None = ref(array)
+
+    def array(self) -> Handle | None:
+        """Return the array, unless it is gone, or has got another value."""
+        found = None if self._array is None else self._array()
+        return None if found is None or found.is_deleted() else found
+
+    def end(self) -> None:
+        """Let nothing count as taken from the array."""
+        self._array = None
+
+
+class View(NamedTuple):
+    """How an array was taken from another one."""
+
+    origin: Origin
+    """The other one."""
+
+    row: Row | None
+    """By which operation; None where it is the same."""
+
+    params: Params
+    """Its parameters."""
+
+    older: View | None
+    """How the other one was taken."""
+
+    depth: int
+    """How many steps there are."""
+
+
+class Handle:
+    """An array that has data, or had some."""
+
+    __slots__ = (
+        "__weakref__",
+        "_committed",
+        "_data",
+        "_dtype",
+        "_origin",
+        "_shape",
+        "_sharding",
+        "_view",
+        "_weak_type",
+    )
+
+    _shape: Shape
+    _dtype: np.dtype[Any]
+    _weak_type: bool
+    _sharding: Sharding
+    _committed: bool
+    _data: Data | Turned | Detached | None
+    _view: View | None
+    _origin: Origin | None
+
+    def delete(self) -> None:
+        """Give up the memory."""
+        data, self._data = self._data, None
+        if isinstance(data, Data) and data.shards is not None:
+            data.shards.delete()
+
+    def is_deleted(self) -> bool:
+        """Whether it was given up, or an assignment to it cut short."""
+        return is_gone(self._data)
+
+    def _live(self) -> ShardedBuffer:
+        return self._held().buffer
+
+    def _read(self) -> ShardedBuffer:
+        """Return the data that have the value, in whichever order of dims."""
+        data = self._data
+        return data.source._live() if isinstance(data, Turned) else self._live()
+
+    def _held(self) -> Data:
+        data = self._data
+        return data if type(data) is Data else data_of(self)
+
+    def _handle(self, data: Data | Turned, sharding: Sharding, *, registered: bool = True) -> Any:
+        """Return a new handle on data of this array, as committed and weak as this one."""
+        weak, shape = self._weak_type, data.tiling.shape
+        made = handle(type(self), data, shape, self._dtype, sharding, self._committed, weak)
+        if registered:
+            data.runtime.register(made)
+        return made
+
+
+H = TypeVar("H", bound=Handle)
+
+
+def handle(
+    kind: type[H],
+    data: Data | Turned,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    sharding: Sharding,
+    committed: bool,
+    weak_type: bool,
+) -> H:
+    """Return an array of data, not yet registered."""
+    made = _new(kind)
+    made._data = data
+    made._shape = shape
+    made._dtype = dtype
+    made._sharding = sharding
+    made._committed = committed
+    made._weak_type = weak_type
+    made._view = None
+    made._origin = None
+    return made
+
+
+_new = object.__new__

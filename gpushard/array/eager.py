@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.array.array import Array, ConcreteArray, handle
-from gpushard.array.data import Data, Turned, data_of
+from gpushard.array.array import Array, ConcreteArray
+from gpushard.array.data import Data, Turned, data_of, handle
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import run
-from gpushard.movement.reshard import plan_for
+from gpushard.movement.reshard import move
 from gpushard.ops.aval import Aval
 from gpushard.ops.create import create
 from gpushard.ops.dispatch import check_out, program_for
@@ -96,7 +95,13 @@ def _array(
     """Return a result as an array; as `ConcreteArray` does, of what is known beforehand."""
     aval = result.aval
     made = handle(
-        Data(buffer, runtime), aval.shape, aval.dtype, result.sharding, program.committed, aval.weak
+        ConcreteArray,
+        Data(buffer, runtime),
+        aval.shape,
+        aval.dtype,
+        result.sharding,
+        program.committed,
+        aval.weak,
     )
     if runtime.settings.enable_checks:
         buffer.check()
@@ -112,7 +117,7 @@ def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Shardin
         return ConcreteArray(create(row, tiling, dtype, numbers), sharding, committed=committed)
     inside = sharding.with_memory_kind("device").tiling(shape)
     buffer = create(row, inside, dtype, numbers)
-    return ConcreteArray(run(plan_for(buffer, tiling), (buffer,)), sharding, committed=committed)
+    return ConcreteArray(move(buffer, tiling), sharding, committed=committed)
 
 
 def _turned(

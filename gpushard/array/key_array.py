@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gpushard.array.array import Array, ConcreteArray, handle
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KeyDType
-from gpushard.array.data import Turned
+from gpushard.array.data import Turned, handle
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
@@ -122,10 +122,10 @@ def keys_of(elements: Array) -> KeyArray:
     return keys
 
 
-def _as(kind: type[ConcreteArray], x: Array, dtype: Any) -> Array:
+def _as(kind: type[ConcreteArray], x: Any, dtype: Any) -> Array:
     """Return a handle of another class on the data of an array, not registered."""
     data = x._data if isinstance(x._data, Turned) else x._held()
-    return handle(data, x._shape, dtype, x._sharding, x._committed, x._weak_type, kind)
+    return handle(kind, data, x._shape, dtype, x._sharding, x._committed, x._weak_type)
 
 
 def refuse_keys(x: Any, what: str) -> None:

@@ -13,13 +13,16 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import (
     cumulative,
     elementwise,
+    indexing,
     linear_algebra,
     manipulation,
     sorting,
     statistical,
+    updating,
 )
 from gpushard.functions.checks import as_dtype, check_order
 from gpushard.functions.values import Value, method, view
+from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
@@ -55,6 +58,7 @@ class Methods(Value):
     argmin = method(statistical.argmin)
     argpartition = method(sorting.argpartition)
     argsort = method(sorting.argsort)
+    choose = method(indexing.choose)
     clip = method(elementwise.clip)
     cumprod = method(cumulative.cumprod)
     cumsum = method(cumulative.cumsum)
@@ -63,6 +67,7 @@ class Methods(Value):
     max = method(statistical.max)
     mean = method(statistical.mean)
     min = method(statistical.min)
+    nonzero = method(indexing.nonzero)
     prod = method(statistical.prod)
     ravel = method(manipulation.ravel)
     repeat = method(manipulation.repeat)
@@ -72,6 +77,7 @@ class Methods(Value):
     std = method(statistical.std)
     sum = method(statistical.sum)
     swapaxes = method(manipulation.swapaxes)
+    take = method(indexing.take)
     trace = method(manipulation.trace)
     var = method(statistical.var)
 
@@ -134,7 +140,7 @@ class Methods(Value):
                 dtype=target,
             )
         if target == self.dtype and not getattr(self, "weak_type", False):
-            return self._same()
+            return python_copy.copy(self)
         return bind(rows.ASTYPE, (self,), (target,))
 
     def view(self, dtype: Any = None) -> Self:
@@ -151,12 +157,14 @@ class Methods(Value):
         Array([ 1065353216, -1082130432], dtype=int32)
         """
         if dtype is None:
-            return self._same()
+            return python_copy.copy(self)
         return bind(rows.VIEW, (self,), (as_dtype(dtype),))
 
     def conj(self) -> Self:
         """Return the complex conjugate."""
-        return self._same() if kind_of(self.dtype) in "biuf" else bind(_CONJUGATE, (self,))
+        if kind_of(self.dtype) in "biuf":
+            return python_copy.copy(self)
+        return bind(_CONJUGATE, (self,))
 
     conjugate = conj
 
@@ -228,9 +236,53 @@ class Methods(Value):
         at = one_from_end(axis, self.ndim, "partition")
         self._assign(sorting.partition(self, kth, at, kind, order))
 
-    def _same(self) -> Self:
-        """Return this value for the caller to have: assigning to it does not change this array."""
-        return python_copy.copy(self)
+    @property
+    def at(self) -> updating.Indexer[Self]:
+        """`x.at[index].set(value)`: a new array with a part replaced; `x` stays as it is."""
+        return updating.Indexer(self)
+
+    def fill(self, value: Any) -> None:
+        """Replace all elements by a number: `x[...] = value`.
+
+        Args:
+          value: the number.
+        """
+        self._assign(value)
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """Replace elements, numbered in row-major order: `x.ravel()[indices] = values`.
+
+        Args:
+          indices: their numbers.
+          values: the new elements; from the first again where they are too few.
+          mode: as for `take`.
+
+        Raises:
+          ArrayIndexError: a position is out of bounds.
+        """
+        updating.put(self, indices, values, mode)
+
+    def compress(
+        self,
+        condition: Any,
+        axis: int | None = None,
+        out: Any = None,
+        *,
+        out_sharding: Sharding | None = None,
+    ) -> Self:
+        """Return those slices along a dim for which a condition holds.
+
+        Args:
+          condition: a vector, which may be shorter than the dim.
+          axis: which dim; by default all elements in row-major order.
+          out: must be None; results are values.
+          out_sharding: how the result is laid out; by default as it comes.
+
+        Raises:
+          ArgumentError: the condition has other than one dim.
+          ArrayIndexError: it holds beyond the end of the dim.
+        """
+        return indexing.compress(condition, self, axis, out, out_sharding=out_sharding)
 
     def _assign(self, value: Any) -> None:
         array: Any = self

@@ -8,7 +8,6 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from gpushard.array.views import Origin, View, is_called_by_library
 from gpushard.dtypes import can_cast
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.linear_algebra import matmul
@@ -77,9 +76,6 @@ class Operators(Value):
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
-
-    _view: View | None
-    _origin: Origin | None
 
     @property
     @abc.abstractmethod
@@ -180,14 +176,6 @@ class Operators(Value):
         """
         if result is NotImplemented:
             return result
-        value = self._like_before(symbol, result)
-        if (self._view is None and self._origin is None) or not is_called_by_library():
-            return value
-        self[...] = value  # type: ignore[index]
-        return self
-
-    def _like_before(self, symbol: str, result: Any) -> Any:
-        """Return the new value of an array in its old type."""
         if result.dtype == self.dtype and result.shape == self.shape:
             return result
         if not can_cast(result.dtype, self.dtype, "same_kind"):

@@ -5,20 +5,19 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, Self, TypeVar
 
 from gpushard.array.data import KnownShards
 from gpushard.errors import ArrayIndexError
 from gpushard.functions.values import Value
 from gpushard.geometry.memory_kind import device_of
-from gpushard.movement.buffer import ShardedBuffer
 from gpushard.typing import Device, Index
 
-if TYPE_CHECKING:
-    from gpushard.array.array import Array
+A = TypeVar("A")
+"""The class of the array."""
 
 
-class Shard:
+class Shard(Generic[A]):
     """The part of an array that one device holds; cannot be changed.
 
     Args:
@@ -36,13 +35,13 @@ class Shard:
         device: Device,
         index: Index,
         replica_id: int,
-        data: Array | Callable[[], Array] | None,
+        data: A | Callable[[], A] | None,
     ) -> None:
         self._device = device
         self._index = index
         self._replica_id = replica_id
         self._data = data
-        self._made: dict[None, Array] = {}
+        self._made: dict[None, A] = {}
 
     @property
     def device(self) -> Device:
@@ -60,7 +59,7 @@ class Shard:
         return self._replica_id
 
     @property
-    def data(self) -> Array | None:
+    def data(self) -> A | None:
         """The part as an array on the device, a value of its own; None if out of reach."""
         data = self._data
         if not callable(data):
@@ -84,21 +83,17 @@ class Shards(Value, abc.ABC):
     __slots__ = ()
 
     @abc.abstractmethod
-    def _live(self) -> ShardedBuffer:
-        """Return the data, unless the array was deleted."""
-
-    @abc.abstractmethod
     def _known_shards(self) -> KnownShards:
         """Return what makes arrays of the shards of the present value."""
 
     @property
-    def addressable_shards(self) -> list[Shard]:
+    def addressable_shards(self) -> list[Shard[Self]]:
         """The shards that this process can reach, in device order."""
         known = self._known_shards()
         return [_shard(known, position) for position in known.tiling.addressable]
 
     @property
-    def global_shards(self) -> list[Shard]:
+    def global_shards(self) -> list[Shard[Self]]:
         """All shards, in device order; `data` is None where this process cannot reach it."""
         known = self._known_shards()
         reachable = set(known.tiling.addressable)
@@ -107,7 +102,7 @@ class Shards(Value, abc.ABC):
             for position in range(len(known.tiling.devices))
         ]
 
-    def addressable_data(self, index: int) -> Array:
+    def addressable_data(self, index: int) -> Self:
         """Return the data of one addressable shard.
 
         Args:
@@ -131,7 +126,7 @@ class Shards(Value, abc.ABC):
         return known.array(addressable[index])
 
 
-def _shard(known: KnownShards, position: int, *, reachable: bool = True) -> Shard:
+def _shard(known: KnownShards, position: int, *, reachable: bool = True) -> Shard[Any]:
     """Return the shard of one device."""
     tiling = known.tiling
     return Shard(

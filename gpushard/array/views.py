@@ -11,21 +11,18 @@ from __future__ import annotations
 import copy
 import math
 import sys
-import weakref
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from gpushard.array.callers import caller, package_of
+from gpushard.array.data import Handle, Origin, View
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Params, Row
 from gpushard.ops.table.movement import INDEX, RESHAPE, TRANSPOSE, index_of
 from gpushard.ops.table.movement import index as index_part
 from gpushard.typing import HostArray, Shape
-
-if TYPE_CHECKING:
-    from gpushard.array.array import ConcreteArray
 
 LIBRARIES = ("scipy", "sklearn")
 """Packages whose code counts on views."""
@@ -40,52 +37,9 @@ Steps: TypeAlias = Sequence[tuple[Row | None, Params]]
 """Operations, one after the other; None is the one that changes nothing."""
 
 
-class Origin:
-    """An array that others were taken from, as long as it has the value that it had then.
-
-    Args:
-      array: the array.
-    """
-
-    __slots__ = ("_array", "shape")
-
-    def __init__(self, array: ConcreteArray) -> None:
-        self.shape = array.shape
-        """Of the array, which may be gone."""
-        self._array: weakref.ref[ConcreteArray] | None = weakref.ref(array)
-
-    def array(self) -> ConcreteArray | None:
-        """Return the array, unless it is gone, or has got another value."""
-        found = None if self._array is None else self._array()
-        return None if found is None or found.is_deleted() else found
-
-    def end(self) -> None:
-        """Let nothing count as taken from the array."""
-        self._array = None
-
-
-class View(NamedTuple):
-    """How an array was taken from another one."""
-
-    origin: Origin
-    """The other one."""
-
-    row: Row | None
-    """By which operation; None where it is the same."""
-
-    params: Params
-    """Its parameters."""
-
-    older: View | None
-    """How the other one was taken."""
-
-    depth: int
-    """How many steps there are."""
-
-
 def view(x: Any, row: Row | None, params: Params = ()) -> Any:
     """Return what an operation takes from an array, which remembers it; or another handle."""
-    made: ConcreteArray = _step(x, row, params)
+    made: Handle = _step(x, row, params)
     # What has no dims is a number to NumPy, and what an interpreter made has no `_shape`.
     if getattr(made, "_shape", ()):
         older = x._view
@@ -98,13 +52,12 @@ def view(x: Any, row: Row | None, params: Params = ()) -> Any:
     return made
 
 
-def _step(x: ConcreteArray, row: Row | None, params: Params) -> ConcreteArray:
+def _step(x: Handle, row: Row | None, params: Params) -> Handle:
     """Return what an operation takes from an array; of indexing the whole index is a parameter."""
     if row is None:
         return copy.copy(x)
-    return cast(
-        "ConcreteArray", index_part(x, *params) if row is INDEX else bind(row, (x,), params)
-    )
+    part: Handle = index_part(x, *params) if row is INDEX else bind(row, (x,), params)
+    return part
 
 
 def is_called_by_library() -> bool:
@@ -114,7 +67,7 @@ def is_called_by_library() -> bool:
     return package_of(caller()) in LIBRARIES
 
 
-def assigned(x: ConcreteArray, index: Any, value: Any) -> list[tuple[ConcreteArray, ConcreteArray]]:
+def assigned(x: Handle, index: Any, value: Any) -> list[tuple[Handle, Handle]]:
     """Return which arrays get which values by an assignment to one of them, as NumPy has it.
 
     Args:
@@ -146,7 +99,7 @@ def assigned(x: ConcreteArray, index: Any, value: Any) -> list[tuple[ConcreteArr
     return [(root, new)] + [(other, _like(other, _taken(new, way))) for other, way in views]
 
 
-def _ways(x: ConcreteArray) -> Iterator[tuple[ConcreteArray, list[tuple[Row | None, Params]]]]:
+def _ways(x: Handle) -> Iterator[tuple[Handle, list[tuple[Row | None, Params]]]]:
     """Yield the arrays that are there of which an array is a view, and by which steps."""
     chain: list[View] = []
     found = x._view
@@ -191,7 +144,7 @@ def _memory(shape: Shape) -> HostArray:
     return np.lib.stride_tricks.as_strided(np.empty((), bool), shape, strides)
 
 
-def _taken(x: ConcreteArray, steps: Steps) -> ConcreteArray:
+def _taken(x: Handle, steps: Steps) -> Handle:
     for row, params in steps:
         x = x if row is None else _step(x, row, params)
     return x
@@ -205,8 +158,9 @@ def _without_a_copy(memory: HostArray, shape: Shape) -> HostArray:
     return memory
 
 
-def _with_part(x: ConcreteArray, steps: Steps, index: Any, value: Any) -> ConcreteArray:
+def _with_part(x: Handle, steps: Steps, index: Any, value: Any) -> Handle:
     """Return an array after an assignment to a part of what some steps take from it."""
+    made: Any
     if not steps:
         made = copy.copy(x)
         made[index] = value
@@ -218,14 +172,14 @@ def _with_part(x: ConcreteArray, steps: Steps, index: Any, value: Any) -> Concre
         made[index_of(params[0])] = new
         return made
     if row is TRANSPOSE:
-        axes = np.argsort([axis % x.ndim for axis in params[0]]) - x.ndim
+        axes = np.argsort([axis % len(x._shape) for axis in params[0]]) - len(x._shape)
         new = bind(TRANSPOSE, (new,), (tuple(axes.tolist()),))
     elif row is RESHAPE:
-        new = bind(RESHAPE, (new,), (x.shape,))
+        new = bind(RESHAPE, (new,), (x._shape,))
     return _like(x, new)
 
 
-def _like(x: ConcreteArray, new: ConcreteArray) -> ConcreteArray:
+def _like(x: Handle, new: Any) -> Handle:
     """Return a new value where an array lies."""
-    home = new if new.sharding == x.sharding else new.to_device(x.sharding)
-    return cast("ConcreteArray", home)
+    home: Handle = new if new.sharding == x._sharding else new.to_device(x._sharding)
+    return home

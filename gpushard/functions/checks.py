@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
-from gpushard.runtime.device import Device
+from gpushard.runtime.runtime import Device
 from gpushard.typing import Shape
 
 
@@ -197,14 +197,52 @@ def number_of(value: Any, dtype: np.dtype[Any], name: str, argument: str) -> Any
         ) from None
 
 
-def check_hint(name: str, argument: str, value: Any, known: Sequence[Any]) -> None:
-    """Check a choice of JAX's that makes no difference here."""
+def check_choice(
+    name: str, argument: str, value: Any, known: Collection[Any], more: str = ""
+) -> None:
+    """Check that a value is one of those that there are."""
     if value not in known:
         raise ArgumentError(
             f"{name}: {argument}={value!r} is unknown; use one of "
-            f"{', '.join(repr(one) for one in known)}; it makes no difference",
+            + ", ".join(map(repr, known))
+            + more,
             argument=argument,
             value=value,
+        )
+
+
+def check_hint(name: str, argument: str, value: Any, known: Collection[Any]) -> None:
+    """Check a choice of JAX's that makes no difference here."""
+    check_choice(name, argument, value, known, "; it makes no difference")
+
+
+def check_vector(name: str, argument: str, x: Any) -> None:
+    """Check that an array, here or on the host, has one dim."""
+    if len(x.shape) != 1:
+        raise ArgumentError(
+            f"{name}: {argument} of shape {x.shape} must be a vector, such as {argument}.ravel()",
+            argument=argument,
+            shape=x.shape,
+        )
+
+
+def check_dims(name: str, x: Any, least: int) -> None:
+    """Check that an array has some dims at least, up to three."""
+    if x.ndim < least:
+        words = ("one dim", "two dims", "three dims")[least - 1]
+        raise ArgumentError(
+            f"{name} needs at least {words}, the shape is {x.shape}", argument="x", shape=x.shape
+        )
+
+
+def check_ordered(name: str, x: Any) -> None:
+    """Check that the elements of an array have an order."""
+    if kind_of(x.dtype) == "c":
+        raise ArgumentTypeError(
+            f"{name} is not defined for {x.dtype}: complex numbers have no order; take the real "
+            "part or the absolute value first",
+            argument="x",
+            dtype=x.dtype,
         )
 
 

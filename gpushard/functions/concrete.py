@@ -17,6 +17,10 @@ class Concrete:
         """Do what `concrete` does."""
         raise NotImplementedError
 
+    def _at_hand(self, why: str) -> HostArray | None:
+        """Do what `at_hand` does."""
+        raise NotImplementedError
+
 
 def concrete(x: Any, why: str, *, explicit: bool | None = None) -> HostArray:
     """Fetch a value, once; what is fetched is read-only.
@@ -33,11 +37,23 @@ def concrete(x: Any, why: str, *, explicit: bool | None = None) -> HostArray:
       ExecutionError: the work that should have made the value failed.
       TransferGuardError: a guard forbids the transfer.
     """
-    if not isinstance(x, Concrete):
-        raise ArgumentTypeError(
-            f"{why} needs a value on the host, and a {type(x).__name__} stands for one that is not "
-            "computed yet",
-            argument="x",
-            type=type(x),
-        )
-    return x._concrete(why, explicit)
+    return _checked(x, why)._concrete(why, explicit)
+
+
+def at_hand(x: Any, why: str) -> HostArray | None:
+    """Fetch a small value from memory that the host reads as it lies; None for any other.
+
+    Arguments and errors are those of `concrete`.
+    """
+    return _checked(x, why)._at_hand(why)
+
+
+def _checked(x: Any, why: str) -> Concrete:
+    if isinstance(x, Concrete):
+        return x
+    raise ArgumentTypeError(
+        f"{why} needs a value on the host, and a {type(x).__name__} stands for one that is not "
+        "computed yet",
+        argument="x",
+        type=type(x),
+    )

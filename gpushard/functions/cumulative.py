@@ -11,9 +11,9 @@ import numpy as np
 
 from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_dtype, refuse_out
+from gpushard.functions.sorting import along
 from gpushard.functions.values import Array
 from gpushard.geometry.sharding import Sharding
-from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import movement, scans
@@ -89,8 +89,7 @@ def cumulative_sum(
     >>> cumulative_sum(gs.numpy.asarray([1, 2, 3]), include_initial=True)
     Array([0, 1, 3, 6], dtype=int64)
     """
-    refuse_out("cumulative_sum", out)
-    how = axis, dtype, include_initial, out_sharding
+    how = axis, dtype, out, include_initial, out_sharding
     return _cumulative("cumulative_sum", scans.CUMSUM, 0, x, *how)
 
 
@@ -115,18 +114,15 @@ def cumulative_prod(
     Raises:
       ArgumentError: `axis` is missing.
     """
-    refuse_out("cumulative_prod", out)
-    how = axis, dtype, include_initial, out_sharding
+    how = axis, dtype, out, include_initial, out_sharding
     return _cumulative("cumulative_prod", scans.CUMPROD, 1, x, *how)
 
 
 def _along(
     row: Row, x: Any, axis: Any, dtype: Any, to: Sharding | None = None, name: str | None = None
 ) -> Any:
-    if axis is None:
-        x, axis = x.ravel(), 0
-    target = None if dtype is None else as_dtype(dtype)
-    return bind(row, (x,), (one_from_end(axis, x.ndim, name or row.name), target), to)
+    x, at = along(name or row.name, x, axis)
+    return bind(row, (x,), (at, None if dtype is None else as_dtype(dtype)), to)
 
 
 def _cumulative(
@@ -136,21 +132,22 @@ def _cumulative(
     x: Any,
     axis: Any,
     dtype: Any,
+    out: Any,
     include_initial: bool,
     to: Sharding | None,
 ) -> Any:
+    refuse_out(name, out)
     if axis is None and x.ndim != 1:
         raise ArgumentError(
             f"{name}: the array of shape {x.shape} has {x.ndim} dims; say along which with axis=",
             argument="axis",
             shape=x.shape,
         )
-    at = one_from_end(0 if axis is None else axis, x.ndim, name)
-    target = None if dtype is None else as_dtype(dtype)
-    running = bind(row, (x,), (at, target), None if include_initial else to)
+    axis = 0 if axis is None else axis
+    running = _along(row, x, axis, dtype, None if include_initial else to, name)
     if not include_initial:
         return running
     widths = [(0, 0)] * x.ndim
-    widths[at] = (1, 0)
+    widths[axis] = (1, 0)
     operands = running, running.dtype.type(initial)
     return bind(movement.PAD, operands, (tuple(widths),), to)

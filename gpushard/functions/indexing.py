@@ -20,8 +20,8 @@ import numpy as np
 from gpushard.dtypes import iinfo, kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
 from gpushard.frozen import dataclass
-from gpushard.functions.checks import check_dtype, count, refuse_out
-from gpushard.functions.concrete import concrete
+from gpushard.functions.checks import check_dtype, check_vector, count, refuse_out
+from gpushard.functions.concrete import at_hand, concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element
 from gpushard.functions.masks import is_in_place, select_true, true_places
@@ -48,7 +48,7 @@ from gpushard.ops.table.movement import RESHAPE, STACK
 from gpushard.ops.table.movement import index as index_part
 from gpushard.ops.table.positions import FURTHEST, NONZERO
 from gpushard.ops.table.reductions import COUNT_NONZERO
-from gpushard.typing import Shape
+from gpushard.typing import HostArray, Shape
 
 Positions: TypeAlias = Any
 """Integers: a NumPy array, or an array on devices."""
@@ -65,6 +65,9 @@ _POSITIONS = "positions"
 @dataclass(frozen=True, eq=False)
 class ParsedIndex:
     """An index without its arrays. Pure."""
+
+    of: Shape
+    """Shape of the array."""
 
     entries: tuple[Entry, ...]
     """The basic index that comes first; whole along the dims that arrays index."""
@@ -200,7 +203,7 @@ def _parsed(shape: Shape, keys: tuple[Any, ...]) -> ParsedIndex:
     whole = tuple((0, 1, n) for n in shape)
     selected = index_piece(entries).shape
     if not indexing:
-        return ParsedIndex(entries, selected, entries == whole)
+        return ParsedIndex(shape, entries, selected, entries == whole)
     more = len(entries) - len(basic)  # `...` stands for so many more, or fewer
     start = breaks[0] if breaks else len(basic)
     numbers = [n if n < start else n + more for n in indexing]
@@ -209,6 +212,7 @@ def _parsed(shape: Shape, keys: tuple[Any, ...]) -> ParsedIndex:
     masks = tuple(_is_mask(key) for key in keys if key == _POSITIONS or _is_mask(key))
     others = [key for key in keys if key is not Ellipsis and not isinstance(key, tuple)]
     return ParsedIndex(
+        shape,
         entries,
         selected,
         entries == whole,
@@ -273,22 +277,12 @@ def read(
     fill_value: Any = None,
     out: Sharding | None = None,
 ) -> Array:
-    """Select what an index with arrays in it says.
-
-    Args:
-      x: the array.
-      parsed: the index.
-      arrays: its arrays.
-      mode: one of `MODES`, or None to raise where positions are out of bounds.
-      fill_value: what these get with "fill"; NaN or the extreme of integers by default.
-      out: how the result is laid out; by default as it comes, and split like the mask if there is
-        one.
-    """
-    if parsed.only_mask and out is None and arrays[0].shape == x.shape:
+    """Select what an index with arrays in it says."""
+    if parsed.only_mask and out is None and arrays[0].shape == parsed.of:
         mask = arrays[0]
         if is_in_place(mask, x) and (chosen := select_true(x, mask)) is not None:
             return chosen
-    at, indexed = positions(x.shape, parsed, arrays, mode, "clip")
+    at, indexed = positions(parsed, arrays, mode, "clip")
     fill = fill_bytes(fill_value, x.dtype) if mode in ("fill", "drop") else b""
     if not parsed.everything:
         x = index_part(x, parsed.entries)
@@ -335,12 +329,14 @@ def _like_mask(x: Any, indexed: Indexed, at: Positions) -> Sharding | None:
 
 
 def positions(
-    shape: Shape, parsed: ParsedIndex, arrays: Sequence[Positions], mode: str | None, unknown: str
+    parsed: ParsedIndex,
+    arrays: Sequence[Positions],
+    mode: str | None,
+    unknown: str,
 ) -> tuple[list[Positions], Indexed]:
     """Make positions of the arrays of an index, checked; masks become one for each dim.
 
     Args:
-      shape: of the array.
       parsed: the index.
       arrays: its arrays.
       mode: one of `MODES`, or None: positions out of bounds raise. Those on the host are checked at
@@ -352,7 +348,7 @@ def positions(
     """
     if mode == "promise_in_bounds" or (mode is None and _has_traced(arrays)):
         mode = unknown
-    at: list[Positions] = []
+    shape, at = parsed.of, list[Positions]()
     for array, is_mask in zip(arrays, parsed.masks, strict=True):
         dim = parsed.dims[len(at)]
         if is_mask:
@@ -414,20 +410,32 @@ def _inside(at: Positions, size: int, mode: str) -> Positions:
 
 def check_positions(at: Positions, size: int, dim: int) -> None:
     """Check that positions are in bounds; waits for those on devices."""
-    if not isinstance(at, np.ndarray):
-        nbytes = at.nbytes
-        if not nbytes:
-            return
-        runtime = at._held().runtime
-        if nbytes > runtime.settings.inline_bytes or not runtime.backend.host_readable:
-            furthest = concrete(bind(FURTHEST, (at,), (_all(at), False)), "x[index]").item()
-            if not -size <= furthest < size:
-                raise out_of_bounds(furthest, dim, size)
-            return
-        at = concrete(at, "x[index]")
-    if at.size and (at.max() >= size or at.min() < -size):
-        wrong = (at >= size) | (at < -size)
-        raise out_of_bounds(int(at[wrong][0]), dim, size)
+    if at.size:
+        furthest = _furthest_of(at) if isinstance(at, np.ndarray) else _furthest(at)
+        if not -size <= furthest < size:
+            if isinstance(at, np.ndarray):  # as NumPy has it, the first one
+                furthest = int(at[(at >= size) | (at < -size)][0])
+            raise out_of_bounds(furthest, dim, size)
+
+
+def _furthest(at: Any) -> int:
+    """Return the position that needs the longest dim, of some on devices, which remember it."""
+    data = at._held()
+    furthest: int | None = data.furthest
+    if furthest is None:
+        read = at_hand(at, why := "x[index]")
+        if read is None:
+            furthest = int(concrete(bind(FURTHEST, (at,), (_all(at), False)), why))
+        else:
+            furthest = _furthest_of(read)
+        if at._held() is data:  # no other thread has assigned to them
+            data.furthest = furthest
+    return furthest
+
+
+def _furthest_of(at: HostArray) -> int:
+    high, low = int(np.maximum.reduce(at, None)), int(np.minimum.reduce(at, None))
+    return high if high >= -1 - low else low
 
 
 def clipped(at: Positions, low: int, high: int) -> Positions:
@@ -522,16 +530,7 @@ def as_integers(at: Any, name: str, argument: str = "indices") -> Positions:
 def bounded(
     at: Positions, size: int, mode: Any, name: str, dim: int = 0, *, fill: bool = False
 ) -> Positions:
-    """Bring positions into bounds, as a mode of `numpy.take` has it, or of `jax.numpy.take`.
-
-    Args:
-      at: the positions.
-      size: how many there are.
-      mode: what happens to those out of bounds; those that are to be filled stay.
-      name: of the function, for errors.
-      dim: the dim, for errors.
-      fill: whether "fill" is a mode, too.
-    """
+    """Bring positions into bounds, as a mode of `numpy.take` has it; those to be filled stay."""
     check_mode(mode, ("raise", "clip", "wrap", *(("fill",) if fill else ())), name)
     if mode == "fill":
         return as_int64(at)
@@ -603,13 +602,12 @@ def take(
     Array([30, 20], dtype=int64)
     """
     refuse_out("take", out)
-    x: Any = a
-    at, fill = as_integers(indices, "take"), _filling(mode, fill_value, x.dtype, "take")
-    if axis is None and not fill and x.size and _is_split_within(x):
-        at = as_int64(bounded(at, x.size, mode, "take", fill=True)) % x.size
-        indexed = Indexed(tuple(range(-x.ndim, 0)), 0, (), True)
-        return bind(GATHER, (x, *unravelled(at, x.shape)), (indexed, b""), out_sharding)
-    x, dim = _lined(x, axis, "take")
+    at, fill = as_integers(indices, "take"), _filling(mode, fill_value, a.dtype, "take")
+    if axis is None and not fill and a.size and _is_split_within(a):
+        at = as_int64(bounded(at, a.size, mode, "take", fill=True)) % a.size
+        indexed = Indexed(tuple(range(-a.ndim, 0)), 0, (), True)
+        return bind(GATHER, (a, *unravelled(at, a.shape)), (indexed, b""), out_sharding)
+    x, dim = _lined(a, axis, "take")
     at = bounded(at, x.shape[dim], mode, "take", dim, fill=True)
     after = x.ndim - dim - 1
     indexed = Indexed((-1 - after,), after, (), bool(x.shape[dim]) and not fill)
@@ -799,12 +797,7 @@ def compress(
     """
     refuse_out("compress", out)
     mask = as_mask(condition, "condition")
-    if mask.ndim != 1:
-        raise ArgumentError(
-            f"compress: condition has shape {mask.shape}; it must have one dim",
-            argument="condition",
-            shape=mask.shape,
-        )
+    check_vector("compress", "condition", mask)
     x, dim = _lined(a, axis, "compress")
     lead = (slice(None),) * dim
     if size is not None:

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import check_order, count, integer, new_shape_of, refuse_out
+from gpushard.functions.checks import (
+    check_dims,
+    check_order,
+    count,
+    integer,
+    new_shape_of,
+    refuse_out,
+)
 from gpushard.functions.concrete import concrete
 from gpushard.functions.cumulative import cumsum
 from gpushard.functions.host_values import as_part
@@ -136,12 +143,7 @@ def diagonal(
     Raises:
       ArgumentError: there are fewer than two dims, or both axes are one.
     """
-    if a.ndim < 2:
-        raise ArgumentError(
-            f"diagonal needs at least two dims, the shape is {a.shape}",
-            argument="self",
-            shape=a.shape,
-        )
+    check_dims("diagonal", a, 2)
     axes = from_end((axis1, axis2), a.ndim, "diagonal", "axis1, axis2")
     params = integer(offset, "diagonal", "offset"), *axes
     return bind(movement.DIAGONAL, (a,), params, out_sharding)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import check_hint
+from gpushard.functions.checks import check_choice, check_hint
 from gpushard.functions.values import Array
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import one_from_end
@@ -182,11 +182,7 @@ def along(name: str, x: Any, axis: Any) -> tuple[Any, int]:
 
 
 def _check(name: str, kind: Any, order: Any, kinds: Sequence[Any]) -> None:
-    if kind not in kinds:
-        known = ", ".join(map(repr, kinds))
-        raise ArgumentError(
-            f"{name}: kind={kind!r} is unknown; use one of {known}", argument="kind", kind=kind
-        )
+    check_choice(name, "kind", kind, kinds)
     if order is not None:
         raise ArgumentError(
             f"{name}: order={order!r} names fields, and arrays here have none; leave it out",

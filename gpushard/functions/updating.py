@@ -146,7 +146,7 @@ def part_updated(
         alike = _same_for_all(value, rest)
         if alike is not None:
             return _where(x, mask, alike, rest, ufunc)
-    at, indexed = positions(x.shape, parsed, arrays, mode, "drop")
+    at, indexed = positions(parsed, arrays, mode, "drop")
     shape = selected_shape(indexed, parsed.shape, at)
     out = mask.sharding if mask is not None and follows(x, mask) else None
     return scattered(part_of(x, parsed), indexed, at, value, shape, ufunc, out)

@@ -117,10 +117,10 @@ class NamedSharding(GridSharding):
                 spec=self.spec,
                 ndim=ndim,
             )
-        found = self._assignments.get(ndim)
-        if found is None:
-            found = self._assignments[ndim] = self._make_assignment(ndim)
-        return found
+        assignment = self._assignments.get(ndim)
+        if assignment is None:
+            assignment = self._assignments[ndim] = self._make_assignment(ndim)
+        return assignment
 
     def _make_assignment(self, ndim: int) -> Assignment:
         mesh = self._concrete_mesh()

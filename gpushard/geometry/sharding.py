@@ -75,12 +75,12 @@ class Sharding(abc.ABC):
         """
         shape = tuple(global_shape)
         key = (self, shape)
-        found = _tilings.get(key)
-        if found is None:
+        tiling = _tilings.get(key)
+        if tiling is None:
             check_shape(shape)
-            found = self._make_tiling(shape)
-            _tilings.put(key, found, found.nbytes)
-        return found
+            tiling = self._make_tiling(shape)
+            _tilings.put(key, tiling, tiling.nbytes)
+        return tiling
 
     def _make_tiling(self, global_shape: Shape) -> Tiling:
         indices = self.devices_indices_map(global_shape)

@@ -17,10 +17,10 @@ from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.host import alias_host, can_alias, from_host
 from gpushard.movement.planning.aliasing import ALIGNMENT
 from gpushard.placement.defaults import get_default_device
-from gpushard.runtime.device import Device
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.memory import Claim
-from gpushard.typing import HostArray, Index, LocalArray, Shape
+from gpushard.runtime.runtime import Device
+from gpushard.typing import HostArray, LocalArray, Shape
 
 
 def from_dlpack(
@@ -135,7 +135,7 @@ def _from_host_memory(data: HostArray, sharding: Sharding, copy: bool | None) ->
         raise _needs_copy(data.shape, dtype, (dlpack.CPU, 0), own)
     if shared and not copy:
         return alias_host(runtime, tiling, dtype, data)
-    return from_host(runtime, tiling, dtype, functools.partial(_box, data))
+    return from_host(runtime, tiling, dtype, lambda index, shape: data[index])
 
 
 def _from_device_memory(
@@ -175,7 +175,7 @@ def _borrowed(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffe
 
     def submit() -> Claim:
         claim = runtime.claim_small([(device, 0)])
-        runtime.submit(stream, "from_dlpack", _nothing, [], [claim.memory])
+        runtime.submit(stream, "from_dlpack", nothing, [], [claim.memory])
         return claim
 
     return ShardedBuffer(tiling, local.dtype, [local], [runtime.commit(submit, [stream])])
@@ -197,8 +197,8 @@ def _copied(device: Device, tiling: Tiling, local: LocalArray) -> ShardedBuffer:
     return ShardedBuffer(tiling, local.dtype, [target], [claim])
 
 
-def _nothing() -> None:
-    """What an item does after which borrowed data is there."""
+def nothing() -> None:
+    """What items do that stand for the work of others."""
 
 
 def _needs_copy(
@@ -212,7 +212,3 @@ def _needs_copy(
         shape=shape,
         dtype=dtype,
     )
-
-
-def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:
-    return data[index]

@@ -17,11 +17,11 @@ from gpushard.frozen import dataclass
 from gpushard.functions.checks import as_dtype, place_tiling
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
+from gpushard.interop.imports import nothing
 from gpushard.movement.buffer import ShardedBuffer, devices_of, failure
 from gpushard.placement.device_put import as_sharding
-from gpushard.runtime.device import Device
 from gpushard.runtime.host.views import writable
-from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.runtime import Device, Runtime
 from gpushard.typing import LocalArray
 
 
@@ -223,12 +223,8 @@ def _mark(
     for position, device in enumerate(devices):
         reads = dict.fromkeys(buffer.claims[position].memory for buffer in inputs)
         writes = [buffer.claims[position].memory for buffer in outputs]
-        ticks.append(runtime.submit(device.stream, "map_shards", _nothing, list(reads), writes))
+        ticks.append(runtime.submit(device.stream, "map_shards", nothing, list(reads), writes))
     return ticks
-
-
-def _nothing() -> None:
-    """What items do that stand for a function's work."""
 
 
 def _call(

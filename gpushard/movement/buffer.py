@@ -12,9 +12,8 @@ from gpushard.errors import ArgumentTypeError, DeviceLostError, ExecutionError, 
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.planning.aliasing import ALIGNMENT
 from gpushard.runtime.backend import WorkFailure
-from gpushard.runtime.device import Device, MemorySpace, Place
 from gpushard.runtime.memory import Claim, Memory
-from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.runtime import Device, MemorySpace, Place, Runtime
 from gpushard.typing import LocalArray
 
 
@@ -159,10 +158,10 @@ def devices_of(tiling: Tiling) -> tuple[Place, ...]:
       ArgumentTypeError: some device is not one of `gpushard.devices()`.
       ShardingError: the devices belong to different runtimes.
     """
-    found: tuple[Place, ...] | None = tiling.places
-    if found is None:
-        found = tiling.places = _checked_devices(tiling)
-    return found
+    places: tuple[Place, ...] | None = tiling.places
+    if places is None:
+        places = tiling.places = _checked_devices(tiling)
+    return places
 
 
 def _checked_devices(tiling: Tiling) -> tuple[Place, ...]:

@@ -17,12 +17,11 @@ from gpushard.cache import BoundedCache
 from gpushard.errors import ArgumentError
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.execute import run
 from gpushard.movement.planning.maps import permute_rows
 from gpushard.movement.rearrange import rearrange
-from gpushard.movement.reshard import plan_for
-from gpushard.runtime.device import Place
+from gpushard.movement.reshard import move
 from gpushard.runtime.memory import Claim
+from gpushard.runtime.runtime import Place
 from gpushard.typing import LocalArray, Shape
 
 Merge: TypeAlias = Callable[[Sequence[ShardedBuffer]], Sequence[ShardedBuffer]]
@@ -89,7 +88,7 @@ def all_gather(
       OutOfMemoryError: a device has no room; nothing has changed. So it is with all collectives.
     """
     everywhere = tiling_over(devices or devices_of(rows.tiling), rows.tiling.shape, None)
-    return run(plan_for(rows, everywhere), (rows,), name)
+    return move(rows, everywhere, name=name)
 
 
 def all_to_all(rows: ShardedBuffer, name: str = "all_to_all") -> ShardedBuffer:
@@ -101,7 +100,7 @@ def all_to_all(rows: ShardedBuffer, name: str = "all_to_all") -> ShardedBuffer:
       name: what it is, for errors.
     """
     columns = tiling_over(devices_of(rows.tiling), rows.tiling.shape, 1)
-    return run(plan_for(rows, columns), (rows,), name)
+    return move(rows, columns, name=name)
 
 
 def permute(
@@ -140,7 +139,7 @@ def reduce_scatter(
       merge: merges them.
       name: what it is, for errors.
     """
-    return list(merge([run(plan_for(rows, pieces), (rows,), name) for rows in states]))
+    return list(merge([move(rows, pieces, name=name) for rows in states]))
 
 
 def all_reduce(
@@ -163,4 +162,4 @@ def all_reduce(
     members, shape = devices_of(states[0].tiling), states[0].tiling.shape
     everywhere = tiling_over(devices, (math.prod(shape[1:]),), None)
     merged = reduce_scatter(states, tiling_over(members, shape, 1), merge, name)
-    return [run(plan_for(piece, everywhere), (piece,), name) for piece in merged]
+    return [move(piece, everywhere, name=name) for piece in merged]

@@ -24,9 +24,8 @@ from gpushard.movement.host import alias_host, box_of, from_host, read_host
 from gpushard.movement.host_staging import PARTS_PER_STEP, Staged, claim_slots, strangers
 from gpushard.movement.plan import FLAT, Plan, Step
 from gpushard.movement.planning.aliasing import COPY, EMPTY, VIEW
-from gpushard.runtime.device import Place
 from gpushard.runtime.memory import Claim, Memory
-from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.runtime import Place, Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.typing import HostArray, Index, LocalArray, Shape
 
@@ -64,7 +63,7 @@ class Launch:
     """Whether the caller runs the steps, if what they read is there."""
 
     claim: Callable[[], Claim] | None
-    """Counts all blocks inside `commit`, where they are so small that each owns its bytes."""
+    """Counts all blocks, where they are so small that each owns its bytes."""
 
 
 def launch_of(plan: Plan) -> Launch:
@@ -86,10 +85,13 @@ def _make_launch(plan: Plan) -> Launch:
     few = nbytes <= settings.shared_bytes and runtime.backend.host_readable
     if few and not by_host and plan.allocations and plan.largest < settings.small_bytes:
         charges = tuple((places[home].account, n) for home, _, n in plan.allocations)
-        claim = functools.partial(runtime.claim_charged, first.domain.pool, charges)
+        claim = functools.partial(runtime.claim_at_once, first.domain.pool, charges, plan.total)
     streams = {domain.index: domain.feed if up else domain.copy for domain in domains}
-    if kind == "device" and {first} == set(places).union(*map(devices_of, plan.sources)):
-        streams = {first.domain.index: first.device.stream}  # in turn with what it reads
+    taking_part = {*places}.union(*map(devices_of, plan.sources))
+    together = not runtime.backend.host_readable and settings.partition_mode != "green"
+    within = kinds == {kind} == {"device"} and len({place.domain for place in taking_part}) == 1
+    if within and (together or len(taking_part) == 1):  # in turn with what computes there
+        streams = {first.domain.index: first.device.stream}
     staged = any(strangers(runtime, step) for step in plan.steps)
     return Launch(places, by_host, kinds == {kind}, streams, staged, few, claim)
 
@@ -126,7 +128,7 @@ def run(
     for source in sources:
         settled = settled and (source.settled or source.is_settled())
     if launch.claim is not None and settled:
-        claim = runtime.commit(launch.claim)
+        claim = launch.claim()
         dtype = sources[0].dtype
         values: list[Any] = [np.empty(shape, dtype) for _, shape, _ in plan.allocations]
         targets = Targets(values, [claim] * len(values), True)
@@ -258,20 +260,17 @@ def _assembled(
 ) -> ShardedBuffer:
     """Return the result of a plan: written, aliased and viewed blocks by device."""
     dtype, settled = sources[0].dtype, targets.inline and all([of.settled for of in sources])
-    if plan.writes_all:
-        return ShardedBuffer(
-            plan.destination,
-            dtype,
-            [targets.values[of] for _, of, _ in plan.slots],
-            [targets.claims[of] for _, of, _ in plan.slots],
-            settled,
-        )
     operands, held = sources[0].values, sources[0].claims
-    if len(sources) > 1:
+    if plan.writes_all:
+        operands, held = targets.values, targets.claims
+    elif len(sources) > 1:
         operands = [value for source in sources for value in source.values]
         held = [claim for source in sources for claim in source.claims]
-    values: list[LocalArray] = []
-    claims: list[Claim] = []
+    order = plan.order
+    if order is not None:
+        values, claims = [operands[of] for of in order], [held[of] for of in order]
+        return ShardedBuffer(plan.destination, dtype, values, claims, settled)
+    values, claims = [], []
     nothing: Claim | None = None
     for shape, (kind, of, index) in zip(plan.destination.shard_shapes, plan.slots, strict=True):
         if kind == COPY:

@@ -23,10 +23,10 @@ from gpushard.movement.planning.dims import identity
 from gpushard.movement.planning.holders import holdings, overlap, volumes
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.chunks import Move
-from gpushard.runtime.device import Domain, Place
+from gpushard.runtime.domain import Domain
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy
-from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.runtime import Place, Runtime
 from gpushard.typing import HostArray, Index, LocalArray, Shape
 
 
@@ -74,10 +74,10 @@ _blocks: weakref.WeakKeyDictionary[Tiling, Blocks] = weakref.WeakKeyDictionary()
 
 def blocks_of(tiling: Tiling) -> Blocks:
     """Return the distinct blocks of a tiling; cached as long as the tiling lives."""
-    found = _blocks.get(tiling)
-    if found is None:
-        found = _blocks[tiling] = _make_blocks(tiling)
-    return found
+    blocks = _blocks.get(tiling)
+    if blocks is None:
+        blocks = _blocks[tiling] = _make_blocks(tiling)
+    return blocks
 
 
 def _make_blocks(tiling: Tiling) -> Blocks:

@@ -21,7 +21,7 @@ from gpushard.movement.buffer import wait_idle
 from gpushard.movement.plan import Step
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.chunks import Move, bytes_of, chunks, lay_out
-from gpushard.runtime.device import Domain
+from gpushard.runtime.domain import Domain
 from gpushard.runtime.memory import Claim, Memory, NoRoomError
 from gpushard.runtime.phase import BoxCopy, Copy, Phase
 from gpushard.runtime.runtime import Runtime

@@ -26,8 +26,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.planning.aliasing import ALIAS, COPY, VIEW, Kept
 from gpushard.movement.planning.holders import Holdings, holdings, volumes
 from gpushard.movement.planning.strided import StridedCopies
-from gpushard.runtime.engines import by_engine
-from gpushard.runtime.phase import Copy, Phase
+from gpushard.runtime.phase import Copy, Phase, by_engine
 from gpushard.runtime.view import View, dense_strides
 from gpushard.typing import Device, IntArray, Shape
 
@@ -244,6 +243,19 @@ class Plan:
     def writes_all(self) -> bool:
         """Whether every device gets a block that is written."""
         return all(kind == COPY for kind, _, _ in self.slots)
+
+    @functools.cached_property
+    def order(self) -> list[int] | None:
+        """Which block that is written, or else which operand as it lies, each device gets.
+
+        None where some devices get the one and some the other, or something else.
+        """
+        shapes, wanted = self.operand_shapes, self.destination.shard_shapes
+        as_they_lie = all(
+            kind == ALIAS and shapes[of] == shape
+            for (kind, of, _), shape in zip(self.slots, wanted, strict=True)
+        )
+        return [of for _, of, _ in self.slots] if as_they_lie or self.writes_all else None
 
     @functools.cached_property
     def steps(self) -> tuple[Step, ...]:

@@ -21,7 +21,7 @@ from gpushard.movement.execute import is_out_of_reach, run, within_reach
 from gpushard.movement.plan import Plan
 from gpushard.movement.planning.maps import Rearrangement
 from gpushard.movement.planning.rearrange import make_rearrange
-from gpushard.movement.reshard import plan_for
+from gpushard.movement.reshard import move
 
 
 def rearrange(
@@ -45,7 +45,7 @@ def rearrange(
       ShardingError: the sources and the destination belong to different runtimes.
     """
     if how.piece is not None:
-        return run(plan_for(sources[0], destination, how.piece), sources, name)
+        return move(sources[0], destination, how.piece, name)
     if how.along is not None and (joined := _join(sources, how, destination, name)) is not None:
         return joined
     sources, numbers = _distinct(sources)
@@ -162,7 +162,7 @@ def _join(
         all([source.settled for source in sources]),
         max([source.root_nbytes for source in sources]),
     )
-    return run(plan_for(whole, destination), (whole,), name)
+    return move(whole, destination, name=name)
 
 
 def _kinds(tiling: Tiling) -> set[str]:

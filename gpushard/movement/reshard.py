@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpushard.cache import BoundedCache
+from typing import TypeAlias
+
 from gpushard.errors import ShardingError
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
@@ -11,6 +12,7 @@ from gpushard.movement.plan import Plan
 from gpushard.movement.planning.dims import Piece, identity
 from gpushard.movement.planning.reshard import make_plan
 from gpushard.movement.planning.windows import Window, make_window, started
+from gpushard.runtime.runtime import Runtime
 
 
 def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = None) -> Plan:
@@ -24,53 +26,100 @@ def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = N
     Raises:
       ShardingError: source and destination belong to different runtimes.
     """
-    plans: BoundedCache[Plan] = source.runtime.plans
-    itemsize, root_nbytes = source.dtype.itemsize, source.root_nbytes
-    key = (source.tiling, destination, piece, itemsize, root_nbytes)
-    plan = plans.get(key)
-    if plan is None:
-        plan = new_plan(source, destination, piece)
-        plans.put(key, plan, plan.nbytes)
+    runtime = source.runtime
+    key = (source.tiling, destination, piece, source.dtype.itemsize, source.root_nbytes)
+    plan: Plan | None = runtime.plans.get(key)
+    return _kept(runtime, key) if plan is None else plan
+
+
+_Key: TypeAlias = tuple[Tiling, Tiling, Piece | None, int, int]
+"""Source, destination, piece, bytes of an element, and bytes of the largest root of the source."""
+
+
+def _kept(runtime: Runtime, key: _Key) -> Plan:
+    plan = _planned(runtime, key)
+    runtime.plans.put(key, plan, plan.nbytes)
     return plan
 
 
-def new_plan(source: ShardedBuffer, destination: Tiling, piece: Piece | None = None) -> Plan:
-    """Return a plan that is used once; arguments as for `plan_for`."""
-    if devices_of(destination)[0].runtime is not source.runtime:
+def _planned(runtime: Runtime, key: _Key) -> Plan:
+    source, destination, piece, itemsize, root_nbytes = key
+    if devices_of(destination)[0].runtime is not runtime:
         raise ShardingError(
             "the sharding names devices of another runtime than the array's; take both from "
             "one gpushard.devices()",
             argument="sharding",
         )
-    settings, readable = source.runtime.settings, source.runtime.backend.host_readable
+    settings, readable = runtime.settings, runtime.backend.host_readable
     return make_plan(
-        source.tiling,
+        source,
         destination,
-        piece or identity(source.tiling.shape),
-        source.dtype.itemsize,
-        source.root_nbytes,
+        piece or identity(source.shape),
+        itemsize,
+        root_nbytes,
         relay_bytes=settings.relay_bytes,
         engine_bytes=None if readable else settings.engine_bytes,
     )
 
 
-def run_part(source: ShardedBuffer, destination: Tiling, piece: Piece, name: str) -> ShardedBuffer:
-    """Return a part of an array, which may lie in another kind of memory than the array.
+def move(
+    source: ShardedBuffer, destination: Tiling, piece: Piece | None = None, name: str = "reshard"
+) -> ShardedBuffer:
+    """Return an array in another layout, or a part of it; in whichever kinds of memory.
 
     Args:
       source: the data.
-      destination: tiling of the part.
-      piece: where its elements come from.
+      destination: tiling of the result.
+      piece: where its elements come from; None for a reshard.
       name: what it is, for errors.
 
     Raises:
       OutOfMemoryError: a device has no room; nothing has changed.
+      ShardingError: source and destination belong to different runtimes.
     """
     plan = plan_for(source, destination, piece)
-    if is_out_of_reach(plan):  # what goes through the host goes there as it lies
+    if piece is not None and is_out_of_reach(plan):  # what goes by the host goes there as it lies
         source = within_reach(source, destination)
         plan = plan_for(source, destination, piece)
     return run(plan, (source,), name)
+
+
+def move_once(source: ShardedBuffer, destination: Tiling, name: str) -> ShardedBuffer:
+    """Reshard an array in a way that will not come again; arguments and errors as for `move`."""
+    key = (source.tiling, destination, None, source.dtype.itemsize, source.root_nbytes)
+    return run(_planned(source.runtime, key), (source,), name)
+
+
+class Mover:
+    """Reshards arrays that are laid out alike, as a program does with an operand at every call.
+
+    Args:
+      runtime: of the devices.
+      source: tiling of the arrays.
+      destination: tiling of the results.
+      itemsize: bytes of an element.
+      name: what it is for, for errors.
+    """
+
+    __slots__ = ("_destination", "_name", "_plan", "nbytes")
+
+    def __init__(
+        self, runtime: Runtime, source: Tiling, destination: Tiling, itemsize: int, name: str
+    ) -> None:
+        key = (source, destination, None, itemsize, 0)
+        plan = runtime.plans.get(key) or _kept(runtime, key)
+        self.nbytes: int = plan.nbytes
+        """Bytes that it takes, about."""
+        self._destination, self._name = destination, name
+        self._plan: Plan | None = None if plan.kept.by_roots else plan
+
+    def __call__(self, source: ShardedBuffer) -> ShardedBuffer:
+        """Reshard an array.
+
+        Raises:
+          OutOfMemoryError: a device has no room; nothing has changed.
+        """
+        return run(self._plan or plan_for(source, self._destination), (source,), self._name)
 
 
 def window_to(
@@ -94,11 +143,23 @@ def window_to(
     return window
 
 
-def part_for(source: ShardedBuffer, window: Window, starts: tuple[int, ...], piece: Piece) -> Plan:
-    """Return what takes a part that starts somewhere; the piece is the part at some start."""
+def move_window(
+    source: ShardedBuffer, window: Window, starts: tuple[int, ...], piece: Piece, name: str
+) -> ShardedBuffer:
+    """Return the part of an array that starts somewhere; arguments and errors as for `move`.
+
+    Args:
+      source: the data.
+      window: the part.
+      starts: where it starts, for each map that leaves it open.
+      piece: the part at some start.
+      name: what it is, for errors.
+    """
     plans = source.runtime.plans
     plan: Plan | Piece | None = plans.get((window, starts))
     if plan is None:
         plan = window.starting(starts) or started(piece, starts, window.at)
         plans.put((window, starts), plan, 1000 + 300 * len(window.plan.slots))
-    return plan if isinstance(plan, Plan) else plan_for(source, window.destination, plan)
+    if not isinstance(plan, Plan):
+        plan = plan_for(source, window.destination, plan)
+    return run(plan, (source,), name)

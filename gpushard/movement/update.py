@@ -16,7 +16,7 @@ from gpushard.movement.host import box_of
 from gpushard.movement.plan import Plan
 from gpushard.movement.planning.dims import Piece
 from gpushard.movement.planning.update import Touched, make_update, touch
-from gpushard.movement.reshard import plan_for
+from gpushard.movement.reshard import move
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.typing import HostArray
 
@@ -112,7 +112,7 @@ def overlay_of_single(
     homes = [base.tiling.devices[block.home] for block in touched.blocks]
     whole = tuple(slice(0, 1) for _ in value.tiling.shape)
     everywhere = tiling_from_indices(value.tiling.shape, dict.fromkeys(homes, whole))
-    return Overlay(touched, (run(plan_for(value, everywhere), (value,), name),))
+    return Overlay(touched, (move(value, everywhere, name=name),))
 
 
 def touched_by(base: ShardedBuffer, piece: Piece) -> Touched:

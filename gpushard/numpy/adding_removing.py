@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
-from gpushard.functions.checks import as_shape
+from gpushard.errors import ArgumentTypeError, ArrayIndexError
+from gpushard.functions.checks import as_shape, check_choice
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
+from gpushard.functions.sorting import along
 from gpushard.functions.values import is_value
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, settle
@@ -19,7 +20,7 @@ from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import broadcast_to, moveaxis, tile
 from gpushard.numpy.public import public
 from gpushard.numpy.slicing import part
-from gpushard.ops.axes import from_end, one_from_end
+from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.repeating import REPEAT_EACH
 
@@ -38,14 +39,6 @@ def append(arr: Any, values: Any, axis: int | None = None, *, out_sharding: Any 
       ArgumentError: sizes differ.
     """
     return concat((arr, values), axis, out_sharding=out_sharding)
-
-
-def _lined(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
-    """Return an array and which dim is meant; None takes it in row-major order."""
-    x = as_value(x, name)
-    if axis is None:
-        return x.ravel(), -1
-    return x, one_from_end(axis, x.ndim, name)
 
 
 def _positions(name: str, obj: Any, n: int, more: int) -> Any:
@@ -119,7 +112,7 @@ def delete(
     >>> delete([1, 2, 3, 4], [0, 2])
     Array([2, 4], dtype=int64)
     """
-    x, at = _lined(arr, axis, "delete")
+    x, at = along("delete", as_value(arr, "delete"), axis)
     n = x.shape[at]
     gone = np.unique(_positions("delete", obj, n, 0))
     if not gone.size:
@@ -156,7 +149,7 @@ def insert(
     >>> insert([1, 2, 3], 1, [8, 9]), insert([1, 2, 3], [0, 2], [8, 9])
     (Array([1, 8, 9, 2, 3], dtype=int64), Array([8, 1, 2, 9, 3], dtype=int64))
     """
-    x, at = _lined(arr, axis, "insert")
+    x, at = along("insert", as_value(arr, "insert"), axis)
     n = x.shape[at]
     places = _positions("insert", obj, n, 1)
     new = as_value(values, "insert").astype(x.dtype)
@@ -235,10 +228,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: A
     Array([1, 0, 2], dtype=int64)
     """
     ends = trim.lower() if isinstance(trim, str) else trim
-    if ends not in ("fb", "bf", "f", "b"):
-        raise ArgumentError(
-            f'trim_zeros: trim={trim!r} must be "f", "b" or "fb"', argument="trim", value=trim
-        )
+    check_choice("trim_zeros", "trim", ends, ("fb", "bf", "f", "b"))
     chosen: list[Any] = [slice(None)] * filt.ndim
     for at in from_end(axis, filt.ndim, "trim_zeros"):
         others = tuple(dim for dim in range(-filt.ndim, 0) if dim != at)

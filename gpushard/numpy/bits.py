@@ -10,10 +10,10 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import integer
+from gpushard.functions.sorting import along
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.padding import pad
 from gpushard.numpy.public import public
-from gpushard.ops.axes import one_from_end
 
 __all__ = ["packbits", "unpackbits"]
 
@@ -29,11 +29,6 @@ def _bits(name: str, bitorder: Any) -> Any:
             value=bitorder,
         )
     return _ORDERS[bitorder]
-
-
-def _along(x: Any, axis: Any, name: str) -> tuple[Any, int]:
-    """Return an array and the dim that is meant, counted from the end; a vector for None."""
-    return (x.ravel(), -1) if axis is None else (x, one_from_end(axis, x.ndim, name))
 
 
 @public
@@ -59,7 +54,7 @@ def packbits(a: Any, axis: Any = None, bitorder: str = "big", *, out_sharding: A
             argument="a",
             dtype=a.dtype,
         )
-    a, at = _along(a, axis, "packbits")
+    a, at = along("packbits", a, axis)
     widths = [(0, 0)] * a.ndim
     widths[at] = 0, -a.shape[at] % 8
     a = ew.not_equal(a, 0)
@@ -98,7 +93,7 @@ def unpackbits(
             argument="a",
             dtype=a.dtype,
         )
-    a, at = _along(a, axis, "unpackbits")
+    a, at = along("unpackbits", a, axis)
     dim = a.ndim + at
     lead, rest = a.shape[: dim + 1], a.shape[dim + 1 :]
     places = shifts.reshape(8, *[1] * len(rest))

@@ -13,7 +13,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import can_cast, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import integer
+from gpushard.functions.checks import check_choice, count
 from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
@@ -55,9 +55,7 @@ def diff(
     >>> diff([1, 4, 9, 16]), diff([1, 4, 9, 16], n=2)
     (Array([3, 5, 7], dtype=int64), Array([2, 2], dtype=int64))
     """
-    times = integer(n, "diff", "n")
-    if times < 0:
-        raise ArgumentError(f"diff: n={n} must not be negative", argument="n", value=n)
+    times = count(n, "diff", "n")
     if not times:
         return a
     at = one_from_end(axis, a.ndim, "diff")
@@ -142,12 +140,7 @@ def gradient(
     Array([1. , 1.5, 2.5, 3. ], dtype=float64)
     """
     axes = from_end(axis, f.ndim, "gradient")
-    if edge_order not in (1, 2):
-        raise ArgumentError(
-            f"gradient: edge_order={edge_order!r} must be 1 or 2",
-            argument="edge_order",
-            value=edge_order,
-        )
+    check_choice("gradient", "edge_order", edge_order, (1, 2))
     steps = [_steps(f, at, given) for at, given in zip(axes, _each(spacings, axes), strict=True)]
     for at in axes:
         if f.shape[at] < edge_order + 1:

@@ -18,7 +18,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import as_dtype, integer, number_of, refuse_out
+from gpushard.functions.checks import as_dtype, check_choice, integer, number_of, refuse_out
 from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, settle
@@ -118,8 +118,8 @@ def _one(name: str, row: Row, text: str, *, from_half: bool = False) -> One:
         refuse_out(name, out)
         x = as_value(a, name)
         at = one_from_end(axis, x.ndim, name)
-        made = _along(name, row, x, n, at, _checked(name, norm), from_half=from_half)
-        return settle(made, out_sharding)
+        check_choice(name, "norm", norm, _NORMS)
+        return settle(_along(name, row, x, n, at, norm, from_half=from_half), out_sharding)
 
     function.__name__ = function.__qualname__ = name
     counted = "that the result has" if from_half else "transformed"
@@ -143,23 +143,6 @@ def _along(
             shape=x.shape,
         )
     return bind(row, (x,), (axis, length, norm))
-
-
-def _chain(name: str, row: Row, x: Any, steps: Any, norm: Any, *, from_half: bool = False) -> Any:
-    """Transform dims one after the other."""
-    for axis, n in steps:
-        x = _along(name, row, x, n, axis, norm, from_half=from_half)
-    return x
-
-
-def _checked(name: str, norm: Any) -> Any:
-    if norm not in _NORMS:
-        raise ArgumentError(
-            f"{name}: norm={norm!r} is unknown; use 'backward', 'ortho' or 'forward'",
-            argument="norm",
-            value=norm,
-        )
-    return norm
 
 
 def _many(
@@ -192,16 +175,14 @@ def _many(
         out_sharding: Any = None,
     ) -> Array:
         refuse_out(name, out)
-        x, norm = as_value(a, name), _checked(name, norm)
+        x = as_value(a, name)
+        check_choice(name, "norm", norm, _NORMS)
         lengths, dims = _dims(name, x, s, axes)
-        order = list(zip(dims, lengths, strict=True))
-        ends = order[-1:] if first or last else []
-        inner = order[: len(order) - len(ends)]
-        if first is not None:
-            x = _chain(name, first, x, ends, norm)
-        x = _chain(name, every, x, inner if last else inner[::-1], norm)
-        if last is not None:
-            x = _chain(name, last, x, ends, norm, from_half=True)
+        steps = [(every, axis, n) for axis, n in zip(dims, lengths, strict=True)]
+        if (ends := first or last) is not None:
+            steps[-1:] = [(ends, *step[1:]) for step in steps[-1:]]
+        for row, axis, n in steps if last else steps[::-1]:
+            x = _along(name, row, x, n, axis, norm, from_half=row is last)
         return settle(x, out_sharding)
 
     function.__name__ = function.__qualname__ = name

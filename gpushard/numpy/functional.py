@@ -17,6 +17,7 @@ from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_value
 from gpushard.numpy.arguments import as_value, is_number, settle
 from gpushard.numpy.creation import asarray
+from gpushard.numpy.grids import meshgrid
 from gpushard.numpy.joining import stack
 from gpushard.numpy.manipulation import broadcast_arrays, broadcast_to, expand_dims, moveaxis
 from gpushard.numpy.public import public
@@ -195,15 +196,8 @@ def fromfunction(
            [10, 11, 12]], dtype=int64)
     """
     sizes = as_shape(shape, "shape")
-    places = [
-        settle(broadcast_to(expand_dims(arange(n, dtype=dtype), others), sizes), out_sharding)
-        for n, others in ((n, _others(dim, len(sizes))) for dim, n in enumerate(sizes))
-    ]
-    return function(*places, **kwargs)
-
-
-def _others(dim: int, ndim: int) -> tuple[int, ...]:
-    return tuple(other for other in range(ndim) if other != dim)
+    lines = meshgrid(*(arange(n, dtype=dtype) for n in sizes), indexing="ij")
+    return function(*(settle(line, out_sharding) for line in lines), **kwargs)
 
 
 def vectorize(

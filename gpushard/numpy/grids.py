@@ -9,7 +9,16 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import as_dtype, as_shape, check_order, count, integer
+from gpushard.functions.checks import (
+    as_dtype,
+    as_shape,
+    check_choice,
+    check_dims,
+    check_order,
+    check_vector,
+    count,
+    integer,
+)
 from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import as_value, settle
 from gpushard.numpy.creation import kept_at, made, place_of
@@ -188,12 +197,7 @@ def triu(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
 
 def _part(row: Row, x: Any, k: Any) -> Any:
     x = as_value(x, row.name)
-    if x.ndim < 2:
-        raise ArgumentError(
-            f"{row.name} needs at least two dims, the shape is {x.shape}",
-            argument="x",
-            shape=x.shape,
-        )
+    check_dims(row.name, x, 2)
     diagonal = max(-x.shape[-2], min(integer(k, row.name, "k"), x.shape[-1]))
     return bind(row, (x,), (diagonal,))
 
@@ -212,10 +216,7 @@ def vander(
     Raises:
       ArgumentError: the array is no vector, or the number is negative.
     """
-    if x.ndim != 1:
-        raise ArgumentError(
-            f"vander: x of shape {x.shape} must be a vector", argument="x", shape=x.shape
-        )
+    check_vector("vander", "x", x)
     many = x.shape[0] if N is None else count(N, "vander", "N")
     target = result_type(x.dtype, np.dtype(int))
     column = broadcast_to(x[:, None].astype(target), (x.shape[0], many))
@@ -243,12 +244,7 @@ def meshgrid(
     Raises:
       ArgumentError: one of them is no vector, or `indexing` is unknown.
     """
-    if indexing not in ("xy", "ij"):
-        raise ArgumentError(
-            f'meshgrid: indexing={indexing!r} must be "xy" or "ij"',
-            argument="indexing",
-            value=indexing,
-        )
+    check_choice("meshgrid", "indexing", indexing, ("xy", "ij"))
     vectors = [as_value(x, "meshgrid") for x in xs]
     for x in vectors:
         if x.ndim > 1:

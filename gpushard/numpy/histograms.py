@@ -12,7 +12,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import is_custom, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import count
+from gpushard.functions.checks import check_ordered, check_vector, count
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_value
@@ -68,12 +68,7 @@ def bincount(
             argument="x",
             dtype=x.dtype,
         )
-    if x.ndim != 1:
-        raise ArgumentError(
-            f"bincount: x of shape {x.shape} must be a vector; give x.ravel()",
-            argument="x",
-            shape=x.shape,
-        )
+    check_vector("bincount", "x", x)
     heavy = _weights_like(x, weights, "bincount")
     if heavy is not None and kind_of(heavy.dtype) == "c":
         raise ArgumentTypeError(
@@ -187,13 +182,7 @@ def histogram(
 
 def _real(x: Any, name: str) -> Any:
     x = as_value(x, name)
-    if kind_of(x.dtype) == "c":
-        raise ArgumentTypeError(
-            f"{name} is not defined for {x.dtype}: complex numbers have no order; take the real "
-            "part or the absolute value first",
-            argument="x",
-            dtype=x.dtype,
-        )
+    check_ordered(name, x)
     return x.astype(np.uint8) if kind_of(x.dtype) == "b" else x
 
 
@@ -315,15 +304,7 @@ def histogram2d(
 
 
 def edges_of(name: str, x: Any, bins: Any, range: Any, weights: Any) -> Any:
-    """Return the edges of bins; where they are given on the host, or the range is, on the host.
-
-    Args:
-      name: of the function, for errors.
-      x: the array of real numbers.
-      bins: how many, their edges, or the name of a rule.
-      range: (least, greatest) edge; None for those of the elements.
-      weights: None unless elements have some.
-    """
+    """Return the edges of bins; where they are given on the host, or the range is, on the host."""
     limits = _limits(name, range)
     if isinstance(bins, str):
         many = _by_rule(name, x, bins, limits, weights)
@@ -456,22 +437,6 @@ def _by_rule(name: str, x: Any, rule: str, limits: Any, weights: Any) -> int:
     return max(many, 1)
 
 
-def _sqrt(x: Any, apart: Any, limits: Any) -> Any:
-    return apart / math.sqrt(x.size)
-
-
-def _sturges(x: Any, apart: Any, limits: Any) -> Any:
-    return apart / (math.log2(x.size) + 1)
-
-
-def _rice(x: Any, apart: Any, limits: Any) -> Any:
-    return apart / (2 * x.size ** (1 / 3))
-
-
-def _scott(x: Any, apart: Any, limits: Any) -> Any:
-    return (24 * math.sqrt(math.pi) / x.size) ** (1 / 3) * _known(statistical.std(x))
-
-
 def _fd(x: Any, apart: Any, limits: Any) -> Any:
     high, low = (_known(percentile(x, at)) for at in (75, 25))
     return 2 * (high - low) * x.size ** (-1 / 3)
@@ -502,20 +467,19 @@ def _stone(x: Any, apart: Any, limits: Any) -> Any:
     return apart / min(np.arange(1, max(100, int(math.sqrt(n))) + 1).tolist(), key=error)
 
 
-def _auto(x: Any, apart: Any, limits: Any) -> Any:
-    quartiles, rough = _fd(x, apart, limits), _sqrt(x, apart, limits)
-    return min(max(quartiles, rough / 2), _sturges(x, apart, limits))
-
-
 RULES: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "auto": _auto,
+    "auto": lambda x, apart, limits: min(
+        max(_fd(x, apart, limits), apart / math.sqrt(x.size) / 2), apart / (math.log2(x.size) + 1)
+    ),
     "doane": _doane,
     "fd": _fd,
-    "rice": _rice,
-    "scott": _scott,
-    "sqrt": _sqrt,
+    "rice": lambda x, apart, limits: apart / (2 * x.size ** (1 / 3)),
+    "scott": lambda x, apart, limits: (
+        (24 * math.sqrt(math.pi) / x.size) ** (1 / 3) * _known(statistical.std(x))
+    ),
+    "sqrt": lambda x, apart, limits: apart / math.sqrt(x.size),
     "stone": _stone,
-    "sturges": _sturges,
+    "sturges": lambda x, apart, limits: apart / (math.log2(x.size) + 1),
 }
 """Rules for the width of bins: each takes the array, how far apart its extremes are, and the edges
 of all bins. Scott 1979; Freedman and Diaconis 1981; Doane 1976; Stone 1984; Sturges 1926."""

@@ -16,7 +16,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import indexing, updating
-from gpushard.functions.checks import as_shape, count, integer
+from gpushard.functions.checks import as_shape, check_choice, count, integer
 from gpushard.functions.docstrings import described
 from gpushard.functions.indexing import as_int64, as_integers, bounded, count_true, unravelled
 from gpushard.functions.values import is_value
@@ -138,7 +138,8 @@ def ix_(*args: Any, out_sharding: Any = None) -> tuple[Array, ...]:
     """
     vectors = []
     for one in args:
-        at = as_value(np.asarray(one, np.int64) if _is_empty(one) else one, "ix_")
+        is_empty = isinstance(one, list | tuple) and not one
+        at = as_value(np.asarray(one, np.int64) if is_empty else one, "ix_")
         if at.ndim != 1:
             raise ArgumentError(
                 f"ix_: an argument has shape {at.shape}; give vectors, such as x.ravel()",
@@ -149,10 +150,6 @@ def ix_(*args: Any, out_sharding: Any = None) -> tuple[Array, ...]:
     shapes = [tuple(-1 if d == n else 1 for d in range(len(args))) for n in range(len(args))]
     grid = (at.reshape(shape) for at, shape in zip(vectors, shapes, strict=True))
     return tuple(settle(at, out_sharding) for at in grid)
-
-
-def _is_empty(x: Any) -> bool:
-    return isinstance(x, list | tuple) and not x
 
 
 @described()
@@ -216,10 +213,7 @@ def ravel_multi_index(
 
 
 def _is_columns(order: Any, name: str) -> bool:
-    if order not in ("C", "F"):
-        raise ArgumentError(
-            f'{name}: order={order!r} must be "C" or "F"', argument="order", value=order
-        )
+    check_choice(name, "order", order, ("C", "F"))
     return bool(order == "F")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpushard.errors import ArgumentError
 from gpushard.placement.defaults import devices, get_default_device
-from gpushard.runtime.device import Device
+from gpushard.runtime.runtime import Device
 
 __all__ = ["__array_namespace_info__"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, integer, refuse_out
+from gpushard.functions.checks import as_dtype, check_dims, integer, refuse_out
 from gpushard.functions.values import is_value
 from gpushard.numpy.arguments import as_value, host_data
 from gpushard.numpy.data_type import can_cast, result_type
@@ -328,12 +328,7 @@ def split(
 
 
 def _deep(name: str, x: Any, cuts: Any, axis: int, ndim: int) -> list[Any]:
-    if x.ndim < ndim:
-        raise ArgumentError(
-            f"{name} needs at least {ndim} dims, the shape is {x.shape}",
-            argument="x",
-            shape=x.shape,
-        )
+    check_dims(name, x, ndim)
     return _cut(name, x, cuts, axis, even=True)
 
 

@@ -260,17 +260,15 @@ def einsum_path(subscripts: Any, /, *xs: Any, optimize: Any = "greedy") -> tuple
     >>> einsum_path("ij,jk,kl->il", np.ones((2, 9)), np.ones((9, 9)), np.ones((9, 3)))[0]
     ['einsum_path', (0, 1), (0, 1)]
     """
-    given = [_of_shape(x) if is_value(x) else x for x in (subscripts, *xs)]
+    given = [
+        np.broadcast_to(np.empty((), check_dtype(x.dtype, "xs")), x.shape) if is_value(x) else x
+        for x in (subscripts, *xs)
+    ]
     try:
         return np.einsum_path(*given, optimize=optimize)
     except (TypeError, ValueError) as error:
         kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentError
         raise kind(f"einsum_path: {error}; see numpy.einsum_path", argument="subscripts") from None
-
-
-def _of_shape(x: Any) -> Any:
-    """Return an array on the host of one number, in the shape of another."""
-    return np.broadcast_to(np.empty((), check_dtype(x.dtype, "xs")), x.shape)
 
 
 @public
@@ -341,10 +339,8 @@ def kron(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
     >>> kron(gs.numpy.asarray([1, 10]), gs.numpy.asarray([1, 2, 3]))
     Array([ 1,  2,  3, 10, 20, 30], dtype=int64)
     """
-    x1, x2 = a, b
-    ndim = max(x1.ndim, x2.ndim)
-    a = x1.reshape((1,) * (ndim - x1.ndim) + x1.shape)
-    b = x2.reshape((1,) * (ndim - x2.ndim) + x2.shape)
+    ndim = max(a.ndim, b.ndim)
+    a, b = (x.reshape((1,) * (ndim - x.ndim) + x.shape) for x in (a, b))
     shape = tuple(m * n for m, n in zip(a.shape, b.shape, strict=True))
     blocks = expand_dims(a, tuple(range(1, 2 * ndim, 2)))
     inner = expand_dims(b, tuple(range(0, 2 * ndim, 2)))

@@ -9,7 +9,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import integer
+from gpushard.functions.checks import check_vector, count
 from gpushard.functions.concrete import concrete
 from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
@@ -150,16 +150,9 @@ def polyder(p: Any, m: int = 1, *, out_sharding: Any = None) -> Array:
     Array([3, 2, 1], dtype=int64)
     """
     found = _coefficients("polyder", p, "p")
-    for _ in range(_order("polyder", m)):
+    for _ in range(count(m, "polyder", "m")):
         found = found[:-1] * np.arange(found.shape[0] - 1, 0, -1)
     return found
-
-
-def _order(name: str, m: Any) -> int:
-    times = integer(m, name, "m")
-    if times < 0:
-        raise ArgumentError(f"{name}: m={m} must not be negative", argument="m", value=m)
-    return times
 
 
 @public
@@ -178,7 +171,7 @@ def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> A
     Array([1., 1., 1., 0.], dtype=float64)
     """
     found = _coefficients("polyint", p, "p")
-    times = _order("polyint", m)
+    times = count(m, "polyint", "m")
     constants = _coefficients("polyint", as_value(0.0 if k is None else k, "polyint"), "k")
     if constants.shape[0] != 1 and constants.shape[0] < times:
         raise ArgumentError(
@@ -208,10 +201,7 @@ def polyval(p: Any, x: Any, *, out_sharding: Any = None) -> Array:
     Array([11, 18], dtype=int64)
     """
     given = p if is_value(p) else host_data(p, "polyval")
-    if given.ndim != 1:
-        raise ArgumentError(
-            f"polyval: p of shape {given.shape} must be a vector", argument="p", shape=given.shape
-        )
+    check_vector("polyval", "p", given)
     x = as_value(x, "polyval")
     found = zeros_like(x)
     for at in np.arange(given.shape[0]).tolist():
@@ -253,9 +243,9 @@ def polyfit(
     >>> np.asarray(polyfit(x, 2 * x + 1, 1)).round(6).tolist()
     [2.0, 1.0]
     """
-    order = integer(deg, "polyfit", "deg") + 1
+    order = count(deg, "polyfit", "deg") + 1
     x, y = x + 0.0, y + 0.0
-    _check_points(x, y, order)
+    _check_points(x, y)
     left, right = vander(x, order), y
     if w is not None:
         heavy = _coefficients("polyfit", as_value(w, "polyfit"), "w") + 0.0
@@ -291,11 +281,7 @@ def polyfit(
     return (found, spread * (sums / (x.shape[0] - order)))
 
 
-def _check_points(x: Any, y: Any, order: int) -> None:
-    if order < 1:
-        raise ArgumentError(
-            f"polyfit: deg={order - 1} must not be negative", argument="deg", value=order - 1
-        )
+def _check_points(x: Any, y: Any) -> None:
     if x.ndim != 1 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0] or not x.shape[0]:
         raise ArgumentError(
             f"polyfit: x of shape {x.shape} and y of shape {y.shape} must be a vector of points, "

@@ -43,25 +43,14 @@ _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.logical_or: statistical.any,
 }
 
-_WITH_CORE_DIMS: dict[str, Callable[..., Any]] = {
-    "matmul": linear_algebra.matmul,
-    "vecdot": linear_algebra.vecdot,
-    "matvec": linear_algebra.matvec,
-    "vecmat": linear_algebra.vecmat,
-}
+_WITH_CORE_DIMS = ("matmul", "vecdot", "matvec", "vecmat")
 
+# fmt: off
 _ON_HOST = (
-    "array2string",
-    "array_repr",
-    "array_str",
-    "copyto",
-    "may_share_memory",
-    "save",
-    "savetxt",
-    "savez",
-    "savez_compressed",
-    "shares_memory",
+    "array2string", "array_repr", "array_str", "copyto", "may_share_memory", "save", "savetxt",
+    "savez", "savez_compressed", "shares_memory",
 )
+# fmt: on
 """Functions whose business is the host: they take the value there, like `numpy.asarray`."""
 
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
@@ -114,7 +103,7 @@ def array_ufunc(
         known = _taken(kwargs, "dtype", "axis")
         kwargs.pop("casting", None)
         _check_rest(name, kwargs)
-        return _WITH_CORE_DIMS[name](*inputs, **known)
+        return getattr(linear_algebra, name)(*inputs, **known)
     if method == "reduce" and ufunc in _REDUCTIONS:
         (operand,) = inputs
         known = {"axis": 0} | _taken(kwargs, "axis", "keepdims")
@@ -183,7 +172,9 @@ def _unknown(name: str) -> ArgumentTypeError:
 
 def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
     """Return what does the work of `Array.__array_function__`."""
-    table = functools.cache(lambda: _table(np, namespace) | _host_table())
+    on_host = [getattr(np, name) for name in _ON_HOST]
+    host: _Table = {theirs: (functools.partial(_on_host, theirs), None) for theirs in on_host}
+    table = functools.cache(lambda: _table(np, namespace) | host)
 
     def call(
         x: Any, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]
@@ -221,13 +212,6 @@ def _table(module: ModuleType, namespace: Mapping[str, Any]) -> _Table:
         if inspect.isfunction(ours) and callable(theirs) and not isinstance(theirs, type):
             found[theirs] = ours, inspect.signature(ours)
     return found
-
-
-def _host_table() -> _Table:
-    return {
-        getattr(np, name): (functools.partial(_on_host, getattr(np, name)), None)
-        for name in _ON_HOST
-    }
 
 
 @functools.cache

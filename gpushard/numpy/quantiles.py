@@ -12,7 +12,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import refuse_out
+from gpushard.functions.checks import check_choice, check_ordered, refuse_out
 from gpushard.functions.values import is_value
 from gpushard.numpy.arguments import host_data
 from gpushard.numpy.public import public, public_like
@@ -152,19 +152,8 @@ def _quantile(
 ) -> Any:
     """Do the work of the four functions of quantiles; those of percentiles are by the hundred."""
     refuse_out(name, out)
-    if method not in rows.METHODS:
-        raise ArgumentError(
-            f"{name}: method={method!r} is unknown; use one of {', '.join(rows.METHODS)}",
-            argument="method",
-            value=method,
-        )
-    if kind_of(x.dtype) == "c":
-        raise ArgumentTypeError(
-            f"{name} is not defined for {x.dtype}: complex numbers have no order; take the real "
-            "part or the absolute value first",
-            argument="x",
-            dtype=x.dtype,
-        )
+    check_choice(name, "method", method, rows.METHODS)
+    check_ordered(name, x)
     weak = type(q) in (int, float)
     which = _shares(name, q)
     params = from_end(axis, x.ndim, name), bool(keepdims), method, weak

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, integer, number_of
+from gpushard.functions.checks import as_dtype, count, integer, number_of
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import is_number, operands
@@ -191,25 +191,16 @@ def linspace(
            [0., 2., 4.]], dtype=float64)
     """
     place = place_of(device, out_sharding)
-    count = _count(num, "linspace")
-    div = count - 1 if endpoint else count
+    many = count(num, "linspace", "num")
+    div = many - 1 if endpoint else many
     numbers = is_number(start) and is_number(stop)
     if not numbers and (shape(start) or shape(stop)):
-        found, step = _between(start, stop, count, div, dtype)
+        found, step = _between(start, stop, many, div, dtype)
         found = kept_at(moveaxis(found, 0, axis), place)
     else:
         one_from_end(axis, 1, "linspace")
-        found, step = _from_to(start, stop, count, div, dtype, place)
+        found, step = _from_to(start, stop, many, div, dtype, place)
     return (found, step) if retstep else found
-
-
-def _count(num: Any, name: str) -> int:
-    count = integer(num, name, "num")
-    if count < 0:
-        raise ArgumentError(
-            f"{name}: num={count} must not be negative", argument="num", value=count
-        )
-    return count
 
 
 def _between(start: Any, stop: Any, count: int, div: int, dtype: Any) -> tuple[Array, Array]:
@@ -318,7 +309,7 @@ def geomspace(
     """
     place = place_of(device, out_sharding)
     if shape(start) or shape(stop):
-        found = moveaxis(_ratios(start, stop, _count(num, "geomspace"), endpoint), 0, axis)
+        found = moveaxis(_ratios(start, stop, count(num, "geomspace", "num"), endpoint), 0, axis)
         return kept_at(found if dtype is None else found.astype(as_dtype(dtype)), place)
     one_from_end(axis, 1, "geomspace")
     ends = [_number(x, "geomspace", name) for x, name in ((start, "start"), (stop, "stop"))]

@@ -216,8 +216,7 @@ def unique_all(
     """
     wish = Wish((INDICES, INVERSE, COUNTS), equal_nan=False)
     values, indices, inverse, counts = different("unique_all", x.ravel(), wish, size, fill_value)
-    found = UniqueAll(values, indices, inverse.reshape(x.shape), counts)
-    return UniqueAll(*found)
+    return UniqueAll(values, indices, inverse.reshape(x.shape), counts)
 
 
 @public
@@ -231,10 +230,8 @@ def unique_counts(
       size: how many results there are; None for as many as there are different elements.
       fill_value: what fills places without an element; by default the first one does.
     """
-    x = x.ravel()
     wish = Wish((COUNTS,), equal_nan=False)
-    values, counts = different("unique_counts", x, wish, size, fill_value)
-    return UniqueCounts(*(values, counts))
+    return UniqueCounts(*different("unique_counts", x.ravel(), wish, size, fill_value))
 
 
 @public
@@ -250,8 +247,7 @@ def unique_inverse(
     """
     wish = Wish((INVERSE,), equal_nan=False)
     values, inverse = different("unique_inverse", x.ravel(), wish, size, fill_value)
-    found = values, inverse.reshape(x.shape)
-    return UniqueInverse(*found)
+    return UniqueInverse(values, inverse.reshape(x.shape))
 
 
 @public
@@ -265,9 +261,7 @@ def unique_values(
       size: how many results there are; None for as many as there are different elements.
       fill_value: what fills places without an element; by default the first one does.
     """
-    x = x.ravel()
-    (values,) = different("unique_values", x, Wish(equal_nan=False), size, fill_value)
-    return values
+    return different("unique_values", x.ravel(), Wish(equal_nan=False), size, fill_value)[0]
 
 
 @overload

@@ -9,7 +9,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, check_precision
+from gpushard.functions.checks import as_dtype, check_choice, check_precision
 from gpushard.numpy.arguments import as_value, is_number, operands, wanted
 from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
@@ -17,8 +17,6 @@ from gpushard.ops.row import Row
 from gpushard.ops.table import signals as rows
 
 __all__ = ["convolve", "correlate", "interp"]
-
-_MODES = ("full", "same", "valid")
 
 
 @public()
@@ -100,12 +98,7 @@ def _vectors(row: Row, a: Any, v: Any, mode: str, precision: Any, dtype: Any, to
     """Do the work of both; every device gets both vectors."""
     name = row.name
     check_precision(name, precision)
-    if mode not in _MODES:
-        raise ArgumentError(
-            f"{name}: mode={mode!r} is unknown; use one of {', '.join(_MODES)}",
-            argument="mode",
-            value=mode,
-        )
+    check_choice(name, "mode", mode, ("full", "same", "valid"))
     pair = [as_value(x, name) if is_number(x) else x for x in operands(name, a, v)]
     pair = [x.reshape((1,)) if not x.ndim else x for x in pair]
     shapes = tuple(x.shape for x in pair)

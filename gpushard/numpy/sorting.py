@@ -14,7 +14,7 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import sorting
-from gpushard.functions.checks import check_hint, count
+from gpushard.functions.checks import check_hint, check_vector, count
 from gpushard.functions.docstrings import described
 from gpushard.functions.sorting import METHODS, along
 from gpushard.functions.values import is_value
@@ -67,11 +67,10 @@ def sort_complex(a: Any, *, out_sharding: Any = None) -> Array:
     Args:
       a: an array; small integers become complex64, other real numbers complex128.
     """
-    x = a
-    small = kind_of(x.dtype) in "iu" and x.dtype.itemsize < 4
-    if kind_of(x.dtype) != "c":
-        x = x.astype(np.complex64 if small else np.complex128)
-    return sort(x, out_sharding=out_sharding)
+    small = kind_of(a.dtype) in "iu" and a.dtype.itemsize < 4
+    if kind_of(a.dtype) != "c":
+        a = a.astype(np.complex64 if small else np.complex128)
+    return sort(a, out_sharding=out_sharding)
 
 
 @public
@@ -140,12 +139,7 @@ def digitize(
             argument="x",
             dtype=x.dtype,
         )
-    if len(bins.shape) != 1:
-        raise ArgumentError(
-            f"digitize: bins has shape {bins.shape}; give a vector of edges",
-            argument="bins",
-            shape=bins.shape,
-        )
+    check_vector("digitize", "bins", bins)
     return _digitized(x, bins, ("right", "left")[bool(right)])
 
 

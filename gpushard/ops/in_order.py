@@ -6,6 +6,9 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from gpushard.dtypes import kind_of
 from gpushard.ops.row import State
 from gpushard.typing import LocalArray
 
@@ -42,6 +45,15 @@ class InOrder:
         """Merge two states."""
         return (self._function(a[0], b[0]),)
 
+    def elementwise(self, dtype: np.dtype[Any], count: int) -> Any:
+        """Return what merges so many arrays of a type at once; None where nothing does."""
+        step = _STEPS.get(self._name, "")
+        if kind_of(dtype) != "f":
+            step = _WHOLE.get(self._name, step)
+        if not hasattr(self._xp, "ElementwiseKernel") or not step or _unordered(dtype, self._name):
+            return None
+        return _kernel(self._xp, step, count)
+
     def at_once(self, arrays: Sequence[LocalArray], out: Any = None) -> LocalArray | None:
         """Merge two arrays or more of one type and shape; None where that takes a call for each.
 
@@ -50,17 +62,14 @@ class InOrder:
           out: where the result may go, memory that no part lies in.
         """
         dtype = arrays[0].dtype
-        step = _STEPS.get(self._name, "")
-        if dtype.kind != "f":
-            step = _WHOLE.get(self._name, step)
-        if not hasattr(self._xp, "ElementwiseKernel") or not step or _unordered(dtype, self._name):
+        if self.elementwise(dtype, 2) is None:
             return None
         if out is None or out.dtype != dtype or out.shape != arrays[0].shape:
             out = self._xp.empty_like(arrays[0], order="C")
         result = arrays[0]
         for start in range(1, len(arrays), _AT_ONCE - 1):
             more = arrays[start : start + _AT_ONCE - 1]
-            _kernel(self._xp, step, 1 + len(more))(result, *more, out)
+            self.elementwise(dtype, 1 + len(more))(result, *more, out)
             result = out
         return result
 
@@ -71,13 +80,13 @@ def _unordered(dtype: Any, name: str) -> bool:
 
 @functools.cache
 def _kernel(xp: Any, step: str, count: int) -> Any:
-    names = [f"a{n}" for n in range(count)]
+    names = [f"in{n}" for n in range(count)]
     body = [f"T s = {names[0]};"]
     body += [f"{{ const T a = {name}; s = {step}; }}" for name in names[1:]]
     return xp.ElementwiseKernel(
         ", ".join(f"T {name}" for name in names),
-        "T out",
-        "".join([*body, "out = s"]),
+        "T out0",
+        "".join([*body, "out0 = s"]),
         f"gpushard_merge_{count}",
         options=("--fmad=false",),
     )

@@ -238,7 +238,7 @@ def in_order(positions: LocalArray, wide: Shape, size: int, *, known: bool) -> L
     if at.dtype == np.uint64 and not known:  # beyond the largest position there is only "outside"
         at = np.minimum(at, np.uint64(size))
     at = at.astype(np.int64, copy=False)
-    if at.size and at.min() < 0:
+    if at.size and np.minimum.reduce(at) < 0:
         at = np.where(at < 0, np.where(at < -size, size, at + size), at)
     return at
 

@@ -13,10 +13,9 @@ import numpy as np
 
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import run
 from gpushard.movement.host import read_host
 from gpushard.movement.planning.holders import holdings
-from gpushard.movement.reshard import new_plan
+from gpushard.movement.reshard import move_once
 from gpushard.ops.aval import Dtype
 from gpushard.ops.programs.calls import Call, LocalCalls, Work
 from gpushard.ops.row import Kernel
@@ -90,7 +89,7 @@ def selected(
     dtypes = [dtype for dtype, _ in results]
     work = Work(runtime, name, kernel, calls, of_device, [parts] * len(results), dtypes)
     return [
-        run(new_plan(part, wanted), (part,), name)
+        move_once(part, wanted, name)
         for part, (_, wanted) in zip(LocalCalls(work).run([mask, *others]), results, strict=True)
     ]
 

@@ -16,7 +16,7 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.runtime import current
-from gpushard.runtime.device import Device
+from gpushard.runtime.runtime import Device
 from gpushard.typing import Shape
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, overload
 
@@ -24,8 +23,8 @@ from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.movement.buffer import devices_of
 from gpushard.movement.host import alias_host, from_host
 from gpushard.placement.defaults import default_mesh, default_sharding
-from gpushard.runtime.device import Device, MemorySpace
-from gpushard.typing import HostArray, Index, Shape
+from gpushard.runtime.runtime import Device, MemorySpace
+from gpushard.typing import HostArray
 
 _T = TypeVar("_T")
 
@@ -316,12 +315,8 @@ def _put_leaf(x: Array | HostData, place: Any, may_alias: bool) -> Array:
     if may_alias and runtime.backend.host_readable:
         buffer = alias_host(runtime, tiling, dtype, data)
     else:
-        buffer = from_host(runtime, tiling, dtype, functools.partial(_box, data))
+        buffer = from_host(runtime, tiling, dtype, lambda index, shape: data[index])
     return ConcreteArray(buffer, sharding, committed=committed, weak_type=weak)
-
-
-def _box(data: HostArray, index: Index, shape: Shape) -> HostArray:
-    return data[index]
 
 
 def _target(x: Array, place: Any, argument: str) -> Sharding:

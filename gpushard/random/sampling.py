@@ -66,18 +66,7 @@ def sample(
     out_sharding: Any = None,
     tail: Shape | None = (),
 ) -> Any:
-    """Draw the numbers of a distribution.
-
-    Args:
-      row: which.
-      key: a key.
-      parameters: as users give them.
-      shape: of the result without `tail`; None for that of the parameters.
-      dtype: of the result.
-      out_sharding: as for `placing.bind_at`.
-      tail: dims of the result that do not come from `shape`; None for those that parameters
-        broadcast to.
-    """
+    """Draw the numbers of a distribution."""
     target = row.default if dtype is None else dtype_of(row, dtype)
     operands = parameters and [
         parameter(x, row.title, argument, domain)

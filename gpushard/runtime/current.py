@@ -18,21 +18,22 @@ from gpushard.runtime import forks
 from gpushard.runtime.backend import Backend, BackendFactory
 from gpushard.runtime.cuda.devices.probe import Availability, probe
 from gpushard.runtime.cuda.devices.selection import select
-from gpushard.runtime.device import Device
 from gpushard.runtime.host import HostBackend
-from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.runtime import Device, Runtime
 
 
 def _cuda_backend(settings: Settings) -> Backend:
     """Make the CUDA backend, whose module is imported only where it is used, as it needs CuPy."""
-    made: Backend = importlib.import_module("gpushard.runtime.cuda.backend").CudaBackend(settings)
-    return made
+    backend: Backend = importlib.import_module("gpushard.runtime.cuda.backend").CudaBackend(
+        settings
+    )
+    return backend
 
 
 def _checked(backend: Backend) -> Backend:
     """Look for races in what a backend does, which few programs ask for."""
-    made: Backend = importlib.import_module("gpushard.runtime.checking.checker").Checker(backend)
-    return made
+    checker: Backend = importlib.import_module("gpushard.runtime.checking.checker").Checker(backend)
+    return checker
 
 
 _BACKENDS: dict[str, BackendFactory] = {"host": HostBackend, "cuda": _cuda_backend}
@@ -70,19 +71,19 @@ def choose(settings: Settings, look: Callable[[], Availability] = probe) -> Choi
     """
     if settings.backend == "host":
         return Choice("host", "backend='host' is set")
-    found = look()
-    if found.usable:
-        select(settings, found.gpus)
+    cuda = look()
+    if cuda.usable:
+        select(settings, cuda.gpus)
         asked = "backend='cuda' is set; " if settings.backend else ""
-        return Choice("cuda", f"{asked}{found.reason}")
+        return Choice("cuda", f"{asked}{cuda.reason}")
     if settings.backend == "cuda":
         raise ConfigurationError(
-            f"backend='cuda' cannot be used here: {found.reason}",
+            f"backend='cuda' cannot be used here: {cuda.reason}",
             argument="backend",
             value="cuda",
-            reason=found.reason,
+            reason=cuda.reason,
         )
-    return Choice("host", f"CUDA cannot be used: {found.reason}")
+    return Choice("host", f"CUDA cannot be used: {cuda.reason}")
 
 
 def make_runtime(settings: Settings) -> Runtime:

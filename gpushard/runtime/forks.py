@@ -43,8 +43,8 @@ def _watched() -> list[tuple[Runtime, HostBackend]]:
     for key, reference in list(_runtimes.items()):
         if reference() is None:
             _runtimes.pop(key, None)
-    found = [reference() for reference in list(_runtimes.values())]
-    return [(runtime, _host(runtime.backend)) for runtime in found if runtime is not None]
+    runtimes = [reference() for reference in list(_runtimes.values())]
+    return [(runtime, _host(runtime.backend)) for runtime in runtimes if runtime is not None]
 
 
 def _host(backend: Any) -> HostBackend:

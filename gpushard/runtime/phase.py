@@ -59,7 +59,7 @@ class Phase:
     def copies(self, operands: Sequence[LocalArray]) -> list[BoxCopy]:
         """Return the copies of particular operands."""
         indexed, others = self.indices()
-        made = [
+        arrays = [
             (
                 operands[to][index],
                 operands[of] if of_index is None else operands[of][of_index],
@@ -67,24 +67,24 @@ class Phase:
             )
             for to, index, of, of_index, domain in indexed
         ]
-        made += [
+        arrays += [
             (target.of(operands[to]), source.of(operands[of]), domain)
             for to, target, of, source, domain in others
         ]
-        return made
+        return arrays
 
     def indices(self) -> tuple[Sequence[IndexedCopy], Sequence[Copy]]:
         """Return the copies that are between (operand, index) and (operand, index), and the others.
 
-        Indices are found for a phase that comes again: that takes longer than the copies once.
+        Indices are looked for in a phase that comes again: that takes longer than the copies once.
         """
-        found: tuple[Sequence[IndexedCopy], Sequence[Copy]] | None = self.__dict__.get("_indices")
-        if found is None:
-            found = self.__dict__["_indices"] = (), self.moves
+        indices: tuple[Sequence[IndexedCopy], Sequence[Copy]] | None = self.__dict__.get("_indices")
+        if indices is None:
+            indices = self.__dict__["_indices"] = (), self.moves
         elif not self.__dict__.get("_again"):
             self.__dict__["_again"] = True
-            found = self.__dict__["_indices"] = self._indexed()
-        return found
+            indices = self.__dict__["_indices"] = self._indexed()
+        return indices
 
     def _indexed(self) -> tuple[list[IndexedCopy], list[Copy]]:
         indexed: list[IndexedCopy] = []
@@ -101,3 +101,18 @@ class Phase:
             else:
                 others.append(move)
         return indexed, others
+
+
+def by_engine(nbytes: int, *, dense: bool, crosses: bool, least: int) -> bool:
+    """Whether a copy engine moves a box.
+
+    Within the memory of a GPU a kernel is faster. Over a link, an engine leaves the multiprocessors
+    to others, but it takes a call per box and moves bytes that lie in a row only.
+
+    Args:
+      nbytes: bytes of the box.
+      dense: whether they lie in a row on both sides.
+      crosses: whether it comes from another memory domain.
+      least: bytes from which an engine is worth its call; `Settings.engine_bytes`.
+    """
+    return crosses and dense and 0 < least <= nbytes

@@ -74,7 +74,7 @@ def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Array:
             argument="d",
             value=d,
         )
-    a, many = a, int(d)
+    many = int(d)
     found = gammaln(a)
     for j in range(1, many):
         found = found + gammaln(a - j / 2)
@@ -93,7 +93,6 @@ def comb(N: Any, k: Any, /, *, out_sharding: Any = None) -> Array:
     Raises:
       MissingLibraryError: SciPy is not installed.
     """
-    N, k = N, k
     possible = (k <= N) & (N >= 0) & (k >= 0)
     return ew.where(possible, binom(N, k), 0.0)
 

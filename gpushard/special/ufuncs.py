@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from gpushard.array import Array
 from gpushard.numpy import ufuncs
 from gpushard.numpy.arguments import settle
-from gpushard.runtime.special import special_ufunc
+from gpushard.runtime.namespace import special_ufunc
 
 # fmt: off
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import gpushard as gs
 from gpushard.functions import indexing as positions
 from gpushard.functions import masks
-from gpushard.functions.concrete import concrete
+from gpushard.functions.concrete import at_hand, concrete
 from gpushard.ops.aval import Aval
 from gpushard.ops.indexed import Indexed
 from gpushard.ops.row import Site
@@ -54,7 +55,14 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(x.size)
         return concrete(x, why)
 
+    def fetched_at_hand(x: Any, why: str) -> Any:
+        value = at_hand(x, why)
+        if value is not None:
+            seen.append(x.size)
+        return value
+
     monkeypatch.setattr(positions, "concrete", fetched)
+    monkeypatch.setattr(positions, "at_hand", fetched_at_hand)
     monkeypatch.setattr(masks, "counts_of", noted(masks.counts_of))
     return seen
 
@@ -82,7 +90,8 @@ def test_a_mask_is_counted_once_and_positions_are_checked_once(reads: list[int])
     with runtime():
         x, mask = placed(DATA, "x"), placed(DATA > 100, "x")
         at = placed(np.arange(8), "x")
-        for index, count in ((mask, 1), (at, 1), ((at, at), 2), ([1, 2], 0), ((at, 3), 1)):
+        both = placed(np.arange(8), "x")
+        for index, count in ((mask, 1), (at, 1), ((at, both), 1), ([1, 2], 0), ((at, 3), 0)):
             reads.clear()
             x[index]
             assert len(reads) == count
@@ -93,6 +102,25 @@ def test_a_mask_is_counted_once_and_positions_are_checked_once(reads: list[int])
         reads.clear()
         gs.numpy.nonzero(mask, size=5)
         assert not reads
+
+
+@pytest.mark.parametrize("inline", [0, 1 << 20])
+def test_positions_that_were_assigned_to_are_checked_again(reads: list[int], inline: int) -> None:
+    with runtime(inline_bytes=inline):
+        x, at = placed(DATA), placed(np.arange(8))
+        x[at]
+        again = copy.copy(at)
+        for position in (64, -65, 63):
+            at[3] = position
+            at.block_until_ready()
+            reads.clear()
+            if -64 <= position < 64:
+                np.testing.assert_array_equal(x[at], DATA[np.asarray(at)])
+            else:
+                with pytest.raises(IndexError, match=f"index {position} is out of bounds"):
+                    x[at]
+            assert len(reads) == 1
+            np.testing.assert_array_equal(x[again], DATA[:8])
 
 
 def test_neither_the_array_nor_its_update_is_gathered() -> None:
@@ -221,7 +249,7 @@ def test_few_positions_are_checked_by_the_host_itself(reads: list[int]) -> None:
     with runtime(backend="host"):
         x, at = placed(DATA, "x"), placed(np.arange(8), "x")
         x[at]
-        with pytest.raises(IndexError, match="index 64 is out of bounds for dim 0 of length 64"):
+        with pytest.raises(IndexError, match="index 70 is out of bounds for dim 0 of length 64"):
             x[placed(np.array([3, 64, 70, -65]))]
     with runtime(backend="host", inline_bytes=0):
         x, more = placed(DATA, "x"), placed(np.arange(8), "x")

@@ -64,6 +64,7 @@ def _note_whole_dims() -> None:
     choose = dispatch.sharded_call
 
     def note(case: Case) -> Any:
+        call = choose(case)  # checks the operands first
         for dims, x in zip(case.rule.operands, case.operands, strict=True):
             spec = getattr(getattr(x, "sharding", None), "spec", None)
             if spec is not None and any(
@@ -71,7 +72,7 @@ def _note_whole_dims() -> None:
             ):
                 _whole[case.row.name] += 1
                 break
-        return choose(case)
+        return call
 
     dispatch.sharded_call = note
 

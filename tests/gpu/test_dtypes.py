@@ -83,11 +83,13 @@ def test_types_that_cupy_lacks_move_and_nothing_else(dtype: Any) -> None:
 
 
 ENDS = [0.0, -0.0, 1.5, -2.0, np.inf, -np.inf]
-COMPLEX = np.array([*(complex(x, y) for x in ENDS for y in ENDS), complex(np.nan, 2)])
+NANS = [complex(np.nan, 2), *(complex(x, np.nan) for x in ENDS), complex(np.nan, np.nan)]
+COMPLEX = np.array([*(complex(x, y) for x in ENDS for y in ENDS), *NANS])
+LOGARITHMS = ["log", "log10", "log1p", "log2"]
 
 
 @pytest.mark.parametrize("dtype", ["F", "D"])
-@pytest.mark.parametrize("name", ["exp2", "log2", "reciprocal", "sign"])
+@pytest.mark.parametrize("name", ["exp2", *LOGARITHMS, "reciprocal", "sign"])
 def test_complex_numbers_at_zero_and_infinity(name: str, dtype: str) -> None:
     data = COMPLEX.astype(dtype)
     with np.errstate(all="ignore"):
@@ -128,7 +130,8 @@ def test_the_smallest_numbers_are_there(dtype: str) -> None:
     with using(make_gpu_runtime(make_driver("cupy"), SPLITS[0])), np.errstate(all="ignore"):
         same(gs.numpy.nextafter(gs.device_put(x), y), np.nextafter(x, y))
         same(gs.numpy.spacing(gs.device_put(x)), np.spacing(x))
-        same(gs.numpy.ldexp(gs.device_put(x), n), np.ldexp(x, n))
+        for power in (n, -3, np.int64(2)):
+            same(gs.numpy.ldexp(gs.device_put(x), power), np.ldexp(x, power))
         parts, powers = gs.numpy.frexp(gs.device_put(x))
         finite = np.isfinite(x)  # the power of others is anything
         same(parts, np.frexp(x)[0])

@@ -372,7 +372,10 @@ def test_out_of_reach_no_byte_is_received_and_no_memory_taken_that_is_not_planne
 
 @pytest.mark.parametrize("how_run", ["inline", "streams"])
 def test_whatever_fails_the_source_is_whole_and_no_memory_is_lost(how_run: str) -> None:
-    chosen: dict[str, Any] = {"inline": {}, "streams": {"small_bytes": 0, "inline_bytes": 0}}
+    chosen: dict[str, Any] = {  # without a quota there is room for what is small
+        "inline": {"memory_limit": 1 << 20},
+        "streams": {"small_bytes": 0, "inline_bytes": 0},
+    }
     data, how = numbers((6, 5), "int32"), maps.pad((6, 5), ((1, 1), (0, 3)))
     kinds = set()
     with testing.runtime(host_domains=4, **chosen[how_run]) as runtime:

@@ -7,6 +7,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.movement.reshard import Mover
 from gpushard.runtime.runtime import Runtime
 
 P = gs.P
@@ -266,11 +267,15 @@ def test_parts_ask_for_memory_once_and_views_not_at_all(monkeypatch: pytest.Monk
         x, wide = put(rows(16), P("x")), put(rows(64), P("x"))
         whole = put(rows(64), P(), mesh=1)
         asked: list[object] = []
-        commit = runtime.commit
 
-        def counted(step: Any, streams: Any = ()) -> Any:
-            asked.append(step)
-            return commit(step, streams)
+        def counting(name: str) -> None:
+            function = getattr(runtime, name)
+
+            def counted(*args: Any) -> Any:
+                asked.append(name)
+                return function(*args)
+
+            monkeypatch.setattr(runtime, name, counted)
 
         for take, times in (
             (lambda: x[:13], 0),  # the last device has no element
@@ -278,10 +283,30 @@ def test_parts_ask_for_memory_once_and_views_not_at_all(monkeypatch: pytest.Monk
             (lambda: whole[5:9, 1:3], 1),
             (lambda: wide[3:7, 1:3], 1),
         ):
-            want = np.asarray(take())
-            monkeypatch.setattr(runtime, "commit", counted)
+            counting("commit")
+            counting("claim_at_once")
+            want = np.asarray(take())  # plans, which keep what they call
             asked.clear()
             found = take()
             assert len(asked) == times
             monkeypatch.undo()
             assert np.array_equal(found, want)
+
+
+@pytest.mark.parametrize("first", ["own", "part"])
+def test_a_program_that_keeps_its_plan_sees_how_much_an_operand_keeps_alive(first: str) -> None:
+    with testing.runtime(host_devices=2, host_domains=2, small_bytes=0) as runtime:
+        long, own = put(rows(16), P(), 2), put(rows(8), P(), 2)
+        operands = {"own": own, "part": long[:8]}
+        assert inside(operands["part"], long)
+        end = own.sharding.with_spec(P("x")).tiling(own.shape)
+        mover = Mover(runtime, own._live().tiling, end, own.dtype.itemsize, "test")
+        for name in (first, "own", "part", "own"):
+            source = operands[name]._live()
+            moved = mover(source)
+            shared = [
+                np.shares_memory(*pair) for pair in zip(moved.values, source.values, strict=True)
+            ]
+            assert shared == [name == "own"] * 2
+            for value, index in zip(moved.values, end.indices, strict=True):
+                assert np.array_equal(value, rows(8)[index])

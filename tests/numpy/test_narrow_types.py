@@ -23,6 +23,15 @@ NARROW = [BF, F8, np.dtype(np.float16)]
 SPLITS: list[tuple[Any, ...]] = [(), ("x",), (("x", "y"),)]
 
 
+def is_only_stored(dtype: Any, call: Callable[[], Any]) -> bool:
+    """Whether GPUs only store a type; then they refuse the call."""
+    if gs.default_backend() != "gpu" or not dtypes.is_custom(np.dtype(dtype)) or dtype == BF:
+        return False
+    with pytest.raises(ArgumentTypeError, match=rf"{np.dtype(dtype)} on gpu devices.* only store"):
+        call()
+    return True
+
+
 def many(dtype: Any, length: int = 3000) -> np.ndarray:
     """Return ones, of which few have a sum that the type can hold in steps of one."""
     return np.ones(length, dtype)
@@ -104,6 +113,8 @@ def test_types_promote_as_those_of_jax(jax: Any, other: Any) -> None:
 @pytest.mark.parametrize("dtype", [BF, F8], ids=str)
 def test_pythons_numbers_have_no_say_in_the_type(dtype: Any) -> None:
     x = put(np.arange(8).astype(dtype), "x")
+    if is_only_stored(dtype, lambda: x + 1.5):
+        return
     made = [x + 1.5, 2 * x, x - True, x**2, 2.0**x, x / 3, np.add(x, 0.5), gnp.clip(x, 0.5, 2)]
     made += [gnp.where(x > 1, x, 0.5), gnp.maximum(x, 0), x + 10**2, gnp.add(x, 1.5, dtype=dtype)]
     made += [gs.special.xlogy(x, 2.0), gs.special.erf(x), gnp.degrees(x), gnp.ldexp(x, 1)]
@@ -119,7 +130,8 @@ def test_pythons_numbers_have_no_say_in_the_type(dtype: Any) -> None:
 
 def test_float8_beside_other_floats() -> None:
     x, y = put(np.ones(8, F8), "x"), put(np.ones(8, BF), "x")
-    assert (x + put(np.ones(8, "f"))).dtype == np.float32
+    if not is_only_stored(F8, lambda: x + put(np.ones(8, "f"))):
+        assert (x + put(np.ones(8, "f"))).dtype == np.float32
     for call in (lambda: x + y, lambda: gnp.where(x > 0, x, y), lambda: gnp.result_type(F8, BF)):
         with pytest.raises(ArgumentTypeError, match=r"float8_e4m3fn.*astype"):
             call()
@@ -143,8 +155,9 @@ def test_what_types_are() -> None:
 def test_names() -> None:
     for name in dtypes.NAMES:
         assert getattr(gnp, name) is getattr(gs, name) is getattr(ml_dtypes, name)
-    x = gnp.asarray([1.5, 2.5], dtype=gnp.bfloat16).astype("float8_e5m2")
-    assert x.dtype == ml_dtypes.float8_e5m2
+    x = gnp.asarray([1.5, 2.5], dtype=gnp.bfloat16)
+    if not is_only_stored(ml_dtypes.float8_e5m2, lambda: x.astype("float8_e5m2")):
+        assert x.astype("float8_e5m2").dtype == ml_dtypes.float8_e5m2
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,6 +171,8 @@ def test_order_with_nans(dtype: Any) -> None:
     wide = data.astype(np.float32)
     for split in SPLITS:
         x = put(data, *split)
+        if is_only_stored(dtype, lambda x=x: gnp.sort(x)):
+            continue
         for name in ("sort", "argsort", "unique", "max", "nanmax", "argmax", "median", "nanmedian"):
             found, want = getattr(gnp, name)(x), getattr(np, name)(wide)
             np.testing.assert_array_equal(np.asarray(found).astype(want.dtype), want)
@@ -165,6 +180,8 @@ def test_order_with_nans(dtype: Any) -> None:
 
 def test_small_integers_of_others() -> None:
     x = put(np.array([3, -2, 1, 7] * 8, ml_dtypes.int4), "x")
+    if is_only_stored(x.dtype, lambda: x.sum()):
+        return
     assert x.sum().dtype == np.int64 and int(x.sum()) == 72
     assert gnp.cumsum(x).dtype == np.int64 and x.mean().dtype == np.float64
     assert np.asarray(gnp.sort(x)).astype(int).tolist() == sorted([3, -2, 1, 7] * 8)

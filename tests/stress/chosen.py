@@ -1,4 +1,4 @@
-"""A plugin of pytest: of the files that it collects, runs the tests that the file `chosen` lists.
+"""A plugin of pytest: of the files that it collects, runs the tests that a file lists.
 
 Tests that are not there are left out, which as arguments would end the run: some are named by what
 the package has.
@@ -9,13 +9,22 @@ from pathlib import Path
 import pytest
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the name of the list."""
+    parser.addoption("--chosen", default="chosen", help="the file that lists the tests to run")
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of the list, in its order; a file or a function stands for all its tests."""
-    order = {name: n for n, name in enumerate(Path("chosen").read_text("utf-8").splitlines())}
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the list, in its order; a file, class or function stands for its tests."""
+    lines = Path(config.getoption("--chosen")).read_text("utf-8").splitlines()
+    order = {name: n for n, name in enumerate(lines)}
 
     def place(item: pytest.Item) -> int:
-        names = item.nodeid, item.nodeid.partition("[")[0], item.nodeid.partition("::")[0]
+        path, *rest = item.nodeid.partition("[")[0].split("::")
+        names = [item.nodeid, path]
+        for name in rest:
+            names.append(f"{names[-1]}::{name}")
         return min((order[name] for name in names if name in order), default=len(order))
 
     items[:] = sorted((item for item in items if place(item) < len(order)), key=place)

@@ -18,11 +18,11 @@ from typing import Any
 from unittest import mock
 
 from gpushard.runtime.backend import Item
-from gpushard.runtime.host import strand, workers
+from gpushard.runtime.host import workers
 from gpushard.runtime.stream import Stream
 from tests.stress.interrupter import _places
 
-_TRACED = (workers.__file__, strand.__file__)
+_TRACED = (workers.__file__,)
 _PATIENCE = 60.0
 
 

@@ -77,7 +77,8 @@ def find_reuse(overlap: Overlap, piece: Piece, itemsize: int, root_nbytes: int) 
     dense, offset, extent = _within_block(overlap, places)
     whole = present & dense & (extent == volume)
     view = present & dense & ~whole & (offset * itemsize % ALIGNMENT == 0)
-    if view.any():
+    by_roots = bool(view.any())
+    if by_roots:
         useful = np.bincount(at, np.where(view | whole, volume, 0), len(overlap.held.key))
         view &= useful[at] * 2 >= np.maximum(extent, root_nbytes // itemsize)
     device, first = np.zeros_like(kept.kind), np.zeros_like(kept.kind)
@@ -85,7 +86,7 @@ def find_reuse(overlap: Overlap, piece: Piece, itemsize: int, root_nbytes: int) 
     kept.kind[pairs[view]] = VIEW
     device[pairs] = np.where(whole | view, overlap.held.home[at], 0)
     first[pairs] = np.where(view, offset, 0)
-    return Kept(kept.kind, kept.source, device, first)
+    return Kept(kept.kind, kept.source, device, first, by_roots)
 
 
 def find_kept(
@@ -107,8 +108,8 @@ def find_kept(
       itemsize: bytes of an element.
       root_nbytes: bytes of the largest root allocation of each source, if larger than a shard.
     """
-    source, device, offset, found = _candidates(tables, volume)
-    at = np.flatnonzero(found)
+    source, device, offset, in_one_piece = _candidates(tables, volume)
+    at = np.flatnonzero(in_one_piece)
     shard, root = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
     for number, tiling in enumerate(sources):
         mine = source[at] == number
@@ -154,9 +155,9 @@ def _candidates(
         alike = (copies.length == 1) | (copies.target_stride == copies.source_stride)
         same = alike.all(axis=0) & (copies.device >= 0) & ~copies.remote
         in_order[copies.block[~same]] = False
-    found = in_order & (covered == volume) & (volume > 0) & (low == high).all(axis=0)
+    in_one_piece = in_order & (covered == volume) & (volume > 0) & (low == high).all(axis=0)
     source, device, offset = high
-    return source, device, offset, found
+    return source, device, offset, in_one_piece
 
 
 def _useful(source: IntArray, device: IntArray, offset: IntArray, volume: IntArray) -> IntArray:

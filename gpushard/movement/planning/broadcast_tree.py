@@ -186,7 +186,7 @@ def _hops(overlap: Overlap, boxes: list[_Box], chunks: int) -> IntArray:
       last.
     """
     size = _neighbours(int(overlap.wanted.domain.max()) + 1)
-    found = []
+    hops_of_shares = []
     for box in boxes:
         shares = len(box.holders)
         for share, holder in enumerate(box.holders.tolist()):
@@ -197,8 +197,8 @@ def _hops(overlap: Overlap, boxes: list[_Box], chunks: int) -> IntArray:
             edges = low + (high - low) * np.arange(count + 1) // count
             hops = _through(groups, edges)
             head = np.full((1, hops.shape[1]), holder), np.full((1, hops.shape[1]), box.copy)
-            found.append(np.concatenate((hops[:1], head[0], hops[1:3], head[1], hops[3:])))
-    return np.concatenate(found, axis=1)
+            hops_of_shares.append(np.concatenate((hops[:1], head[0], hops[1:3], head[1], hops[3:])))
+    return np.concatenate(hops_of_shares, axis=1)
 
 
 def _neighbours(domains: int) -> int:
@@ -235,17 +235,17 @@ def _through(groups: list[IntArray], edges: IntArray) -> IntArray:
     start, length = edges[:-1, None], np.diff(edges)[:, None]
     chunk = np.arange(len(start))[:, None, None]
     before, parts_before = np.array([-1]), np.stack((edges[:-1], edges[1:]), axis=1)
-    found = []
+    hops = []
     for turn, group in enumerate(groups):
         parts = start + length * np.arange(len(group) + 1) // len(group)
         low = np.maximum(parts_before[:, :-1, None], parts[:, None, :-1])
         high = np.minimum(parts_before[:, 1:, None], parts[:, None, 1:])
-        found.append(_rows(group, before, chunk + turn, low, high))
+        hops.append(_rows(group, before, chunk + turn, low, high))
         other = ~np.eye(len(group), dtype=bool)
         low, high = parts[:, :-1, None] * other, parts[:, 1:, None] * other
-        found.append(_rows(group, group, chunk + turn + 1, low, high))
+        hops.append(_rows(group, group, chunk + turn + 1, low, high))
         before, parts_before = group, parts
-    return np.concatenate(found, axis=1)
+    return np.concatenate(hops, axis=1)
 
 
 def _rows(to: IntArray, of: IntArray, wave: IntArray, low: IntArray, high: IntArray) -> IntArray:
@@ -276,11 +276,11 @@ def _wave_loads(overlap: Overlap, wants: Wants, hops: IntArray) -> FloatArray:
     elements = length.prod(axis=0) // rows * (high - low)
     to = overlap.wanted.domain[pair]
     of = np.where(made < 0, overlap.held.domain[held], overlap.wanted.domain[made])
-    found = []
+    loads = []
     for n in range(int(wave.max()) + 1):
         now = wave == n
-        found.append(_loads(overlap, (to[now], elements[now]), (of[now], elements[now])))
-    return np.stack(found)
+        loads.append(_loads(overlap, (to[now], elements[now]), (of[now], elements[now])))
+    return np.stack(loads)
 
 
 def _loads(

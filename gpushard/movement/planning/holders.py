@@ -174,10 +174,10 @@ def holdings(assignment: Assignment) -> Holdings:
 
     A device's domain is its `memory_domain`; one without is a domain of its own.
     """
-    found = _holdings.get(assignment)
-    if found is None:
-        found = _holdings[assignment] = _make_holdings(assignment)
-    return found
+    pairs = _holdings.get(assignment)
+    if pairs is None:
+        pairs = _holdings[assignment] = _make_holdings(assignment)
+    return pairs
 
 
 def _make_holdings(assignment: Assignment) -> Holdings:

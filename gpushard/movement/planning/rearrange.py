@@ -136,7 +136,7 @@ def _fills(
     """
     starts, stops = destination.starts[:, homes[blocks]], destination.stops[:, homes[blocks]]
     strides = strides_of(stops - starts)
-    found = []
+    fills = []
     for bounds in filled:
         low, high = np.array(bounds, np.int64).T[:, :, None]
         begin, end = np.maximum(starts, low), np.minimum(stops, high)
@@ -144,8 +144,8 @@ def _fills(
         for at in np.flatnonzero((end > begin).all(axis=0)).tolist():
             steps = tuple((strides[:, at] * itemsize).tolist())
             shape = tuple((end - begin)[:, at].tolist())
-            found.append((int(blocks[at]), View(int(offsets[at]) * itemsize, shape, steps)))
-    return found
+            fills.append((int(blocks[at]), View(int(offsets[at]) * itemsize, shape, steps)))
+    return fills
 
 
 @dataclass(frozen=True)
@@ -191,12 +191,12 @@ def _regions(
     homes = wanted.home[pairs]
     starts, stops = destination.starts[:, homes], destination.stops[:, homes]
     axes = max(len(part.write.axes) for part in parts)
-    found = []
+    rows_of_parts = []
     for part in parts:
         boxes = cut_blocks(part.write, starts, stops)
         boxes.begin[: len(part.begin)] += np.array(part.begin, np.int64)[:, None]
         more = np.ones((axes - len(boxes.begin), len(boxes.block)), np.int64)
-        found.append(
+        rows_of_parts.append(
             (
                 pairs[boxes.block],
                 np.concatenate((boxes.begin, more)),
@@ -205,7 +205,7 @@ def _regions(
                 np.concatenate((boxes.stride, more)),
             )
         )
-    return SpaceBoxes(*(np.concatenate(rows, axis=-1) for rows in zip(*found, strict=True)))
+    return SpaceBoxes(*(np.concatenate(rows, axis=-1) for rows in zip(*rows_of_parts, strict=True)))
 
 
 def _held(source: Tiling, read: Side) -> tuple[Tiling, SpaceBoxes]:

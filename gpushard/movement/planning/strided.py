@@ -115,14 +115,14 @@ def joined(copies: StridedCopies, axis: int) -> StridedCopies:
     first = _starts(same, steps)
     count = np.diff(first, append=len(order))
     step = np.zeros((2, len(first)), np.int64)
-    many = np.flatnonzero(count > 1)
-    step[:, many] = steps[:, first[many]]
-    found = copies.take(first)
+    longer = np.flatnonzero(count > 1)
+    step[:, longer] = steps[:, first[longer]]
+    joint = copies.take(first)
     return dataclasses.replace(
-        found,
-        length=np.concatenate((found.length, count[None])),
-        target_stride=np.concatenate((found.target_stride, step[:1])),
-        source_stride=np.concatenate((found.source_stride, step[1:])),
+        joint,
+        length=np.concatenate((joint.length, count[None])),
+        target_stride=np.concatenate((joint.target_stride, step[:1])),
+        source_stride=np.concatenate((joint.source_stride, step[1:])),
     )
 
 

@@ -159,8 +159,8 @@ def touch(base: Tiling, piece: Piece, itemsize: int) -> Touched:
 def _part_boxes(base: Tiling, piece: Piece) -> dict[int, list[tuple[int, int]]]:
     """Return the box of the part that falls into the block of each device that has some of it."""
     rows = zip(base.starts.T.tolist(), base.stops.T.tolist(), strict=True)
-    found = ((position, _part_box(low, high, piece)) for position, (low, high) in enumerate(rows))
-    return {position: box for position, box in found if box is not None}
+    boxes = ((position, _part_box(low, high, piece)) for position, (low, high) in enumerate(rows))
+    return {position: box for position, box in boxes if box is not None}
 
 
 def _part_box(low: list[int], high: list[int], piece: Piece) -> list[tuple[int, int]] | None:

@@ -15,6 +15,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import kind_of, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import check_dims
 from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
@@ -76,7 +77,8 @@ def matrix_norm(
       ArgumentError: there is no such norm.
     """
     x, own = _inexact(x, "matrix_norm")
-    made = _matrix(_matrices(x, "matrix_norm"), ord, (-2, -1), bool(keepdims), "matrix_norm")
+    check_dims("matrix_norm", x, 2)
+    made = _matrix(x, ord, (-2, -1), bool(keepdims), "matrix_norm")
     return settle(_of_type(made, own), out_sharding)
 
 
@@ -124,17 +126,6 @@ def _inexact(x: Any, name: str) -> tuple[Any, np.dtype[Any]]:
 
 def _of_type(x: Any, dtype: np.dtype[Any]) -> Any:
     return x.astype(dtype, copy=False)
-
-
-def _matrices(x: Any, name: str) -> Any:
-    if x.ndim < 2:
-        raise ArgumentError(
-            f"{name}: an array of shape {x.shape} must have at least two dims: matrices are the "
-            "last two",
-            argument="x",
-            shape=x.shape,
-        )
-    return x
 
 
 def _vector(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
@@ -213,7 +204,7 @@ def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
     Raises:
       ArgumentError: there is no such norm, or matrices have no elements.
     """
-    x = _matrices(x, "cond")
+    check_dims("cond", x, 2)
     if 0 in x.shape[-2:]:
         raise ArgumentError(
             f"cond: matrices of shape {x.shape} have no elements, and there is no result for that",

@@ -30,7 +30,6 @@ def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
     Raises:
       ArgumentError: an operand is no vector.
     """
-    x1, x2 = x1, x2
     if x1.ndim != 1 or x2.ndim != 1:
         raise ArgumentError(
             f"outer: operands of shapes {x1.shape} and {x2.shape} must have one dim each; use "

@@ -220,12 +220,11 @@ def tensorinv(a: Any, ind: int = 2, *, out_sharding: Any = None) -> Array:
     Raises:
       ArgumentError: `ind` is not positive, or shapes do not fit.
     """
-    x, first = a, integer(ind, "tensorinv", "ind")
+    first = integer(ind, "tensorinv", "ind")
     if first <= 0:
         raise ArgumentError(f"tensorinv: ind={first} must be positive", argument="ind", value=first)
-    lead, rest = x.shape[:first], x.shape[first:]
-    made = inv(x.reshape(math.prod(lead), math.prod(rest)))
-    return made.reshape(*rest, *lead)
+    lead, rest = a.shape[:first], a.shape[first:]
+    return inv(a.reshape(math.prod(lead), math.prod(rest))).reshape(*rest, *lead)
 
 
 @public(arrays=2)
@@ -240,7 +239,6 @@ def tensorsolve(a: Any, b: Any, axes: Any = None, *, out_sharding: Any = None) -
     Raises:
       ArgumentError: shapes do not fit.
     """
-    a, b = a, b
     if axes is not None:
         back = from_end(tuple(axes) if np.iterable(axes) else axes, a.ndim, "tensorsolve", "axes")
         a = moveaxis(a, back, tuple(range(-len(back), 0)))

@@ -16,7 +16,7 @@ from gpushard.ops.prng.stream import Stream
 from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Dims, Rule
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import Shape
 
 DOUBLE, INT, WORD, PAIR = map(np.dtype, (np.float64, np.int64, np.uint32, np.uint64))

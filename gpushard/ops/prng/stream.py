@@ -71,11 +71,7 @@ class Stream:
         return dataclasses.replace(self, key=key, high=high, low=self.low[which])
 
     def stacked(self, number: int) -> Stream:
-        """Return the stream of the same elements where the whole array is one of several.
-
-        Args:
-          number: which of those that are stacked along a new first dim.
-        """
+        """Return the stream of the same elements where the whole array is one of several."""
         return self._at_positions(lambda positions: positions + np.uint64(number * self.count))
 
     def widened(self, number: int, many: int) -> Stream:

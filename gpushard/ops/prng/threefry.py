@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 
 _PARITY = np.uint32(0x1BD11BDA)
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

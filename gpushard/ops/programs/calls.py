@@ -17,9 +17,8 @@ from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.movement.planning.holders import holdings
 from gpushard.ops.row import Kernel, Row, Site
 from gpushard.runtime.backend import Pace
-from gpushard.runtime.device import Device
 from gpushard.runtime.memory import Claim, Memory
-from gpushard.runtime.runtime import Runtime
+from gpushard.runtime.runtime import Device, Runtime
 from gpushard.typing import LocalArray, Shape
 
 T = TypeVar("T")
@@ -191,6 +190,8 @@ class LocalCalls:
                 columns.append(operand.values)
             else:
                 if self._small:
+                    if not self._in_order:
+                        columns = [[of[home] for home in self._homes] for of in columns]
                     return self._call_here(columns, scalars)
         return self._call_there(operands, scalars, here)
 
@@ -212,9 +213,7 @@ class LocalCalls:
         )
 
     def _call_here(self, columns: list[Any], scalars: Sequence[tuple[int, Any]]) -> list[Outputs]:
-        """Make the calls in the caller; `columns` has what the devices have of each operand."""
-        if not self._in_order:
-            columns = [[of[home] for home in self._homes] for of in columns]
+        """Make the calls in the caller; `columns` has what they take of each operand."""
         count = len(self.calls)
         for position, value in scalars:
             columns.insert(position, (value,) * count)
@@ -321,8 +320,12 @@ class LocalCalls:
         """Return one result: what every device has of the calls."""
         tiling, dtype = self.tilings[n], self.dtypes[n]
         if self._everywhere:
-            values = [part.values[call] for call in self.of_device]
-            claims = [part.claims[call] for call in self.of_device]
+            values, claims = part.values, part.claims
+            if len(values) == 1:  # of replicas
+                values, claims = values * len(self.of_device), claims * len(self.of_device)
+            else:
+                values = [values[call] for call in self.of_device]
+                claims = [claims[call] for call in self.of_device]
             return ShardedBuffer(tiling, dtype, values, claims, part.settled)
         values, claims = [], []
         nothing: Claim | None = None

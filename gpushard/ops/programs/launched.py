@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from gpushard.ops.programs.calls import LocalCalls, Outputs, Work
 from gpushard.runtime.backend import Calls
 from gpushard.runtime.memory import Account, Memory, Pool
 from gpushard.runtime.stream import Stream
+from gpushard.typing import Shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,8 +27,9 @@ class Group:
     calls: tuple[int, ...]
     """Their numbers."""
 
-    homes: tuple[int, ...]
-    """Position of the device of each."""
+    blocks: tuple[tuple[int, int], ...]
+    """What they take: (operand, which of its shards or parts), all of the first operand first, in
+    the order of the calls."""
 
     stream: Stream
     """Where it runs."""
@@ -70,19 +72,19 @@ class Launched(LocalCalls):
         self._single = groups[0] if len(groups) == 1 else None
 
     def run_parts(
-        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
+        self, operands: Sequence[ShardedBuffer | Outputs], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[Outputs]:
         """Make the calls."""
         numbers = [number for _, number in scalars] if scalars else ()
         for number, dtype in zip(numbers, self._numbers, strict=True):
             if number.dtype != dtype:
                 # An integer beyond its type is compared with as an infinite number.
-                return super().run_parts(operands, scalars)
+                return super().run_parts(cast("Sequence[ShardedBuffer]", operands), scalars)
         step = functools.partial(self._launch_all, operands, numbers)
         return self.runtime.commit(step, self._streams)
 
     def _launch_all(
-        self, operands: Sequence[ShardedBuffer], numbers: Sequence[Any]
+        self, operands: Sequence[ShardedBuffer | Outputs], numbers: Sequence[Any]
     ) -> list[Outputs]:
         """Allocate every result and give the launches to the devices."""
         group = self._single
@@ -107,13 +109,12 @@ class Launched(LocalCalls):
     def _launch(
         self,
         group: Group,
-        operands: Sequence[ShardedBuffer],
+        operands: Sequence[ShardedBuffer | Outputs],
         reads: dict[Memory, None],
         numbers: Sequence[Any],
     ) -> list[Outputs]:
         """Allocate the results of a group and launch; return what each is made of."""
-        runtime, stream, launch, homes = self.runtime, group.stream, group.launch, group.homes
-        charges = group.charges
+        runtime, stream, launch, charges = self.runtime, group.stream, group.launch, group.charges
         if group.shared:
             claim = runtime.claim_shared(group.pool, charges, launch.nbytes, stream)
             claims, memories = [claim] * len(charges), [claim.memory]
@@ -122,27 +123,19 @@ class Launched(LocalCalls):
                 runtime.claim_shared(group.pool, (charge,), charge[1], stream) for charge in charges
             ]
             memories = [claim.memory for claim in claims]
-        if len(homes) == 1:
-            blocks = [operand.values[homes[0]] for operand in operands]
-        else:
-            blocks = [operand.values[home] for operand in operands for home in homes]
+        blocks = [operands[n].values[at] for n, at in group.blocks]
         values, work = launch.on(blocks, [memory.raw for memory in memories], numbers)
         runtime.submit(stream, self.name, work, tuple(reads), memories, scoped=False)
-        if len(values) == len(homes):
+        n = len(group.calls)
+        if len(values) == n:
             return [Outputs(values, claims, False)]
-        n = len(homes)
         starts = range(0, len(values), n)
         return [Outputs(values[at : at + n], claims[at : at + n], False) for at in starts]
 
 
-def _reads(group: Group, operands: Sequence[ShardedBuffer]) -> dict[Memory, None]:
+def _reads(group: Group, operands: Sequence[ShardedBuffer | Outputs]) -> dict[Memory, None]:
     """Return the distinct memories that the calls of a group read."""
-    reads: dict[Memory, None] = {}
-    for operand in operands:
-        claims = operand.claims
-        for home in group.homes:
-            reads[claims[home].memory] = None
-    return reads
+    return dict.fromkeys([operands[n].claims[at].memory for n, at in group.blocks])
 
 
 def _wait_alike(lead: Stream, reads: dict[Memory, None]) -> bool:
@@ -162,57 +155,110 @@ def _wait_alike(lead: Stream, reads: dict[Memory, None]) -> bool:
 
 
 def launched(
-    work: Work,
-    operands: Sequence[tuple[np.dtype[Any], Tiling | None]],
-) -> LocalCalls | None:
+    work: Work, operands: Sequence[tuple[np.dtype[Any], Tiling | None]]
+) -> Launched | None:
     """Return calls as launches, if the backend has kernels for a function on such blocks.
 
     Args:
       work: calls of a function of the backend's namespace.
       operands: types, and tilings; None for a number.
     """
-    runtime, calls, dtypes = work.runtime, work.calls, work.dtypes
-    devices = [place.device for place in devices_of(work.tilings[0])]
     blocks = [tiling for _, tiling in operands if tiling is not None]
+    shapes = [[of.shard_shapes[call.home] for of in blocks] for call in work.calls]
+    takes = [[(n, call.home) for n in range(len(blocks))] for call in work.calls]
+    scalars = [n for n, (_, tiling) in enumerate(operands) if tiling is None]
+    return _launched(work, [dtype for dtype, _ in operands], scalars, shapes, takes)
+
+
+def launched_merges(
+    work: Work, inputs: Sequence[Sequence[int]], kernel: Callable[[int], Any]
+) -> Launched | None:
+    """Return calls as launches that each merge parts of the shape and type of their result.
+
+    Args:
+      work: what there is to call otherwise.
+      inputs: for each call the numbers of its parts.
+      kernel: takes how many these are, and gives a function of the backend's namespace, or None.
+    """
+    if len(set(map(len, inputs))) != 1 or (function := kernel(len(inputs[0]))) is None:
+        return None
+    calls = [dataclasses.replace(call, site=()) for call in work.calls]
+    work = dataclasses.replace(work, kernel=function, calls=calls)
+    shapes = [call.shapes * len(parts) for call, parts in zip(work.calls, inputs, strict=True)]
+    takes = [[(0, part) for part in parts] for parts in inputs]
+    return _launched(work, list(work.dtypes) * len(inputs[0]), [], shapes, takes)
+
+
+def _launched(
+    work: Work,
+    types: Sequence[np.dtype[Any]],
+    scalars: Sequence[int],
+    shapes: Sequence[Sequence[Shape]],
+    takes: Sequence[Sequence[tuple[int, int]]],
+) -> Launched | None:
+    """Return calls as launches, if the backend has kernels for them.
+
+    Args:
+      work: the calls.
+      types: of what they take.
+      scalars: which of that are numbers.
+      shapes: of the others, for each call.
+      takes: where the others are, for each call: (operand, which of its shards or parts).
+    """
+    calls, runtime = work.calls, work.runtime
     if not calls or any(call.site or len(set(call.shapes)) != 1 for call in calls):
         return None
-    taken = [[of.shard_shapes[call.home] for of in blocks] for call in calls]
-    others = taken[0]
-    if all(shape == call.shapes[0] for call, of in zip(calls, taken, strict=True) for shape in of):
-        others = []
-    elif any(of != others for of in taken):
+    if all(of == call.shapes[0] for call, own in zip(calls, shapes, strict=True) for of in own):
+        shapes = [[]]
+    elif any(own != shapes[0] for own in shapes):
         return None
-    scalars = [n for n, (_, tiling) in enumerate(operands) if tiling is None]
-    types = [dtype for dtype, _ in operands]
+    devices = [place.device for place in devices_of(work.tilings[0])]
     alike: dict[Any, list[int]] = {}
     for number, call in enumerate(calls):
         alike.setdefault(devices[call.home].domain, []).append(number)
+    alone = [[number] for number in range(len(calls))]
+    ways = [alone] if len(alike) == len(calls) else [list(alike.values()), alone]
     if runtime.settings.partition_mode == "green":  # a launch would have one device's share
-        alike = {number: [number] for number in range(len(calls))}
-    groups = []
-    for numbers in alike.values():
-        batches = [numbers, *([[n] for n in numbers] if len(numbers) > 1 else [])]
-        homes = [devices[calls[batch[0]].home] for batch in batches]
-        shapes = [[calls[n].shapes[0] for n in batch] for batch in batches]
-        sizes = [math.prod(shape) * t.itemsize for shape in shapes[0] for t in dtypes]
-        pool = homes[0].domain.pool
-        shared = max(sizes) < runtime.settings.small_bytes and not pool.is_limited
-        streams = [device.stream for device in homes]
-        parts = list(zip(streams, shapes, strict=True))
-        launches = runtime.backend.calls(
-            work.kernel, types, scalars, dtypes, parts, others, together=shared
+        ways = [alone]
+    for way in ways:
+        groups = [_group(work, types, scalars, shapes[0], takes, numbers) for numbers in way]
+        found = [group for group in groups if group is not None]
+        if len(found) == len(groups):
+            return Launched(found, [types[n] for n in scalars], work)
+    return None
+
+
+def _group(
+    work: Work,
+    types: Sequence[np.dtype[Any]],
+    scalars: Sequence[int],
+    shapes: Sequence[Shape],
+    takes: Sequence[Sequence[tuple[int, int]]],
+    numbers: Sequence[int],
+) -> Group | None:
+    """Return some calls of a chip as one launch; `shapes` are those of any call."""
+    runtime, calls, dtypes = work.runtime, work.calls, work.dtypes
+    devices = devices_of(work.tilings[0])
+    batches = [numbers, *([[n] for n in numbers] if len(numbers) > 1 else [])]
+    homes = [devices[calls[batch[0]].home].device for batch in batches]
+    results = [[calls[n].shapes[0] for n in batch] for batch in batches]
+    sizes = [math.prod(shape) * t.itemsize for shape in results[0] for t in dtypes]
+    pool = homes[0].domain.pool
+    shared = max(sizes) < runtime.settings.small_bytes and not pool.is_limited
+    streams = [device.stream for device in homes]
+    parts = list(zip(streams, results, strict=True))
+    launches = runtime.backend.calls(
+        work.kernel, types, scalars, dtypes, parts, shapes, together=shared
+    )
+    if launches is None:
+        return None
+    made = []
+    for batch, stream, own in zip(batches, streams, launches, strict=True):
+        charges = tuple(
+            (devices[calls[n].home].account, math.prod(calls[n].shapes[0]) * t.itemsize)
+            for t in dtypes
+            for n in batch
         )
-        if launches is None:
-            return None
-        made = []
-        for batch, stream, own in zip(batches, streams, launches, strict=True):
-            charges = tuple(
-                (devices[calls[n].home].account, math.prod(calls[n].shapes[0]) * t.itemsize)
-                for t in dtypes
-                for n in batch
-            )
-            places = tuple(calls[n].home for n in batch)
-            made.append(Group(tuple(batch), places, stream, own, charges, pool, shared, ()))
-        groups.append(dataclasses.replace(made[0], alone=tuple(made[1:])))
-    numbers_of = [types[n] for n in scalars]
-    return Launched(groups, numbers_of, work)
+        blocks = tuple(place for of in zip(*[takes[n] for n in batch], strict=True) for place in of)
+        made.append(Group(tuple(batch), blocks, stream, own, charges, pool, shared, ()))
+    return dataclasses.replace(made[0], alone=tuple(made[1:]))

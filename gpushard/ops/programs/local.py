@@ -6,14 +6,13 @@ are wanted.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from gpushard.frozen import dataclass
-from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import run
-from gpushard.movement.reshard import plan_for
+from gpushard.movement.reshard import Mover
 from gpushard.ops import choose
 from gpushard.ops.aval import Aval
 from gpushard.ops.choose import Price
@@ -23,7 +22,6 @@ from gpushard.ops.programs.calls import LocalCalls, Work, calls_of
 from gpushard.ops.programs.launched import launched
 from gpushard.ops.row import Case, ShardedCall, Strategy
 from gpushard.ops.scalars import converter
-from gpushard.typing import HostArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,15 +97,14 @@ class Computation:
             for position, x in enumerate(case.operands)
             if isinstance(x, Scalar)
         ]
-        self._moves = _moves(case, call)
-        self._watched = _watched(case, call) if self._moves else None
-        pairs = zip(call.ends, call.results, strict=True)
-        self._ends = [
-            (n, end.tiling)
-            for n, (end, result) in enumerate(pairs)
-            if end.tiling is not result.tiling
+        self._before = _before(case, call)
+        self._watched = _watched(case, call) if self._before else None
+        self._after = [
+            (n, Mover(case.runtime, x.tiling, end.tiling, x.aval.dtype.itemsize, row.name))
+            for n, (end, x) in enumerate(zip(call.ends, call.results, strict=True))
+            if end.tiling is not x.tiling
         ]
-        alone = not (self._scalars or self._moves or self._ends)
+        alone = not (self._scalars or self._before or self._after)
         self.run: Callable[[Sequence[Any], Sequence[Any]], list[ShardedBuffer]] = (
             work.run if alone else self._run_between
         )
@@ -116,7 +113,9 @@ class Computation:
     @property
     def nbytes(self) -> int:
         """Bytes that this program takes, about."""
-        return 6000 + 900 * len(self.results[0].tiling.devices)
+        movers = [mover for _, mover in (*self._before, *self._after)]
+        plans = sum(mover.nbytes for mover in movers if isinstance(mover, Mover))
+        return 6000 + 900 * len(self.results[0].tiling.devices) + plans
 
     def _run_between(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
         """Run it, with all that comes before and after it."""
@@ -126,32 +125,30 @@ class Computation:
                 (position, convert(number))
                 for (position, convert), number in zip(self._scalars, numbers, strict=True)
             ]
-        if self._moves:
+        if self._before:
             if self._watched is not None:
                 check_gather(self._watched)
             operands = list(operands)
-            for at, tiling in self._moves:
-                operands[at] = self._moved(operands[at], tiling)
+            for at, move in self._before:
+                operands[at] = move(operands[at])
         results = self._work.run(operands, scalars)
-        for n, end in self._ends:
-            results[n] = run(plan_for(results[n], end), (results[n],), self.name)
+        for n, move in self._after:
+            results[n] = move(results[n])
         return results
 
-    def _moved(self, operand: ShardedBuffer | HostArray, tiling: Tiling) -> ShardedBuffer:
-        if isinstance(operand, ShardedBuffer):
-            return run(plan_for(operand, tiling), (operand,), self.name)
-        return placed(self.runtime, operand, tiling)
 
-
-def _moves(case: Case, call: ShardedCall) -> list[tuple[int, Tiling]]:
-    """Return which operands, among those that are no Python numbers, go where."""
+def _before(case: Case, call: ShardedCall) -> list[tuple[int, Callable[[Any], ShardedBuffer]]]:
+    """Return what brings operands, among those that are no Python numbers, to the kernel."""
+    movers: list[tuple[int, Callable[[Any], ShardedBuffer]]] = []
     pairs = zip(case.operands, call.operands, strict=True)
     arrays = [(x, lies[1]) for x, lies in pairs if lies is not None]
-    return [
-        (n, tiling)
-        for n, (x, tiling) in enumerate(arrays)
-        if isinstance(x, Hosted) or (isinstance(x, Sharded) and tiling is not x.tiling)
-    ]
+    for n, (x, tiling) in enumerate(arrays):
+        if isinstance(x, Hosted):
+            movers.append((n, functools.partial(placed, case.runtime, tiling=tiling)))
+        elif isinstance(x, Sharded) and tiling is not x.tiling:
+            nbytes = x.aval.dtype.itemsize
+            movers.append((n, Mover(case.runtime, x.tiling, tiling, nbytes, case.row.name)))
+    return movers
 
 
 def _watched(case: Case, call: ShardedCall) -> str | None:

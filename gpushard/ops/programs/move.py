@@ -14,13 +14,12 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import run
 from gpushard.movement.planning.dims import Piece, lifted_piece
 from gpushard.movement.planning.maps import Rearrangement, lifted
 from gpushard.movement.planning.update import Touched
 from gpushard.movement.planning.windows import Window, started
 from gpushard.movement.rearrange import rearrange
-from gpushard.movement.reshard import part_for, plan_for, run_part, window_to
+from gpushard.movement.reshard import move, move_window, window_to
 from gpushard.movement.update import Overlay, overlay_of, overlay_of_single, rewrite, touched_by
 from gpushard.ops.choose import sharding_of
 from gpushard.ops.operand import (
@@ -189,14 +188,13 @@ class Movement:
             for n, tiling in self._hosted:
                 sources[n] = placed(self.runtime, sources[n], tiling)
             for n, tiling in self._elsewhere:
-                sources[n] = run(plan_for(sources[n], tiling), (sources[n],), self.name)
+                sources[n] = move(sources[n], tiling, name=self.name)
         if isinstance(self._how, Piece):
             starts = tuple(numbers)
             if self._window is not None:
-                part = part_for(sources[0], self._window, starts, self._how)
-                return [run(part, (sources[0],), self.name)]
+                return [move_window(sources[0], self._window, starts, self._how, self.name)]
             piece = started(self._how, starts, self._starts) if self._starts else self._how
-            return [run_part(sources[0], self._tiling, piece, self.name)]
+            return [move(sources[0], self._tiling, piece, self.name)]
         fill = self._dtype.type(numbers[0]) if numbers else 0
         return [rearrange(sources, self._how, self._tiling, self.name, fill)]
 
@@ -285,7 +283,7 @@ class Update:
         overlay = overlay_for(base, touched, value, self.name)
         result, tiling = rewrite(base, overlay, self.name), self.results[0].tiling
         if tiling is not result.tiling:
-            result = run(plan_for(result, tiling), (result,), self.name)
+            result = move(result, tiling, name=self.name)
         return [result]
 
 

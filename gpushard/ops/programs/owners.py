@@ -53,6 +53,9 @@ class Owners:
     shape: Shape = ()
     """Of what the call makes."""
 
+    volume: int = 0
+    """Elements of all blocks that are in question."""
+
     @functools.cached_property
     def counts(self) -> Shape:
         """How many blocks there are along each of these dims."""
@@ -229,7 +232,8 @@ class Owned(LocalCalls):
         settled = [operand.settled or operand.is_settled() for operand in operands]
         here = self._here and all(settled)
         if here and self._small:
-            return self.call_rows([self._arguments(operands, call) for call in self.calls])
+            rows = [self._arguments(operands, call) for call in self.calls]
+            return self._call_here(list(zip(*rows, strict=True)), ())
         return self.launch(
             functools.partial(self._arguments, operands),
             functools.partial(self._reads, operands),
@@ -291,7 +295,8 @@ def _owned(case: Case, call: ShardedCall, kernel: Kernel, lies: Tiling) -> Owned
             if len(found) and (start > begin or stop < lies.stops[dim, found[0]]):
                 part[dim] = slice(start - begin, stop - begin)
         whole = all(of == slice(None) for of in part)
-        grid = Owners(starts, () if whole else tuple(part), own_call.shapes[0])
+        volume = math.prod([lies.shape[dim] for dim in searched]) * math.prod((high - low).tolist())
+        grid = Owners(starts, () if whole else tuple(part), own_call.shapes[0], volume)
         placed.append(dataclasses.replace(own_call, site=(grid,)))
     dtypes = [result.dtype for result in case.results]
     return Owned(inputs, Work(case.runtime, row.name, kernel, placed, of_device, results, dtypes))

@@ -27,8 +27,9 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.choose import Price, Prices
 from gpushard.ops.in_order import InOrder
 from gpushard.ops.programs.calls import Call, LocalCalls, Outputs, Work, calls_of
+from gpushard.ops.programs.launched import Launched, launched, launched_merges
 from gpushard.ops.programs.local import Computation
-from gpushard.ops.row import Adapter, Case, KernelMaker, Params, ShardedCall, State, Strategy
+from gpushard.ops.row import Adapter, Case, KernelMaker, Params, ShardedCall, State, Strategy, only
 from gpushard.ops.rule import Splits
 from gpushard.ops.shardings import refines
 from gpushard.typing import Index, LocalArray, Shape
@@ -50,18 +51,20 @@ class Fold(LocalCalls):
         self._inputs = dict(zip(self.calls, inputs, strict=True))
         self._regions = dict(zip(self.calls, regions, strict=True))
 
-    def fold(self, state: Sequence[Outputs]) -> list[Outputs]:
-        """Make the calls; `state` has every part of each array of a state."""
-        here = self._here and all(parts.settled for parts in state)
+    def run_parts(
+        self, operands: Sequence[ShardedBuffer | Outputs], scalars: Sequence[tuple[int, Any]] = ()
+    ) -> list[Outputs]:
+        """Make the calls; the operands have every part of each array of a state."""
+        here = self._here and all(parts.settled for parts in operands)
         if here and self._small:
-            return self.call_rows([self._take(state, call) for call in self.calls])
+            return self.call_rows([self._take(operands, call) for call in self.calls])
         return self.launch(
-            functools.partial(self._take, state),
-            lambda call: [p.claims[n].memory for n in self._inputs[call] for p in state],
+            functools.partial(self._take, operands),
+            lambda call: [p.claims[n].memory for n in self._inputs[call] for p in operands],
             here=here,
         )
 
-    def _take(self, state: Sequence[Outputs], call: Call) -> list[LocalArray]:
+    def _take(self, state: Sequence[ShardedBuffer | Outputs], call: Call) -> list[LocalArray]:
         taken = [parts.values[n] for n in self._inputs[call] for parts in state]
         region = self._regions[call]
         return taken if region is None else [array[region] for array in taken]
@@ -308,7 +311,7 @@ class Between:
         row = self._shape if self.scatters else (math.prod(self._shape),)
         rows = [
             rows_of(self._members, parts.values, parts.claims, dtype, row, settled=parts.settled)
-            for parts, dtype in zip(self._own.fold(state), self._dtypes, strict=True)
+            for parts, dtype in zip(self._own.run_parts(state), self._dtypes, strict=True)
         ]
         if self.scatters:
             made = reduce_scatter(rows, self._cut, self._merged.run, self._name)
@@ -338,7 +341,9 @@ class Merge:
         calls, of_device = calls_of(row, read, tilings, [n > 0 for n in counts])
         kernel = reduced.make(reduced.strategy.local)
         work = Work(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
-        self._local = LocalCalls(work, threaded=row.threaded)
+        taken = zip(reduced.case.avals, reduced.operands, strict=True)
+        blocks = [(aval.dtype, tiling) for aval, tiling in taken]
+        self._local = launched(work, blocks) or LocalCalls(work, threaded=row.threaded)
         found = _find(reduced, of_device)
         own = [counts[call.home] for call in calls]
         self._across = [Between(reduced, block, calls, own) for block in found.across]
@@ -358,7 +363,7 @@ class Merge:
                 parts.values.extend(more.values)
                 parts.claims.extend(more.claims)
                 parts.settled = parts.settled and more.settled
-        (made,) = self._last.fold(state)
+        (made,) = self._last.run_parts(state)
         return [self._last.assemble(0, made)]
 
 
@@ -411,7 +416,9 @@ def _find(reduced: Reduced, of_device: Sequence[int]) -> _Found:
     return found
 
 
-def _last(reduced: Reduced, found: _Found, own: Sequence[int], scatters: Sequence[bool]) -> Fold:
+def _last(
+    reduced: Reduced, found: _Found, own: Sequence[int], scatters: Sequence[bool]
+) -> Fold | Launched:
     """Return the calls that merge what is within a domain, and finish everything."""
     inputs = [calls for calls, _ in found.within.values()]
     homes = [home for _, home in found.within.values()]
@@ -430,13 +437,13 @@ def _last(reduced: Reduced, found: _Found, own: Sequence[int], scatters: Sequenc
     keys = [*found.within, *(key for block in found.across for key in block.wanting)]
     of_key = {key: n for n, key in enumerate(keys)}
     of_device = [of_key.get(key, -1) for key in found.of_device]
-    kernel = functools.partial(
-        finished,
-        len(reduced.dtypes),
-        reduced.make(reduced.strategy.merge),
-        reduced.make(reduced.strategy.finish),
-    )
     case, results = reduced.case, [reduced.result]
+    merge, finish = reduced.make(reduced.strategy.merge), reduced.make(reduced.strategy.finish)
+    kernel = functools.partial(finished, len(reduced.dtypes), merge, finish)
     dtypes = [aval.dtype for aval in case.results]
     work = Work(case.runtime, case.row.name, kernel, calls, of_device, results, dtypes)
+    if isinstance(merge, InOrder) and finish is only and not found.across and not any(regions):
+        fold = launched_merges(work, inputs, functools.partial(merge.elementwise, dtypes[0]))
+        if fold is not None:
+            return fold
     return Fold(inputs, regions, work)

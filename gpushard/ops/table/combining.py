@@ -27,16 +27,7 @@ _BASE: dict[np.ufunc, np.ufunc] = {
 def set_at(
     xp: Any, view: LocalArray, index: Sequence[Any], values: LocalArray, ufunc: None, room: int
 ) -> None:
-    """Write values; of several at one position the last one stays.
-
-    Args:
-      xp: NumPy or CuPy.
-      view: what is written.
-      index: slices for the dims before, then arrays for those beside one another.
-      values: broadcast to the part.
-      ufunc: none.
-      room: a dim of the view whose last slice is for what nobody wants.
-    """
+    """Write values; of several at one position the last one stays."""
     if xp is np:
         view[tuple(index)] = values
         return

@@ -19,7 +19,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.in_order import InOrder
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.row import Kernel, Params, Row, only
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import promoting
 from gpushard.typing import LocalArray, Shape
@@ -114,7 +114,7 @@ def _product(name: str) -> Row:
 
     def finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
         dtype = product_dtype(name, avals)
-        return lambda s, n: s[0].astype(dtype, copy=False)
+        return only if wide(dtype) == dtype else lambda s, n: s[0].astype(dtype, copy=False)
 
     made = _matmul if name == "matmul" else _kernel
     reduction = Reduce(states, local, merge, finish)

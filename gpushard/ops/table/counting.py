@@ -18,7 +18,7 @@ from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.search import search
 from gpushard.ops.table.elementwise import writing
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import Shape
 
 _COUNT = np.dtype(np.int64)

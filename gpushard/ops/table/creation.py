@@ -20,7 +20,7 @@ from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.select import BITS
 from gpushard.ops.table.elementwise import writing
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 from gpushard.runtime.sharing import share
 
 
@@ -34,13 +34,7 @@ def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
 
 
 def _row(name: str, make: Callable[[Any, Dtype], Callable[..., None]]) -> Row:
-    """Return the row of an operation without operands.
-
-    Args:
-      name: what users call it.
-      make: takes the namespace and the dtype; gives what writes into the block of a site, given
-        the block, the site and numbers.
-    """
+    """Return the row of an operation without operands."""
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         dtype: Dtype = params[1]
@@ -286,14 +280,7 @@ def _cut_square(x: Any, edge: int, part: str, out: Any) -> None:
 
 
 def _cut_rows(x: Any, edge: int, part: str, out: Any) -> None:
-    """Write a part of matrices, and zeros elsewhere, on the host.
-
-    Args:
-      x: the matrices.
-      edge: how many elements of the first row are on the left; each row has one more.
-      part: "left" or "right", which part is kept.
-      out: takes the result.
-    """
+    """Write a part of matrices, and zeros elsewhere, on the host."""
     rows, columns = x.shape[-2:]
     top = min(max(1 - edge, 0), rows)  # rows above have nothing on the left, those below all
     bottom = min(max(columns - edge, top), rows)

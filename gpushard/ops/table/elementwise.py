@@ -17,8 +17,7 @@ from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.select import where_on_host
-from gpushard.runtime.own import own_kernels
-from gpushard.runtime.special import special_functions
+from gpushard.runtime.namespace import own_kernels, special_functions
 from gpushard.typing import LocalArray, Shape
 
 _LOGICAL = (np.logical_and, np.logical_or, np.logical_xor, np.logical_not)
@@ -105,7 +104,8 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         types, results = _loop(ufunc, promoting(avals))
-        as_bool = xp is not np and ufunc in _LOGICAL and any(t.kind == "c" for t in types)
+        given = (*types, *(aval.dtype for aval in avals))
+        as_bool = xp is not np and ufunc in _LOGICAL and any(t.kind == "c" for t in given)
         if as_bool:  # CuPy has these for real numbers only
             types = (np.dtype(np.bool_),) * ufunc.nin
         function = ufunc if xp is np else _elsewhere(xp, ufunc, types)

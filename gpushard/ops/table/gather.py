@@ -29,7 +29,7 @@ from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Kernel, Params, Row, Site, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import LocalArray, Shape
 
 SMALL = 64 << 10
@@ -247,7 +247,7 @@ def _by_owner(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
         positions: Sequence[LocalArray],
         out: LocalArray,
     ) -> None:
-        nbytes = sum([block.nbytes for block in blocks])
+        nbytes = owners.volume * out.itemsize
         if nbytes <= max(SMALL, 2 * out.nbytes):
             x = _joined(indexed, sizes, owners, blocks)
             if along is not None:
@@ -261,7 +261,9 @@ def _by_owner(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
         if along is not None and before and nbytes <= JOINED * out.nbytes:
             _take_joined(out, len(before), positions[0], sizes[0], owners.starts[0], blocks)
             return
-        wide = spread(indexed, blocks[0].shape, tuple([at.shape for at in positions]))
+        wide = positions[0].shape
+        if along is None:
+            wide = spread(indexed, blocks[0].shape, tuple([at.shape for at in positions]))
         owner, at = _owner_of(indexed, sizes, owners, positions, wide)
         if len(at) > 1 or indexed.paired:
             of = dict(zip(indexed.axes, at, strict=True))
@@ -269,8 +271,8 @@ def _by_owner(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
             at = [of[dim - ndim] for dim in dims]
         part = out
         if len(wide) != 1:  # a view: `out` is dense
-            ends = out.shape[: len(lead)], out.shape[len(lead) + len(wide) :]
-            part = out.reshape(*ends[0], len(owner), *ends[1])
+            beyond = out.shape[len(lead) + len(wide) :]
+            part = out.reshape(*out.shape[: len(lead)], len(owner), *beyond)
         dense = not owners.part  # shards are dense; `take` copies what is not first
         if dense and by_rows:
             _take_rows(part, owner, at, blocks, owners.numbers)
@@ -293,7 +295,7 @@ def _by_number(owner: LocalArray, numbers: LocalArray) -> tuple[LocalArray | Non
     The order is None where they are so: positions that ascend, as those of a mask do.
     """
     order = None
-    if not (owner[1:] >= owner[:-1]).all():
+    if not np.logical_and.reduce(owner[1:] >= owner[:-1]):
         order = owner.argsort(kind="stable")
         owner = owner[order]
     return order, owner.searchsorted(numbers, "right").tolist()
@@ -313,15 +315,7 @@ def _take_rows(
     blocks: Sequence[LocalArray],
     numbers: LocalArray,
 ) -> None:
-    """Take along the first dims, piece by piece.
-
-    Args:
-      part: gets what is taken.
-      owner: the number of the block that has each; after the last one for what none has.
-      at: positions in the blocks, for each of these dims.
-      blocks: what is taken from.
-      numbers: theirs.
-    """
+    """Take along the first dims, piece by piece."""
     count = len(owner)
     most = -(-count // (part.nbytes // PIECE + 1)) or 1
     by_owner = None

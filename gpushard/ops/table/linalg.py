@@ -92,14 +92,7 @@ class Core:
 def matrix_row(
     name: str, core: Callable[..., Core], make: Callable[..., Callable[..., Any]]
 ) -> Row:
-    """Return the row of a function of matrices.
-
-    Args:
-      name: what users call it.
-      core: takes the parameters, says what comes of what.
-      make: takes NumPy or CuPy and the parameters, gives a function of matrices that are all of
-        the type which is worked in.
-    """
+    """Return the row of a function of matrices."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         found = core(*params)

@@ -19,7 +19,7 @@ from gpushard.ops.row import Kernel, Params, Row, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.ops.table.reductions import reduced_shape
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import LocalArray, Shape
 
 _COUNT = np.dtype(np.int64)

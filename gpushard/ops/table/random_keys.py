@@ -16,7 +16,7 @@ from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import function_row, writing
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 
 
 def _split_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:

@@ -20,7 +20,7 @@ from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 from gpushard.runtime.sharing import share
 from gpushard.typing import Shape
 

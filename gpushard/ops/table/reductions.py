@@ -19,11 +19,11 @@ from gpushard.ops.in_order import InOrder
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, Site, State
+from gpushard.ops.row import Kernel, Params, Row, Site, State, only
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.runtime.backend import Reducing
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import LocalArray, Shape
 
 _DOUBLE = np.dtype(np.float64)
@@ -58,16 +58,7 @@ def _row(
     empty: bool = True,
     positional: bool = False,
 ) -> Row:
-    """Return a row.
-
-    Args:
-      name: what users call it.
-      dtype_of: takes the type of the operand and the last parameter, gives that of the result.
-      kernel: makes the kernel for what is not split.
-      reduction: how what is split comes together.
-      empty: whether nothing at all can be reduced.
-      positional: as for `Row`.
-    """
+    """Return a row."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         axes, keepdims, extra = params
@@ -105,7 +96,7 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
                 return function(x, axes, dtype, out, keepdims)
 
             return kernel
-        own, skips = own_kernels(xp), title.startswith("nan") and dtype.kind in "fc"
+        own, skips = own_kernels(xp), title.startswith("nan") and kind_of(dtype) in "fc"
         if own is not None and skips:  # CuPy's wait for the GPU, to warn of NaNs
             return lambda x, out: own.reduce(title, x, axes, out)
         function = getattr(xp, title if skips else title.removeprefix("nan"))
@@ -120,8 +111,7 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
         return InOrder(xp, name)
 
     def finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
-        dtype = dtype_of(avals[0].dtype, params[2])
-        return lambda s, n: s[0].astype(dtype, copy=False)
+        return only
 
     def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
         return (dtype_of(avals[0].dtype, params[2]),)
@@ -175,12 +165,8 @@ COUNT_NONZERO = _row(
     "count_nonzero",
     lambda own, _: _INDEX,
     _count_kernel,
-    Reduce(lambda avals, params: (_INDEX,), _count_kernel, _added, lambda xp, avals, p: _first),
+    Reduce(lambda avals, params: (_INDEX,), _count_kernel, _added, lambda xp, avals, p: only),
 )
-
-
-def _first(state: State, count: int) -> LocalArray:
-    return state[0]
 
 
 def _mean_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:

@@ -34,7 +34,7 @@ from gpushard.ops.rule import Rule
 from gpushard.ops.table.combining import apply_at, set_at
 from gpushard.ops.table.elementwise import ufunc_row, writing
 from gpushard.ops.table.movement import index_of
-from gpushard.runtime.own import own_kernels
+from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import LocalArray, Shape
 
 

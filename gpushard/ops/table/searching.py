@@ -34,13 +34,7 @@ def _common(avals: Sequence[Aval]) -> Dtype:
 
 
 def _dims(avals: Sequence[Aval], many: int, *, whole: bool = False) -> Rule:
-    """Return the rule: dims of one operand stay, the dim of the other one is reduced.
-
-    Args:
-      avals: of the operands; those after the second one belong to the other one.
-      many: which operand's dims stay.
-      whole: whether the other one must not be split.
-    """
+    """Return the rule: dims of one operand stay, the dim of the other one is reduced."""
     shape = avals[many].shape
     kept = tuple(range(len(shape)))
     other = len(shape)

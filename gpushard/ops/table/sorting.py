@@ -159,14 +159,7 @@ def _rule(avals: Sequence[Aval], params: Params, results: int = 1) -> Rule:
 
 
 def _row(name: str, dtypes: Sequence[Dtype | None], order: Order, rest: int | None = None) -> Row:
-    """Return a row whose first parameter is the axis, counted from the end.
-
-    Args:
-      name: what users call it.
-      dtypes: types of the results; None for the operand's.
-      order: does the work.
-      rest: which parameter is the length of results along the axis; None for the operand's.
-    """
+    """Return a row whose first parameter is the axis, counted from the end."""
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         (x,) = avals

@@ -21,7 +21,7 @@ from gpushard.ops.row import Kernel, Params, Row, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import function_row, promoting, writing
 from gpushard.ops.table.reductions import reduced_shape
-from gpushard.runtime.special import special_functions
+from gpushard.runtime.namespace import special_functions
 
 
 def _inexact(avals: Sequence[Aval], params: Params) -> Dtype:

@@ -11,9 +11,11 @@ import importlib
 import math
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,6 @@ from gpushard.runtime.cuda.devices.health import Health
 from gpushard.runtime.cuda.devices.selection import select
 from gpushard.runtime.cuda.devices.topology import make_topology
 from gpushard.runtime.cuda.driver.driver import Driver, Share
-from gpushard.runtime.cuda.events import CudaEvent, EventPool, LostEvent
 from gpushard.runtime.cuda.kernels.calls import Calls, Direct, Products
 from gpushard.runtime.cuda.kernels.elementwise import MOST_CALLS, Signature
 from gpushard.runtime.cuda.kernels.launches import Launches
@@ -42,8 +43,7 @@ from gpushard.runtime.cuda.memory.stores import (
     address_of,
     reach_of,
 )
-from gpushard.runtime.cuda.prefetch import Prefetcher
-from gpushard.runtime.cuda.queue import Lease, Queue
+from gpushard.runtime.cuda.streams import CudaEvent, EventPool, Lease, LostEvent, Queue
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
 from gpushard.runtime.memory import Claim, Memory
@@ -56,9 +56,16 @@ _DLPACK_CUDA = 2
 _MOST_SPARE = 1 << 20
 """Larger memory goes back to its pool at once, to serve what is of other sizes."""
 
+_MOST_PRODUCTS = 1 << 24
+"""Products of matrices of fewer multiplications than this take less time than to launch them."""
+
 _HEAD_NS = 250_000
 """Nanoseconds after which a stream that goes on gets an event, so that who asks for an old result
 need not wait for a new one."""
+
+
+_PATIENCE = 2.0
+"""Seconds to wait for a call that hangs, when closing."""
 
 
 class CudaBackend:
@@ -421,10 +428,10 @@ class CudaBackend:
         most = max(len(shapes) for _, shapes in batches)
         if most > MOST_CALLS:
             return None
-        if len(operands) == 2 and not scalars and len(batches) == most == 1:
-            products = self._products(function, {*operands, *results}, batches[0], blocks, together)
+        if len(operands) == 2 and not scalars:
+            products = self._products(function, {*operands, *results}, batches, blocks, together)
             if products is not None:
-                return [products]
+                return products
         sizes = [math.prod(shape) for _, shapes in batches for shape in shapes]
         wide = max(sizes) >= 1 << 31
         signature = Signature(tuple(operands), tuple(scalars), tuple(results), most, wide)
@@ -449,26 +456,35 @@ class CudaBackend:
         self,
         function: Any,
         dtypes: set[np.dtype[Any]],
-        batch: tuple[Stream, Sequence[Shape]],
+        batches: Sequence[tuple[Stream, Sequence[Shape]]],
         blocks: Sequence[Shape],
         together: bool,
-    ) -> Products | None:
+    ) -> list[Products] | None:
         """Return what multiplies matrices; None if the function does not, or CuPy does it better.
 
-        Several devices of a chip multiply each for itself, so that they share the chip.
+        Of small ones all devices of a chip share a call. Of large ones each has its own, so that
+        they share the chip.
         """
-        stream, (shape,) = batch
+        shape = batches[0][1][0]
         blocks = blocks or (shape, shape)
         single = math.prod(shape) == 1  # CuPy adds that up itself
         if single or len(dtypes) > 1 or not all(map(math.prod, blocks)):
             return None
         if any(len(of) != 2 for of in (*blocks, shape)):
             return None
-        queue, (dtype,) = self._queues[stream], dtypes
-        if not self._driver.multiplies(self._ordinals[queue.chip], function, dtype):
+        depth, (dtype,) = blocks[1][0], dtypes
+        several = max(len(shapes) for _, shapes in batches) > 1
+        if several and not (together and math.prod(shape) * depth <= _MOST_PRODUCTS):
             return None
-        store = self._gpu_stores[queue.chip]
-        return Products(self._driver, store, queue.handle, shape, dtype, together=together)
+        chip = self._queues[batches[0][0]].chip
+        if not self._driver.multiplies(self._ordinals[chip], function, dtype):
+            return None
+        driver, store = self._driver, self._gpu_stores[chip]
+        handles = [self._queues[stream].handle for stream, _ in batches]
+        return [
+            Products(driver, store, handle, shapes, depth, dtype, together=together)
+            for handle, (_, shapes) in zip(handles, batches, strict=True)
+        ]
 
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
         """Copy the boxes of a phase: in one launch, and a call per box for copy engines."""
@@ -576,3 +592,35 @@ def _row_length(
     in_order = axes == list(range(-len(axes), 0)) and axes
     fits = LEAST_ELEMENTS <= length <= MOST_ELEMENTS and 0 < sizes[0] < 1 << 31
     return length if in_order and fits and len(set(sizes)) == 1 else None
+
+
+class Prefetcher:
+    """Calls methods in order, each unless its object is gone by then. Starts with the first."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[weakref.WeakMethod[Callable[[], object]] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.RLock()
+
+    def put(self, method: Callable[[], object]) -> None:
+        """Call a bound method, which must not raise, some time soon."""
+        self._calls.put(weakref.WeakMethod(method))
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None:
+                    name = "gpushard-prefetch"
+                    self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+                    self._thread.start()
+
+    def close(self) -> None:
+        """End once the call at hand has returned; later ones are left undone."""
+        self._calls.put(None)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_PATIENCE)
+
+    def _serve(self) -> None:
+        while (reference := self._calls.get()) is not None:
+            method = reference()
+            if method is not None:
+                method()
+            del method

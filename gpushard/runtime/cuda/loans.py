@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gpushard.runtime.cuda.driver.driver import Driver, EventHandle
-from gpushard.runtime.cuda.events import EventPool
+from gpushard.runtime.cuda.streams import EventPool
 from gpushard.runtime.stream import Tick
 
 LEGACY_STREAM = 1

@@ -24,7 +24,7 @@ class _Owner:
         if array.dtype.isbuiltin == 2:  # NumPy cannot read what others call their types
             array = array.view(f"V{array.itemsize}")
         interface = array.__array_interface__
-        self.__array_interface__ = {**interface, "data": (address(array), readonly)}
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], readonly)}
         self._kept = (array, owner)
 
 

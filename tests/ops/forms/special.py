@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpushard.ops.row import Row
 from gpushard.ops.table import special
 from gpushard.ops.table.elementwise import ufunc_row
-from gpushard.runtime.special import special_ufunc
+from gpushard.runtime.namespace import special_ufunc
 from tests.ops.forms.form import Form
 
 FORMS: dict[Row, list[Form]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import threading
@@ -162,6 +163,23 @@ def test_a_sticky_error_of_a_launch_loses_the_devices_too() -> None:
             with pytest.raises(DeviceLostError, match="new process") as caught:
                 read()
             assert STICKY in str(caught.value.cause)
+
+
+def test_nothing_is_launched_on_a_gpu_that_works_after_another_was_lost() -> None:
+    with cuda(gpus=2, partitions=1) as (runtime, driver):
+        one, other = gs.devices()
+        x = gs.device_put(VALUE, other).block_until_ready()
+        driver.broken = STICKY
+        with pytest.raises(DeviceLostError):
+            gs.device_put(VALUE, one).block_until_ready()
+        driver.broken = None
+        launched: list[str] = []
+        memory = x._live().claims[0].memory
+        work = functools.partial(launched.append, "work")
+        runtime.backend.enqueue(Item("work", work, other.stream, 1, (), (), (memory,)))
+        driver.synchronize_gpu(1)
+        assert not launched
+        assert isinstance(memory.error.cause, DeviceLostError)
 
 
 def test_a_forked_child_is_told() -> None:

@@ -94,11 +94,23 @@ def test_partitions_whose_operands_wait_for_different_streams_launch_alone() -> 
 def test_after_one_other_stream_partitions_share_a_launch() -> None:
     with cuda() as (_, driver):
         x = split()
-        moved = x[::-1]  # by the copy stream of the GPU
+        beside = gs.device_put(x, x.sharding.with_memory_kind("pinned_host")).block_until_ready()
+        fed = gs.device_put(beside, x.sharding)  # by the stream of the GPU for what the host gives
         driver.calls.clear()
-        y = moved + x
+        y = fed + x
         assert driver.calls["wait"] == 1
-        assert np.array_equal(np.asarray(y), VALUE[::-1] + VALUE)
+        assert np.array_equal(np.asarray(y), VALUE * 2)
+
+
+def test_what_moves_within_a_gpu_is_in_turn_with_what_is_launched_for_its_partitions() -> None:
+    with cuda(checked=True) as (runtime, driver):
+        x = split()
+        driver.calls.clear()
+        whole = gs.reshard(x + x, split(VALUE, None).sharding)
+        y = x[::-1] + gs.reshard(whole, x.sharding)
+        assert "wait" not in driver.calls and "query" not in driver.calls
+        assert np.array_equal(np.asarray(y), VALUE[::-1] + VALUE * 2)
+        assert not runtime.backend.races  # type: ignore[attr-defined]
 
 
 def test_what_devices_do_next_on_their_own_waits_for_the_shared_launch() -> None:

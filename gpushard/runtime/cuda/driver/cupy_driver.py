@@ -18,8 +18,8 @@ from typing import Any
 
 import cupy
 import numpy as np
+from cupy.cuda import cublas, memory, runtime
 from cupy.cuda import driver as cuda_driver
-from cupy.cuda import memory, runtime
 
 from gpushard.runtime.cuda.driver.cupy_scope import CupyStream, Scope
 from gpushard.runtime.cuda.driver.driver import Gpu, Share, Table
@@ -414,12 +414,15 @@ class CupyDriver:
             if key in self._kernels:
                 return self._kernels[key]
             types = signature.operands
-            found = function._ops._guess_routine_from_in_types(types)
-            preamble = f"{function._preamble}"
-            if found is None or found.error_func is not None or function._loop_prep:
-                return None
-            text = found.routine
-            statement = Statement(text, preamble, tuple(found.in_types), tuple(found.out_types))
+            if isinstance(function, cupy.ElementwiseKernel):
+                text, preamble = f"typedef in0_type T; {function.operation}", function.preamble
+                statement = Statement(text, preamble, types, signature.results)
+            else:
+                found = function._ops._guess_routine_from_in_types(types)
+                if found is None or found.error_func is not None or function._loop_prep:
+                    return None
+                text, preamble = found.routine, f"{function._preamble}"
+                statement = Statement(text, preamble, tuple(found.in_types), tuple(found.out_types))
         except (AttributeError, TypeError):
             return None
         if not isinstance(text, str) or "_ind" in text or not can_be(statement, signature):
@@ -460,6 +463,25 @@ class CupyDriver:
         finally:
             stream.stream.__exit__(None, None, None)
 
+    def multiply_all(
+        self,
+        stream: CupyStream,
+        dtype: np.dtype[Any],
+        sizes: tuple[int, int, int],
+        count: int,
+        table: int,
+    ) -> None:
+        """Multiply pairs of matrices by one call of cuBLAS."""
+        n, k, m = sizes
+        multiply, one, zero = _BATCHED[dtype.char]
+        x, y, out = (table + 8 * count * part for part in range(3))
+        stream.stream.__enter__()
+        try:  # as above
+            handle = cupy.cuda.device.get_cublas_handle()
+            multiply(handle, 0, 0, m, n, k, one, y, m, x, k, zero, out, m, count)
+        finally:
+            stream.stream.__exit__(None, None, None)
+
     def launcher(
         self, kernel: int, grid: tuple[int, int], parameters: int, stream: CupyStream
     ) -> Callable[[], None]:
@@ -481,6 +503,17 @@ class CupyDriver:
         of_cuda = isinstance(error, (runtime.CUDARuntimeError, cuda_driver.CUDADriverError))
         return of_cuda and getattr(error, "status", None) in _FATAL
 
+
+_FACTORS = {char: np.array([1, 0], char) for char in "fdFD"}
+_BATCHED = {
+    char: (
+        getattr(cublas, f"{name}gemmBatched"),
+        address(_FACTORS[char]),
+        address(_FACTORS[char]) + _FACTORS[char].itemsize,
+    )
+    for char, name in zip("fdFD", "sdcz", strict=True)
+}
+"""Functions of cuBLAS by types, and where a 1 and a 0 of the type stand."""
 
 _multiply: Any = getattr(cupy._core._routines_linalg, "tensordot_core_v11", None)
 

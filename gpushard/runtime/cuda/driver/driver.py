@@ -220,7 +220,8 @@ class Driver(Protocol):
 
         Args:
           gpu: where it runs.
-          function: one of the namespace.
+          function: one of the namespace, or an `ElementwiseKernel` of in0, in1, ..., all of a
+            type T, and out0.
           signature: what the kernel takes.
 
         Returns:
@@ -250,6 +251,24 @@ class Driver(Protocol):
 
     def multiply(self, stream: StreamHandle, x: LocalArray, y: LocalArray, out: LocalArray) -> None:
         """Multiply matrices that have elements and are dense in row-major order."""
+
+    def multiply_all(
+        self,
+        stream: StreamHandle,
+        dtype: np.dtype[Any],
+        sizes: tuple[int, int, int],
+        count: int,
+        table: int,
+    ) -> None:
+        """Multiply pairs of such matrices, all of the same shapes.
+
+        Args:
+          stream: where.
+          dtype: of all.
+          sizes: rows of the first ones, their columns, columns of the second ones.
+          count: how many pairs there are.
+          table: address on the GPU of their addresses: first ones, second ones, results.
+        """
 
     def launcher(
         self, kernel: Any, grid: tuple[int, int], parameters: int, stream: StreamHandle

@@ -180,39 +180,63 @@ class Launch(Direct):
 
 
 class Products(_Results):
-    """A product of two matrices, dense in row-major order, by cuBLAS.
+    """Products of two matrices, dense in row-major order, in one call of cuBLAS.
+
+    Of several it wants the addresses on the GPU: they go behind the results.
 
     Args:
       driver: calls it.
-      store: has the memory of the result.
+      store: has the memory of the results.
       stream: where it runs.
-      shape: of the result.
+      shapes: of the results.
+      depth: columns of the first ones.
       dtype: of all three.
-      together: as for all calls.
+      together: as for all calls; true of several.
     """
 
-    __slots__ = ("multiply",)
+    __slots__ = ("_addresses", "_at", "_put", "_table", "multiply", "multiply_all", "upload")
 
     def __init__(
         self,
         driver: Driver,
         store: GpuStore,
         stream: StreamHandle,
-        shape: Shape,
+        shapes: Sequence[Shape],
+        depth: int,
         dtype: np.dtype[Any],
         *,
         together: bool,
     ) -> None:
-        super().__init__(store, [shape], [dtype], together=together)
+        super().__init__(store, shapes, [dtype], together=together)
+        count, (n, m) = len(shapes), shapes[0]
         self.multiply: Callable[..., None] = functools.partial(driver.multiply, stream)
         """Gives the stream the product of two arrays, with a third for the result."""
+        self._addresses = driver.addresses
+        self._table = np.zeros(3 * count, np.uint64)
+        self._at = self.nbytes
+        self._put = functools.partial(struct.Struct(f"{3 * count}Q").pack_into, self._table.data, 0)
+        if count > 1:
+            self.nbytes += self._table.nbytes
+        self.multiply_all = functools.partial(
+            driver.multiply_all, stream, dtype, (n, depth, m), count
+        )
+        """Gives the stream all products; takes where the addresses are on the GPU."""
+        self.upload = functools.partial(driver.upload, data=self._table, stream=stream)
+        """Brings them there."""
 
     def on(
         self, blocks: Sequence[LocalArray], raws: Sequence[Block], numbers: Sequence[np.generic]
-    ) -> tuple[list[LocalArray], Product]:
-        """Return the result and the work of an item that makes it; arguments as for `Calls`."""
+    ) -> tuple[list[LocalArray], Product | ManyProducts]:
+        """Return the results and the work of an item that makes them; arguments as for `Calls`."""
         values = self.views(raws)
-        return values, Product(self.multiply, *blocks, *values)
+        if len(values) == 1:
+            return values, Product(self.multiply, *blocks, *values)
+        places = self._addresses((*blocks, *values))
+        return values, ManyProducts(self, raws[0].address + self._at, places)
+
+    def put(self, places: Sequence[int]) -> None:
+        """Write down addresses, to be uploaded at once."""
+        self._put(*places)
 
 
 class Product(Direct):
@@ -227,3 +251,21 @@ class Product(Direct):
     def __call__(self) -> None:
         """Multiply."""
         self._multiply(*self._arrays)
+
+
+class ManyProducts(Direct):
+    """The work of an item that multiplies many pairs; called under the submission lock."""
+
+    __slots__ = ("_places", "_products", "_table")
+
+    def __init__(self, products: Products, table: int, places: Sequence[int]) -> None:
+        self._products = products
+        self._table = table
+        self._places = places
+
+    def __call__(self) -> None:
+        """Multiply."""
+        products = self._products
+        products.put(self._places)
+        products.upload(self._table)
+        products.multiply_all(self._table)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpushard.runtime.cuda.driver.driver import Driver, EventHandle, StreamHandle, Table
-from gpushard.runtime.cuda.events import EventPool
 from gpushard.runtime.cuda.kernels.fills import INLINE_FILLS, Filling, Fills, make_fills
 from gpushard.runtime.cuda.kernels.pieces import (
     BASES,
@@ -25,6 +24,7 @@ from gpushard.runtime.cuda.kernels.pieces import (
 from gpushard.runtime.cuda.kernels.templates import Choice, Template, make_template
 from gpushard.runtime.cuda.memory.slabs import Block
 from gpushard.runtime.cuda.memory.stores import GpuStore, address_of, extent_of
+from gpushard.runtime.cuda.streams import EventPool
 from gpushard.runtime.phase import Phase
 from gpushard.typing import HostArray, LocalArray
 

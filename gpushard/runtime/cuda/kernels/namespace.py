@@ -1,24 +1,83 @@
-"""NumPy's functions for arrays on GPUs: CuPy's, but for those that are written again here."""
+"""NumPy's functions for arrays on GPUs: CuPy's, but for those that are written again here.
+
+CuPy keeps plans of Fourier transforms for each thread and GPU, and a plan owns memory that its
+transform works in. Two streams that one thread gives transforms of the same size would share it,
+and overwrite what the other one has there. So here plans belong to streams.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import types
+from collections.abc import Callable
 from typing import Any
 
 import cupy
+from cupy.fft import config
 
-from gpushard.runtime.cuda.kernels import fft as fft
+from gpushard.runtime.cuda.driver.cupy_scope import current_stream
+from gpushard.runtime.cuda.kernels import linalg as linalg
 from gpushard.runtime.cuda.kernels import numbers, own
-from gpushard.runtime.cuda.kernels.fft import with_plans_of_stream
+
+
+def with_plans_of_stream(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of CuPy's that finds the plans of the current stream, and no others.
+
+    Those that the thread has for its own use are set aside meanwhile, within CuPy's cache and its
+    limits; outside of a scope it uses these.
+
+    Args:
+      function: makes Fourier transforms.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        stream = current_stream()
+        if stream is None:
+            return function(*args, **options)
+        cache = config.get_plan_cache()
+        outer = _exchange(cache, stream.plans)
+        try:
+            return function(*args, **options)
+        finally:
+            stream.plans = _exchange(cache, outer)
+
+    return call
+
+
+def _exchange(cache: Any, plans: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Put plans with their keys into a cache, the oldest first, and return those it had."""
+    before = [(key, node.plan) for key, node in cache][::-1]
+    for key, _ in before:  # not clear(), which collects garbage
+        del cache[key]
+    for key, plan in plans:
+        with contextlib.suppress(RuntimeError):  # too large by now, if the limits have changed
+            cache[key] = plan
+    return before
+
 
 own_kernels = own
 convolve = with_plans_of_stream(cupy.convolve)
 correlate = with_plans_of_stream(cupy.correlate)
+fft = types.SimpleNamespace(
+    **{
+        name: with_plans_of_stream(getattr(cupy.fft, name))
+        for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+    }
+)
 exp2 = numbers.exp2
 frexp = numbers.frexp
 ldexp = numbers.ldexp
+left_shift = numbers.left_shift
+log = numbers.log
+log10 = numbers.log10
+log1p = numbers.log1p
 log2 = numbers.log2
 nextafter = numbers.nextafter
 reciprocal = numbers.reciprocal
+right_shift = numbers.right_shift
+searchsorted = numbers.searchsorted
 sign = numbers.sign
 spacing = numbers.spacing
 

@@ -1,6 +1,7 @@
 """Functions that CuPy lacks, or whose results at the ends of the range are not NumPy's.
 
-Those of complex numbers give NaN at zero or infinity. Those that look at bits lose the smallest
+Those of complex numbers give NaN at zero or infinity. Shifts by more bits than there are, or by
+fewer than none, are what the hardware makes of them. Those that look at bits lose the smallest
 floats: CuPy compiles its kernels with -ftz=true, so that single precision takes subnormal numbers
 for zero, and gives none. Integers are not touched by that, nor is double precision.
 """
@@ -42,10 +43,10 @@ def _nextafter() -> Any:
 
 
 @functools.cache
-def _ldexp() -> Any:
+def _ldexp(powers: str) -> Any:
     """Return the kernel of `ldexp` for the bits of single precision; double precision is exact."""
     return cupy.ElementwiseKernel(
-        "uint32 x, N n",
+        f"uint32 x, {powers} n",
         "uint32 z",
         """
         const unsigned int sign = x & 0x80000000u, size = x & 0x7fffffffu;
@@ -134,7 +135,7 @@ def ldexp(x: Any, n: Any, out: Any = None) -> Any:
     """Do what NumPy's `ldexp` does."""
     if not _is_single(x):
         return cupy.ldexp(x, n, out=out)
-    return _filled(_ldexp(), (_bits(x), n), (_SINGLE,), out)
+    return _filled(_ldexp(n.dtype.name), (_bits(x), n), (_SINGLE,), out)
 
 
 def frexp(x: Any, out: Any = None) -> Any:
@@ -158,51 +159,132 @@ def _bits(x: Any) -> Any:
     return x.view(_UNSIGNED[x.dtype.itemsize])
 
 
+@functools.cache
+def _searchsorted() -> Any:
+    """Return the kernel of `searchsorted` for complex numbers."""
+    return cupy.ElementwiseKernel(
+        "T x, raw T sorted, int64 n, bool right",
+        "int64 y",
+        """
+        long long least = 0, most = n;
+        while (least < most) {
+          const long long middle = (least + most) / 2;
+          const T at = sorted[middle];
+          if (right ? !is_before(x, at) : is_before(at, x)) {
+            least = middle + 1;
+          } else {
+            most = middle;
+          }
+        }
+        y = least;
+        """,
+        "gpushard_searchsorted",
+        preamble="""
+        template <typename T>
+        __device__ bool is_before(const T& a, const T& b) {
+          const auto x = a.real(), y = b.real(), x1 = a.imag(), y1 = b.imag();
+          const bool nan = x1 != x1, other_nan = y1 != y1;
+          if (x < y) return !nan || other_nan;
+          if (x > y) return !nan && other_nan;
+          if (x == y || (x != x && y != y)) return x1 < y1 || (!nan && other_nan);
+          return y != y;
+        }
+        """,
+    )
+
+
+def searchsorted(a: Any, v: Any, side: str = "left") -> Any:
+    """Do what NumPy's `searchsorted` does.
+
+    Of complex numbers those come last that have a NaN in a part, in an order of their own.
+    """
+    if a.dtype.kind != "c":
+        return cupy.searchsorted(a, v, side=side)
+    return _searchsorted()(v, a, a.size, side == "right")
+
+
 def _filled(kernel: Any, given: Any, types: tuple[np.dtype[Any], ...], out: Any) -> Any:
     """Call a kernel for bits, and return what it fills: `out`, or fresh arrays."""
-    if out is None:
-        shape = np.broadcast_shapes(*(np.shape(x) for x in given))
-        made = tuple(cupy.empty(shape, dtype) for dtype in types)
-    else:
-        made = out if isinstance(out, tuple) else (out,)
+    shape = np.broadcast_shapes(*(np.shape(x) for x in given))
+    targets = (None,) * len(types) if out is None else out if isinstance(out, tuple) else (out,)
+    made = tuple(
+        cupy.empty(shape, dtype) if target is None or target.dtype != dtype else target
+        for target, dtype in zip(targets, types, strict=True)
+    )
     kernel(*given, *(x if x.dtype.kind == "i" else _bits(x) for x in made))
-    return made if len(made) > 1 else made[0]
+    if out is None:
+        return made if len(made) > 1 else made[0]
+    for target, found in zip(targets, made, strict=True):
+        if target is not found:  # of a narrow type that was worked on in single precision
+            target[...] = found
+    return out
 
 
-def _with_complex(ufunc: Any, statement: str) -> Any:
-    """Return a ufunc of CuPy's with another statement for complex numbers."""
+def _with(ufunc: Any, kinds: str, statement: str) -> Any:
+    """Return a ufunc of CuPy's with another statement for some kinds of numbers."""
     loops = []
     for op in ufunc._ops.ops:
-        is_complex = np.dtype(op.in_types[0]).kind == "c"
-        routine = statement if is_complex else op.routine or op.error_func
+        is_of_kind = np.dtype(op.in_types[0]).kind in kinds
+        routine = statement if is_of_kind else op.routine or op.error_func
         loops.append(([op.in_types, op.out_types], routine))
     name = f"gpushard_{ufunc.__name__.removeprefix('cupy_')}"
     return cupy._core.create_ufunc(name, loops, preamble=ufunc._preamble)
 
 
-exp2 = _with_complex(
+exp2 = _with(
     cupy.exp2,
+    "c",
     "typedef typename in0_type::value_type real; const real scale = M_LN2;"
     "out0 = exp(in0_type(in0.real() * scale, in0.imag() * scale))",
 )
-log2 = _with_complex(
-    cupy.log2,
-    "typedef typename in0_type::value_type real; const real scale = M_LOG2E;"
-    "const in0_type found = log(in0); out0 = in0_type(found.real() * scale, found.imag() * scale)",
+
+
+def _logarithm(ufunc: Any, found: str) -> Any:
+    """Return a logarithm whose real part is infinite for what is, though the other part is NaN."""
+    return _with(
+        ufunc,
+        "c",
+        "typedef typename in0_type::value_type real; const real x = in0.real(), y = in0.imag();"
+        f"const in0_type found = {found};"
+        "out0 = (isinf(x) || isinf(y)) && found.real() != found.real()"
+        " ? in0_type(fabs(isinf(x) ? x : y), NAN) : found",
+    )
+
+
+log = _logarithm(cupy.log, "log(in0)")
+log10 = _logarithm(cupy.log10, "log10(in0)")
+log1p = _logarithm(  # CuPy's adds +0, so that the angle of what is left of -1 has lost its sign
+    cupy.log1p, "in0_type(log1p(in0).real(), copysign(log1p(in0).imag(), y))"
 )
-reciprocal = _with_complex(
+log2 = _logarithm(
+    cupy.log2, "in0_type(log(in0).real() * real(M_LOG2E), log(in0).imag() * real(M_LOG2E))"
+)
+reciprocal = _with(
     cupy.reciprocal,
+    "c",
     "typedef typename in0_type::value_type real; const real x = in0.real(), y = in0.imag();"
     "const bool wide = fabs(y) <= fabs(x);"
     "const real ratio = wide ? y / x : x / y, size = wide ? x + y * ratio : y + x * ratio;"
     "out0 = wide ? in0_type(1 / size, -ratio / size) : in0_type(ratio / size, -1 / size)",
 )
-sign = _with_complex(
+sign = _with(
     cupy.sign,
+    "c",
     "typedef typename in0_type::value_type real; const real x = in0.real(), y = in0.imag();"
     "const real size = hypot(x, y); const bool far = isinf(size);"
     "const real a = far ? isinf(x) ? copysign(real(1), x) : real(0) : x;"
     "const real b = far ? isinf(y) ? copysign(real(1), y) : real(0) : y;"
     "out0 = size != size || (isinf(x) && isinf(y)) ? in0_type(NAN, NAN)"
     " : far ? in0_type(a, b) : size == 0 ? in0_type(0, 0) : in0_type(a / size, b / size)",
+)
+left_shift = _with(
+    cupy.left_shift,
+    "iu",
+    "out0 = (unsigned long long)in1 < 8 * sizeof(in0_type) ? in0_type(in0 << in1) : in0_type(0)",
+)
+right_shift = _with(
+    cupy.right_shift,
+    "iu",
+    "out0 = (unsigned long long)in1 < 8 * sizeof(in0_type) ? in0_type(in0 >> in1)"
+    " : in0_type(in0 < in0_type(0) ? -1 : 0)",
 )

@@ -17,6 +17,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from gpushard.dtypes import kind_of
 from gpushard.runtime.cuda.kernels.sources import kernel_header
 from gpushard.typing import LocalArray, Shape
 
@@ -392,7 +393,7 @@ def extremes(
       number: gets the positions, without these dims.
       value: gets what lies there, if it is not None.
     """
-    if x.dtype.kind == "f":  # CuPy's find any of several NaNs
+    if kind_of(x.dtype) == "f":  # CuPy's find any of several NaNs
         reduce(name, x, axes, number)
     else:
         getattr(x, name)(axis=axes, out=number)

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard.runtime.cuda.kernels.templates import make_template
-from gpushard.runtime.engines import by_engine
 from gpushard.runtime.host.views import address
-from gpushard.runtime.phase import Copy, Phase
+from gpushard.runtime.phase import Copy, Phase, by_engine
 from gpushard.runtime.view import View, dense_strides
 from tests.runtime.cuda.fake_driver import FakeDriver
 from tests.share import seeds

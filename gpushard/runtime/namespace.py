@@ -1,4 +1,4 @@
-"""Where the special functions are that belong to a backend's arrays."""
+"""What a backend's arrays have besides the functions of NumPy."""
 
 from __future__ import annotations
 
@@ -15,6 +15,22 @@ _MODULES = {
     "gpushard.runtime.cuda.kernels.namespace": "gpushard.runtime.cuda.kernels.special",
 }
 """For each namespace of arrays, by name."""
+
+
+def own_kernels(xp: Any) -> Any:
+    """Return the kernels that a namespace of arrays has besides its functions, or None.
+
+    They take one launch for what takes many of the library's. A row asks for them when it makes its
+    kernel, and does without where there are none.
+
+    Args:
+      xp: NumPy, or what stands for it on GPUs: it names them `own_kernels`.
+
+    >>> import numpy
+    >>> own_kernels(numpy) is None
+    True
+    """
+    return getattr(xp, "own_kernels", None)
 
 
 def special_functions(xp: Any) -> Any:
@@ -46,5 +62,5 @@ def special_ufunc(name: str) -> np.ufunc:
     Raises:
       MissingLibraryError: SciPy is not installed.
     """
-    found: np.ufunc = inspect.unwrap(getattr(special_functions(np), name))
-    return found
+    ufunc: np.ufunc = inspect.unwrap(getattr(special_functions(np), name))
+    return ufunc

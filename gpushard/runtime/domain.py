@@ -1,0 +1,65 @@
+"""Memory domains: physical memory that devices share."""
+
+from __future__ import annotations
+
+from gpushard.geometry.memory_kind import MEMORY_KINDS
+from gpushard.runtime.memory import Pool
+from gpushard.runtime.stream import Stream
+
+
+class Domain:
+    """Physical memory that several devices share, with the streams that move data.
+
+    Args:
+      index: its number.
+      pool: its memory.
+      ring: page-locked host memory that copies from and to the host go through; limited.
+      copy: the stream of copies into it.
+      feed: the stream of copies into it from the host.
+      fetch: the stream of copies to the host.
+      readable: whether the host can use its memory as it lies.
+    """
+
+    USES = ("copy", "feed", "fetch")
+    """What its streams are for."""
+
+    __slots__ = (
+        "copy",
+        "feed",
+        "fetch",
+        "index",
+        "kind",
+        "memories",
+        "pool",
+        "readable",
+        "ring",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        pool: Pool,
+        ring: Pool,
+        copy: Stream,
+        feed: Stream,
+        fetch: Stream,
+        *,
+        readable: bool,
+    ) -> None:
+        self.index = index
+        self.readable = readable
+        self.pool = pool
+        self.ring = ring
+        self.copy = copy
+        self.feed = feed
+        self.fetch = fetch
+        self.memories = dict.fromkeys(MEMORY_KINDS, self)
+        """The domain of each kind of memory beside it."""
+        self.kind = "device"
+        """"device", or which kind of host memory beside devices it is. No stream reads or writes
+        "unpinned_host"."""
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """All of its streams."""
+        return self.copy, self.feed, self.fetch

@@ -1,0 +1,292 @@
+"""Which tests run which lines of the package, and how long they take: measured once, and kept.
+
+Lines of the package and tests are found where they are by now. Only tests whose own text has
+changed, or that are new, are run again: it takes a minute, where all of them take half an hour.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import itertools
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.stress.sites import PACKAGE, parse
+
+LOOKING = (
+    "tests/numpy/test_namespace.py::test_functions_are_documented",
+    "tests/numpy/test_signatures.py",
+    "tests/special/test_special.py::test_the_list_of_ufuncs",
+    "tests/test_public_names.py",
+)
+"""Tests that look at what is imported, and run none of its lines: how their names begin."""
+
+TYPICAL = 0.1
+"""Seconds of a test whose time is not known."""
+
+_ON_ONE_LIBRARY = re.compile("^(import|from) (cupy|torch)", re.MULTILINE)
+"""Doctests of what cannot be imported without it are not asked for."""
+
+
+class Run:
+    """Which tests ran which lines, and how long they took.
+
+    Args:
+      folder: has the coverage of a run of tests, with contexts, its times, and the package and the
+        tests as they were.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.seconds: dict[str, float] = {}
+        cases = xml.etree.ElementTree.parse(folder / "times.xml").iter("testcase")
+        for case in cases:
+            if case.find("skipped") is None:
+                test = _node(case.get("classname", ""), case.get("name", ""))
+                self.seconds[test] = float(case.get("time", 0))
+        self._base = sqlite3.connect(folder / "coverage", check_same_thread=False)
+
+    def tests(self, file: str) -> dict[int, set[str]]:
+        """Return the tests that ran each line of a file that was there already."""
+        found: dict[int, set[str]] = defaultdict(set)
+        if (old := self._before(file)) is None:
+            return found
+        now = self._now(old, PACKAGE / file)
+        query = """
+            select context.context, line_bits.numbits from line_bits
+            join file on file.id = line_bits.file_id
+            join context on context.id = line_bits.context_id
+            where file.path like ? and context.context != ''
+        """
+        path = old.relative_to(self.folder).as_posix()
+        for context, bits in self._base.execute(query, (f"%/{path}",)):
+            test = context.rpartition("|")[0]
+            for byte, bit in itertools.product(range(len(bits)), range(8)):
+                if bits[byte] >> bit & 1 and 8 * byte + bit in now:
+                    found[now[8 * byte + bit]].add(test)
+        return found
+
+    def _before(self, file: str) -> Path | None:
+        """Return a file of the package as it was, under this name or that which it had."""
+        package = self.folder / "gpushard"
+        if (package / file).exists():
+            return package / file
+        lines = set((PACKAGE / file).read_text(encoding="utf-8").splitlines())
+        shared = {
+            path: len(lines.intersection(path.read_text(encoding="utf-8").splitlines()))
+            for path in package.rglob("*.py")
+            if not (PACKAGE / path.relative_to(package)).exists()
+        }
+        best = max(shared, key=lambda path: shared[path], default=None)
+        return best if best is not None and 2 * shared[best] > len(lines) else None
+
+    @staticmethod
+    def _now(old: Path, new: Path) -> dict[int, int]:
+        """Return where the lines of a file, from 1, have gone."""
+        texts = [path.read_text(encoding="utf-8").splitlines() for path in (old, new)]
+        blocks = difflib.SequenceMatcher(None, *texts, autojunk=False).get_matching_blocks()
+        return {a + n: b + n for a, b, size in blocks for n in range(1, size + 1)}
+
+
+class Suite:
+    """Which tests run which lines, and how long they take.
+
+    Args:
+      runs: of each test the last run that has it counts.
+    """
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._runs = runs
+        self._last = {test: run for run in runs for test in run.seconds}
+        self._files = _tests_below(PACKAGE.parent)
+        self._homes = {
+            (Path(file).name, name): file for file, tests in self._files.items() for name in tests
+        }
+        self.seconds = {
+            now: seconds
+            for run in runs
+            for test, seconds in run.seconds.items()
+            if (now := self._now(test))
+        }
+        self._lines: dict[str, dict[int, set[str]]] = {}
+
+    def covering(self, file: str, lines: range) -> list[str]:
+        """List the tests that run some of the lines, shortest first, each file in its turn.
+
+        Lines that run when the package is imported, or where coverage does not see them, belong to
+        the tests of the file's own name, which come first, then to those who look at what was made
+        and to all of the file, or if that has none to the files that import it.
+        """
+        tests = self._tests(file)
+        found = self._running(file, lines)
+        own: list[str] = []
+        if not found:
+            *folders, name = file.removesuffix(".py").split("/")
+            own = self._named("/".join(("tests", *folders, f"test_{name}.py::")))
+            several = [tests] if tests else map(self._tests, _importers(file))
+            found = set().union(*(each for of in several for each in of.values()))
+            found = found.union(self._named(*LOOKING)).difference(own)
+        taken: dict[str, float] = defaultdict(float)
+        order = []
+        for test in sorted(found, key=self.time):
+            taken[_file(test)] += self.time(test)
+            order.append((taken[_file(test)], test))
+        return [*own, *(test for _, test in sorted(order))]
+
+    def runs_only_at_import(self, file: str, lines: range) -> bool:
+        """Whether no test runs the lines while it is measured."""
+        return not self._running(file, lines)
+
+    def _running(self, file: str, lines: range) -> set[str]:
+        tests = self._tests(file)
+        return set().union(*(tests.get(line, set()) for line in lines))
+
+    def _named(self, *starts: str) -> list[str]:
+        """List the tests whose names begin so."""
+        return [test for test in self.seconds if test.startswith(starts)]
+
+    def _tests(self, file: str) -> dict[int, set[str]]:
+        if file not in self._lines:
+            self._lines[file] = defaultdict(set)
+            for run in self._runs:
+                for line, tests in run.tests(file).items():
+                    self._lines[file][line] |= {
+                        now
+                        for test in tests
+                        if self._last.get(test) is run and (now := self._now(test))
+                    }
+        return self._lines[file]
+
+    def _now(self, test: str) -> str | None:
+        """Return a test under the name that it has by now; None if it is gone."""
+        file, _, rest = test.partition("::")
+        name = _outermost(rest)
+        home = file if name in self._files.get(file, ()) else self._homes.get((_name(file), name))
+        return home and f"{home}::{rest}"
+
+    def time(self, test: str) -> float:
+        """Return the seconds that a test takes."""
+        return self.seconds.get(test, TYPICAL)
+
+    def within(self, tests: Sequence[str], budget: float) -> list[str]:
+        """Return the first of the tests that take no longer, and at least one."""
+        ends = itertools.accumulate(map(self.time, tests))
+        return [test for test, end in zip(tests, ends, strict=True) if end <= budget] or [
+            *tests[:1]
+        ]
+
+
+def _importers(file: str) -> list[str]:
+    """List the files that import one."""
+    folder, _, name = f"gpushard/{file}".removesuffix(".py").rpartition("/")
+    ways = f"from {folder.replace('/', '.')} import {name}\n", f".{name} import "
+    return [
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if any(way in path.read_text(encoding="utf-8") for way in ways)
+    ]
+
+
+def _node(address: str, name: str) -> str:
+    """Return the name that pytest gives a test on the command line, from that in its times."""
+    *folders, last = address.split(".")
+    classes = [last] if last.startswith("Test") else []
+    module = "/".join(folders if classes else [*folders, last])
+    return "::".join([f"{module}.py", *classes, name])
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def _name(file: str) -> str:
+    """Return the last part of a path."""
+    return file.rpartition("/")[2]
+
+
+def _outermost(rest: str) -> str:
+    """Return the function or the class of a test, from what follows its file."""
+    return rest.partition("[")[0].partition("::")[0]
+
+
+def measure(folder: Path) -> list[Run]:
+    """Keep which test runs which line, and return all that is known.
+
+    Runs the tests that are new or have changed, but for what takes minutes, and for signals at
+    random moments: these find coverage in the middle of its own work, and hang.
+    """
+    runs = [Run(path) for path in sorted(folder.glob("[0-9]*"), key=lambda path: int(path.name))]
+    known = {key for run in runs for key in _texts(_tests_below(run.folder))}
+    changed = [
+        test for key, test in _texts(_tests_below(PACKAGE.parent)).items() if key not in known
+    ]
+    changed = [test for test in changed if _file(test) != "tests/test_interrupts.py"]
+    if not changed:
+        return runs
+    with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+        new = Path(temporary, "run")
+        for name in ("gpushard", "tests"):
+            shutil.copytree(PACKAGE.parent / name, new / name)
+        (new / "rc").write_text(f"[run]\ndata_file = {new}/coverage\n", encoding="utf-8")
+        (new / "chosen").write_text("\n".join(changed), encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-q", "--all", "-m", "not minutes"]
+        command += ["-p", "no:xdist", "-p", "tests.stress.chosen", f"--chosen={new}/chosen"]
+        command += ["--cov=gpushard", f"--cov-config={new}/rc", "--cov-context=test"]
+        command += ["--cov-report=", f"--junitxml={new}/times.xml", "--timeout=900"]
+        done = subprocess.run(
+            [*command, *dict.fromkeys(map(_file, changed))], cwd=PACKAGE.parent, check=False
+        )
+        if done.returncode not in (0, 5):
+            raise SystemExit("a test fails without any change")
+        if not (new / "coverage").exists():  # no test of these files runs the package
+            return runs
+        return [*runs, Run(new.rename(folder / str(len(runs))))]
+
+
+def _texts(files: dict[str, dict[str, str]]) -> dict[tuple[str, str, str], str]:
+    """Return the tests by what makes them what they are: a file that has moved has the same."""
+    return {
+        (_name(file), name, text): f"{file}::{name}"
+        for file, tests in files.items()
+        for name, text in tests.items()
+    }
+
+
+def _tests_below(root: Path) -> dict[str, dict[str, str]]:
+    """Return the files that have tests, and the text of each of these."""
+    found = {}
+    for path in [*root.glob("tests/**/test_*.py"), *root.glob("gpushard/**/*.py")]:
+        text = path.read_text(encoding="utf-8")
+        file = path.relative_to(root).as_posix()
+        if path.match("test_*"):
+            found[file] = {
+                node.name: ast.unparse(node)
+                for node in parse(text).body
+                if isinstance(node, ast.FunctionDef | ast.ClassDef)
+                and node.name.lower().startswith("test")
+            }
+        elif ">>> " in text and not _ON_ONE_LIBRARY.search(text):
+            module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            found[file] = dict(_examples(parse(text), module))
+    return found
+
+
+def _examples(
+    node: ast.Module | ast.ClassDef | ast.FunctionDef, name: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each docstring that has an example."""
+    text = ast.get_docstring(node) or ""
+    if ">>> " in text:
+        yield name, text
+    for inner in node.body:
+        if isinstance(inner, ast.ClassDef | ast.FunctionDef):
+            yield from _examples(inner, f"{name}.{inner.name}")
