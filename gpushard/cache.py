@@ -147,11 +147,11 @@ def remembering(limit: int) -> Callable[[Callable[P, S]], Callable[P, S]]:
         @functools.wraps(function)
         def remembered(*args: P.args, **kwargs: P.kwargs) -> S:
             key = (function, args, *kwargs.items())
-            found: S | None = kept.get(key)
-            if found is None:
-                found = function(*args, **kwargs)
-                kept.put(key, found, found.nbytes)
-            return found
+            value: S | None = kept.get(key)
+            if value is None:
+                value = function(*args, **kwargs)
+                kept.put(key, value, value.nbytes)
+            return value
 
         remembered.kept = kept  # type: ignore[attr-defined]
         return remembered

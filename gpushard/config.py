@@ -178,16 +178,16 @@ class Settings:
         Raises:
           ConfigurationError: a variable cannot be read, or its value makes no sense.
         """
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for variable, (name, parse) in _VARIABLES.items():
             text = environment.get(variable, "").strip()
             if text:
                 try:
-                    found[name] = parse(text)
+                    fields[name] = parse(text)
                 except ValueError:
                     why = f"{variable}={text!r} cannot be read; give {_EXPECTS[parse]}"
                     raise _refused(variable, text, why) from None
-        return cls(**found)
+        return cls(**fields)
 
 
 def parse_bytes(text: str) -> int:

@@ -94,7 +94,7 @@ def _array(
 ) -> ConcreteArray:
     """Return a result as an array; as `ConcreteArray` does, of what is known beforehand."""
     aval = result.aval
-    made = handle(
+    array = handle(
         ConcreteArray,
         Data(buffer, runtime),
         aval.shape,
@@ -105,8 +105,8 @@ def _array(
     )
     if runtime.settings.enable_checks:
         buffer.check()
-    runtime.register(made)
-    return made
+    runtime.register(array)
+    return array
 
 
 def _created(row: Row, numbers: Sequence[Any], params: Params, sharding: Sharding) -> ConcreteArray:

@@ -87,15 +87,15 @@ def run(x: gs.Array) -> bool:
     across = len({device.memory_domain for device in x.devices()}) > 1
     report = _Report(rows, across)
     count = min(_COMPONENTS, *rows.shape)
-    found = principal_components(rows, count, report)
-    shares = ", ".join(f"{share:.1%}" for share in _shares(found))
+    components = principal_components(rows, count, report)
+    shares = ", ".join(f"{share:.1%}" for share in _shares(components))
     print(f"explained {shares} of the variance by {count} of {rows.shape[1]} components")
-    agree = _agrees("NumPy's SVD", found, _by_numpy(np.asarray(rows), count))
+    agree = _agrees("NumPy's SVD", components, _by_numpy(np.asarray(rows), count))
     theirs = _by_sklearn(rows, count)
     if isinstance(theirs, str):
         print(f"          scikit-learn's own PCA is left out: {theirs}")
         return agree
-    return _agrees("scikit-learn's PCA on the same sharded array", found, theirs) and agree
+    return _agrees("scikit-learn's PCA on the same sharded array", components, theirs) and agree
 
 
 class _Report:
@@ -111,17 +111,17 @@ class _Report:
         """Do a step and print its line; of several results it shows the last."""
         before = traffic(self._backend)
         started = time.perf_counter()
-        found = gs.block_until_ready(work())
+        result = gs.block_until_ready(work())
         seconds = time.perf_counter() - started
         now = traffic(self._backend)
         moved, received = (b - a for a, b in zip(before, now, strict=True))
-        made = found[-1] if isinstance(found, tuple) else found
-        layout = _layout(made)
-        shape = " x ".join(map(str, made.shape))
+        last = result[-1] if isinstance(result, tuple) else result
+        layout = _layout(last)
+        shape = " x ".join(map(str, last.shape))
         figures = [moved, received] if self._across else [moved]
         cells = [*map(format_bytes, figures), format_seconds(seconds)]
         print(_line(title, shape, layout, *cells), flush=True)
-        return found
+        return result
 
 
 def _line(title: str, shape: str, layout: str, *figures: str) -> str:
@@ -136,8 +136,8 @@ def _layout(x: gs.Array) -> str:
     return text if len(text) <= _LAYOUT else text.replace(", ", ",")
 
 
-def _shares(found: Components) -> list[float]:
-    return [float(v) / found.total if found.total else 0.0 for v in np.asarray(found.variances)]
+def _shares(of: Components) -> list[float]:
+    return [float(v) / of.total if of.total else 0.0 for v in np.asarray(of.variances)]
 
 
 def _by_numpy(rows: HostArray, count: int) -> tuple[HostArray, HostArray]:
@@ -160,9 +160,9 @@ def _by_sklearn(rows: gs.Array, count: int) -> tuple[HostArray, HostArray] | str
     return np.asarray(model.explained_variance_), np.asarray(scores)
 
 
-def _agrees(whose: str, found: Components, theirs: tuple[HostArray, HostArray]) -> bool:
+def _agrees(whose: str, components: Components, theirs: tuple[HostArray, HostArray]) -> bool:
     """Compare variances, and scores where a component is told from the others by its variance."""
-    variances, scores = np.asarray(found.variances), np.asarray(found.scores)
+    variances, scores = np.asarray(components.variances), np.asarray(components.scores)
     largest = max(float(variances.max()), np.finfo(np.float64).tiny)
     apart = float(np.abs(variances - theirs[0]).max()) / largest
     gaps = np.abs(np.diff(variances)) / largest

@@ -239,15 +239,15 @@ def _open_data(file: str | None) -> tuple[str, HostArray]:
 def _place(data: HostArray, sharding: gs.Sharding) -> gs.Array:
     """Put the data on devices, block by block, and say how long it took."""
     live = sys.stdout.isatty()
-    started, given = time.perf_counter(), 0
+    started, progress = time.perf_counter(), 0
 
     def read(index: Index) -> HostArray:
-        nonlocal given
+        nonlocal progress
         if live:
-            share = given / max(data.nbytes, 1)
+            share = progress / max(data.nbytes, 1)
             print(f"\rplacing   {share:4.0%}", end="", flush=True)
         block = data[index]
-        given += block.nbytes
+        progress += block.nbytes
         return block
 
     try:

@@ -61,8 +61,8 @@ def version(package: str) -> str:
 
 
 def _versions(cuda: Availability | None) -> list[str]:
-    found = {name: version(name) for name in CUPY_PACKAGES}
-    cupy = [f"{text} ({name})" for name, text in found.items() if text != _NOT_INSTALLED]
+    versions = {name: version(name) for name in CUPY_PACKAGES}
+    cupy = [f"{text} ({name})" for name, text in versions.items() if text != _NOT_INSTALLED]
     rows = [
         ["gpushard", version("gpushard")],
         ["python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"],

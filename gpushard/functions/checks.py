@@ -48,7 +48,7 @@ def as_dtype(dtype: Any, argument: str = "dtype") -> np.dtype[Any]:
     """
     try:
         known = isinstance(dtype, str) and dtype in NAMES and is_installed()
-        found: np.dtype[Any] = np.dtype(named(dtype) if known else dtype)
+        own: np.dtype[Any] = np.dtype(named(dtype) if known else dtype)
     except (TypeError, ValueError):
         dtype = getattr(dtype, "dtype", dtype)
         raise ArgumentTypeError(
@@ -56,7 +56,7 @@ def as_dtype(dtype: Any, argument: str = "dtype") -> np.dtype[Any]:
             argument=argument,
             value=dtype,
         ) from None
-    return check_dtype(found, argument)
+    return check_dtype(own, argument)
 
 
 def check_dtype(dtype: np.dtype[Any], argument: str) -> np.dtype[Any]:
@@ -108,12 +108,12 @@ def integer(value: Any, name: str, argument: str) -> int:
 
 def count(number: Any, name: str, argument: str) -> int:
     """Return a non-negative integer."""
-    found = integer(number, name, argument)
-    if found < 0:
+    value = integer(number, name, argument)
+    if value < 0:
         raise ArgumentError(
-            f"{name}: {argument}={found} must not be negative", argument=argument, value=found
+            f"{name}: {argument}={value} must not be negative", argument=argument, value=value
         )
-    return found
+    return value
 
 
 def correction_of(ddof: Any, correction: Any, name: str) -> Any:
@@ -142,11 +142,11 @@ def new_shape_of(shape: Shape, new_shape: Any) -> Shape:
     sizes = new_shape if isinstance(new_shape, tuple | list) else (new_shape,)
     unknown = [dim for dim, n in enumerate(sizes) if isinstance(n, int | np.integer) and n == -1]
     known = as_shape([1 if dim in unknown else n for dim, n in enumerate(sizes)], "shape")
-    elements, many = math.prod(shape), math.prod(known)
-    if len(unknown) == 1 and many and elements % many == 0:
+    elements, wanted = math.prod(shape), math.prod(known)
+    if len(unknown) == 1 and wanted and elements % wanted == 0:
         dim = unknown[0]
-        return (*known[:dim], elements // many, *known[dim + 1 :])
-    if unknown or elements != many:
+        return (*known[:dim], elements // wanted, *known[dim + 1 :])
+    if unknown or elements != wanted:
         raise ArgumentError(
             f"reshape: shape {shape} of {elements} elements does not fit {tuple(sizes)}; sizes "
             "must multiply to the same number, and one of them may be -1",
@@ -261,7 +261,7 @@ _PRECISIONS = (
 def check_precision(name: str, precision: Any) -> None:
     """Check a precision of products, as JAX knows them; products have all that their type has."""
     pair = precision if isinstance(precision, tuple) else (precision,)
-    for one in pair:
-        text = getattr(one, "name", one)
+    for entry in pair:
+        text = getattr(entry, "name", entry)
         known = text.lower() if isinstance(text, str) else text
         check_hint(name, "precision", known, _PRECISIONS)

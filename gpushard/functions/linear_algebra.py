@@ -60,11 +60,11 @@ def dot(
     """
     refuse_out("dot", out)
     xs = in_types((a, b), "dot", precision, preferred_element_type)
-    one, two = (len(shape_of(x)) for x in xs)
-    if not one or not two:
+    m, n = (len(shape_of(x)) for x in xs)
+    if not m or not n:
         return bind(ufunc_row(np.multiply), xs, (), out_sharding)
-    shared, rows, columns = LETTERS[0], LETTERS[1:one], LETTERS[one : one + two - 1]
-    second = columns[:-1] + shared + columns[-1:] if two > 1 else shared
+    shared, rows, columns = LETTERS[0], LETTERS[1:m], LETTERS[m : m + n - 1]
+    second = columns[:-1] + shared + columns[-1:] if n > 1 else shared
     text = f"{rows}{shared},{second}->{rows}{columns}"
     return bind(DOT, xs, (text,), out_sharding)
 

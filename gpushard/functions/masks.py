@@ -28,10 +28,10 @@ FEW = 1 << 14
 
 def is_in_place(mask: Any, x: Any = None) -> bool:
     """Whether a mask, and an array of its shape, are large plain arrays split over one mesh."""
-    found = [mask] if x is None else [mask, x]
-    if any(not isinstance(one, Value) or hasattr(one, "interpreter") for one in found):
+    arrays = [mask] if x is None else [mask, x]
+    if any(not isinstance(operand, Value) or hasattr(operand, "interpreter") for operand in arrays):
         return False
-    shardings = [one.sharding for one in found]
+    shardings = [operand.sharding for operand in arrays]
     return (
         mask.dtype == np.bool_
         and mask.size >= max(FEW, 1)
@@ -53,8 +53,8 @@ def select_true(x: Any, mask: Any) -> Any:
         return lambda start, count, mask, x: x[places(xp, mask, count)]
 
     axes = _axes(mask) or _axes(x)
-    found = _selected(mask, [x], axes, make, [x.dtype], "indexing")
-    return None if found is None else found[0]
+    chosen = _selected(mask, [x], axes, make, [x.dtype], "indexing")
+    return None if chosen is None else chosen[0]
 
 
 def true_places(mask: Any) -> tuple[Any, ...] | None:
@@ -66,7 +66,7 @@ def true_places(mask: Any) -> tuple[Any, ...] | None:
             at = places(xp, mask, count) + start
             if len(shape) == 1:
                 return at
-            return tuple(found.copy() for found in xp.unravel_index(at, shape))  # of one array
+            return tuple(line.copy() for line in xp.unravel_index(at, shape))  # of one array
 
         return part
 
@@ -90,13 +90,13 @@ def _selected(
     size = (mask.size,)
     rows = [cast("Any", bind(RESHAPE, (one,), (size,), flat)) for one in (mask, *others)]
     counts = counts_of(rows[0]._live(), name)
-    many = int(counts.sum())
-    if not many:
+    total = int(counts.sum())
+    if not total:
         return None
     own = _axes(mask)
     sharding = mask.sharding.with_spec(PartitionSpec(own) if own else PartitionSpec())
-    wanted = [(dtype, sharding.tiling((many,))) for dtype in dtypes]
+    wanted = [(dtype, sharding.tiling((total,))) for dtype in dtypes]
     buffers = [row._live() for row in rows]
-    made = selected(buffers[0], buffers[1:], counts, make, wanted, name)
+    results = selected(buffers[0], buffers[1:], counts, make, wanted, name)
     committed = any(one.committed for one in (mask, *others))
-    return tuple(type(mask)(buffer, sharding, committed=committed) for buffer in made)
+    return tuple(type(mask)(buffer, sharding, committed=committed) for buffer in results)

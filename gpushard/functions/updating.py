@@ -51,7 +51,7 @@ from gpushard.ops.table.elementwise import ASTYPE, WHERE, ufunc_row
 from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE
 from gpushard.ops.table.movement import index as index_part
 from gpushard.ops.table.scatter import SCATTER, UPDATE
-from gpushard.typing import HostArray, Shape, shown_as
+from gpushard.typing import Shape, shown_as
 
 _AND = ufunc_row(np.logical_and)
 
@@ -269,7 +269,10 @@ def as_operand(value: Any, shape: Shape, x: Any, ufunc: np.ufunc | None) -> Any:
     if ufunc is not None:
         return _number_for(ufunc, x, value, len(shape))
     element = as_element(value, x.dtype)
-    return _narrow(as_part(value, shape, x.dtype)) if element is None else element
+    if element is not None:
+        return element
+    data = as_part(value, shape, x.dtype)  # of which one element stays where it only repeats
+    return data[tuple(slice(0, 1) if step == 0 else slice(None) for step in data.strides)]
 
 
 def _number_for(ufunc: np.ufunc, x: Any, value: Any, ndim: int) -> Any:
@@ -289,11 +292,6 @@ def _without_lead(value: Any, ndim: int) -> Any:
     if is_value(value):
         return bind(RESHAPE, (value,), (own[more:],))
     return np.asarray(value).reshape(own[more:])
-
-
-def _narrow(data: HostArray) -> HostArray:
-    """Keep one element along dims in which host data only repeats."""
-    return data[tuple(slice(0, 1) if step == 0 else slice(None) for step in data.strides)]
 
 
 class Indexer(Generic[Array]):

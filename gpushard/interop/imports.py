@@ -79,8 +79,8 @@ def _own(x: Array, device: Device | Sharding | None, copy: bool | None) -> Array
         )
     if moves and device is not None:
         return x.to_device(device)
-    made: Array = x.copy() if copy else python_copy.copy(x)
-    return made
+    result: Array = x.copy() if copy else python_copy.copy(x)
+    return result
 
 
 def import_array(x: Any, sharding: Sharding | None, copy: bool | None, what: str) -> Array:

@@ -68,11 +68,11 @@ def map_shards(f: Callable[..., Any], *arrays: Array, out: Any, sharding: Any = 
     leaves, structure = tree.flatten(out)
     declared = [_declare(leaf, sharding, arrays) for leaf in leaves]
     devices = _common_devices(inputs, declared)
-    made = _run(f, devices, inputs, declared)
+    outputs = _run(f, devices, inputs, declared)
     follows = sharding is None and not any(array.committed for array in arrays)
     results = [
-        ConcreteArray(buffer, one.sharding, committed=one.chosen or not follows)
-        for buffer, one in zip(made, declared, strict=True)
+        ConcreteArray(buffer, output.sharding, committed=output.chosen or not follows)
+        for buffer, output in zip(outputs, declared, strict=True)
     ]
     return tree.unflatten(structure, results)
 
@@ -141,7 +141,7 @@ def _common_devices(
     inputs: Sequence[ShardedBuffer], declared: Sequence[_Declared]
 ) -> tuple[Device, ...]:
     """Return the devices that all arrays are on."""
-    tilings = [*(buffer.tiling for buffer in inputs), *(one.tiling for one in declared)]
+    tilings = [*(buffer.tiling for buffer in inputs), *(output.tiling for output in declared)]
     if not tilings:
         raise ArgumentError(
             "there are no inputs and no outputs, so no devices; pass arrays or out=", argument="out"
@@ -184,17 +184,17 @@ def _run(
     runtime, streams = devices[0].runtime, [device.stream for device in devices]
 
     def begin() -> tuple[list[ShardedBuffer], list[int]]:
-        made = [_allocate(runtime, devices, one) for one in declared]
-        return made, _mark(runtime, devices, inputs, made)
+        outputs = [_allocate(runtime, devices, output) for output in declared]
+        return outputs, _mark(runtime, devices, inputs, outputs)
 
-    made, ticks = runtime.commit(begin, streams)
+    outputs, ticks = runtime.commit(begin, streams)
     try:
         for position, (device, tick) in enumerate(zip(devices, ticks, strict=True)):
             with runtime.backend.on_stream(device.stream, tick):
-                _call(f, device, position, inputs, made)
+                _call(f, device, position, inputs, outputs)
     finally:
-        runtime.commit(lambda: _mark(runtime, devices, inputs, made), streams)
-    return made
+        runtime.commit(lambda: _mark(runtime, devices, inputs, outputs), streams)
+    return outputs
 
 
 def _allocate(runtime: Runtime, devices: tuple[Device, ...], declared: _Declared) -> ShardedBuffer:

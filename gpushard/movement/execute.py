@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,11 +87,11 @@ def _make_launch(plan: Plan) -> Launch:
         charges = tuple((places[home].account, n) for home, _, n in plan.allocations)
         claim = functools.partial(runtime.claim_at_once, first.domain.pool, charges, plan.total)
     streams = {domain.index: domain.feed if up else domain.copy for domain in domains}
-    taking_part = {*places}.union(*map(devices_of, plan.sources))
-    together = not runtime.backend.host_readable and settings.partition_mode != "green"
-    within = kinds == {kind} == {"device"} and len({place.domain for place in taking_part}) == 1
-    if within and (together or len(taking_part) == 1):  # in turn with what computes there
-        streams = {first.domain.index: first.device.stream}
+    if kinds == {kind} == {"device"} and not runtime.backend.host_readable:
+        taking_part = {*places}.union(*map(devices_of, plan.sources))
+        chips = {place.domain for place in taking_part}
+        if len(taking_part if settings.partition_mode == "green" else chips) == 1:
+            streams = {first.domain.index: first.device.stream}  # in turn with what computes there
     staged = any(strangers(runtime, step) for step in plan.steps)
     return Launch(places, by_host, kinds == {kind}, streams, staged, few, claim)
 
@@ -208,8 +208,8 @@ def _submit_steps(
         stream = launch.streams[step.domain]
         until = {memories[of]: ticks[written] for of, written in step.after}
         writes = list(dict.fromkeys([memories[to] for to in step.writes]))
-        forget = () if step.part else [memory for memory in writes if memory in replaced]
-        reads = tuple(dict.fromkeys(memories[of] for of in step.reads))
+        forget = () if step.part else replaced.intersection(writes)
+        reads = tuple(dict.fromkeys([memories[of] for of in step.reads]))
         staged = bool(slots) and bool(strangers(runtime, step))
         now = dataclasses.replace(step, phases=()) if staged else step
         if not (staged and step.part):  # else its blocks are begun already
@@ -234,7 +234,7 @@ def run_step(
     step: Step,
     operands: Sequence[LocalArray],
     fill: np.generic | None = None,
-    forget: Sequence[Memory] = (),
+    forget: Collection[Memory] = (),
 ) -> None:
     """Make the copies and fills of one step.
 

@@ -151,13 +151,12 @@ class Plan:
     @functools.cached_property
     def domains(self) -> list[int]:
         """The memory domains that want something, ascending."""
-        return [int(domain) for domain in np.unique(self.wanted.domain)]
+        return _numbers_in(self.wanted.domain)
 
     @functools.cached_property
     def writers(self) -> list[int]:
         """The memory domains that write something, ascending."""
-        domains: list[int] = np.unique(self.wanted.domain[self.copied]).tolist()
-        return domains
+        return _numbers_in(self.wanted.domain[self.copied])
 
     @functools.cached_property
     def written(self) -> dict[int, int]:
@@ -409,6 +408,12 @@ class Plan:
         return engines, kernels
 
 
+def _numbers_in(domain: IntArray) -> list[int]:
+    """Return the distinct numbers of domains, ascending."""
+    numbers: list[int] = np.flatnonzero(np.bincount(domain)).tolist()
+    return numbers
+
+
 @dataclass(frozen=True, eq=False)
 class _Group:
     """The copies of one step."""
@@ -478,7 +483,9 @@ def _group(
     if (key[1:] < key[:-1]).any():
         order = np.argsort(key, kind="stable")
         copies, domain, again, key = copies.take(order), domain[order], again[order], key[order]
-    of = np.where(again, plan.operand_of[copies.made], shards + copies.device)
+    of, relays = shards + copies.device, bool(again.any())
+    if relays:
+        of = np.where(again, plan.operand_of[copies.made], of)
     moves = _moves(copies, plan.operand_of[copies.block], of, plan.itemsize)
     edges = np.flatnonzero(key[1:] != key[:-1]) + 1
     starts = [0, *edges.tolist(), len(moves)]
@@ -488,30 +495,31 @@ def _group(
         group = groups.setdefault((wave, to), _Group({}, set(), {}))
         group.phases.setdefault(phase, []).extend(moves[start:stop])
         at = slice(start, stop)
+        if not relays:
+            group.reads.update(of[at].tolist())
+            continue
         group.reads.update(of[at][~again[at]].tolist())
         far = again[at] & copies.remote[at]
-        if far.any():
-            others = of[at][far].tolist(), copies.source_domain[at][far].tolist()
-            group.others.update(zip(*others, strict=True))
+        others = of[at][far].tolist(), copies.source_domain[at][far].tolist()
+        group.others.update(zip(*others, strict=True))
 
 
 def _moves(copies: StridedCopies, to: IntArray, of: IntArray, itemsize: int) -> list[Copy]:
     """Return copies as Python objects, their dims in the order of what is written."""
-    offsets = np.stack((copies.target_offset, copies.source_offset)) * itemsize
-    strides = np.stack((copies.target_stride, copies.source_stride)) * itemsize
     axes = (copies.length > 1).any(axis=1)
-    length, strides = copies.length[axes], strides[:, axes]
+    steps = copies.target_stride[axes] * itemsize
     rows = zip(
         to.tolist(),
         of.tolist(),
-        *offsets.tolist(),
-        map(tuple, length.T.tolist()),
-        map(tuple, strides[0].T.tolist()),
-        map(tuple, strides[1].T.tolist()),
+        (copies.target_offset * itemsize).tolist(),
+        (copies.source_offset * itemsize).tolist(),
+        map(tuple, copies.length[axes].T.tolist()),
+        map(tuple, steps.T.tolist()),
+        map(tuple, (copies.source_stride[axes] * itemsize).T.tolist()),
         copies.source_domain.tolist(),
         strict=True,
     )
-    size = np.abs(strides[0])
+    size = np.abs(steps)
     if (size[:-1] >= size[1:]).all():
         return [
             (to, View(at, shape, steps), of, View(of_at, shape, of_steps), domain)

@@ -17,9 +17,8 @@ from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, settle
 from gpushard.numpy.creation import zeros
 from gpushard.numpy.joining import concat
-from gpushard.numpy.manipulation import broadcast_to, moveaxis, tile
+from gpushard.numpy.manipulation import broadcast_to, moveaxis, part, tile
 from gpushard.numpy.public import public
-from gpushard.numpy.slicing import part
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table.repeating import REPEAT_EACH
@@ -58,26 +57,26 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
             "numpy.asarray(obj)",
             argument="obj",
         )
-    found = host_data(obj, name)
-    if found.dtype.kind == "b" and found.ndim == 1:
-        if not more and found.shape != (n,):
+    positions = host_data(obj, name)
+    if positions.dtype.kind == "b" and positions.ndim == 1:
+        if not more and positions.shape != (n,):
             raise ArrayIndexError(
-                f"{name}: a mask of shape {found.shape} does not fit a dim of length {n}",
+                f"{name}: a mask of shape {positions.shape} does not fit a dim of length {n}",
                 argument="obj",
-                shape=found.shape,
+                shape=positions.shape,
                 size=n,
             )
-        found = np.flatnonzero(found)
-    if found.ndim > 1 or (found.size and found.dtype.kind not in "iu"):
+        positions = np.flatnonzero(positions)
+    if positions.ndim > 1 or (positions.size and positions.dtype.kind not in "iu"):
         raise ArgumentTypeError(
             f"{name}: obj={obj!r} must be an integer, a slice, or a vector of integers or booleans",
             argument="obj",
             value=obj,
         )
-    found = found.astype(np.int64)
-    wrong = (found < -n) | (found >= n + more)
+    positions = positions.astype(np.int64)
+    wrong = (positions < -n) | (positions >= n + more)
     if np.any(wrong):
-        first = int(found[wrong].ravel()[0])
+        first = int(positions[wrong].ravel()[0])
         raise ArrayIndexError(
             f"{name}: position {first} is out of bounds for a dim of length {n}; use "
             f"{-n} to {n - 1 + more}",
@@ -85,7 +84,7 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
             position=first,
             size=n,
         )
-    return np.where(found < 0, found + n, found)
+    return np.where(positions < 0, positions + n, positions)
 
 
 @described()
@@ -158,11 +157,11 @@ def insert(
             new = new.reshape((1,) * (x.ndim - new.ndim) + new.shape)
         if not places.ndim:  # values have the dim first, as x[:, 0] = values has it last
             new = moveaxis(new, 0, at)
-        many, places = new.shape[at], np.repeat(places.ravel(), new.shape[at])
+        length, places = new.shape[at], np.repeat(places.ravel(), new.shape[at])
     else:
-        many = places.size
+        length = places.size
     sizes = list(x.shape)
-    sizes[at] = many
+    sizes[at] = length
     new = broadcast_to(new, tuple(sizes))
     return settle(_woven(x, new, places, at), out_sharding)
 

@@ -98,20 +98,20 @@ def unpackbits(
     lead, rest = a.shape[: dim + 1], a.shape[dim + 1 :]
     places = shifts.reshape(8, *[1] * len(rest))
     bits = ew.bitwise_and(ew.right_shift(a.reshape((*lead, 1, *rest)), places), 1)
-    found = bits.reshape((*lead[:-1], lead[-1] * 8, *rest))
+    flat = bits.reshape((*lead[:-1], lead[-1] * 8, *rest))
     if count is None:
-        return found
+        return flat
     size = lead[-1] * 8
-    many = integer(count, "unpackbits", "count")
-    if many < -size:
+    wanted = integer(count, "unpackbits", "count")
+    if wanted < -size:
         raise ArgumentError(
-            f"unpackbits: count={many} leaves out more than the {size} bits that there are",
+            f"unpackbits: count={wanted} leaves out more than the {size} bits that there are",
             argument="count",
-            value=many,
+            value=wanted,
         )
-    many = many + size if many < 0 else many
-    if many > size:
+    wanted = wanted + size if wanted < 0 else wanted
+    if wanted > size:
         widths = [(0, 0)] * a.ndim
-        widths[at] = 0, many - size
-        return pad(found, widths)
-    return found[(slice(None),) * dim + (slice(many),)]
+        widths[at] = 0, wanted - size
+        return pad(flat, widths)
+    return flat[(slice(None),) * dim + (slice(wanted),)]

@@ -64,10 +64,10 @@ def cov(
     count = samples.shape[1]
     fweights = _weights(fweights, "fweights", count, "biu")
     aweights = _weights(aweights, "aweights", count, "biuf")
-    given = [w for w in (fweights, aweights) if w is not None]
+    factors = [w for w in (fweights, aweights) if w is not None]
     weighted = samples
-    if given:
-        weights = given[0] if len(given) == 1 else ew.multiply(*given)
+    if factors:
+        weights = factors[0] if len(factors) == 1 else ew.multiply(*factors)
         total = weights.sum()
         mean = (samples * weights).sum(1, keepdims=True) / total
         degrees = total - taken

@@ -254,8 +254,8 @@ def full_like(
     if place is not None or not isinstance(a, Array) or len(sizes) != len(own):
         return full(sizes, fill_value, target, device=device, out_sharding=out_sharding)
     if not is_number(fill_value):
-        found = full(sizes, fill_value, target)
-        return found if found.sharding == a.sharding else settle(found, a.sharding)
+        x = full(sizes, fill_value, target)
+        return x if x.sharding == a.sharding else settle(x, a.sharding)
     value = number_of(fill_value, target, "full_like", "fill_value")
     return made_on(rows.FULL, sizes, target, (value,), a.sharding, committed=a.committed)
 

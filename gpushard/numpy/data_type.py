@@ -196,7 +196,8 @@ def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
     (True, False)
     """
     try:
-        own, arg2 = (x.type if isinstance(x, KeyDType) else x for x in map(_dtype_of, (arg1, arg2)))
+        types = [x.dtype if is_value(x) else x for x in (arg1, arg2)]
+        own, arg2 = (x.type if isinstance(x, KeyDType) else x for x in types)
         own = own if _is_abstract(own) else np.dtype(own)
         if isinstance(own, np.dtype) and is_custom(own):
             if not _is_abstract(arg2):
@@ -209,10 +210,6 @@ def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
             argument="arg1",
             given=(arg1, arg2),
         ) from None
-
-
-def _dtype_of(x: Any) -> Any:
-    return x.dtype if is_value(x) else x
 
 
 def _is_abstract(x: Any) -> builtins.bool:

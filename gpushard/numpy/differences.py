@@ -20,9 +20,8 @@ from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, is_number
 from gpushard.numpy.data_type import result_type as promoted
 from gpushard.numpy.joining import concat
-from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.manipulation import broadcast_to, but_first, but_last, lengthwise, part
 from gpushard.numpy.public import public
-from gpushard.numpy.slicing import but_first, but_last, lengthwise, part
 from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
@@ -73,12 +72,12 @@ def _end(end: Any, x: Any, axis: int) -> Any:
     """Return what comes before or after an array; a number is one element along the dim."""
     if end is None or end is np._NoValue:
         return None
-    found = end if is_value(end) else host_data(end, "diff")
-    if found.ndim:
-        return found
+    array = end if is_value(end) else host_data(end, "diff")
+    if array.ndim:
+        return array
     shape = list(x.shape)
     shape[axis] = 1
-    return broadcast_to(as_value(found, "diff"), tuple(shape))
+    return broadcast_to(as_value(array, "diff"), tuple(shape))
 
 
 @public
@@ -95,25 +94,25 @@ def ediff1d(
       ArgumentTypeError: what comes before or after does not fit the type of the array.
     """
     x = ary.ravel()
-    found = x[1:] - x[:-1]
-    parts = [_of_type(to_begin, x, "to_begin"), found, _of_type(to_end, x, "to_end")]
-    given = [piece for piece in parts if piece is not None]
-    return concat(given) if len(given) > 1 else found
+    differences = x[1:] - x[:-1]
+    parts = [_of_type(to_begin, x, "to_begin"), differences, _of_type(to_end, x, "to_end")]
+    present = [piece for piece in parts if piece is not None]
+    return concat(present) if len(present) > 1 else differences
 
 
 def _of_type(end: Any, x: Any, argument: str) -> Any:
     if end is None:
         return None
-    found = end if is_value(end) else host_data(end, "ediff1d")
-    if not can_cast(found.dtype, x.dtype, "same_kind"):
+    array = end if is_value(end) else host_data(end, "ediff1d")
+    if not can_cast(array.dtype, x.dtype, "same_kind"):
         raise ArgumentTypeError(
-            f"ediff1d: {argument} of {found.dtype} does not become {x.dtype}, the type of the "
+            f"ediff1d: {argument} of {array.dtype} does not become {x.dtype}, the type of the "
             "array; convert one of them with astype",
             argument=argument,
-            dtype=found.dtype,
+            dtype=array.dtype,
             expected=x.dtype,
         )
-    return found.ravel().astype(x.dtype)
+    return array.ravel().astype(x.dtype)
 
 
 @public
@@ -141,7 +140,7 @@ def gradient(
     """
     axes = from_end(axis, f.ndim, "gradient")
     check_choice("gradient", "edge_order", edge_order, (1, 2))
-    steps = [_steps(f, at, given) for at, given in zip(axes, _each(spacings, axes), strict=True)]
+    steps = [_steps(f, *each) for each in zip(axes, _each(spacings, axes), strict=True)]
     for at in axes:
         if f.shape[at] < edge_order + 1:
             raise ArgumentError(
@@ -152,8 +151,8 @@ def gradient(
             )
     if kind_of(f.dtype) in "iub":
         f = f.astype(np.float64)
-    found = [_derived(f, at, step, edge_order) for at, step in zip(axes, steps, strict=True)]
-    return found[0] if len(found) == 1 else tuple(found)
+    derivatives = [_derived(f, at, step, edge_order) for at, step in zip(axes, steps, strict=True)]
+    return derivatives[0] if len(derivatives) == 1 else tuple(derivatives)
 
 
 def _each(spacings: Sequence[Any], axes: Sequence[int]) -> Sequence[Any]:
@@ -173,24 +172,24 @@ def _each(spacings: Sequence[Any], axes: Sequence[int]) -> Sequence[Any]:
     )
 
 
-def _steps(x: Any, axis: int, given: Any) -> Any:
+def _steps(x: Any, axis: int, spacing: Any) -> Any:
     """Return the distances of neighbours: a number, or what lies along the dim."""
-    if is_number(given):
-        return given
-    found = given if is_value(given) else host_data(given, "gradient")
-    if found.ndim == 0:
-        return found
-    if found.ndim != 1 or found.shape[0] != x.shape[axis]:
+    if is_number(spacing):
+        return spacing
+    places = spacing if is_value(spacing) else host_data(spacing, "gradient")
+    if places.ndim == 0:
+        return places
+    if places.ndim != 1 or places.shape[0] != x.shape[axis]:
         raise ArgumentError(
-            f"gradient: coordinates of shape {found.shape} do not fit the {x.shape[axis]} elements "
-            f"along dim {x.ndim + axis} of shape {x.shape}; give a number, or one for each",
+            f"gradient: coordinates of shape {places.shape} do not fit the {x.shape[axis]} "
+            f"elements along dim {x.ndim + axis} of shape {x.shape}; give a number, or one each",
             argument="spacings",
-            shape=found.shape,
+            shape=places.shape,
             expected=x.shape[axis],
         )
-    if kind_of(found.dtype) in "iub":
-        found = found.astype(np.float64)
-    return lengthwise(found[1:] - found[:-1], x.ndim, axis)
+    if kind_of(places.dtype) in "iub":
+        places = places.astype(np.float64)
+    return lengthwise(places[1:] - places[:-1], x.ndim, axis)
 
 
 def _derived(x: Any, axis: int, step: Any, edge_order: int) -> Any:

@@ -87,8 +87,8 @@ def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
         x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, out_sharding: Any = None
     ) -> Array:
         refuse_out(name, out)
-        made = ufuncs.call(ufunc, (x1, x2), dtype, out_sharding=out_sharding)
-        return settle(made, out_sharding)
+        result = ufuncs.call(ufunc, (x1, x2), dtype, out_sharding=out_sharding)
+        return settle(result, out_sharding)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text + _DETAILS.format(operands="x1, x2")
@@ -232,8 +232,8 @@ def where(
       ArgumentError: only one of `x` and `y` is given, or both and `size` or `fill_value`, too.
     """
     if x is None and y is None:
-        found = nonzero(as_value(condition, "where"), size=size, fill_value=fill_value)
-        return settle(found, out_sharding)
+        places = nonzero(as_value(condition, "where"), size=size, fill_value=fill_value)
+        return settle(places, out_sharding)
     if x is None or y is None:
         raise ArgumentError("where: give both x and y, or none", argument="y")
     if size is not None or fill_value is not None:
@@ -278,8 +278,8 @@ def angle(z: Any, deg: bool = False, *, out_sharding: Any = None) -> Array:
       z: an array.
       deg: whether they are in degrees.
     """
-    found = atan2(z.imag, z.astype(np.float64) if z.dtype == np.bool_ else z.real)
-    return found * (180 / np.pi) if deg else found
+    radians = atan2(z.imag, z.astype(np.float64) if z.dtype == np.bool_ else z.real)
+    return radians * (180 / np.pi) if deg else radians
 
 
 @public

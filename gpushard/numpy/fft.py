@@ -193,25 +193,25 @@ def _many(
 
 def _dims(name: str, x: Any, s: Any, axes: Any) -> tuple[Sequence[Any], tuple[int, ...]]:
     """Return the lengths, None for a dim's own, and the dims, counted from the end."""
-    given = None if s is None else tuple(s) if isinstance(s, tuple | list) else (s,)
+    sizes = None if s is None else tuple(s) if isinstance(s, tuple | list) else (s,)
     if axes is None:
-        dims = tuple(range(-x.ndim if given is None else -len(given), 0))
+        dims = tuple(range(-x.ndim if sizes is None else -len(sizes), 0))
     else:
         dims = tuple(axes) if isinstance(axes, tuple | list) else (axes,)
-    found = from_end(dims, x.ndim, name, "axes")
-    if given is not None and len(given) != len(found):
+    ends = from_end(dims, x.ndim, name, "axes")
+    if sizes is not None and len(sizes) != len(ends):
         raise ArgumentError(
-            f"{name}: s={s} has {len(given)} lengths for the {len(found)} dims of axes={axes}; "
+            f"{name}: s={s} has {len(sizes)} lengths for the {len(ends)} dims of axes={axes}; "
             "give one for each",
             argument="s",
             s=s,
             axes=axes,
         )
-    if not found and not x.ndim:
+    if not ends and not x.ndim:
         raise ArgumentError(
             f"{name}: an array without dims cannot be transformed", argument="x", shape=x.shape
         )
-    return [None if n is None or n == -1 else n for n in given or (None,) * len(found)], found
+    return [None if n is None or n == -1 else n for n in sizes or (None,) * len(ends)], ends
 
 
 fft = _one("fft", rows.FFT, "Return the discrete Fourier transform along a dim.")

@@ -69,13 +69,13 @@ def apply_along_axis(
             shape=x.shape,
         )
     places = itertools.product(*(range(n) for n in lead))
-    made = [asarray(func1d(lines[place], *args, **kwargs)) for place in places]
-    found = stack(made).reshape((*lead, *made[0].shape))
-    if made[0].ndim:  # the dims of results are where the dim was
-        new = tuple(range(len(lead), found.ndim))
+    results = [asarray(func1d(lines[place], *args, **kwargs)) for place in places]
+    joined = stack(results).reshape((*lead, *results[0].shape))
+    if results[0].ndim:  # the dims of results are where the dim was
+        new = tuple(range(len(lead), joined.ndim))
         start = x.ndim + at
-        found = moveaxis(found, new, tuple(range(start, start + len(new))))
-    return settle(found, out_sharding)
+        joined = moveaxis(joined, new, tuple(range(start, start + len(new))))
+    return settle(joined, out_sharding)
 
 
 @described()
@@ -94,18 +94,18 @@ def apply_over_axes(
     """
     x = as_value(a, "apply_over_axes")
     for at in from_end(axes, x.ndim, "apply_over_axes", "axes"):
-        found = asarray(func(x, x.ndim + at))
-        if found.ndim == x.ndim - 1:
-            found = expand_dims(found, x.ndim + at)
-        if found.ndim != x.ndim:
+        result = asarray(func(x, x.ndim + at))
+        if result.ndim == x.ndim - 1:
+            result = expand_dims(result, x.ndim + at)
+        if result.ndim != x.ndim:
             raise ArgumentError(
-                f"apply_over_axes: the function gives {found.ndim} dims for an array of {x.ndim}; "
+                f"apply_over_axes: the function gives {result.ndim} dims for an array of {x.ndim}; "
                 "it may take out the one that it is given, or leave it with length 1",
                 argument="func",
-                ndim=found.ndim,
+                ndim=result.ndim,
                 expected=x.ndim,
             )
-        x = found
+        x = result
     return settle(x, out_sharding)
 
 
@@ -144,10 +144,10 @@ def piecewise(
             conditions=len(conditions),
         )
     has_default = len(funclist) > len(conditions)
-    found = _case(funclist[-1] if has_default else 0, x, args, kwargs)
+    result = _case(funclist[-1] if has_default else 0, x, args, kwargs)
     for condition, function in zip(conditions, funclist, strict=False):
-        found = bind(rows.WHERE, (condition, _case(function, x, args, kwargs), found))
-    return found
+        result = bind(rows.WHERE, (condition, _case(function, x, args, kwargs), result))
+    return result
 
 
 def _conditions(condlist: Any, x: Any) -> list[Any]:
@@ -236,23 +236,23 @@ def vectorize(
 
     @functools.wraps(pyfunc)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = {at: x for at, x in enumerate(args) if at not in excluded}
+        positionals = {at: x for at, x in enumerate(args) if at not in excluded}
         named = {key: x for key, x in kwargs.items() if key not in excluded}
-        arrays = [as_value(x, "vectorize") for x in (*given.values(), *named.values())]
+        arrays = [as_value(x, "vectorize") for x in (*positionals.values(), *named.values())]
 
         def run(*values: Any) -> tuple[Any, ...]:
             parts = iter(values)
-            positional = [next(parts) if at in given else x for at, x in enumerate(args)]
+            positional = [next(parts) if at in positionals else x for at, x in enumerate(args)]
             keywords = kwargs | {key: next(parts) for key in named}
             result = pyfunc(*positional, **keywords)
             several.append(isinstance(result, tuple))
             return result if several[-1] else (result,)
 
         several: list[bool] = []
-        found = _whole(run, arrays) if cores is None else _by_lines(run, arrays, cores)
+        results = _whole(run, arrays) if cores is None else _by_lines(run, arrays, cores)
         if types is not None:
-            found = [x.astype(kind) for x, kind in zip(found, types, strict=True)]
-        return tuple(found) if several[0] else found[0]
+            results = [x.astype(kind) for x, kind in zip(results, types, strict=True)]
+        return tuple(results) if several[0] else results[0]
 
     if doc is not None:
         call.__doc__ = doc
@@ -269,8 +269,8 @@ def _signature(text: str) -> list[tuple[str, ...]]:
     [('m', 'n'), ('n',)]
     """
     bare = text.replace(" ", "")
-    one = _CORE.pattern
-    if not re.fullmatch(rf"(?:{one}(?:,{one})*)?->{one}(?:,{one})*", bare):
+    core = _CORE.pattern
+    if not re.fullmatch(rf"(?:{core}(?:,{core})*)?->{core}(?:,{core})*", bare):
         raise ArgumentError(
             f'vectorize: signature={text!r} must read as "(m,n),(n)->(m)": dims of every argument, '
             "and of every result",
@@ -284,9 +284,9 @@ def _signature(text: str) -> list[tuple[str, ...]]:
 def _whole(run: Callable[..., tuple[Any, ...]], arrays: Sequence[Any]) -> list[Any]:
     """Call a function with arrays broadcast."""
     broadcast = broadcast_arrays(*arrays)
-    found = [as_value(x, "vectorize") for x in run(*broadcast)]
+    results = [as_value(x, "vectorize") for x in run(*broadcast)]
     shape = broadcast[0].shape if broadcast else ()
-    for x in found:
+    for x in results:
         if x.shape != shape:
             raise ArgumentError(
                 f"vectorize: the function gave shape {x.shape} for arguments of shape {shape}; it "
@@ -295,7 +295,7 @@ def _whole(run: Callable[..., tuple[Any, ...]], arrays: Sequence[Any]) -> list[A
                 shape=x.shape,
                 expected=shape,
             )
-    return found
+    return results
 
 
 def _by_lines(
@@ -331,6 +331,6 @@ def _by_lines(
         )
     results = [run(*(x[at] for x in lines)) for at in np.ndindex(*lead)]
     return [
-        (made := stack([asarray(one) for one in same])).reshape(lead + made.shape[1:])
+        (rows := stack([asarray(one) for one in same])).reshape(lead + rows.shape[1:])
         for same in zip(*results, strict=True)
     ]

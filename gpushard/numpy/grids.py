@@ -217,10 +217,10 @@ def vander(
       ArgumentError: the array is no vector, or the number is negative.
     """
     check_vector("vander", "x", x)
-    many = x.shape[0] if N is None else count(N, "vander", "N")
+    columns = x.shape[0] if N is None else count(N, "vander", "N")
     target = result_type(x.dtype, np.dtype(int))
-    column = broadcast_to(x[:, None].astype(target), (x.shape[0], many))
-    first = np.arange(many) == 0
+    column = broadcast_to(x[:, None].astype(target), (x.shape[0], columns))
+    first = np.arange(columns) == 0
     powers = cumprod(bind(WHERE, (first, target.type(1), column)), 1)
     return powers if increasing else powers[:, ::-1]
 
@@ -253,13 +253,13 @@ def meshgrid(
                 argument="xs",
                 shape=x.shape,
             )
-    many = len(vectors)
-    order = list(range(many))
-    if indexing == "xy" and many > 1:
+    ndim = len(vectors)
+    order = list(range(ndim))
+    if indexing == "xy" and ndim > 1:
         order[:2] = 1, 0
     lines = []
     for number, x in enumerate(vectors):
-        others = tuple(dim for dim in range(many) if dim != order[number])
+        others = tuple(dim for dim in range(ndim) if dim != order[number])
         lines.append(expand_dims(x.ravel(), others))
     if not sparse:
         shape = np.broadcast_shapes(*(x.shape for x in lines))

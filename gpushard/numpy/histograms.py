@@ -20,9 +20,9 @@ from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, settle
 from gpushard.numpy.creation import made_on
+from gpushard.numpy.manipulation import but_first, but_last, lengthwise, part
 from gpushard.numpy.public import public
 from gpushard.numpy.quantiles import percentile
-from gpushard.numpy.slicing import but_first, but_last, lengthwise, part
 from gpushard.ops.bind import bind
 from gpushard.ops.table import counting
 from gpushard.ops.table import elementwise as rows
@@ -78,10 +78,10 @@ def bincount(
             dtype=heavy.dtype,
         )
     least = count(minlength, "bincount", "minlength")
-    many = _length(x, least) if length is None else count(length, "bincount", "length")
+    bins = _length(x, least) if length is None else count(length, "bincount", "length")
     operands = (x,) if heavy is None else (x, heavy)
     dtype = _COUNTED if heavy is None else _SUMMED
-    return bind(counting.BINCOUNT, operands, (many, dtype))
+    return bind(counting.BINCOUNT, operands, (bins, dtype))
 
 
 def _length(x: Any, least: int) -> int:
@@ -102,15 +102,15 @@ def _weights_like(x: Any, weights: Any, name: str) -> Any:
     """Return weights, here or on the host; None if there are none."""
     if weights is None:
         return None
-    found = weights if is_value(weights) else host_data(weights, name)
-    if found.shape != x.shape:
+    heavy = weights if is_value(weights) else host_data(weights, name)
+    if heavy.shape != x.shape:
         raise ArgumentError(
-            f"{name}: weights of shape {found.shape} must have the shape of the array, {x.shape}",
+            f"{name}: weights of shape {heavy.shape} must have the shape of the array, {x.shape}",
             argument="weights",
-            shape=found.shape,
+            shape=heavy.shape,
             expected=x.shape,
         )
-    return found
+    return heavy
 
 
 @described()
@@ -132,8 +132,8 @@ def histogram_bin_edges(
     Array([0., 2., 4.], dtype=float64)
     """
     x = _real(a, "histogram_bin_edges")
-    found = edges_of("histogram_bin_edges", x, bins, range, weights)
-    return settle(as_value(found, "histogram_bin_edges"), out_sharding)
+    edges = edges_of("histogram_bin_edges", x, bins, range, weights)
+    return settle(as_value(edges, "histogram_bin_edges"), out_sharding)
 
 
 @described()
@@ -172,12 +172,12 @@ def histogram(
     edges = edges_of("histogram", x, bins, range, weights)
     dtype = _COUNTED if heavy is None else heavy.dtype
     operands = (x, edges) if heavy is None else (x, edges, heavy)
-    found = bind(counting.HISTOGRAM, operands, (1, dtype))
+    counts = bind(counting.HISTOGRAM, operands, (1, dtype))
     edges = as_value(edges, "histogram")
     if density:
         widths = (but_first(edges, -1) - but_last(edges, -1)).astype(np.float64)
-        found = found / widths / statistical.sum(found)
-    return settle(found, out_sharding), edges
+        counts = counts / widths / statistical.sum(counts)
+    return settle(counts, out_sharding), edges
 
 
 def _real(x: Any, name: str) -> Any:
@@ -245,29 +245,29 @@ def _histogramdd(
     each = _as_many(name, bins, dims, "bins") if is_many(bins) else [bins] * dims
     limits = [None] * dims if range is None else _as_many(name, range, dims, "range")
     xs = [_real(x, name) for x in xs]
-    edges = [edges_of(name, *given, weights) for given in zip(xs, each, limits, strict=True)]
+    edges = [edges_of(name, *wish, weights) for wish in zip(xs, each, limits, strict=True)]
     heavy = _weights_like(xs[0], weights, name)
     operands = (*xs, *edges) if heavy is None else (*xs, *edges, heavy)
-    found = bind(counting.HISTOGRAM, operands, (dims, _SUMMED))
+    counts = bind(counting.HISTOGRAM, operands, (dims, _SUMMED))
     placed = tuple(as_value(edge, name) for edge in edges)
     if density:
-        found = found / statistical.sum(found)
+        counts = counts / statistical.sum(counts)
         for dim, edge in enumerate(placed):
             widths = but_first(edge, -1) - but_last(edge, -1)
-            found = found / lengthwise(widths, dims, dim - dims)
-    return settle(found, to), placed
+            counts = counts / lengthwise(widths, dims, dim - dims)
+    return settle(counts, to), placed
 
 
-def _as_many(name: str, given: Any, dims: int, argument: str) -> Any:
-    many = len(given) if is_many(given) else 0
-    if many != dims:
+def _as_many(name: str, entries: Any, dims: int, argument: str) -> Any:
+    length = len(entries) if is_many(entries) else 0
+    if length != dims:
         raise ArgumentError(
-            f"{name}: {argument} has {many} entries for {dims} dims; give one for each",
+            f"{name}: {argument} has {length} entries for {dims} dims; give one for each",
             argument=argument,
-            given=many,
+            given=length,
             dims=dims,
         )
-    return given
+    return entries
 
 
 def histogram2d(
@@ -299,26 +299,26 @@ def histogram2d(
     xs = [as_value(x, "histogram2d"), as_value(y, "histogram2d")]
     if is_many(bins) and len(bins) not in (1, 2):
         bins = [bins, bins]
-    found, edges = _histogramdd("histogram2d", xs, bins, range, density, weights, out_sharding)
-    return found, *edges
+    counts, edges = _histogramdd("histogram2d", xs, bins, range, density, weights, out_sharding)
+    return counts, *edges
 
 
 def edges_of(name: str, x: Any, bins: Any, range: Any, weights: Any) -> Any:
     """Return the edges of bins; where they are given on the host, or the range is, on the host."""
     limits = _limits(name, range)
     if isinstance(bins, str):
-        many = _by_rule(name, x, bins, limits, weights)
+        number = _by_rule(name, x, bins, limits, weights)
     elif is_many(bins):
         return _given(name, bins)
     else:
-        many = _number(name, bins)
+        number = _number(name, bins)
     if limits is None and not x.size:
         limits = 0.0, 1.0
     if limits is None:
-        return _spaced(x, many)
+        return _spaced(x, number)
     low, high = _apart(*limits)
     dtype = _of_edges(result_type(low, high, x.dtype))
-    return np.linspace(low, high, many + 1, dtype=dtype)
+    return np.linspace(low, high, number + 1, dtype=dtype)
 
 
 def _of_edges(own: np.dtype[Any]) -> np.dtype[Any]:
@@ -354,7 +354,7 @@ def _limits(name: str, range: Any) -> tuple[Any, Any] | None:
 
 def _number(name: str, bins: Any) -> int:
     try:
-        many = operator.index(bins)
+        number = operator.index(bins)
     except TypeError:
         raise ArgumentTypeError(
             f"{name}: bins={bins!r} must be an integer, the edges, or the name of a rule: "
@@ -362,9 +362,9 @@ def _number(name: str, bins: Any) -> int:
             argument="bins",
             value=bins,
         ) from None
-    if many < 1:
-        raise ArgumentError(f"{name}: bins={many} must be positive", argument="bins", value=many)
-    return many
+    if number < 1:
+        raise ArgumentError(f"{name}: {bins=} must be positive", argument="bins", value=bins)
+    return number
 
 
 def _given(name: str, bins: Any) -> Any:
@@ -387,7 +387,7 @@ def _apart(low: Any, high: Any) -> tuple[Any, Any]:
     return (low - 0.5, high + 0.5) if low == high else (low, high)
 
 
-def _spaced(x: Any, many: int) -> Any:
+def _spaced(x: Any, number: int) -> Any:
     """Return evenly spaced edges from the least to the greatest element, where these lie.
 
     The host does not read them. They are NumPy's to the bit.
@@ -397,10 +397,10 @@ def _spaced(x: Any, many: int) -> Any:
     half = ew.multiply(ew.equal(low, high), target.type(0.5))
     low, high = low.astype(target) - half, high.astype(target) + half
     numbers = target.type(0), target.type(1)
-    there = as_sharding(x.device, 1)
-    at = made_on(ARANGE, (many + 1,), target, numbers, there, committed=x.committed)
-    step = (high - low) / target.type(many)
-    return bind(rows.WHERE, (ew.equal(at, many), high, ew.add(ew.multiply(step, at), low)))
+    own = as_sharding(x.device, 1)
+    at = made_on(ARANGE, (number + 1,), target, numbers, own, committed=x.committed)
+    step = (high - low) / target.type(number)
+    return bind(rows.WHERE, (ew.equal(at, number), high, ew.add(ew.multiply(step, at), low)))
 
 
 def _by_rule(name: str, x: Any, rule: str, limits: Any, weights: Any) -> int:
@@ -433,8 +433,8 @@ def _by_rule(name: str, x: Any, rule: str, limits: Any, weights: Any) -> int:
         return 1
     if kind_of(x.dtype) in "iu":
         width = max(width, 1)
-    many: int = math.ceil((high - low) / width)
-    return max(many, 1)
+    number: int = math.ceil((high - low) / width)
+    return max(number, 1)
 
 
 def _fd(x: Any, apart: Any, limits: Any) -> Any:
@@ -458,11 +458,11 @@ def _stone(x: Any, apart: Any, limits: Any) -> Any:
     if n <= 1 or not apart:
         return 0
 
-    def error(many: int) -> Any:
-        edges = np.linspace(limits[0], limits[1], many + 1)
+    def error(number: int) -> Any:
+        edges = np.linspace(limits[0], limits[1], number + 1)
         counts = bind(counting.HISTOGRAM, (x, edges), (1, np.dtype(np.float64)))
         squares = _known(statistical.sum(ew.square(counts / n)))
-        return (2 - (n + 1) * squares) * many / apart
+        return (2 - (n + 1) * squares) * number / apart
 
     return apart / min(np.arange(1, max(100, int(math.sqrt(n))) + 1).tolist(), key=error)
 

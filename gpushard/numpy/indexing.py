@@ -170,9 +170,9 @@ def unravel_index(
     sizes = as_shape(shape)
     at = as_int64(as_integers(indices, "unravel_index"))
     _check_numbers(at, math.prod(sizes), "unravel_index")
-    found = unravelled(at, sizes[::-1] if _is_columns(order, "unravel_index") else sizes)
-    found = found[::-1] if order == "F" else found
-    return tuple(settle(as_value(one, "unravel_index"), out_sharding) for one in found)
+    places = unravelled(at, sizes[::-1] if _is_columns(order, "unravel_index") else sizes)
+    places = places[::-1] if order == "F" else places
+    return tuple(settle(as_value(place, "unravel_index"), out_sharding) for place in places)
 
 
 @described()
@@ -191,19 +191,19 @@ def ravel_multi_index(
       ArgumentError: a position is out of bounds, or there are not as many arrays as dims.
     """
     sizes = as_shape(dims)
-    given = list(multi_index)
+    places = list(multi_index)
     modes = mode if isinstance(mode, tuple) else (mode,) * len(sizes)
-    if not len(given) == len(sizes) == len(modes):
+    if not len(places) == len(sizes) == len(modes):
         raise ArgumentError(
-            f"ravel_multi_index: multi_index has {len(given)} arrays for {len(sizes)} dims; give "
+            f"ravel_multi_index: multi_index has {len(places)} arrays for {len(sizes)} dims; give "
             "one for each",
             argument="multi_index",
             dims=sizes,
         )
     numbers: Any = 0
-    entries = list(zip(given, sizes, modes, strict=True))
-    for one, size, how in entries[::-1] if _is_columns(order, "ravel_multi_index") else entries:
-        at = as_integers(one, "ravel_multi_index", "multi_index")
+    entries = list(zip(places, sizes, modes, strict=True))
+    for place, size, how in entries[::-1] if _is_columns(order, "ravel_multi_index") else entries:
+        at = as_integers(place, "ravel_multi_index", "multi_index")
         if how == "raise":
             _check_numbers(at, size, "ravel_multi_index")
         else:
@@ -302,9 +302,9 @@ def triu_indices_from(arr: Any, k: int = 0, *, out_sharding: Any = None) -> tupl
 def _triangle(make: Any, n: Any, k: Any, m: Any, name: str, out_sharding: Any) -> Any:
     rows = count(n, name, "n")
     columns = rows if m is None else count(m, name, "m")
-    made = make(rows, integer(k, name, "k"), columns)
+    places = make(rows, integer(k, name, "k"), columns)
     place = place_of(None, out_sharding)
-    return tuple(device_put(at, place) for at in made)
+    return tuple(device_put(at, place) for at in places)
 
 
 def _matrix_shape(x: Any, name: str) -> tuple[int, int]:
@@ -391,8 +391,10 @@ class _Joined:
         axis, ndim, start = self._given
         if isinstance(entries[0], str):
             axis, ndim, start, entries = *self._directive(entries[0]), entries[1:]
-        arrays = [self._entry(one, ndim, start) for one in entries]
-        weighed = [one if is_number(one) else x for one, x in zip(entries, arrays, strict=True)]
+        arrays = [self._entry(entry, ndim, start) for entry in entries]
+        weighed = [
+            entry if is_number(entry) else x for entry, x in zip(entries, arrays, strict=True)
+        ]
         return concatenate(arrays, axis, dtype=result_type(*weighed))
 
     def __repr__(self) -> str:

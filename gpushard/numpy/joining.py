@@ -16,8 +16,8 @@ from gpushard.functions.checks import as_dtype, check_dims, integer, refuse_out
 from gpushard.functions.values import is_value
 from gpushard.numpy.arguments import as_value, host_data
 from gpushard.numpy.data_type import can_cast, result_type
+from gpushard.numpy.manipulation import part
 from gpushard.numpy.public import public
-from gpushard.numpy.slicing import part
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
@@ -48,13 +48,13 @@ def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind
         )
     if not len(arrays):
         raise ArgumentError(f"{name} got no arrays; give at least one", argument="arrays")
-    found = [x if is_value(x) else host_data(x, name) for x in arrays]
-    if not any(map(is_value, found)):
-        found = [as_value(x, name) for x in found]
-    first = found[0].dtype
-    if dtype is None and casting == "same_kind" and all(x.dtype == first for x in found):
-        return found  # of keys, too
-    common = result_type(*found)
+    xs = [x if is_value(x) else host_data(x, name) for x in arrays]
+    if not any(map(is_value, xs)):
+        xs = [as_value(x, name) for x in xs]
+    first = xs[0].dtype
+    if dtype is None and casting == "same_kind" and all(x.dtype == first for x in xs):
+        return xs  # of keys, too
+    common = result_type(*xs)
     target = common if dtype is None else as_dtype(dtype)
     if not can_cast(common, target, casting):
         raise ArgumentTypeError(
@@ -63,7 +63,7 @@ def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind
             argument="dtype",
             dtype=target,
         )
-    return [x if x.dtype == target else x.astype(target) for x in found]
+    return [x if x.dtype == target else x.astype(target) for x in xs]
 
 
 @_joining
@@ -86,18 +86,18 @@ def concat(
       ArgumentError: there are no arrays, or sizes differ.
     """
     refuse_out("concat", out)
-    found = _joined(arrays, "concat", dtype, casting)
+    xs = _joined(arrays, "concat", dtype, casting)
     if axis is None:
-        found, axis = [x.ravel() for x in found], 0
-    first = found[0].shape
+        xs, axis = [x.ravel() for x in xs], 0
+    first = xs[0].shape
     if not first:
         raise ArgumentError(
             "concat: arrays without dims cannot be joined along one; use stack, or axis=None",
             argument="arrays",
-            shapes=tuple(x.shape for x in found),
+            shapes=tuple(x.shape for x in xs),
         )
     at = one_from_end(axis, len(first), "concat")
-    for x in found[1:]:
+    for x in xs[1:]:
         same = len(x.shape) == len(first) and all(
             x.shape[dim] == first[dim] for dim in range(-len(first), 0) if dim != at
         )
@@ -106,10 +106,10 @@ def concat(
                 f"concat: arrays of shapes {first} and {x.shape} do not fit along axis={axis}; "
                 "sizes must be equal in all other dims",
                 argument="arrays",
-                shapes=tuple(one.shape for one in found),
+                shapes=tuple(one.shape for one in xs),
                 axis=axis,
             )
-    return bind(movement.CONCATENATE, found, (at,))
+    return bind(movement.CONCATENATE, xs, (at,))
 
 
 concatenate = concat
@@ -135,8 +135,8 @@ def stack(
       ArgumentError: there are no arrays, or shapes differ.
     """
     refuse_out("stack", out)
-    found = _joined(arrays, "stack", dtype, casting)
-    shapes = [x.shape for x in found]
+    xs = _joined(arrays, "stack", dtype, casting)
+    shapes = [x.shape for x in xs]
     if len(set(shapes)) > 1:
         other = next(shape for shape in shapes if shape != shapes[0])
         raise ArgumentError(
@@ -145,7 +145,7 @@ def stack(
             shapes=tuple(shapes),
         )
     at = one_from_end(axis, len(shapes[0]) + 1, "stack")
-    return bind(movement.STACK, found, (at,))
+    return bind(movement.STACK, xs, (at,))
 
 
 @public
@@ -165,8 +165,8 @@ def _raised(
     arrays: Any, ndim: int, name: str, dtype: Any = None, casting: str = "same_kind"
 ) -> list[Any]:
     """Return arrays with at least some dims, new ones first, of one type."""
-    found = _joined(arrays, name, dtype, casting)
-    return [x if x.ndim >= ndim else x.reshape((1,) * (ndim - x.ndim) + x.shape) for x in found]
+    xs = _joined(arrays, name, dtype, casting)
+    return [x if x.ndim >= ndim else x.reshape((1,) * (ndim - x.ndim) + x.shape) for x in xs]
 
 
 @_joining
@@ -182,24 +182,24 @@ def hstack(
     tup: Any, *, dtype: Any = None, casting: str = "same_kind", out_sharding: Any = None
 ) -> Array:
     """Return arrays joined along the second dim; vectors along their only one."""
-    found = _raised(tup, 1, "hstack", dtype, casting)
-    axis = 0 if found[0].ndim == 1 else 1
-    return concat(found, axis)
+    xs = _raised(tup, 1, "hstack", dtype, casting)
+    axis = 0 if xs[0].ndim == 1 else 1
+    return concat(xs, axis)
 
 
 @_joining
 def dstack(tup: Any, *, dtype: Any = None, out_sharding: Any = None) -> Array:
     """Return arrays joined along the third dim; vectors count as rows, and matrices get a third."""
-    found = _raised(tup, 2, "dstack", dtype)
-    deep = [x if x.ndim > 2 else x.reshape((*x.shape, 1)) for x in found]
+    xs = _raised(tup, 2, "dstack", dtype)
+    deep = [x if x.ndim > 2 else x.reshape((*x.shape, 1)) for x in xs]
     return concat(deep, 2)
 
 
 @_joining
 def column_stack(tup: Any, *, out_sharding: Any = None) -> Array:
     """Return arrays joined along the second dim; vectors count as columns."""
-    found = _joined(tup, "column_stack")
-    columns = [x if x.ndim > 1 else x.reshape((-1, 1)) for x in found]
+    xs = _joined(tup, "column_stack")
+    columns = [x if x.ndim > 1 else x.reshape((-1, 1)) for x in xs]
     return concat(columns, 1)
 
 
@@ -227,7 +227,7 @@ def block(arrays: Any, *, out_sharding: Any = None) -> Array:
 def _depth(arrays: Any) -> int:
     if not isinstance(arrays, list):
         return 0
-    depths = {_depth(one) for one in arrays}
+    depths = {_depth(entry) for entry in arrays}
     if len(depths) != 1:
         raise ArgumentError(
             "block: lists are empty or nested to different depths; each must hold as many lists "
@@ -240,16 +240,16 @@ def _depth(arrays: Any) -> int:
 
 def _most_dims(arrays: Any) -> int:
     if isinstance(arrays, list):
-        return max(_most_dims(one) for one in arrays)
-    found: int = as_value(arrays, "block").ndim
-    return found
+        return max(_most_dims(entry) for entry in arrays)
+    ndim: int = as_value(arrays, "block").ndim
+    return ndim
 
 
 def _nested(arrays: Any, depth: int, ndim: int) -> Any:
     if not depth:
         x = as_value(arrays, "block")
         return x.reshape((1,) * (ndim - x.ndim) + x.shape)
-    return concat([_nested(one, depth - 1, ndim) for one in arrays], -depth)
+    return concat([_nested(entry, depth - 1, ndim) for entry in arrays], -depth)
 
 
 _splitting = public(
@@ -281,17 +281,17 @@ def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
         )
     if np.ndim(cuts):
         return [0, *(integer(cut, name, "indices_or_sections") for cut in cuts), n]
-    many = integer(cuts, name, "indices_or_sections")
-    if many < 1 or (even and n % many):
+    parts = integer(cuts, name, "indices_or_sections")
+    if parts < 1 or (even and n % parts):
         raise ArgumentError(
-            f"{name}: a dim of length {n} cannot be cut into {many} parts"
-            + (" of one length; use array_split" if many > 0 else "; give a positive number"),
+            f"{name}: a dim of length {n} cannot be cut into {parts} parts"
+            + (" of one length; use array_split" if parts > 0 else "; give a positive number"),
             argument="indices_or_sections",
-            value=many,
+            value=parts,
             size=n,
         )
-    size, more = divmod(n, many)
-    return [i * size + min(i, more) for i in range(many + 1)]
+    size, more = divmod(n, parts)
+    return [i * size + min(i, more) for i in range(parts + 1)]
 
 
 @_splitting

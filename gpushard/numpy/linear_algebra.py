@@ -260,12 +260,12 @@ def einsum_path(subscripts: Any, /, *xs: Any, optimize: Any = "greedy") -> tuple
     >>> einsum_path("ij,jk,kl->il", np.ones((2, 9)), np.ones((9, 9)), np.ones((9, 3)))[0]
     ['einsum_path', (0, 1), (0, 1)]
     """
-    given = [
+    operands = [
         np.broadcast_to(np.empty((), check_dtype(x.dtype, "xs")), x.shape) if is_value(x) else x
         for x in (subscripts, *xs)
     ]
     try:
-        return np.einsum_path(*given, optimize=optimize)
+        return np.einsum_path(*operands, optimize=optimize)
     except (TypeError, ValueError) as error:
         kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentError
         raise kind(f"einsum_path: {error}; see numpy.einsum_path", argument="subscripts") from None
@@ -324,8 +324,8 @@ def cross(
             shapes=(x1.shape, x2.shape),
         )
     # Element i is a[i + 1] * b[i + 2] - a[i + 2] * b[i + 1], counted around.
-    found = roll(a, -1, -1) * roll(b, -2, -1) - roll(a, -2, -1) * roll(b, -1, -1)
-    return moveaxis(found, -1, one_from_end(axisc, found.ndim, "cross", "axisc"))
+    products = roll(a, -1, -1) * roll(b, -2, -1) - roll(a, -2, -1) * roll(b, -1, -1)
+    return moveaxis(products, -1, one_from_end(axisc, products.ndim, "cross", "axisc"))
 
 
 @public(arrays=2)

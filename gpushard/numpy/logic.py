@@ -59,8 +59,8 @@ def _on_host(x1: Any, x2: Any) -> bool:
     if not (isinstance(x1, Array) and isinstance(x2, Array)):
         return True
     one, two = x1.sharding, x2.sharding
-    there = one.memory_kind == two.memory_kind == "device"
-    return not there or one.device_set != two.device_set
+    on_devices = one.memory_kind == two.memory_kind == "device"
+    return not on_devices or one.device_set != two.device_set
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
@@ -132,8 +132,8 @@ def isreal(x: Any, *, out_sharding: Any = None) -> Array:
 @described()
 def iscomplexobj(x: Any) -> bool:
     """Return whether the type of an array is of complex numbers."""
-    given = x if is_value(x) or is_number(x) else host_data(x, "iscomplexobj")
-    return np.iscomplexobj(given) if is_number(given) else kind_of(given.dtype) == "c"
+    data = x if is_value(x) or is_number(x) else host_data(x, "iscomplexobj")
+    return np.iscomplexobj(data) if is_number(data) else kind_of(data.dtype) == "c"
 
 
 @described()

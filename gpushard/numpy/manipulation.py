@@ -43,9 +43,9 @@ def expand_dims(a: Any, axis: Any = 0, *, out_sharding: Any = None) -> Array:
     Raises:
       ArgumentError: there is no such place, or it is named twice.
     """
-    many = len(axis) if isinstance(axis, tuple | list) else 1
-    new = from_end(() if axis is None else axis, a.ndim + many, "expand_dims")
-    entries = [None if at in new else slice(None) for at in range(-a.ndim - many, 0)]
+    new_dims = len(axis) if isinstance(axis, tuple | list) else 1
+    new = from_end(() if axis is None else axis, a.ndim + new_dims, "expand_dims")
+    entries = [None if at in new else slice(None) for at in range(-a.ndim - new_dims, 0)]
     return a[tuple(entries)]
 
 
@@ -124,8 +124,8 @@ def roll(a: Any, shift: Any, axis: Any = None, *, out_sharding: Any = None) -> A
         steps = integer(shift, "roll", "shift") if not isinstance(shift, tuple | list) else None
         total = sum(integer(s, "roll", "shift") for s in shift) if steps is None else steps
         return _rolled(a.ravel(), (total,), (-1,)).reshape(a.shape)
-    given = axis if isinstance(axis, tuple | list) else (axis,)
-    axes = tuple(one_from_end(one, a.ndim, "roll") for one in given)
+    dims = axis if isinstance(axis, tuple | list) else (axis,)
+    axes = tuple(one_from_end(dim, a.ndim, "roll") for dim in dims)
     shifts = shift if isinstance(shift, tuple | list) else (shift,) * len(axes)
     if len(axes) == 1:
         axes *= len(shifts)
@@ -225,17 +225,17 @@ def tile(A: Any, reps: Any, *, out_sharding: Any = None) -> Array:
       ArgumentError: a number is negative.
     """
     times = reps if isinstance(reps, tuple | list) else (reps,)
-    checked = tuple(count(one, "tile", "reps") for one in times)
+    checked = tuple(count(number, "tile", "reps") for number in times)
     return bind(movement.TILE, (A,), (checked,))
 
 
 def _atleast(ndim: int, xs: Sequence[Any], name: str) -> Any:
-    found = []
+    arrays = []
     for x in xs:
         x = as_value(x, name)
         missing = max(ndim - x.ndim, 0)
-        found.append(x[(None,) * missing] if missing else x)
-    return found[0] if len(found) == 1 else tuple(found)
+        arrays.append(x[(None,) * missing] if missing else x)
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
 @overload
@@ -275,8 +275,8 @@ def atleast_2d(*xs: Any) -> Any:
 @described()
 def shape(a: Any) -> tuple[int, ...]:
     """Return the sizes of the dims."""
-    found: tuple[int, ...] = a.shape if hasattr(a, "shape") else np.shape(a)
-    return found
+    sizes: tuple[int, ...] = a.shape if hasattr(a, "shape") else np.shape(a)
+    return sizes
 
 
 @described()
@@ -312,13 +312,13 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: A
     Array([[2, 4],
            [1, 3]], dtype=int64)
     """
-    found = from_end(tuple(axes) if np.iterable(axes) else axes, m.ndim, "rot90", "axes")
-    if len(found) != 2:
+    pair = from_end(tuple(axes) if np.iterable(axes) else axes, m.ndim, "rot90", "axes")
+    if len(pair) != 2:
         raise ArgumentError(f"rot90: axes={axes} must name two dims", argument="axes", axes=axes)
-    first, second = found
+    first, second = pair
     turns = integer(k, "rot90", "k") % 4
     if turns == 2:
-        m = flip(m, found)
+        m = flip(m, pair)
     elif turns == 1:
         m = swapaxes(flip(m, second), first, second)
     elif turns == 3:
@@ -365,9 +365,36 @@ def atleast_3d(*xs: Any) -> Any:
     Args:
       *xs: the arrays.
     """
-    found = []
+    arrays = []
     for x in xs:
         x = as_view(x, "atleast_3d")
         index = {0: (None, None, None), 1: (None, slice(None), None)}
-        found.append(x[index.get(x.ndim, (..., None))] if x.ndim < 3 else x)
-    return found[0] if len(found) == 1 else tuple(found)
+        arrays.append(x[index.get(x.ndim, (..., None))] if x.ndim < 3 else x)
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+def part(x: Any, axis: int, chosen: Any) -> Any:
+    """Return the part of an array, here or on the host, that an entry of an index selects.
+
+    >>> import numpy as np
+    >>> part(np.arange(6).reshape(2, 3), -1, slice(1, None)).tolist()
+    [[1, 2], [4, 5]]
+    """
+    return x[(*(slice(None),) * (x.ndim + axis), chosen)]
+
+
+def but_first(x: Any, axis: int) -> Any:
+    """Return all but the first along a dim, counted from the end."""
+    return part(x, axis, slice(1, None))
+
+
+def but_last(x: Any, axis: int) -> Any:
+    """Return all but the last along a dim, counted from the end."""
+    return part(x, axis, slice(None, -1))
+
+
+def lengthwise(x: Any, ndim: int, axis: int) -> Any:
+    """Return a vector as an array of more dims that has it along one of them."""
+    shape = [1] * ndim
+    shape[axis] = x.shape[0]
+    return x.reshape(tuple(shape))

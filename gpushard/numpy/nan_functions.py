@@ -203,10 +203,10 @@ def nan_to_num(
         return x
     own = np.empty(0, x.dtype).real.dtype
     most = finfo(own)
-    given = [("nan", nan, 0), ("posinf", posinf, most.max), ("neginf", neginf, most.min)]
+    replaced = [("nan", nan, 0), ("posinf", posinf, most.max), ("neginf", neginf, most.min)]
     values = tuple(
         float(number_of(default if value is None else value, own, "nan_to_num", name))
-        for name, value, default in given
+        for name, value, default in replaced
     )
     return bind(NAN_TO_NUM, (x,), values)
 

@@ -67,31 +67,31 @@ def pad(
 
 
 def _widths(pad_width: Any, ndim: int) -> Widths:
-    given = np.asarray(pad_width)
-    if given.dtype.kind not in "iu":
+    widths = np.asarray(pad_width)
+    if widths.dtype.kind not in "iu":
         raise ArgumentTypeError(
             f"pad: pad_width={pad_width!r} must be integers", argument="pad_width", value=pad_width
         )
-    found = _pairs(given, ndim, "pad_width")
-    if any(n < 0 for pair in found for n in pair):
+    pairs = _pairs(widths, ndim, "pad_width")
+    if any(n < 0 for pair in pairs for n in pair):
         raise ArgumentError(
             f"pad: pad_width={pad_width!r} must not be negative",
             argument="pad_width",
             value=pad_width,
         )
-    return tuple((int(a), int(b)) for a, b in found)
+    return tuple((int(a), int(b)) for a, b in pairs)
 
 
-def _pairs(given: Any, ndim: int, argument: str) -> Any:
+def _pairs(numbers: Any, ndim: int, argument: str) -> Any:
     """Return a pair for each dim."""
     try:
-        return np.broadcast_to(given, (ndim, 2)).tolist()
+        return np.broadcast_to(numbers, (ndim, 2)).tolist()
     except ValueError:
         raise ArgumentError(
-            f"pad: {argument} of shape {np.shape(given)} does not fit {ndim} dims; give a pair for "
-            "each dim, one pair for all, or one number",
+            f"pad: {argument} of shape {np.shape(numbers)} does not fit {ndim} dims; give a pair "
+            "for each dim, one pair for all, or one number",
             argument=argument,
-            shape=np.shape(given),
+            shape=np.shape(numbers),
             ndim=ndim,
         ) from None
 
@@ -104,9 +104,9 @@ def _with_constants(x: Any, widths: Widths, values: Any) -> Any:
         return bind(PAD, (x, *different), (widths,)) if different else x
     for dim, (pair, width) in enumerate(zip(numbers, widths, strict=True)):
         for side, value in enumerate(pair):  # later dims decide at the corners
-            one = [(0, 0)] * x.ndim
-            one[dim] = (0, width[1]) if side else (width[0], 0)
-            x = bind(PAD, (x, value), (tuple(one),))
+            sides = [(0, 0)] * x.ndim
+            sides[dim] = (0, width[1]) if side else (width[0], 0)
+            x = bind(PAD, (x, value), (tuple(sides),))
     return x
 
 
@@ -156,10 +156,10 @@ def _parts(x: Any, axis: int, sources: list[int]) -> Iterator[Any]:
         step = sources[stop] - sources[start] if stop < len(sources) else 1
         while stop < len(sources) and sources[stop] - sources[stop - 1] == step:
             stop += 1
-        first, many = sources[start], stop - start
+        first, length = sources[start], stop - start
         if step == 0:
-            yield repeat(x[(*lead, slice(first, first + 1))], many, axis)
+            yield repeat(x[(*lead, slice(first, first + 1))], length, axis)
         else:
-            end = first + step * many
+            end = first + step * length
             yield x[(*lead, slice(first, None if end < 0 else end, step))]
         start = stop

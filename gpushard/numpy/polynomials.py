@@ -48,9 +48,9 @@ def _coefficients(name: str, p: Any, argument: str) -> Any:
 
 def _alike(name: str, a1: Any, a2: Any) -> list[Any]:
     """Return coefficients of two polynomials of one length."""
-    found = [_coefficients(name, a, f"a{n}") for n, a in enumerate((a1, a2), 1)]
-    length = max(a.shape[0] for a in found)
-    return [pad(a, (length - a.shape[0], 0)) for a in found]
+    vectors = [_coefficients(name, a, f"a{n}") for n, a in enumerate((a1, a2), 1)]
+    length = max(a.shape[0] for a in vectors)
+    return [pad(a, (length - a.shape[0], 0)) for a in vectors]
 
 
 @public(arrays=2)
@@ -93,14 +93,11 @@ def polymul(
     >>> polymul([1, 2], [1, -2])
     Array([ 1,  0, -4], dtype=int64)
     """
-    found = [_coefficients("polymul", a, f"a{n}") for n, a in enumerate((a1, a2), 1)]
+    factors = [_coefficients("polymul", a, f"a{n}") for n, a in enumerate((a1, a2), 1)]
     if trim_leading_zeros:
-        found = [_or_zero(trim_zeros(a, "f")) for a in found]
-    return convolve(*found)
-
-
-def _or_zero(p: Any) -> Any:
-    return p if p.shape[0] else zeros(1, p.dtype)
+        factors = [trim_zeros(a, "f") for a in factors]
+        factors = [a if a.shape[0] else zeros(1, a.dtype) for a in factors]
+    return convolve(*factors)
 
 
 @public(arrays=2)
@@ -121,13 +118,13 @@ def polydiv(
     >>> polydiv([3, 5, 2], [2, 1])
     (Array([1.5 , 1.75], dtype=float64), Array([0.25], dtype=float64))
     """
-    given = [_coefficients("polydiv", p, name) for p, name in ((u, "u"), (v, "v"))]
-    for p, name in zip(given, "uv", strict=True):
+    vectors = [_coefficients("polydiv", p, name) for p, name in ((u, "u"), (v, "v"))]
+    for p, name in zip(vectors, "uv", strict=True):
         if not p.shape[0]:
             raise ArgumentError(
                 f"polydiv: {name} has no coefficients; give one at least", argument=name
             )
-    quotient, rest = bind(rows.POLYDIV, [p + 0.0 for p in given])
+    quotient, rest = bind(rows.POLYDIV, [p + 0.0 for p in vectors])
     if trim_leading_zeros and rest.shape[0] > 1:
         large = ew.abs(rest) > 1e-8
         first = ew.where(statistical.any(large), statistical.argmax(large), rest.shape[0] - 1)
@@ -149,10 +146,10 @@ def polyder(p: Any, m: int = 1, *, out_sharding: Any = None) -> Array:
     >>> polyder([1, 1, 1, 1])
     Array([3, 2, 1], dtype=int64)
     """
-    found = _coefficients("polyder", p, "p")
+    derivative = _coefficients("polyder", p, "p")
     for _ in range(count(m, "polyder", "m")):
-        found = found[:-1] * np.arange(found.shape[0] - 1, 0, -1)
-    return found
+        derivative = derivative[:-1] * np.arange(derivative.shape[0] - 1, 0, -1)
+    return derivative
 
 
 @public
@@ -170,7 +167,7 @@ def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> A
     >>> polyint([3, 2, 1])
     Array([1., 1., 1., 0.], dtype=float64)
     """
-    found = _coefficients("polyint", p, "p")
+    integral = _coefficients("polyint", p, "p")
     times = count(m, "polyint", "m")
     constants = _coefficients("polyint", as_value(0.0 if k is None else k, "polyint"), "k")
     if constants.shape[0] != 1 and constants.shape[0] < times:
@@ -179,11 +176,11 @@ def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> A
             argument="k",
             shape=constants.shape,
         )
-    many = constants.shape[0] > 1
+    several = constants.shape[0] > 1
     for n in range(times):
-        constant = constants[n : n + 1] if many else constants
-        found = concat([found / np.arange(found.shape[0], 0, -1), constant])
-    return found
+        constant = constants[n : n + 1] if several else constants
+        integral = concat([integral / np.arange(integral.shape[0], 0, -1), constant])
+    return integral
 
 
 @public()
@@ -200,13 +197,13 @@ def polyval(p: Any, x: Any, *, out_sharding: Any = None) -> Array:
     >>> polyval([1, 0, 2], [3, 4])
     Array([11, 18], dtype=int64)
     """
-    given = p if is_value(p) else host_data(p, "polyval")
-    check_vector("polyval", "p", given)
+    coefficients = p if is_value(p) else host_data(p, "polyval")
+    check_vector("polyval", "p", coefficients)
     x = as_value(x, "polyval")
-    found = zeros_like(x)
-    for at in np.arange(given.shape[0]).tolist():
-        found = found * x + given[at]
-    return found
+    values = zeros_like(x)
+    for at in np.arange(coefficients.shape[0]).tolist():
+        values = values * x + coefficients[at]
+    return values
 
 
 @public(arrays=2)
@@ -261,16 +258,16 @@ def polyfit(
     scale = ew.sqrt((left * left).sum(0))
     left = left / scale
     share = x.shape[0] * float(finfo(x.dtype).eps) if rcond is None else rcond
-    found, sums, rank, values = lstsq(left, right, share)
-    found = (found.T / scale).T
+    solution, sums, rank, values = lstsq(left, right, share)
+    solution = (solution.T / scale).T
     if full:
-        return (*(found, sums, rank, values), share)
+        return (*(solution, sums, rank, values), share)
     if not cov:
-        return found
+        return solution
     spread = inv(left.T @ left) / (scale[:, None] * scale)
     spread = spread if y.ndim == 1 else spread[:, :, None]
     if isinstance(cov, str) and cov == "unscaled":
-        return (found, spread)
+        return (solution, spread)
     if x.shape[0] <= order:
         raise ArgumentError(
             f"polyfit: {x.shape[0]} points are too few for the covariance of {order} coefficients; "
@@ -278,7 +275,7 @@ def polyfit(
             argument="cov",
             shape=x.shape,
         )
-    return (found, spread * (sums / (x.shape[0] - order)))
+    return (solution, spread * (sums / (x.shape[0] - order)))
 
 
 def _check_points(x: Any, y: Any) -> None:
@@ -341,10 +338,10 @@ def roots(p: Any, *, strip_zeros: bool = True, out_sharding: Any = None) -> Arra
         zero = p.shape[0]
         p = trim_zeros(p, "b")
         zero -= p.shape[0]
-    many = max(p.shape[0] - 1, 0)
+    degree = max(p.shape[0] - 1, 0)
     complex_type = np.result_type(p.dtype, np.complex64)
-    if not many:
+    if not degree:
         return zeros(zero, complex_type)
-    companion = concat([(-p[1:] / p[0])[None], eye(many - 1, many, dtype=p.dtype)])
-    found = eigvals(companion)
-    return pad(found, (0, zero)) if zero else found
+    companion = concat([(-p[1:] / p[0])[None], eye(degree - 1, degree, dtype=p.dtype)])
+    values = eigvals(companion)
+    return pad(values, (0, zero)) if zero else values

@@ -126,7 +126,10 @@ def _drop_defaults(name: str, kwargs: dict[str, Any]) -> None:
     for keyword in _DEFAULTS.keys() & kwargs.keys():
         value = kwargs.pop(keyword)
         allowed = _DEFAULTS[keyword]
-        if not any(value is one or (isinstance(one, str) and value == one) for one in allowed):
+        if not any(
+            value is default or (isinstance(default, str) and value == default)
+            for default in allowed
+        ):
             raise _no_keyword(name, keyword)
 
 
@@ -181,21 +184,21 @@ def array_function(namespace: Mapping[str, Any]) -> Callable[..., Any]:
     ) -> Any:
         if not all(issubclass(kind, Array | np.ndarray) for kind in types):
             return NotImplemented
-        found = table().get(func) or _extension(func.__module__).get(func)
-        if found is None:
+        entry = table().get(func) or _extension(func.__module__).get(func)
+        if entry is None:
             raise _unknown(f"{func.__module__}.{func.__name__}")
-        ours, signature = found
-        given = {_NAMES.get(k, k): v for k, v in kwargs.items() if v is not np._NoValue}
+        ours, signature = entry
+        named = {_NAMES.get(k, k): v for k, v in kwargs.items() if v is not np._NoValue}
         try:
             if signature is not None:
-                signature.bind(*args, **given)
+                signature.bind(*args, **named)
         except TypeError as error:
             raise ArgumentTypeError(
                 f"{func.__module__}.{func.__name__} of gpushard arrays: {error}; see gpushard."
                 f"{func.__module__}.{func.__name__}, or take numpy.asarray(x) for the host",
                 argument="kwargs",
             ) from None
-        return ours(*args, **given)
+        return ours(*args, **named)
 
     return call
 
@@ -206,12 +209,12 @@ _Table: TypeAlias = dict[Any, tuple[Any, inspect.Signature | None]]
 
 def _table(module: ModuleType, namespace: Mapping[str, Any]) -> _Table:
     """Return the functions of a namespace that a module of NumPy has, too."""
-    found: _Table = {}
+    functions: _Table = {}
     for name, ours in namespace.items():
         theirs = getattr(module, name, None)
         if inspect.isfunction(ours) and callable(theirs) and not isinstance(theirs, type):
-            found[theirs] = ours, inspect.signature(ours)
-    return found
+            functions[theirs] = ours, inspect.signature(ours)
+    return functions
 
 
 @functools.cache

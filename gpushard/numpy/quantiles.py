@@ -175,13 +175,13 @@ def _quantile(
 def _shares(name: str, q: Any) -> Any:
     """Return quantiles from 0 to 1; those on the host are checked."""
     whole = 100 if name.endswith("percentile") else 1
-    found = q if is_value(q) else host_data(q, name)
-    if kind_of(found.dtype) not in "iuf":
+    shares = q if is_value(q) else host_data(q, name)
+    if kind_of(shares.dtype) not in "iuf":
         raise ArgumentTypeError(
-            f"{name}: q of {found.dtype} must be real numbers", argument="q", dtype=found.dtype
+            f"{name}: q of {shares.dtype} must be real numbers", argument="q", dtype=shares.dtype
         )
-    if not is_value(q) and not np.all((found >= 0) & (found <= whole)):
+    if not is_value(q) and not np.all((shares >= 0) & (shares <= whole)):
         raise ArgumentError(
             f"{name}: q={q!r} must be from 0 to {whole}", argument="q", value=q, most=whole
         )
-    return found / whole if whole == 100 else found
+    return shares / whole if whole == 100 else shares

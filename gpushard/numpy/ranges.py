@@ -104,13 +104,13 @@ def _apart(start: Any, stop: Any, step: Any) -> tuple[Any, Any]:
 def _length(start: Any, stop: Any, step: Any) -> int:
     """Return how many numbers there are, as NumPy counts them."""
     try:
-        apart, many = quietly(_apart, start, stop, step)
-        if isinstance(many, complex | np.complexfloating):
-            return max(0, min(math.ceil(many.real), math.ceil(many.imag)))
-        if many == 0 and apart != 0:  # too small for a float
-            return 0 if math.copysign(1, many) < 0 else 1
-        found: int = max(0, math.ceil(many))
-        return found
+        apart, steps = quietly(_apart, start, stop, step)
+        if isinstance(steps, complex | np.complexfloating):
+            return max(0, min(math.ceil(steps.real), math.ceil(steps.imag)))
+        if steps == 0 and apart != 0:  # too small for a float
+            return 0 if math.copysign(1, steps) < 0 else 1
+        length: int = max(0, math.ceil(steps))
+        return length
     except (ZeroDivisionError, OverflowError, ValueError, TypeError):
         raise ArgumentError(
             f"arange: from {start} to {stop} in steps of {step} there is no finite number of "
@@ -191,16 +191,16 @@ def linspace(
            [0., 2., 4.]], dtype=float64)
     """
     place = place_of(device, out_sharding)
-    many = count(num, "linspace", "num")
-    div = many - 1 if endpoint else many
+    length = count(num, "linspace", "num")
+    div = length - 1 if endpoint else length
     numbers = is_number(start) and is_number(stop)
     if not numbers and (shape(start) or shape(stop)):
-        found, step = _between(start, stop, many, div, dtype)
-        found = kept_at(moveaxis(found, 0, axis), place)
+        numbers_between, step = _between(start, stop, length, div, dtype)
+        numbers_between = kept_at(moveaxis(numbers_between, 0, axis), place)
     else:
         one_from_end(axis, 1, "linspace")
-        found, step = _from_to(start, stop, many, div, dtype, place)
-    return (found, step) if retstep else found
+        numbers_between, step = _from_to(start, stop, length, div, dtype, place)
+    return (numbers_between, step) if retstep else numbers_between
 
 
 def _between(start: Any, stop: Any, count: int, div: int, dtype: Any) -> tuple[Array, Array]:
@@ -211,11 +211,11 @@ def _between(start: Any, stop: Any, count: int, div: int, dtype: Any) -> tuple[A
     step = apart / (div if div > 0 else np.nan)
     at = arange(count, dtype=np.empty(0, work).real.dtype).reshape(-1, *[1] * apart.ndim)
     moved = where(equal(step, 0), at / div * apart, at * step) if div > 0 else at * apart
-    found = moved + start
+    values = moved + start
     if div == count - 1 and count > 1:
-        found = where(equal(at, count - 1), stop, found)
+        values = where(equal(at, count - 1), stop, values)
     target = work if dtype is None else as_dtype(dtype)
-    return (floor(found) if target.kind in "iu" else found).astype(target), step
+    return (floor(values) if target.kind in "iu" else values).astype(target), step
 
 
 def _from_to(
@@ -272,11 +272,11 @@ def logspace(
     place = place_of(device, out_sharding)
     if shape(base):
         start, stop, base = broadcast_arrays(start, stop, base)
-        found = power(expand_dims(base, axis), linspace(start, stop, num, endpoint, axis=axis))
+        powers = power(expand_dims(base, axis), linspace(start, stop, num, endpoint, axis=axis))
     else:
         exponents = linspace(start, stop, num, endpoint, axis=axis, out_sharding=place)
-        found = power(_number(base, "logspace", "base"), exponents)
-    return kept_at(found if dtype is None else found.astype(as_dtype(dtype)), place)
+        powers = power(_number(base, "logspace", "base"), exponents)
+    return kept_at(powers if dtype is None else powers.astype(as_dtype(dtype)), place)
 
 
 @_ranges
@@ -309,8 +309,8 @@ def geomspace(
     """
     place = place_of(device, out_sharding)
     if shape(start) or shape(stop):
-        found = moveaxis(_ratios(start, stop, count(num, "geomspace", "num"), endpoint), 0, axis)
-        return kept_at(found if dtype is None else found.astype(as_dtype(dtype)), place)
+        values = moveaxis(_ratios(start, stop, count(num, "geomspace", "num"), endpoint), 0, axis)
+        return kept_at(values if dtype is None else values.astype(as_dtype(dtype)), place)
     one_from_end(axis, 1, "geomspace")
     ends = [_number(x, "geomspace", name) for x, name in ((start, "start"), (stop, "stop"))]
     if any(np.iscomplexobj(end) for end in ends):
@@ -332,20 +332,20 @@ def geomspace(
     low, high = (math.log10(abs(end)) for end in ends)
     ratios = logspace(low, high, num, endpoint, out_sharding=place) * sign
     at = arange(integer(num, "geomspace", "num"), out_sharding=place)
-    found = where(equal(at, 0), float(ends[0]), ratios)  # as logarithms go, near but not at it
+    values = where(equal(at, 0), float(ends[0]), ratios)  # as logarithms go, near but not at it
     if endpoint and num > 1:
-        found = where(equal(at, num - 1), float(ends[1]), found)
-    return kept_at(found if dtype is None else found.astype(as_dtype(dtype)), place)
+        values = where(equal(at, num - 1), float(ends[1]), values)
+    return kept_at(values if dtype is None else values.astype(as_dtype(dtype)), place)
 
 
 def _ratios(start: Any, stop: Any, count: int, endpoint: bool) -> Array:
     """Return numbers between the elements of arrays at equal ratios, along the first dim."""
     start, stop = operands("geomspace", start, stop)
-    one = sign(start) * result_type(start, stop, 0.0).type(1)
-    low, high = start / one, stop / one
-    found = power(10.0, linspace(log10(low), log10(high), count, endpoint))
-    at = arange(count).reshape(-1, *[1] * (found.ndim - 1))
-    found = where(equal(at, 0), low, found)  # as logarithms go, near but not at it
+    unit = sign(start) * result_type(start, stop, 0.0).type(1)
+    low, high = start / unit, stop / unit
+    values = power(10.0, linspace(log10(low), log10(high), count, endpoint))
+    at = arange(count).reshape(-1, *[1] * (values.ndim - 1))
+    values = where(equal(at, 0), low, values)  # as logarithms go, near but not at it
     if endpoint and count > 1:
-        found = where(equal(at, count - 1), high, found)
-    return found * one
+        values = where(equal(at, count - 1), high, values)
+    return values * unit

@@ -102,11 +102,11 @@ def intersect1d(
     """
     x1, x2 = _alike(ar1, ar2)
     wish = Wish((INDICES,) * bool(return_indices))
-    found = different("intersect1d", x1, wish, size, fill_value, isin(x1, x2))
+    results = different("intersect1d", x1, wish, size, fill_value, isin(x1, x2))
     if not return_indices:
-        return found[0]
-    found.append(different("intersect1d", x2, wish, size, fill_value, isin(x2, x1))[1])
-    return tuple(found)
+        return results[0]
+    results.append(different("intersect1d", x2, wish, size, fill_value, isin(x2, x1))[1])
+    return tuple(results)
 
 
 @_sets
@@ -153,8 +153,8 @@ def setxor1d(
         x1, x2 = unique(x1), unique(x2)
     counting = concat([isin(x1, x2, invert=True), isin(x2, x1, invert=True)])
     wish = Wish(equal_nan=False)
-    found = different("setxor1d", concat([x1, x2]), wish, size, fill_value, counting)
-    return found[0]
+    results = different("setxor1d", concat([x1, x2]), wish, size, fill_value, counting)
+    return results[0]
 
 
 def _alike(*xs: Any) -> list[Any]:
@@ -333,39 +333,43 @@ def unique(
     Array([2, 5, 0, 0], dtype=int64)
     """
     asked = (INDICES, return_index), (INVERSE, return_inverse), (COUNTS, return_counts)
-    parts = tuple(part for part, there in asked if there)
+    parts = tuple(part for part, wanted in asked if wanted)
     if axis is None:
         wish = Wish(parts, bool(equal_nan))
-        found = different("unique", ar.ravel(), wish, size, fill_value)
+        results = different("unique", ar.ravel(), wish, size, fill_value)
         if return_inverse:
             at = 1 + parts.index(INVERSE)
-            found[at] = found[at].reshape(ar.shape)
+            results[at] = results[at].reshape(ar.shape)
     else:
         where = one_from_end(axis, ar.ndim, "unique")
         ar = moveaxis(ar, where, 0)
         rest = ar.shape[1:]
         rows = ar.reshape(ar.shape[0], math.prod(rest))
-        found = different("unique", rows, Wish(parts, equal_nan=False), size, fill_value)
-        found[0] = moveaxis(found[0].reshape(found[0].shape[0], *rest), 0, where)
-    return tuple(found) if parts else found[0]
+        results = different("unique", rows, Wish(parts, equal_nan=False), size, fill_value)
+        results[0] = moveaxis(results[0].reshape(results[0].shape[0], *rest), 0, where)
+    return tuple(results) if parts else results[0]
 
 
 def different(
     name: str, x: Any, wish: Wish, size: Any, fill_value: Any, counting: Any = None
 ) -> list[Any]:
     """Return the different elements of a vector, or rows of a matrix, and what else is wished."""
-    many = None if size is None else count(size, name, "size")
-    given, masked, filled = [x], counting is not None, size is not None and fill_value is not None
+    length = None if size is None else count(size, name, "size")
+    operands, masked, filled = (
+        [x],
+        counting is not None,
+        size is not None and fill_value is not None,
+    )
     if masked:
-        given.append(counting)
+        operands.append(counting)
     if filled:
-        given.append(number_of(fill_value, x.dtype, name, "fill_value"))
-    wish = dataclasses.replace(wish, size=many, masked=masked, filled=filled)
-    found: list[Any]
-    *found, number = bind(UNIQUE, given, (wish,))
-    if many is None:
-        there = concrete(number, "unique").item()
+        operands.append(number_of(fill_value, x.dtype, name, "fill_value"))
+    wish = dataclasses.replace(wish, size=length, masked=masked, filled=filled)
+    results: list[Any]
+    *results, number = bind(UNIQUE, operands, (wish,))
+    if length is None:
+        present = concrete(number, "unique").item()
         for at, part in enumerate(("values", *wish.parts)):
             if part != INVERSE:
-                found[at] = found[at][:there]
-    return found
+                results[at] = results[at][:present]
+    return results

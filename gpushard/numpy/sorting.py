@@ -51,13 +51,13 @@ def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
       ArgumentError: their shapes differ.
       ArgumentTypeError: there are no keys.
     """
-    many = list(keys) if isinstance(keys, tuple | list) else list(as_value(keys, "lexsort"))
-    if not many:
+    several = list(keys) if isinstance(keys, tuple | list) else list(as_value(keys, "lexsort"))
+    if not several:
         raise ArgumentTypeError("lexsort got no keys; give at least one", argument="keys")
-    arrays = [as_value(k, "lexsort") if is_number(k) else k for k in operands("lexsort", *many)]
+    arrays = [as_value(k, "lexsort") if is_number(k) else k for k in operands("lexsort", *several)]
     where = one_from_end(axis, len(arrays[0].shape), "lexsort")
-    found = bind(rows.LEXSORT, arrays, (where,), wanted(out_sharding, *arrays))
-    return settle(found, out_sharding)
+    order = bind(rows.LEXSORT, arrays, (where,), wanted(out_sharding, *arrays))
+    return settle(order, out_sharding)
 
 
 @public

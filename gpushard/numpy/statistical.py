@@ -19,9 +19,8 @@ from gpushard.functions.checks import refuse_out
 from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import host_data
-from gpushard.numpy.manipulation import broadcast_to
+from gpushard.numpy.manipulation import broadcast_to, lengthwise
 from gpushard.numpy.public import public, public_array
-from gpushard.numpy.slicing import lengthwise
 from gpushard.ops.axes import from_end
 
 # fmt: off
@@ -127,30 +126,30 @@ def average(
 
 def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
     """Return weights of an array, or of its dims `axis`, in its shape, here or on the host."""
-    found = weights if is_value(weights) else host_data(weights, name)
-    if found.shape == x.shape:
-        return found
+    heavy = weights if is_value(weights) else host_data(weights, name)
+    if heavy.shape == x.shape:
+        return heavy
     if axis is None:
         raise ArgumentTypeError(
-            f"{name}: weights of shape {found.shape} differ from the array's shape {x.shape}; say "
+            f"{name}: weights of shape {heavy.shape} differ from the array's shape {x.shape}; say "
             "with axis= along which dims they are",
             argument="axis",
-            shape=found.shape,
+            shape=heavy.shape,
             expected=x.shape,
         )
     axes = from_end(axis, x.ndim, name)
-    if found.shape != tuple(x.shape[at] for at in axes):
+    if heavy.shape != tuple(x.shape[at] for at in axes):
         raise ArgumentError(
-            f"{name}: weights of shape {found.shape} do not fit the array of shape {x.shape} with "
+            f"{name}: weights of shape {heavy.shape} do not fit the array of shape {x.shape} with "
             f"axis={axis}; give one for each element, or one along each dim that axis names",
             argument="weights",
-            shape=found.shape,
+            shape=heavy.shape,
             expected=x.shape,
         )
     if len(axes) == 1:
-        spread = lengthwise(found, x.ndim, axes[0])
+        spread = lengthwise(heavy, x.ndim, axes[0])
     else:
-        spread = found.transpose([int(n) for n in np.argsort(axes)])
+        spread = heavy.transpose([int(n) for n in np.argsort(axes)])
         spread = spread.reshape(
             tuple(n if d - x.ndim in axes else 1 for d, n in enumerate(x.shape))
         )

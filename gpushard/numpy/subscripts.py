@@ -112,9 +112,9 @@ def _filled(subscripts: str, name: str, shape: Shape, dots: str) -> str:
     return name
 
 
-def _check_result(subscripts: str, right: str, given: str) -> None:
+def _check_result(subscripts: str, right: str, letters: str) -> None:
     for letter in right:
-        if letter not in given:
+        if letter not in letters:
             raise _bad(subscripts, f"has {letter!r} in the result and in no operand")
         if right.count(letter) > 1:
             raise _bad(subscripts, f"has {letter!r} more than once in the result")

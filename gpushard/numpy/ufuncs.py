@@ -26,11 +26,11 @@ def call(
     out_sharding: Any = None,
 ) -> Any:
     """Do an elementwise operation."""
-    given = operands(ufunc.__name__, *xs)
+    arrays = operands(ufunc.__name__, *xs)
     if dtype is not None:
-        types = _types(ufunc, given, as_dtype(dtype), casting)
-        given = [_converted(x, t) for x, t in zip(given, types, strict=True)]
-    return bind(ufunc_row(ufunc), given, (), wanted(out_sharding, *given))
+        types = _types(ufunc, arrays, as_dtype(dtype), casting)
+        arrays = [_converted(x, t) for x, t in zip(arrays, types, strict=True)]
+    return bind(ufunc_row(ufunc), arrays, (), wanted(out_sharding, *arrays))
 
 
 def _types(
@@ -43,7 +43,7 @@ def _types(
     if is_custom(dtype):  # beside others NumPy has no loop of it
         own = [dtype if isinstance(t, type) or can_cast(t, dtype, casting) else t for t in own]
     try:
-        found = ufunc.resolve_dtypes(
+        loop = ufunc.resolve_dtypes(
             (*own, *[None] * ufunc.nout),
             signature=signature,
             casting=casting,  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def _types(
             argument="dtype",
             dtype=dtype,
         ) from None
-    return found[: ufunc.nin]
+    return loop[: ufunc.nin]
 
 
 def _type_of(x: Any) -> Any:

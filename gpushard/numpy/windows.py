@@ -21,18 +21,18 @@ _windows = described(M="how many elements.", device="where it goes.", out_shardi
 
 def _turns(name: str, M: Any, place: Any) -> tuple[int, Any]:
     """Return how many elements there are, and numbers from -(M - 1) to M - 1 for them."""
-    many = integer(M, name, "M")
-    return many, arange(1 - many, max(many, 1 - many), 2, float, out_sharding=place)
+    length = integer(M, name, "M")
+    return length, arange(1 - length, max(length, 1 - length), 2, float, out_sharding=place)
 
 
 def _window(name: str, M: Any, device: Any, out_sharding: Any, *weights: float) -> Any:
     """Return a sum of cosines: of whole waves over the window, weighted."""
     place = place_of(device, out_sharding)
-    many, turns = _turns(name, M, place)
-    found: Any = weights[0]
+    length, turns = _turns(name, M, place)
+    window: Any = weights[0]
     for waves, weight in enumerate(weights[1:], 1):
-        found = found + weight * ew.cos(turns * (math.pi * waves / max(many - 1, 1)))
-    return kept_at(turns + 1 if many == 1 else found, place)
+        window = window + weight * ew.cos(turns * (math.pi * waves / max(length - 1, 1)))
+    return kept_at(turns + 1 if length == 1 else window, place)
 
 
 @_windows
@@ -57,9 +57,9 @@ def blackman(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
 def bartlett(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Return the Bartlett window: a line from 0 to 1 and another one back."""
     place = place_of(device, out_sharding)
-    many, turns = _turns("bartlett", M, place)
-    found = 1 - ew.abs(turns) / max(many - 1, 1)
-    return kept_at(found, place)
+    length, turns = _turns("bartlett", M, place)
+    window = 1 - ew.abs(turns) / max(length - 1, 1)
+    return kept_at(window, place)
 
 
 @_windows
@@ -74,6 +74,6 @@ def kaiser(M: int, beta: float, *, device: Any = None, out_sharding: Any = None)
     """
     place = place_of(device, out_sharding)
     shape = float(number_of(beta, np.dtype(np.float64), "kaiser", "beta"))
-    many, turns = _turns("kaiser", M, place)
-    found = ew.i0(shape * ew.sqrt(1 - (turns / max(many - 1, 1)) ** 2)) / float(np.i0(shape)[()])
-    return kept_at(found, place)
+    length, turns = _turns("kaiser", M, place)
+    window = ew.i0(shape * ew.sqrt(1 - (turns / max(length - 1, 1)) ** 2)) / float(np.i0(shape)[()])
+    return kept_at(window, place)

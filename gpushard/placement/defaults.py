@@ -49,14 +49,14 @@ def devices(backend: str | None = None) -> list[Device]:
     >>> len(devices()) == device_count()
     True
     """
-    found = current.current().devices
-    if backend is not None and backend not in (known := {d.platform for d in found}):
+    every = current.current().devices
+    if backend is not None and backend not in (known := {d.platform for d in every}):
         raise NoDeviceError(
             f"backend={backend!r} has no devices here; there are {', '.join(sorted(known))}",
             argument="backend",
             backend=backend,
         )
-    return list(found)
+    return list(every)
 
 
 def local_devices(backend: str | None = None) -> list[Device]:
@@ -170,27 +170,27 @@ def use_mesh(mesh: Mesh, spec: PartitionSpec | str = _REPLICATED) -> Iterator[Me
 
 def default_mesh() -> Mesh | None:
     """Return the mesh that new data goes to, or None where it goes to a device."""
-    found = _default.get()
-    return found.mesh if isinstance(found, OverMesh) else None
+    default = _default.get()
+    return default.mesh if isinstance(default, OverMesh) else None
 
 
 def get_default_device() -> Device:
     """Return the device that new data goes to where it goes to one; of a mesh the first."""
-    found = _default.get()
-    if isinstance(found, OverMesh):
-        first: Any = found.mesh.assignment[0]
+    default = _default.get()
+    if isinstance(default, OverMesh):
+        first: Any = default.mesh.assignment[0]
         device: Device = first
         return device
-    return found or current.current().devices[0]
+    return default or current.current().devices[0]
 
 
 def default_sharding(shape: Shape) -> Sharding:
     """Return how new data of a shape is laid out where no placement is given."""
-    found = _default.get()
-    if isinstance(found, OverMesh):
-        if found.spec is None:
-            return NamedSharding(found.mesh, spread(shape, found.mesh.shape))
-        return NamedSharding(found.mesh, cut_spec(found.spec, shape))
+    default = _default.get()
+    if isinstance(default, OverMesh):
+        if default.spec is None:
+            return NamedSharding(default.mesh, spread(shape, default.mesh.shape))
+        return NamedSharding(default.mesh, cut_spec(default.spec, shape))
     return SingleDeviceSharding(get_default_device())
 
 

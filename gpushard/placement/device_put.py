@@ -111,8 +111,10 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     places = _prefix(device, x, "device")
     donations, aliases = _prefix(donate, x, "donate"), _prefix(may_alias, x, "may_alias")
     read = [_read_leaf(leaf) for leaf in leaves]
-    for data, place in zip(read, places, strict=True):
-        _check_place(data, place)
+    for data, place in zip(read, places, strict=True):  # before any is placed
+        if place is not None:
+            shape = data[0].shape if isinstance(data, tuple) else data.shape
+            place_tiling(as_sharding(place, len(shape)), shape)
     put = [_put_leaf(*arguments) for arguments in zip(read, places, aliases, strict=True)]
     _give_up(leaves, donations)
     return tree.unflatten(structure, put)
@@ -203,9 +205,9 @@ def resharded(x: _T, sharding: Any, argument: str, *, donate: bool = False) -> _
     targets = [_target(*each, argument) for each in zip(leaves, places, strict=True)]
     for leaf, target in zip(leaves, targets, strict=True):
         place_tiling(target, leaf.shape)
-    made = [x._moved(to, "reshard(x, sharding)") for x, to in zip(leaves, targets, strict=True)]
+    results = [x._moved(to, "reshard(x, sharding)") for x, to in zip(leaves, targets, strict=True)]
     _give_up(leaves, [donate] * len(leaves))
-    result: _T = tree.unflatten(structure, made)
+    result: _T = tree.unflatten(structure, results)
     return result
 
 
@@ -279,11 +281,7 @@ def as_host_array(x: Any, argument: str = "x") -> HostData:
 
 
 def _prefix(prefix: Any, x: Any, argument: str) -> list[Any]:
-    return tree.broadcast_prefix(prefix, x, is_leaf=_is_none, names=(argument, "x"))
-
-
-def _is_none(node: Any) -> bool:
-    return node is None
+    return tree.broadcast_prefix(prefix, x, lambda node: node is None, names=(argument, "x"))
 
 
 def _read_leaf(x: Any) -> Array | HostData:
@@ -292,13 +290,6 @@ def _read_leaf(x: Any) -> Array | HostData:
         x._live()
         return x
     return as_host_array(x)
-
-
-def _check_place(x: Array | HostData, place: Any) -> None:
-    """Check that one leaf fits its place, before any is placed."""
-    shape = x[0].shape if isinstance(x, tuple) else x.shape
-    if place is not None:
-        place_tiling(as_sharding(place, len(shape)), shape)
 
 
 def _put_leaf(x: Array | HostData, place: Any, may_alias: bool) -> Array:

@@ -124,8 +124,8 @@ def make_array_from_process_local_data(
     shapes = tree.broadcast_prefix(
         global_shape, local_data, _is_shape, names=("global_shape", "local_data")
     )
-    given = zip(shardings, leaves, shapes, strict=True)
-    return tree.unflatten(structure, [_from_local_data(*one) for one in given])
+    each = zip(shardings, leaves, shapes, strict=True)
+    return tree.unflatten(structure, [_from_local_data(*arguments) for arguments in each])
 
 
 def _is_shape(x: Any) -> bool:
@@ -207,8 +207,8 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     Args:
       platform: only those on "cpu" or "gpu" devices.
     """
-    found = [a for a in current.current().live_arrays() if not a.is_deleted()]
-    return [array for array in found if platform in (None, array.platform())]
+    arrays = [a for a in current.current().live_arrays() if not a.is_deleted()]
+    return [array for array in arrays if platform in (None, array.platform())]
 
 
 def num_addressable_indices(sharding: Sharding, dim: int, global_shape: Any) -> int:
@@ -340,7 +340,7 @@ def _check_parts(
 
 def _by_device(tiling: Tiling, arrays: Sequence[Array]) -> list[Array]:
     """Order single-device arrays as the tiling orders devices."""
-    found: dict[Hashable, Array] = {}
+    placed: dict[Hashable, Array] = {}
     for position, array in enumerate(arrays):
         devices = array.devices()
         if len(devices) != 1:
@@ -349,20 +349,20 @@ def _by_device(tiling: Tiling, arrays: Sequence[Array]) -> list[Array]:
                 argument="arrays",
                 position=position,
             )
-        found[next(iter(devices))] = array
+        placed[next(iter(devices))] = array
     wanted = [device_of(tiling.devices[position]) for position in tiling.addressable]
-    missing = [device for device in wanted if device not in found]
-    surplus = [device for device in found if device not in set(wanted)]
+    missing = [device for device in wanted if device not in placed]
+    surplus = [device for device in placed if device not in set(wanted)]
     if missing or surplus or len(arrays) != len(wanted):
         raise ShardingError(
-            f"arrays lie on {len(found)} devices, {len(arrays)} in number; the sharding has "
+            f"arrays lie on {len(placed)} devices, {len(arrays)} in number; the sharding has "
             f"{len(wanted)}. Without an array: {missing}; not in the sharding: {surplus}. Give "
             "one array per device",
             argument="arrays",
             missing=missing,
             surplus=surplus,
         )
-    return [found[device] for device in wanted]
+    return [placed[device] for device in wanted]
 
 
 def _checked_sharding(sharding: Any) -> Sharding:

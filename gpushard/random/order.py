@@ -179,16 +179,11 @@ def _positions(
     if weights is None:
         order = bind_at(random_order.ORDER, (element,), (n,), (n,))
     else:
-        order = _largest(key, weights, draws, noise)
+        with np.errstate(divide="ignore"):
+            logits = np.log(weights)
+        noisy = sample(noise, key, (logits,), weights.shape, weights.dtype)
+        order = bind(random_order.TOP, (noisy,), (draws,))
     return moved_to(out_sharding, order[:draws].reshape(sizes))
-
-
-def _largest(key: Any, weights: Any, draws: int, noise: Distribution) -> Any:
-    """Return which logarithms of weights are the largest with Gumbel numbers added."""
-    with np.errstate(divide="ignore"):
-        logits = np.log(weights)
-    noisy = sample(noise, key, (logits,), weights.shape, weights.dtype)
-    return bind(random_order.TOP, (noisy,), (draws,))
 
 
 def _weights(p: Any, n: int) -> Any:

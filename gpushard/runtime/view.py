@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpushard.frozen import dataclass
 from gpushard.typing import LocalArray, Shape
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """A strided part of an operand."""
 
     offset: int

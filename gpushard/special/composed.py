@@ -52,8 +52,8 @@ def polygamma(n: Any, x: Any, /, *, out_sharding: Any = None) -> Array:
       MissingLibraryError: SciPy is not installed.
     """
     x, n = as_value(x, "polygamma"), as_value(n, "polygamma")
-    found = ew.float_power(-1.0, n + 1) * gamma(n + 1.0) * zeta(n + 1, x)
-    return settle(ew.where(n == 0, digamma(x), found), out_sharding)
+    values = ew.float_power(-1.0, n + 1) * gamma(n + 1.0) * zeta(n + 1, x)
+    return settle(ew.where(n == 0, digamma(x), values), out_sharding)
 
 
 @public
@@ -74,12 +74,12 @@ def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Array:
             argument="d",
             value=d,
         )
-    many = int(d)
-    found = gammaln(a)
-    for j in range(1, many):
-        found = found + gammaln(a - j / 2)
-    found = found + many * (many - 1) / 4 * np.log(np.pi)  # in double precision, as SciPy's
-    return ew.where(a > (many - 1) / 2, found, np.nan)
+    dims = int(d)
+    total = gammaln(a)
+    for j in range(1, dims):
+        total = total + gammaln(a - j / 2)
+    total = total + dims * (dims - 1) / 4 * np.log(np.pi)  # in double precision, as SciPy's
+    return ew.where(a > (dims - 1) / 2, total, np.nan)
 
 
 @public(arrays=2)
@@ -143,17 +143,17 @@ def logsumexp(
     Array(0.69314718, dtype=float64)
     """
     x = as_value(x, "logsumexp")
-    given = [x] if b is None else list(broadcast_arrays(x, as_value(b, "logsumexp")))
-    axes = from_end(axis, given[0].ndim, "logsumexp")
-    to = wanted(out_sharding, *given)
-    found = bind(LOGSUMEXP, given, (axes, bool(keepdims), bool(return_sign)), to)
+    operands = [x] if b is None else list(broadcast_arrays(x, as_value(b, "logsumexp")))
+    axes = from_end(axis, operands[0].ndim, "logsumexp")
+    to = wanted(out_sharding, *operands)
+    logarithm = bind(LOGSUMEXP, operands, (axes, bool(keepdims), bool(return_sign)), to)
     if not return_sign:
-        return settle(found, out_sharding)
-    kept = found if keepdims else bind(LOGSUMEXP, given, (axes, True, True))
-    terms = ew.exp(given[0] - ew.where(ew.isfinite(kept), kept.real, 0))
-    terms = terms if b is None else given[1] * terms
+        return settle(logarithm, out_sharding)
+    kept = logarithm if keepdims else bind(LOGSUMEXP, operands, (axes, True, True))
+    terms = ew.exp(operands[0] - ew.where(ew.isfinite(kept), kept.real, 0))
+    terms = terms if b is None else operands[1] * terms
     total = terms.sum(axes, keepdims=keepdims)
-    return settle((found, ew.sign(total)), out_sharding)
+    return settle((logarithm, ew.sign(total)), out_sharding)
 
 
 def _inexact(x: Any) -> Any:

@@ -75,24 +75,21 @@ def _unary(name: str, text: str) -> Unary:
     def function(x: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x,), out_sharding)
 
-    made: Unary = _named(function, name, text, "x")
-    return made
+    return _named(function, name, text, "x")
 
 
 def _binary(name: str, text: str) -> Binary:
     def function(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x1, x2), out_sharding)
 
-    made: Binary = _named(function, name, text, "x1, x2")
-    return made
+    return _named(function, name, text, "x1, x2")
 
 
 def _ternary(name: str, text: str) -> Ternary:
     def function(x1: Any, x2: Any, x3: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x1, x2, x3), out_sharding)
 
-    made: Ternary = _named(function, name, text, "x1, x2, x3")
-    return made
+    return _named(function, name, text, "x1, x2, x3")
 
 
 erf = _unary("erf", "Return the error function.")

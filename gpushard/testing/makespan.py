@@ -190,15 +190,15 @@ def _predecessors(work: Sequence[Work]) -> list[set[int]]:
     streams: dict[Hashable, list[int]] = {}
     for index, item in enumerate(work):
         streams.setdefault(item.stream, []).append(index)
-    found: list[set[int]] = [set() for _ in work]
+    before_each: list[set[int]] = [set() for _ in work]
     for line in streams.values():
         for before, after in itertools.pairwise(line):
-            found[after].add(before)
+            before_each[after].add(before)
     for index, item in enumerate(work):
         for stream, tick in item.waits:
             covered = [other for other in streams.get(stream, ()) if work[other].tick <= tick]
-            found[index].update(covered[-1:])
-    return found
+            before_each[index].update(covered[-1:])
+    return before_each
 
 
 def _check_domains(work: Sequence[Work], topology: Topology) -> None:

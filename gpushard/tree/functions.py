@@ -116,9 +116,9 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = N
     >>> tree.map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 10, "b": [20]})
     {'a': 11, 'b': [22]}
     """
-    found, treedef = flatten(tree, is_leaf)
+    own, treedef = flatten(tree, is_leaf)
     others = [treedef.flatten_up_to(r, names=("tree", f"rest[{i}]")) for i, r in enumerate(rest)]
-    return treedef.unflatten([f(*values) for values in zip(found, *others, strict=True)])
+    return treedef.unflatten([f(*values) for values in zip(own, *others, strict=True)])
 
 
 def flatten_with_path(
@@ -141,8 +141,8 @@ def flatten_with_path(
     >>> [(tree.keystr(path), leaf) for path, leaf in pairs]
     [('[0]', 1), ("[1]['a']", 2)]
     """
-    found, treedef = flatten(tree, is_leaf)
-    return list(zip(treedef.leaf_paths(), found, strict=True)), treedef
+    own, treedef = flatten(tree, is_leaf)
+    return list(zip(treedef.leaf_paths(), own, strict=True)), treedef
 
 
 def broadcast_prefix(
@@ -171,9 +171,9 @@ def broadcast_prefix(
     >>> tree.broadcast_prefix(["x", "y"], [1, {"a": 2, "b": 3}])
     ['x', 'y', 'y']
     """
-    found, treedef = flatten(prefix_tree, is_leaf)
+    own, treedef = flatten(prefix_tree, is_leaf)
     result = []
-    for leaf, subtree in zip(found, treedef.flatten_up_to(full_tree, names=names), strict=True):
+    for leaf, subtree in zip(own, treedef.flatten_up_to(full_tree, names=names), strict=True):
         result += [leaf] * structure(subtree).num_leaves
     return result
 
@@ -254,12 +254,12 @@ def reduce(
     >>> tree.reduce(lambda total, x: total + x, {"a": 1, "b": [2, 3]})
     6
     """
-    found = leaves(tree, is_leaf)
+    values = leaves(tree, is_leaf)
     if initializer is not _NOTHING:
-        return functools.reduce(function, found, initializer)
-    if not found:
+        return functools.reduce(function, values, initializer)
+    if not values:
         raise TreeError("reduce: the tree has no leaves; give an initializer", tree=tree)
-    return functools.reduce(function, found)
+    return functools.reduce(function, values)
 
 
 def all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:

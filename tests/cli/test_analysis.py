@@ -38,6 +38,12 @@ def test_components_are_those_of_numpy(
     assert max(map(len, printed.splitlines())) <= 80
 
 
+def test_small_numbers_have_components_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(4):  # whose signs are others
+        assert analysis.run(placed(RANDOM.standard_normal((40, 7)) * 1e-3))
+    assert "MISMATCH" not in capsys.readouterr().out
+
+
 def test_the_bytes_of_a_step_are_those_that_moved(capsys: pytest.CaptureFixture[str]) -> None:
     with runtime(host_devices=4, host_domains=4):
         mesh = gs.make_mesh((4,), "x")

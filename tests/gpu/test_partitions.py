@@ -24,6 +24,8 @@ COSTS = {
     "sum": (lambda x: x.sum(), 2, 0),
     "sum of rows": (lambda x: x.sum(axis=1), 1, 0),
     "prod": (lambda x: x.prod(), 2, 0),
+    "max": (lambda x: x.max(), 2, 0),
+    "mean": (lambda x: x.mean(), 3, 0),
     "any": (lambda x: (x > 0).any(), 3, 0),
     "add": (lambda x: x + x, 1, 0),
     "sin": (lambda x: gs.numpy.sin(x), 1, 0),
@@ -89,7 +91,7 @@ def test_reductions_of_shards_are_those_of_numpy(code: str) -> None:
     value = value.astype(code)
     with gpu_runtime(split=Split(8, False)):
         x = rows(value)
-        for name in ("sum", "prod", "min", "max", "any", "all"):
+        for name in ("sum", "prod", "min", "max", "any", "all", "mean"):
             if name in ("min", "max") and code == "D":
                 continue
             for axis in (None, 0, 1):
@@ -97,3 +99,14 @@ def test_reductions_of_shards_are_those_of_numpy(code: str) -> None:
                 wanted = getattr(value, name)(axis=axis)
                 assert found.dtype == wanted.dtype
                 np.testing.assert_allclose(found, wanted, rtol=2e-2 if code == "e" else 1e-5)
+
+
+@pytest.mark.parametrize("code", "efd")
+def test_extremes_of_shards_with_nan_are_nan(code: str) -> None:
+    value = np.random.default_rng(7).normal(size=(48, 40)).astype(code)
+    value[5, 7] = value[5, 39] = value[46, 0] = np.nan
+    with gpu_runtime(split=Split(8, False)):
+        x = rows(value)
+        for axis in (None, 0, 1):
+            np.testing.assert_array_equal(np.asarray(x.max(axis=axis)), value.max(axis=axis))
+            np.testing.assert_array_equal(np.asarray(x.min(axis=axis)), value.min(axis=axis))

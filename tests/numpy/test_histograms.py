@@ -94,6 +94,15 @@ def test_rules_for_few_elements(rule: str, dtype: str) -> None:
             np.testing.assert_allclose(got, want, rtol=1e-6 if dtype == "f" else 1e-14)
 
 
+@pytest.mark.parametrize("rule", ["scott", "fd", "rice", "sturges", "doane"])
+def test_rules_for_every_small_size(rule: str) -> None:
+    rng = np.random.default_rng(5)
+    for n in range(1, 25):
+        data = rng.exponential(size=n) ** 2
+        want = np.histogram_bin_edges(data, rule)
+        assert len(gnp.histogram_bin_edges(put(data, "x"), rule)) == len(want), (n, data)
+
+
 def test_few_elements_afar_get_no_more_bins_than_twice_the_root() -> None:
     data = np.concatenate((np.random.default_rng(8).normal(0, 1e-3, 60), [-5.0, 5.0]))
     edges = gnp.histogram_bin_edges(put(data, "x"), "auto")

@@ -55,6 +55,9 @@ def test_leading_zeros() -> None:
     same(kept, np.convolve(zeros, p))
     for u in ([1, -3, 2], [2, 4], [0.0, 1e-12, 5], [0, 0]):
         same(gnp.polydiv(u, [1, -1]), np.polydiv(u, [1, -1]), exact=False)
+    for small in (1e-8, np.nextafter(1e-8, 1)):  # of the remainder, up to the first alone
+        u, v = [1.0, small, 5.0], [1.0, 0.0, 0.0]
+        same(gnp.polydiv(u, v), np.polydiv(u, v), exact=False)
     rest = gnp.polydiv([1.0, -3.0, 2.0], [1.0, -1.0], trim_leading_zeros=False)[1]
     same(rest, np.zeros(3), exact=False)
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
@@ -14,6 +16,7 @@ from gpushard.ops.programs.owners import Owners
 from gpushard.ops.table import gather
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing.deferred import gated
+from tests import share
 
 SPECS = [gs.P("x", "y"), gs.P(("x", "y")), gs.P("y", "x"), gs.P(None, ("y", "x"))]
 
@@ -197,3 +200,62 @@ def test_rows_of_blocks_are_taken_in_pieces_of_any_size(
             [*blocks, nobody][n][tuple(places[i] for places in at)] for i, n in enumerate(owner)
         ]
         np.testing.assert_array_equal(part, np.reshape(wanted, part.shape))
+
+
+KINDS = (np.int8, np.uint8, np.int32, np.int64, np.uint64)
+
+
+@share.examples(60)
+@given(st.data())
+def test_positions_of_any_kind_take_what_numpy_takes(data: st.DataObject) -> None:
+    """Split in any way, with positions that repeat, ascend, count from the end or are none."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
+    shape = tuple(data.draw(st.lists(st.integers(1, 90), min_size=1, max_size=3)))
+    x = rng.integers(-99, 99, shape).astype(data.draw(st.sampled_from((np.int16, np.float64))))
+    dim = data.draw(st.integers(0, len(shape) - 1))
+    size, before = shape[dim], (slice(None),) * dim
+    kind = np.dtype(data.draw(st.sampled_from(KINDS)))
+    count = data.draw(st.sampled_from(((0,), (1,), (11,), (70,), (3, 4))))
+    at = rng.integers(0 if kind.kind == "u" else -size, size, count).astype(kind)
+    if data.draw(st.booleans()):
+        at.sort()
+    axes: list[Any] = data.draw(st.permutations(["y", None, None]))
+    axes.insert(dim, data.draw(st.sampled_from(("x", ("x", "y"), None))))
+    spec = [axis if axis != "y" or axes[dim] != ("x", "y") else None for axis in axes[: len(shape)]]
+    own = data.draw(st.sampled_from((None, gs.P(), gs.P("y"))))
+    with pytest.MonkeyPatch.context() as patch, testing.runtime(host_devices=8, small_bytes=64):
+        patch.setattr(gather, "SMALL", data.draw(st.sampled_from((0, 1 << 20))))
+        patch.setattr(gather, "PIECE", data.draw(st.sampled_from((1, 100, 1 << 20))))
+        mesh = gs.make_mesh((4, 2), ("x", "y"))
+        split = gs.device_put(x, gs.NamedSharding(mesh, gs.P(*spec)))
+        placed = gs.device_put(at, None if own is None else gs.NamedSharding(mesh, own))
+        for positions in (placed, placed, at):
+            np.testing.assert_array_equal(np.asarray(split[(*before, positions)]), x[(*before, at)])
+        if not at.size:
+            return
+        beyond = at.astype(np.int64)
+        wrong = int(rng.choice([size, -1 - size]))
+        beyond.flat[rng.integers(at.size)] = wrong
+        for positions in (gs.device_put(beyond), beyond):
+            with pytest.raises(IndexError, match=f"index {wrong} is out of bounds"):
+                split[(*before, positions)]
+        filled = split.at[(*before, beyond)].get(mode="fill", fill_value=7)
+        wanted = x[(*before, np.where(beyond == wrong, 0, beyond))]
+        wanted[(*before, beyond == wrong)] = 7
+        np.testing.assert_array_equal(np.asarray(filled), wanted)
+
+
+def test_a_small_part_of_an_array_is_taken_without_the_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with testing.runtime(backend="host", host_devices=4) as runtime:
+        order = gs.random.permutation(gs.random.key(0), 20_000)
+        (order[100:200] + order[-100:]).block_until_ready()
+        locked = []
+        run_locked = runtime.run_locked
+        monkeypatch.setattr(
+            runtime, "run_locked", lambda *step: locked.append(step) or run_locked(*step)
+        )
+        parts = [order[start : start + 100] for start in range(0, 1000, 100)]
+        assert not locked
+        np.testing.assert_array_equal(np.concatenate(parts), np.asarray(order)[:1000])

@@ -176,6 +176,16 @@ def test_free_blocks_are_taken_as_the_rules_say(program, limit):
         assert limit is None or pool.total <= limit
 
 
+def test_what_a_cut_short_call_took_and_never_claimed_comes_back():
+    pool, claims = make_pool(), Claims()
+    claim = claims.make(pool.take(1000, None, None))
+    lost = pool.take(2000, None, None)
+    pool.repair(claims.memories())
+    assert pool.free == lost.capacity
+    assert pool.total == lost.capacity + claim.memory.capacity
+    assert pool.take(2000, None, None).raw is lost.raw
+
+
 def test_memory_comes_back_when_the_last_claim_dies_and_not_before():
     pool, claims = make_pool(), Claims()
     claim = claims.make(pool.take(1000, None, None))

@@ -56,8 +56,11 @@ def test_a_child_of_a_thread_in_a_step_collects_again():
         def step():
             rt.renew_locks(torn=False)
             assert gc.get_threshold()[0] == 0
+            with pytest.raises(gs.errors.ReentrantCallError):
+                rt.run_locked(lambda: None)
             rt.renew_locks(torn=True)
             assert gc.get_threshold() == before
+            rt.run_locked(lambda: None)  # its thread is in no step
 
         rt.run_locked(step)
         assert gs.device_put(np.ones(3)).tolist() == [1, 1, 1]
@@ -176,6 +179,20 @@ def test_nobody_waits_forever_for_an_item_that_an_interrupt_kept_out_of_its_queu
         waiting.join(timeout=20)
         assert not waiting.is_alive()
         assert stream.finished(1)
+
+
+def test_what_a_step_took_before_it_was_interrupted_comes_back():
+    with runtime(host_devices=1) as rt:
+        pool = rt.devices[0].domain.pool
+
+        def interrupted():
+            pool.take(1000, None, None)
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            rt.commit(interrupted)
+        rt.commit(lambda: None)
+        assert pool.free == pool.total == size_class(1000)
 
 
 def test_no_collection_starts_in_a_step_and_who_switches_collections_off_finds_them_off():

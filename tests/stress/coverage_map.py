@@ -71,8 +71,9 @@ class Run:
         for context, bits in self._base.execute(query, (f"%/{path}",)):
             test = context.rpartition("|")[0]
             for byte, bit in itertools.product(range(len(bits)), range(8)):
-                if bits[byte] >> bit & 1 and 8 * byte + bit in now:
-                    found[now[8 * byte + bit]].add(test)
+                if bits[byte] >> bit & 1:
+                    for line in now.get(8 * byte + bit, ()):
+                        found[line].add(test)
         return found
 
     def _before(self, file: str) -> Path | None:
@@ -90,11 +91,22 @@ class Run:
         return best if best is not None and 2 * shared[best] > len(lines) else None
 
     @staticmethod
-    def _now(old: Path, new: Path) -> dict[int, int]:
-        """Return where the lines of a file, from 1, have gone."""
+    def _now(old: Path, new: Path) -> dict[int, list[int]]:
+        """Return where the lines of a file, from 1, have gone.
+
+        Lines that are new stand for those before them and behind them.
+        """
         texts = [path.read_text(encoding="utf-8").splitlines() for path in (old, new)]
         blocks = difflib.SequenceMatcher(None, *texts, autojunk=False).get_matching_blocks()
-        return {a + n: b + n for a, b, size in blocks for n in range(1, size + 1)}
+        now = defaultdict(list)
+        end = 0
+        for a, b, size in blocks:
+            for line in (a, a + 1):
+                now[line] += range(end + 1, b + 1)
+            for n in range(1, size + 1):
+                now[a + n].append(b + n)
+            end = b + size
+        return now
 
 
 class Suite:

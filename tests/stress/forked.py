@@ -203,7 +203,7 @@ class _Runner:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """End the child with the first test that fails."""
         if report.failed and self._is_child:
-            os._exit(1)
+            _end()
 
     def _next(self, change: Mutant, trials: Trials, verdict: Verdict) -> list[_Child]:
         """Start the next trial of a change, or report what came of all."""
@@ -215,11 +215,11 @@ class _Runner:
             return []
         sys.stdout.flush()
         sys.stderr.flush()
-        number = _fork.RawValue("i", 0)
-        process = _fork.Process(target=self._run, args=(code, tests, number))
+        passed = _fork.RawValue("i", 0)
+        process = _fork.Process(target=self._run, args=(code, tests, passed))
         process.start()
         patience = STARTING + SLOWNESS * sum(map(self._suite.time, tests))
-        return [_Child(change, trials, tests, process, number, time.monotonic() + patience)]
+        return [_Child(change, trials, tests, process, passed, time.monotonic() + patience)]
 
     def _trials(self, change: Mutant) -> Trials:
         """Yield trials of a change, take what came of each, and return what catches it."""
@@ -260,10 +260,10 @@ class _Runner:
             order += itertools.chain.from_iterable(files.values())
         return order
 
-    def _run(self, code: Swap, tests: Sequence[str], number: ctypes.c_int) -> None:
+    def _run(self, code: Swap, tests: Sequence[str], passed: ctypes.c_int) -> None:
         """Make a change and run tests, in the child."""
         self._is_child = True
-        os.setpgid(0, 0)  # what the tests start ends with them
+        os.setpgid(0, 0)
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
@@ -271,10 +271,15 @@ class _Runner:
             for function in self._functions.get(old, ()):
                 function.__code__ = new
         items = [self._items[test] for test in tests]
-        for n, (item, following) in enumerate(zip(items, [*items[1:], None], strict=True)):
-            number.value = n
+        for item, following in zip(items, [*items[1:], None], strict=True):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        os._exit(0)
+            passed.value += 1
+        _end()
+
+
+def _end() -> None:
+    """End this process and those that its tests have started."""
+    os.killpg(0, signal.SIGKILL)
 
 
 @dataclasses.dataclass(eq=False)
@@ -287,8 +292,8 @@ class _Child:
 
     tests: Sequence[str]
     process: multiprocessing.context.ForkProcess
-    number: ctypes.c_int
-    """Which test it runs."""
+    passed: ctypes.c_int
+    """How many tests have passed."""
 
     deadline: float
 
@@ -301,7 +306,7 @@ class _Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid or 0, signal.SIGKILL)
         self.process.join()
-        return None if self.process.exitcode == 0 else self.tests[self.number.value]
+        return self.tests[self.passed.value] if self.passed.value < len(self.tests) else None
 
 
 def _functions() -> dict[types.CodeType, list[types.FunctionType]]:

@@ -86,43 +86,47 @@ def placed(reshard: Reshard, offset: IntArray, strides: IntArray) -> StridedCopi
       strides: elements between neighbours there, in each dim of the destination, shape (dims,
         pairs).
     """
-    cut, copies, source = reshard.overlap, reshard.copies, reshard.overlap.source
-    device = cut.held.home[copies.held]
-    read = strides_of(source.stops - source.starts)[:, device]
-    made = np.full(len(copies), -1) if copies.made is None else copies.made
-    again = made >= 0
-    target_offset, source_offset = offset[copies.pair], np.where(again, offset[made], 0)
-    length, target_stride, source_stride = [], [], []
-    for dim, m in enumerate(reshard.piece.maps):
-        of = np.zeros(len(copies), np.int64) if m.source is None else read[m.source]
-        step = np.full_like(of, m.step)
-        if copies.made is not None:
-            of = np.where(again, 0 if m.destination is None else strides[m.destination][made], of)
-            step = np.where(again, 1, step)
-        source_offset = source_offset + copies.source_offset[dim] * of
-        if m.destination is not None:
-            to = strides[m.destination][copies.pair]
-            target_offset = target_offset + copies.destination_offset[dim] * to
-            if m.source is not None:
-                length.append(copies.length[dim])
-                target_stride.append(to)
-                source_stride.append(of * step)
-    none, zero = np.zeros((0, len(copies)), np.int64), np.zeros(len(copies), np.int64)
+    cut, copies, maps = reshard.overlap, reshard.copies, reshard.piece.maps
+    device, pair, made = cut.held.home[copies.held], copies.pair, copies.made
+    destinations = [m.destination for m in maps]
+    to = _of_maps(strides[:, pair], destinations)
+    lengths = cut.source.stops - cut.source.starts
+    of = _of_maps(strides_of(lengths)[:, device], [m.source for m in maps])
+    source_stride = of * np.array([m.step for m in maps], np.int64)[:, None]
+    phase = zero = source_offset = np.zeros(len(pair), np.int64)
+    if made is not None:
+        again = made >= 0
+        of = np.where(again, _of_maps(strides[:, made], destinations), of)
+        source_stride = np.where(again, of, source_stride)
+        device = np.where(again, -1, device)
+        source_offset = np.where(again, offset[made], 0)
+        phase = again.astype(np.int64) if copies.wave is None else zero
+    kept = [dim for dim, m in enumerate(maps) if m.source is not None and m.destination is not None]
     return StridedCopies(
-        block=copies.pair,
-        device=np.where(again, -1, device),
-        made=made,
+        block=pair,
+        device=device,
+        made=zero - 1 if made is None else made,
         source_domain=copies.source_domain,
         remote=copies.source_domain != copies.domain,
-        target_offset=target_offset,
-        source_offset=source_offset,
-        length=np.stack(length) if length else none,
-        target_stride=np.stack(target_stride) if length else none,
-        source_stride=np.stack(source_stride) if length else none,
+        target_offset=offset[pair] + (copies.destination_offset * to).sum(axis=0),
+        source_offset=source_offset + (copies.source_offset * of).sum(axis=0),
+        length=_of_maps(copies.length, kept),
+        target_stride=_of_maps(to, kept),
+        source_stride=_of_maps(source_stride, kept),
         wave=zero if copies.wave is None else copies.wave,
-        phase=again.astype(np.int64) if copies.wave is None else zero,
-        point=none,
+        phase=phase,
+        point=zero[None][:0],
     )
+
+
+def _of_maps(rows: IntArray, dims: Sequence[int | None]) -> IntArray:
+    """Return the rows of some dims; zeros for None."""
+    if dims == list(range(len(rows))):
+        return rows
+    if None not in dims:
+        return rows[np.array(dims, np.intp)]
+    padded = np.concatenate((rows, np.zeros((1, *rows.shape[1:]), np.int64)))
+    return padded[[len(rows) if dim is None else dim for dim in dims]]
 
 
 def make_plan(

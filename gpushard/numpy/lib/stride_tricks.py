@@ -49,8 +49,8 @@ def sliding_window_view(
     if axis is None:
         axes = tuple(range(x.ndim))
     else:
-        given = axis if isinstance(axis, tuple | list) else (axis,)
-        axes = tuple(x.ndim + from_end(one, x.ndim, "sliding_window_view")[0] for one in given)
+        dims = axis if isinstance(axis, tuple | list) else (axis,)
+        axes = tuple(x.ndim + from_end(dim, x.ndim, "sliding_window_view")[0] for dim in dims)
     if len(sizes) != len(axes):
         raise ArgumentError(
             f"sliding_window_view: window_shape={sizes} has {len(sizes)} sizes for the dims "

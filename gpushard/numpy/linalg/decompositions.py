@@ -108,8 +108,8 @@ def qr(a: Any, mode: str = "reduced", *, out_sharding: Any = None) -> Any:
             argument="mode",
             value=mode,
         )
-    made = bind(rows.QR, (a,), (mode,))
-    return QRResult(*made) if mode in ("reduced", "complete") else made
+    parts = bind(rows.QR, (a,), (mode,))
+    return QRResult(*parts) if mode in ("reduced", "complete") else parts
 
 
 @overload
@@ -152,8 +152,8 @@ def svd(
       hermitian: whether matrices are Hermitian; only their lower triangles are read then.
     """
     params = bool(full_matrices), bool(compute_uv), bool(hermitian)
-    made = bind(rows.SVD, (a,), params)
-    return SVDResult(*made) if compute_uv else made
+    parts = bind(rows.SVD, (a,), params)
+    return SVDResult(*parts) if compute_uv else parts
 
 
 @public

@@ -56,8 +56,8 @@ def vector_norm(
     """
     x, own = _inexact(x, "vector_norm")
     axes = from_end(axis, x.ndim, "vector_norm")
-    made = _vector(x, ord, axes, bool(keepdims), "vector_norm")
-    return settle(_of_type(made, own), out_sharding)
+    norms = _vector(x, ord, axes, bool(keepdims), "vector_norm")
+    return settle(_of_type(norms, own), out_sharding)
 
 
 @described()
@@ -78,8 +78,8 @@ def matrix_norm(
     """
     x, own = _inexact(x, "matrix_norm")
     check_dims("matrix_norm", x, 2)
-    made = _matrix(x, ord, (-2, -1), bool(keepdims), "matrix_norm")
-    return settle(_of_type(made, own), out_sharding)
+    norms = _matrix(x, ord, (-2, -1), bool(keepdims), "matrix_norm")
+    return settle(_of_type(norms, own), out_sharding)
 
 
 @described()
@@ -99,8 +99,8 @@ def norm(
     x, own = _inexact(x, "norm")
     axes = from_end(axis, x.ndim, "norm")
     if axis is None and (ord is None or (ord == 2 and x.ndim == 1)):
-        made = _vector(x, 2, axes, bool(keepdims), "norm")
-        return settle(_of_type(made, own), out_sharding)
+        norms = _vector(x, 2, axes, bool(keepdims), "norm")
+        return settle(_of_type(norms, own), out_sharding)
     if len(axes) not in (1, 2):
         raise ArgumentError(
             f"norm: axis={axis} of an array of {x.ndim} dims is {len(axes)} dims; norms are of "
@@ -110,10 +110,10 @@ def norm(
             ndim=x.ndim,
         )
     if len(axes) == 1:
-        made = _vector(x, 2 if ord is None else ord, axes, bool(keepdims), "norm")
+        norms = _vector(x, 2 if ord is None else ord, axes, bool(keepdims), "norm")
     else:
-        made = _matrix(x, "fro" if ord is None else ord, axes, bool(keepdims), "norm")
-    return settle(_of_type(made, own), out_sharding)
+        norms = _matrix(x, "fro" if ord is None else ord, axes, bool(keepdims), "norm")
+    return settle(_of_type(norms, own), out_sharding)
 
 
 def _inexact(x: Any, name: str) -> tuple[Any, np.dtype[Any]]:
@@ -165,8 +165,8 @@ def _sum_of_squares(x: Any, axes: _Axes, keepdims: bool) -> Any:
         return (x.real**2 + x.imag**2).sum(axes, keepdims=keepdims)
     letters = LETTERS[: x.ndim]
     kept = "".join(letter for d, letter in enumerate(letters, -x.ndim) if d not in axes)
-    found = bind(EINSUM, (x, x), (f"{letters},{letters}->{kept}",))
-    return expand_dims(found, axes) if keepdims else found
+    sums = bind(EINSUM, (x, x), (f"{letters},{letters}->{kept}",))
+    return expand_dims(sums, axes) if keepdims else sums
 
 
 def _matrix(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
@@ -178,13 +178,13 @@ def _matrix(x: Any, ord: Any, axes: _Axes, keepdims: bool, name: str) -> Any:
         return ew.sqrt(_sum_of_squares(x, axes, keepdims))
     if ord in sums:
         inner, outer, extreme = sums[ord]
-        found = abs(x).sum(inner, keepdims=True)
-        found = _extreme(found, extreme, (outer,), True)
-        return found if keepdims else found.squeeze(axes)
+        norms = abs(x).sum(inner, keepdims=True)
+        norms = _extreme(norms, extreme, (outer,), True)
+        return norms if keepdims else norms.squeeze(axes)
     if ord not in values:
         raise _no_norm(name, ord, "matrices", "'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
-    found = _extreme(svdvals(moveaxis(x, axes, (-2, -1))), values[ord], (-1,), False)
-    return expand_dims(found, axes) if keepdims else found
+    norms = _extreme(svdvals(moveaxis(x, axes, (-2, -1))), values[ord], (-1,), False)
+    return expand_dims(norms, axes) if keepdims else norms
 
 
 def _no_norm(name: str, ord: Any, what: str, known: str) -> ArgumentError:
@@ -214,12 +214,12 @@ def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
     x, own = _inexact(x, "cond")
     if p is None or p in (2, -2):
         s = svdvals(x)
-        found = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+        ratio = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
     else:
         inverse = bind(INV, (x,), (True,))
-        found = matrix_norm(x, ord=p) * matrix_norm(inverse, ord=p)
-    lost = ew.isnan(found) & ~statistical.any(ew.isnan(x), axis=(-2, -1))
-    return _of_type(ew.where(lost, np.inf, found), own)
+        ratio = matrix_norm(x, ord=p) * matrix_norm(inverse, ord=p)
+    lost = ew.isnan(ratio) & ~statistical.any(ew.isnan(x), axis=(-2, -1))
+    return _of_type(ew.where(lost, np.inf, ratio), own)
 
 
 @public(arrays=2)

@@ -250,5 +250,5 @@ def tensorsolve(a: Any, b: Any, axes: Any = None, *, out_sharding: Any = None) -
             argument="b",
             shapes=(a.shape, b.shape),
         )
-    made = solve(a.reshape(b.size, b.size), b.ravel())
-    return reshape(made, rest)
+    x = solve(a.reshape(b.size, b.size), b.ravel())
+    return reshape(x, rest)

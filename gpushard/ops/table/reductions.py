@@ -178,7 +178,8 @@ def _mean_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
 def _mean_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     axes, keepdims, dtype = params
     wide = _mean_dtype(avals[0].dtype, dtype)
-    return lambda x, out=None: x.sum(axes, dtype=wide, out=out, keepdims=keepdims)
+    total = np.add.reduce if xp is np else xp.sum
+    return Reducing(total, axes, {"dtype": wide, "keepdims": keepdims})
 
 
 def _mean_finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:

@@ -120,7 +120,7 @@ def raise_to(clock: Clock, other: Clock) -> None:
 
 def caller_place() -> str:
     """Return the file and line of the nearest caller outside of the package."""
-    frame = sys._getframe(1)
+    frame = sys._getframe()
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__")):
         frame = frame.f_back
     return f"at {frame.f_code.co_filename}:{frame.f_lineno}"

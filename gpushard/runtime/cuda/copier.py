@@ -70,7 +70,7 @@ class Copier:
             target = address_of(self._driver, operands[span.target]) + span.target_offset
             source = address_of(self._driver, operands[span.source]) + span.source_offset
             self._copy_span(target, source, span.nbytes, domain, span.domain, stream)
-        self.traffic.add({(source, domain): nbytes for source, nbytes in template.traffic.items()})
+        self.traffic.add({(source, domain): nbytes for source, nbytes in phase.links.items()})
 
     def copy_boxes(self, copies: Sequence[BoxCopy], domain: int, stream: StreamHandle) -> None:
         """Copy boxes into memory of a domain, on a stream."""

@@ -6,8 +6,7 @@ same seed gives the same run.
 
 from __future__ import annotations
 
-from gpushard.testing.sim.backend import SimBackend
-from gpushard.testing.sim.runtime import SimRuntime
+from gpushard.testing.sim.backend import SimBackend, SimRuntime
 from gpushard.testing.sim.schedule import Schedule, StuckError
 from gpushard.testing.sim.threads import DeadlockError, Threads
 

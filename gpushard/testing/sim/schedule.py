@@ -130,14 +130,14 @@ class Schedule:
 
     def _closure(self, stream: Stream) -> set[Stream]:
         """Return the streams that the head of `stream` waits for, and those that they wait for."""
-        found, left = {stream}, [stream]
+        closure, left = {stream}, [stream]
         while left:
             queue = self._queues[left.pop()]
             for other, n in queue[0].waits if queue else ():
-                if other not in found and self._finished[other] < n:
-                    found.add(other)
+                if other not in closure and self._finished[other] < n:
+                    closure.add(other)
                     left.append(other)
-        return found
+        return closure
 
     def _run_head(self, stream: Stream) -> None:
         queue = self._queues[stream]

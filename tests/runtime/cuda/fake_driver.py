@@ -266,6 +266,7 @@ class FakeDriver:
         if 0 in shape:
             made = np.empty(shape, dtype).view(FakeArray)
         else:
+            self._check(start, start + nbytes)
             memory = self._memory_at(start)  # whoever prints an array that is gone finds poison
             made = array_at(start, shape, dtype, strides, (owner, memory)).view(FakeArray)
         made.driver, made.gpu = self, gpu

@@ -99,7 +99,11 @@ class Launches:
         template = ready.template
         if not len(template.pieces.table):
             return template
-        addresses = [address_of(self._driver, operands[n]) for n in template.operands]
+        used = [operands[n] for n in template.operands]
+        if template.on_gpus:
+            addresses = self._driver.addresses(used)
+        else:
+            addresses = [address_of(self._driver, operand) for operand in used]
         bases = np.array(addresses, np.uint64)
         if len(template.pieces.table) <= INLINE_PIECES:
             with self._lock:

@@ -24,8 +24,13 @@ OPERATIONS = {
     "prod": ("W(x)", "a * b", "W(1)"),
     "any": ("x != T(0)", "a || b", "false"),
     "all": ("x != T(0)", "a && b", "true"),
+    "amin": ("W(x)", "isnan(a) || !(isnan(b) || b < a) ? a : b", "W(row[0])"),
+    "amax": ("W(x)", "isnan(a) || !(isnan(b) || a < b) ? a : b", "W(row[0])"),
 }
 """What is done: what becomes of an element, how two come together, what to start with."""
+
+_WHOLE = {"amin": "b < a ? b : a", "amax": "a < b ? b : a"}
+"""How two come together of types without NaNs."""
 
 _SOURCE = """
 #include <cupy/complex.cuh>
@@ -83,7 +88,11 @@ def source(name: str, signature: Signature) -> str | None:
     ]
     if None in types or (given.kind == "c" and result.kind not in "cb"):
         return None
+    if name in _WHOLE and given.kind == "c":
+        return None
     element, combine, start = OPERATIONS[name]
+    if given.kind != "f":
+        combine = _WHOLE.get(name, combine)
     work = "float" if result == np.float16 else types[1]
     return _SOURCE % {
         "calls": signature.calls,

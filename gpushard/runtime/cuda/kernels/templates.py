@@ -54,8 +54,8 @@ class Template:
     spans: tuple[Span, ...]
     """What copy engines move."""
 
-    traffic: dict[int, int]
-    """Bytes read from each memory domain."""
+    on_gpus: bool
+    """Whether all of `operands` lie there."""
 
     def located(self, bases: npt.NDArray[np.uint64]) -> Pieces:
         """Return the pieces with addresses.
@@ -108,11 +108,9 @@ def make_template(phase: Phase, operands: Sequence[LocalArray], by_engine: Choic
     """
     boxes: list[tuple[Box, int, int]] = []
     spans: list[Span] = []
-    traffic: dict[int, int] = {}
     itemsize = phase.itemsize
     for to, target, of, source, domain in phase.moves:
         nbytes = itemsize * int(np.prod(target.shape))
-        traffic[domain] = traffic.get(domain, 0) + nbytes
         dense = target.is_dense(itemsize) and source.is_dense(itemsize)
         if by_engine(nbytes, domain, dense):
             spans.append(Span(to, target.offset, of, source.offset, nbytes, domain))
@@ -133,5 +131,5 @@ def make_template(phase: Phase, operands: Sequence[LocalArray], by_engine: Choic
         np.repeat(np.array([number[of] for _, _, of in boxes], np.intp), counts),
         used,
         tuple(spans),
-        traffic,
+        not any(isinstance(operands[n], np.ndarray) for n in used),
     )

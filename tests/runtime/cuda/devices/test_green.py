@@ -15,10 +15,17 @@ from gpushard.config import Settings
 from gpushard.errors import ConfigurationError
 from gpushard.runtime import current
 from gpushard.runtime.cuda.backend import CudaBackend
-from gpushard.runtime.cuda.devices.green import Group, Split, check_driver, equal_groups, extra
+from gpushard.runtime.cuda.devices.green import (
+    Group,
+    Split,
+    check_driver,
+    equal_groups,
+    extra,
+    too_few,
+)
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Tick
-from gpushard.testing.conformance.base import give
+from gpushard.testing.conformance import give
 from tests.runtime.cuda.fake_driver import FakeDriver
 
 
@@ -95,6 +102,7 @@ def test_too_many_partitions_of_132() -> None:
     )
     with pytest.raises(ConfigurationError, match=r"at least 8, of them; use partitions=15"):
         equal_groups(0, 132, 17, split)
+    assert "of at least 8, of" in str(too_few(0, 132, 17, [Group(16), Group(8), Group(12)]))
 
 
 @pytest.mark.parametrize("version", [0, 11080, 12030, 12039])
