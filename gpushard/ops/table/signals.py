@@ -10,6 +10,7 @@ import numpy as np
 from gpushard.dtypes import result_type
 from gpushard.ops.aval import Aval
 from gpushard.ops.narrow import in_single
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -47,7 +48,13 @@ def _interp(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(interp)
 
 
-INTERP = Row("interp", _interp_infer, _interp_rule, _interp)
+INTERP = Row(
+    "interp",
+    _interp_infer,
+    _interp_rule,
+    _interp,
+    (Local("the points, a small table, come to every device"),),
+)
 """Operands: where, the points' positions, ascending, and their values; numbers for what lies to the
 left and to the right. Parameters: (whether the first is given, whether the second is, period)."""
 
@@ -86,7 +93,15 @@ def _vectors_row(name: str) -> Row:
 
         return writing(of_one_type)
 
-    return in_single(Row(name, infer, rule_of, kernel))
+    return in_single(
+        Row(
+            name,
+            infer,
+            rule_of,
+            kernel,
+            (Local("each element needs neighbours, and edges are not exchanged"),),
+        )
+    )
 
 
 CONVOLVE = _vectors_row("convolve")
