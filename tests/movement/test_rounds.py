@@ -6,6 +6,7 @@ import contextlib
 import random
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,3 +125,28 @@ def test_others_that_use_the_ring_leave_room_for_one_round_or_it_is_an_error(roo
             assert np.array_equal(x, data)
         finally:
             runtime.run_locked(lambda: ring.release(held))
+
+
+def test_slots_are_held_until_all_that_goes_through_them_is_submitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A library that needs memory for a launch may give back whatever nobody holds by then."""
+    with simulated(0, 256) as runtime:
+        x = gs.device_put(np.arange(400, dtype="i4").reshape(20, 20), spread(P("x")))
+        x.block_until_ready()
+        begin(runtime)
+        held = []
+        enqueue = runtime.backend.enqueue
+
+        def watched(item: Any) -> None:
+            runtime._claims.drain()
+            held.append([d.ring.total - d.ring.free for d in runtime.domains[:4]])
+            enqueue(item)
+
+        monkeypatch.setattr(runtime.backend, "enqueue", watched)
+        columns = spread(P(None, "x"))
+        y = gs.reshard(x, columns)
+        monkeypatch.undo()
+        planned = [x.plan(columns).staging[of].nbytes for of in range(4)]
+        assert held == [planned] * len(held) and len(held) > 4
+        assert np.array_equal(y, np.arange(400).reshape(20, 20))
