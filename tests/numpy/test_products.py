@@ -149,3 +149,9 @@ def test_refusals(name: str) -> None:
     _, x = placed("even")
     with pytest.raises(kind, match=words):
         call(x)
+
+
+@pytest.mark.parametrize("sizes", [(3, 2), (2, 3), (2, 2), (4, 3)])
+def test_cross_refuses_vectors_of_other_lengths(sizes: tuple[int, int]) -> None:
+    with pytest.raises(ArgumentError, match=f"of {sizes[0]} and {sizes[1]} elements"):
+        gnp.cross(np.ones(sizes[0]), np.ones(sizes[1]))

@@ -114,3 +114,7 @@ def test_the_host_stops_where_nothing_is_left_to_count() -> None:
         )
         assert (len(steps) < 20) == few
     np.testing.assert_array_equal(*found)
+
+
+def test_a_rate_without_end_gives_no_numbers() -> None:
+    assert np.isnan(poisson(stream(np, np.arange(3), KEYS[:1]), DOUBLE, np.inf)).all()
