@@ -194,6 +194,7 @@ MANY: dict[str, Any] = {
     "a slice and columns": (slice(1, 4), np.array([3, 3])),
     "a grid": (np.array([[1], [1]]), np.array([0, 0, 3])),
     "a mask": np.arange(64) % 3 == 0,
+    "a mask and positions": (np.arange(64) == 3, np.array([1, 1, 2])),
     "nothing": np.zeros(0, int),
     "a row": 2,
 }

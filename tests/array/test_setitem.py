@@ -499,6 +499,15 @@ def test_the_array_keeps_what_else_it_is() -> None:
         assert y.committed and y.sharding == rows_of(8) and len(gs.live_arrays()) == 2
 
 
+def test_no_array_is_weak_once_it_is_assigned_to() -> None:
+    with testing.runtime():
+        for value in (3.0, np.arange(3.0), rows()[0, :3]):
+            x = gs.numpy.broadcast_to(gs.device_put(2.5), (3,)) + 0.0
+            assert x.weak_type
+            x[:] = value
+            assert not x.weak_type and np.array_equal(x, np.broadcast_to(value, 3))
+
+
 def test_at_gives_new_arrays() -> None:
     with testing.runtime():
         x = rows()

@@ -114,9 +114,10 @@ def test_all_to_all(members: int, columns: int, how: dict[str, Any]) -> None:
     "pairs", [[], [(0, 1), (1, 2), (2, 3), (3, 0)], [(3, 0)], [(0, 0), (0, 1), (0, 3)]]
 )
 @in_every_way
-def test_permute(pairs: list[tuple[int, int]], how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("shape", [(2, 3), (1, 3), (2, 1), (2, 0)])
+def test_permute(pairs: list[tuple[int, int]], how: dict[str, Any], shape: tuple[int, int]) -> None:
     with testing.runtime(host_domains=8, **how) as runtime:
-        data = numbers(4, 2, 3)
+        data = numbers(4, *shape)
         rows, moved = put(runtime, data), Moved(runtime)
         expected = np.zeros_like(data)
         for of, to in pairs:

@@ -346,15 +346,16 @@ def test_a_tree_is_checked_before_any_of_it_is_placed() -> None:
 
 
 @pytest.mark.parametrize("shape", [(8, 8), LARGE])
+@pytest.mark.parametrize("in_tree", [False, True])
 @pytest.mark.parametrize("move", [gs.device_put, gs.reshard])
 @pytest.mark.parametrize("target", [named, lambda: named("x", "y"), lambda: named("y")])
 def test_donated_arrays_are_gone_and_their_memory_with_them(
-    shape: Any, move: Any, target: Any
+    shape: Any, move: Any, target: Any, in_tree: bool
 ) -> None:
     value = np.random.default_rng(0).random(shape)
     before = in_use()
     x = gs.device_put(value, named("x", "y"))
-    y = move(x, target(), donate=True)
+    (y,) = move([x], target(), donate=True) if in_tree else [move(x, target(), donate=True)]
     assert x.is_deleted()
     check(y, value)
     held = in_use()

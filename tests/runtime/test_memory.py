@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpushard.runtime.memory import Account, Claims, NoRoomError, Pool, size_class
@@ -96,6 +96,7 @@ FIRST = 16
     ),
     st.sampled_from([None, 4096, 9000]),
 )
+@example([("take", 1, 1), ("write", 0, 1), ("drop", 0, 0), ("take", 1, 1)], None)
 def test_free_blocks_are_taken_as_the_rules_say(program, limit):
     """First one that needs no wait, then new memory, then the one that was released first."""
     queue = Queue(exact=True)
@@ -116,6 +117,7 @@ def test_free_blocks_are_taken_as_the_rules_say(program, limit):
         assert free == listed  # in order of release
         assert pool.free == sum(block.capacity for block in free)
         assert pool.total == pool.free + sum(claim.memory.capacity for claim in held)
+        assert pool._waited_for == sum(block.capacity for block in pool._waiting.values())
 
     for action, number, which in program:
         stream = [None, *streams][which]
@@ -174,6 +176,22 @@ def test_free_blocks_are_taken_as_the_rules_say(program, limit):
         waited = {tick for block in free for tick in block.clock()}
         assert waited >= set(pool.pending()) >= {t for t in waited if not t[0].finished(t[1])}
         assert limit is None or pool.total <= limit
+
+
+def test_free_memory_beyond_the_peak_goes_back_and_no_more():
+    queue = Queue(exact=True)
+    stream = Stream(queue, "a")
+    pool, claims = make_pool(), Claims()
+    first = claims.make(pool.take(1000, None, None))
+    stream.issued, first.memory.written = 1, (stream, 1)
+    del first
+    claims.drain()
+    second = claims.make(pool.take(2000, None, None))  # the first one is waited for
+    assert pool.total > pool.peak
+    queue.finished[stream] = 1
+    del second
+    claims.drain()
+    assert pool.free == pool.total == pool.peak == size_class(2000)
 
 
 def test_what_a_cut_short_call_took_and_never_claimed_comes_back():

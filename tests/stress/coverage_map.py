@@ -56,39 +56,38 @@ class Run:
         self._base = sqlite3.connect(folder / "coverage", check_same_thread=False)
 
     def tests(self, file: str) -> dict[int, set[str]]:
-        """Return the tests that ran each line of a file that was there already."""
+        """Return the tests that ran each line of a file, or of those that it was made of."""
         found: dict[int, set[str]] = defaultdict(set)
-        if (old := self._before(file)) is None:
-            return found
-        now = self._now(old, PACKAGE / file)
         query = """
             select context.context, line_bits.numbits from line_bits
             join file on file.id = line_bits.file_id
             join context on context.id = line_bits.context_id
             where file.path like ? and context.context != ''
         """
-        path = old.relative_to(self.folder).as_posix()
-        for context, bits in self._base.execute(query, (f"%/{path}",)):
-            test = context.rpartition("|")[0]
-            for byte, bit in itertools.product(range(len(bits)), range(8)):
-                if bits[byte] >> bit & 1:
-                    for line in now.get(8 * byte + bit, ()):
-                        found[line].add(test)
+        for old in self._before(file):
+            now = self._now(old, PACKAGE / file)
+            path = old.relative_to(self.folder).as_posix()
+            for context, bits in self._base.execute(query, (f"%/{path}",)):
+                test = context.rpartition("|")[0]
+                for byte, bit in itertools.product(range(len(bits)), range(8)):
+                    if bits[byte] >> bit & 1:
+                        for line in now.get(8 * byte + bit, ()):
+                            found[line].add(test)
         return found
 
-    def _before(self, file: str) -> Path | None:
-        """Return a file of the package as it was, under this name or that which it had."""
+    def _before(self, file: str) -> list[Path]:
+        """Return a file of the package as it was, or those that are gone whose lines it has."""
         package = self.folder / "gpushard"
         if (package / file).exists():
-            return package / file
+            return [package / file]
         lines = set((PACKAGE / file).read_text(encoding="utf-8").splitlines())
-        shared = {
-            path: len(lines.intersection(path.read_text(encoding="utf-8").splitlines()))
-            for path in package.rglob("*.py")
-            if not (PACKAGE / path.relative_to(package)).exists()
-        }
-        best = max(shared, key=lambda path: shared[path], default=None)
-        return best if best is not None and 2 * shared[best] > len(lines) else None
+        found = []
+        for path in package.rglob("*.py"):
+            if not (PACKAGE / path.relative_to(package)).exists():
+                own = set(path.read_text(encoding="utf-8").splitlines())
+                if 2 * len(own & lines) > min(len(own), len(lines)):
+                    found.append(path)
+        return found
 
     @staticmethod
     def _now(old: Path, new: Path) -> dict[int, list[int]]:

@@ -510,6 +510,9 @@ class FakeDriver:
     def multiply(self, stream: FakeStream, x: Any, y: Any, out: Any) -> None:
         raise AssertionError("no function is a product here")
 
+    def multiply_all(self, *arguments: Any) -> None:
+        raise AssertionError("no function is a product here")
+
     def launcher(
         self, kernel: FakeKernel, grid: tuple[int, int], parameters: int, stream: FakeStream
     ) -> Callable[[], None]:
