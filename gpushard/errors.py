@@ -70,6 +70,10 @@ class ArgumentTypeError(GpushardError, TypeError):
     """An argument has a type that cannot be used here."""
 
 
+class NamedDimsError(GpushardError, TypeError):
+    """An operation has no form whose operands have named dims in front."""
+
+
 class ArgumentRangeError(GpushardError, OverflowError):
     """A number is outside of what the dtype holds that it is converted to."""
 

@@ -18,7 +18,6 @@ HostArray: TypeAlias = npt.NDArray[Any]
 LocalArray: TypeAlias = Any
 """A backend's array on one device: `numpy.ndarray` or `cupy.ndarray`."""
 
-
 Device: TypeAlias = Hashable
 """A device as geometry sees it: opaque."""
 

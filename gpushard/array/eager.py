@@ -17,11 +17,10 @@ from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.reshard import move
 from gpushard.ops.aval import Aval
 from gpushard.ops.create import create
-from gpushard.ops.dispatch import Program, check_out, program_for
+from gpushard.ops.dispatch import check_out, program_for
 from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
-from gpushard.ops.row import Params, Row
+from gpushard.ops.row import Params, Program, Result, Row
 from gpushard.ops.scalars import KINDS
-from gpushard.ops.shardings import Result
 from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray
 
@@ -52,10 +51,10 @@ class Eager:
                 buffer = held.buffer
                 buffers.append(buffer)
                 key += (buffer.tiling, arg._dtype, arg._committed, arg._weak_type)
-            elif (kind := type(arg)) in KINDS and row.reduction is None:
+            elif (kind := type(arg)) in KINDS and row.takes_numbers:
                 numbers.append(arg)
                 key.append(kind)
-            elif isinstance(arg, np.generic) and row.reduction is None:
+            elif isinstance(arg, np.generic) and row.takes_numbers:
                 numbers.append(arg)
                 key.append(arg.dtype)
             else:
@@ -79,7 +78,7 @@ class Eager:
             if _moved_meanwhile(operands, buffers):
                 return self.bind(row, args, params, out_sharding)
             program = program_for(row, cached, operands, params, runtime, out_sharding)
-        if row.moves is not None and row.moves.later and out_sharding is None:
+        if row.later and out_sharding is None:
             return _turned(args[0], buffers[0], params[0], program)
         made = program.run(buffers, numbers)
         if len(made) == 1:
@@ -170,7 +169,7 @@ def _operand(row: Row, arg: Any) -> Operand:
     if type(arg) is ConcreteArray:
         sharding, committed = arg.sharding, arg.committed  # before the data, which change last
         return Sharded(_aval(row, arg), arg._live().tiling, sharding, committed)
-    scalar = row.reduction is None and (type(arg) in KINDS or isinstance(arg, np.generic))
+    scalar = row.takes_numbers and (type(arg) in KINDS or isinstance(arg, np.generic))
     return (Scalar if scalar else Hosted)(_aval(row, arg))
 
 
@@ -178,7 +177,7 @@ def _aval(row: Row, arg: Any) -> Aval:
     """Return what is known of an operand but for where it lies."""
     if type(arg) is ConcreteArray:
         return Aval(arg.shape, arg.dtype, arg.weak_type)
-    if row.reduction is None and type(arg) in KINDS:
+    if row.takes_numbers and type(arg) in KINDS:
         return KINDS[type(arg)]
     data = np.asarray(arg)
     return Aval(data.shape, data.dtype, type(arg) in KINDS and type(arg) is not bool)

@@ -33,7 +33,7 @@ class _OfKeys:
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
     ) -> Any:
         """Do one operation."""
-        if row.moves is None and row not in _COMPARES and row.beside_keys is None:
+        if row not in _COMPARES and row.beside_keys is None:
             refuse(row.name)
         for ufunc in params:
             if isinstance(ufunc, np.ufunc):

@@ -123,7 +123,7 @@ class Protocols:
         none that is.
 
         Raises:
-          ProtocolError: the array is on the CPU, or has several shards.
+          ProtocolError: the array is on the CPU, has several shards, or was deleted.
         """
         interface: dict[str, Any] = provided("__cuda_array_interface__")(self)
         return interface

@@ -220,7 +220,8 @@ def check_vector(name: str, argument: str, x: Any) -> None:
     """Check that an array, here or on the host, has one dim."""
     if len(x.shape) != 1:
         raise ArgumentError(
-            f"{name}: {argument} of shape {x.shape} must be a vector, such as {argument}.ravel()",
+            f"{name}: {argument} of shape {x.shape} must have one dim; give a vector, such as "
+            f"{argument}.ravel()",
             argument=argument,
             shape=x.shape,
         )

@@ -329,10 +329,7 @@ def _like_mask(x: Any, indexed: Indexed, at: Positions) -> Sharding | None:
 
 
 def positions(
-    parsed: ParsedIndex,
-    arrays: Sequence[Positions],
-    mode: str | None,
-    unknown: str,
+    parsed: ParsedIndex, arrays: Sequence[Positions], mode: str | None, unknown: str
 ) -> tuple[list[Positions], Indexed]:
     """Make positions of the arrays of an index, checked; masks become one for each dim.
 

@@ -16,27 +16,10 @@ from typing import Any, Generic
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions import indexing
 from gpushard.functions.concrete import Concrete, concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element, as_part, check_replaced
-from gpushard.functions.indexing import (
-    ParsedIndex,
-    Positions,
-    along_axis,
-    as_int64,
-    as_integers,
-    as_mask,
-    bounded,
-    check_mode,
-    count_true,
-    parse,
-    part_of,
-    positions,
-    read,
-    selected_shape,
-    take,
-    unravelled,
-)
 from gpushard.functions.values import Array, is_value
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
@@ -58,8 +41,8 @@ _AND = ufunc_row(np.logical_and)
 
 def updated(
     x: Any,
-    parsed: ParsedIndex,
-    arrays: Sequence[Positions],
+    parsed: indexing.ParsedIndex,
+    arrays: Sequence[indexing.Positions],
     value: Any,
     ufunc: np.ufunc | None = None,
     mode: str | None = None,
@@ -86,7 +69,7 @@ def updated(
             x._renew(value)
             return x
     elif ufunc is not None:
-        value = bind(ufunc_row(ufunc), (part_of(x, parsed), value))
+        value = bind(ufunc_row(ufunc), (indexing.part_of(x, parsed), value))
     return with_part(x, parsed.entries, parsed.shape, value)
 
 
@@ -131,8 +114,8 @@ def _fits(own: Shape, shape: Shape) -> bool:
 
 def part_updated(
     x: Any,
-    parsed: ParsedIndex,
-    arrays: Sequence[Positions],
+    parsed: indexing.ParsedIndex,
+    arrays: Sequence[indexing.Positions],
     value: Any,
     ufunc: np.ufunc | None = None,
     mode: str | None = None,
@@ -146,16 +129,16 @@ def part_updated(
         alike = _same_for_all(value, rest)
         if alike is not None:
             return _where(x, mask, alike, rest, ufunc)
-    at, indexed = positions(parsed, arrays, mode, "drop")
-    shape = selected_shape(indexed, parsed.shape, at)
+    at, indexed = indexing.positions(parsed, arrays, mode, "drop")
+    shape = indexing.selected_shape(indexed, parsed.shape, at)
     out = mask.sharding if mask is not None and follows(x, mask) else None
-    return scattered(part_of(x, parsed), indexed, at, value, shape, ufunc, out)
+    return scattered(indexing.part_of(x, parsed), indexed, at, value, shape, ufunc, out)
 
 
 def scattered(
     x: Any,
     indexed: Indexed,
-    at: Sequence[Positions],
+    at: Sequence[indexing.Positions],
     value: Any,
     shape: Shape,
     ufunc: np.ufunc | None = None,
@@ -361,7 +344,7 @@ class At(Generic[Array]):
         parsed, arrays = self._parsed(mode)
         if not arrays:
             return index_part(self._x, parsed.entries, out_sharding)
-        return read(self._x, parsed, arrays, mode, fill_value, out_sharding)
+        return indexing.read(self._x, parsed, arrays, mode, fill_value, out_sharding)
 
     @described()
     def set(
@@ -456,10 +439,10 @@ class At(Generic[Array]):
             part = converted(new, self._x.dtype)
         return self.set(part, mode=mode)
 
-    def _parsed(self, mode: Any) -> tuple[ParsedIndex, Sequence[Positions]]:
+    def _parsed(self, mode: Any) -> tuple[indexing.ParsedIndex, Sequence[indexing.Positions]]:
         if mode is not None:
-            check_mode(mode)
-        return parse(self._x.shape, self._index, mode)
+            indexing.check_mode(mode)
+        return indexing.parse(self._x.shape, self._index, mode)
 
     def _combined(self, ufunc: np.ufunc, value: Any, hints: dict[str, Any]) -> Array:
         mode = _mode(hints)
@@ -508,12 +491,12 @@ def _repeated(values: Any, length: int) -> Any:
     if array.size >= length:
         return flat[:length]
     at = np.arange(length) % array.size
-    return take(flat, at) if is_value(flat) else flat[at]
+    return indexing.take(flat, at) if is_value(flat) else flat[at]
 
 
 def _mask_for(x: Any, mask: Any, name: str, alike: str) -> Any:
     """Check a mask: `alike` says what it has in common with the array, "shape" or "size"."""
-    array = as_mask(mask, "mask")
+    array = indexing.as_mask(mask, "mask")
     if getattr(array, alike) != getattr(x, alike):
         raise ArgumentError(
             f"{name}: mask has shape {array.shape} and the array {x.shape}: different "
@@ -544,15 +527,15 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise", *, inplace: bool = True
       ArrayIndexError: a number is out of bounds.
     """
     x = _target(a, "put", "a", inplace)
-    at = as_integers(ind, "put").ravel()
+    at = indexing.as_integers(ind, "put").ravel()
     new = _repeated(v, at.shape[0])
     if new is not None or not x.size:  # NumPy does not look at the positions otherwise
-        at = bounded(at, x.size, mode, "put")
+        at = indexing.bounded(at, x.size, mode, "put")
     if new is not None and not x.shape:
         x[...] = new[-1]
     elif new is not None:
         indexed = Indexed(tuple(range(-x.ndim, 0)), 0, (), True)
-        dims = unravelled(as_int64(at) % x.size, x.shape)
+        dims = indexing.unravelled(indexing.as_int64(at) % x.size, x.shape)
         x._renew(scattered(x, indexed, dims, new, at.shape))
     return None if inplace else x
 
@@ -580,7 +563,7 @@ def put_along_axis(
     """
     x = _target(arr, "put_along_axis", "arr", inplace)
     flat, own = (x.ravel(), 0) if axis is None else (x, axis)
-    indexed, at, shape = along_axis(flat, indices, own, "put_along_axis", mode)
+    indexed, at, shape = indexing.along_axis(flat, indices, own, "put_along_axis", mode)
     new = scattered(flat, indexed, (at,), values, shape)
     if axis is None:
         x[...] = new.reshape(x.shape)
@@ -602,7 +585,7 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
     """
     x = _target(arr, "place", "arr", inplace)
     chosen = _mask_for(x, mask, "place", "size").reshape(x.shape) != 0
-    number = count_true(chosen)
+    number = indexing.count_true(chosen)
     new = _repeated(vals, number)
     if new is not None:
         x[chosen] = new

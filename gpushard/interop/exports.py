@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.array import Array
-from gpushard.errors import ArgumentError, ArgumentTypeError, ExportError, ProtocolError
+from gpushard.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DeletedArrayError,
+    ExportError,
+    ProtocolError,
+)
 from gpushard.functions.concrete import concrete
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.runtime.host import dlpack
@@ -105,7 +111,7 @@ def cuda_array_interface(x: Array) -> dict[str, Any]:
         )
     try:
         buffer = _only_shard(x, "__cuda_array_interface__")
-    except ExportError as error:
+    except (ExportError, DeletedArrayError) as error:  # hasattr() is to be False
         raise ProtocolError(str(error), **error.facts) from None
     backend, value = buffer.runtime.backend, buffer.values[0]
     if buffer.lent is None:

@@ -21,7 +21,7 @@ from gpushard.geometry.free_boxes import tiling_of_boxes
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard.movement.host import alias_host, box_of, from_host, read_host
-from gpushard.movement.host_staging import PARTS_PER_STEP, Staged, claim_slots, strangers
+from gpushard.movement.host_staging import PARTS_PER_STEP, Staged, claim_slots
 from gpushard.movement.plan import FLAT, Plan, Step
 from gpushard.movement.planning.aliasing import COPY, EMPTY, VIEW
 from gpushard.runtime.memory import Claim, Memory
@@ -92,8 +92,13 @@ def _make_launch(plan: Plan) -> Launch:
         chips = {place.domain for place in taking_part}
         if len(taking_part if settings.partition_mode == "green" else chips) == 1:
             streams = {first.domain.index: first.device.stream}  # in turn with what computes there
-    staged = any(strangers(runtime, step) for step in plan.steps)
-    return Launch(places, by_host, kinds == {kind}, streams, staged, few, claim)
+    return Launch(places, by_host, kinds == {kind}, streams, bool(plan.staging), few, claim)
+
+
+def through_host(plan: Plan, runtime: Runtime) -> Plan:
+    """Let a plan know which domains reach one another, and what there is for those that do not."""
+    plan.reaches, plan.pinned_bytes = runtime.backend.reaches, runtime.settings.pinned_bytes
+    return plan
 
 
 def run(
@@ -157,7 +162,7 @@ def _submit(
         operands = [value for source in sources for value in source.values] + targets.values
         claims = [claim for source in sources for claim in source.claims] + targets.claims
         memories = [claim.memory for claim in claims]  # the items must hold no claim
-        _submit_steps(runtime, plan, launch, operands, memories, name, fill)
+        _submit_steps(runtime, plan, plan.steps, launch, operands, memories, name, fill)
     return targets
 
 
@@ -183,6 +188,7 @@ def _allocated(
 def _submit_steps(
     runtime: Runtime,
     plan: Plan,
+    steps: Sequence[Step],
     launch: Launch,
     operands: Sequence[LocalArray],
     memories: Sequence[Memory],
@@ -195,6 +201,7 @@ def _submit_steps(
     Args:
       runtime: of the devices.
       plan: what to do.
+      steps: in which steps.
       launch: where.
       operands: of the plan.
       memories: where each lies.
@@ -202,29 +209,29 @@ def _submit_steps(
       fill: the constant, if there is any.
       replaced: memories of which nothing old stays, so that an old error is over, too.
     """
-    slots = claim_slots(runtime, plan.steps) if launch.staged else {}
+    slots = claim_slots(runtime, plan) if launch.staged else {}
     ticks: list[int] = []
-    for step in plan.steps:
+    for step in steps:
         stream = launch.streams[step.domain]
         until = {memories[of]: ticks[written] for of, written in step.after}
         writes = list(dict.fromkeys([memories[to] for to in step.writes]))
         forget = () if step.part else replaced.intersection(writes)
         reads = tuple(dict.fromkeys([memories[of] for of in step.reads]))
-        staged = bool(slots) and bool(strangers(runtime, step))
-        now = dataclasses.replace(step, phases=()) if staged else step
-        if not (staged and step.part):  # else its blocks are begun already
+        far = plan.out_of_reach(step) if slots else set()
+        now = dataclasses.replace(step, phases=()) if far else step
+        if not (far and step.part):  # else its blocks are begun already
             tick = runtime.submit(
                 stream,
                 name,
                 functools.partial(run_step, runtime, now, operands, fill, forget),
-                () if staged else reads,
+                () if far else reads,
                 writes,
                 part=step.part * PARTS_PER_STEP,
                 until=until,
                 scoped=False,
             )
-        if staged:
-            way = Staged(runtime, step, stream, name, operands, memories, until, slots)
+        if far:
+            way = Staged(runtime, step, stream, name, operands, memories, until, slots, far)
             tick = way.submit(writes)
         ticks.append(tick)
 
@@ -351,7 +358,8 @@ def _submit_in_place(
 
     What failed to make a block keeps being its error, without being read: a memory's error goes
     only where all of its content does. A memory may hold several blocks: all of the array's that
-    lie in it have to be covered.
+    lie in it have to be covered. If streams of several domains write them, each waits for the one
+    before it, as nothing says which block of a memory a tick has written.
     """
     base, launch = sources[0], launch_of(plan)
     memories = [claim.memory for source in sources for claim in source.claims]
@@ -362,7 +370,12 @@ def _submit_in_place(
     others = {c.memory for c, all_of_it in zip(base.claims, covered, strict=True) if not all_of_it}
     replaced = frozenset(memory for memory in mine if memory not in others)
     base.settled = False
-    _submit_steps(base.runtime, plan, launch, operands, memories, name, fill, replaced)
+    steps: Sequence[Step] = plan.steps
+    writer: dict[Memory, int] = {}
+    domains = [launch.places[home].memory_domain for home in homes]
+    if any([writer.setdefault(m, d) != d for m, d in zip(mine, domains, strict=True)]):
+        steps = [dataclasses.replace(step, part=0, after=()) for step in steps]
+    _submit_steps(base.runtime, plan, steps, launch, operands, memories, name, fill, replaced)
     return False
 
 

@@ -5,12 +5,13 @@ any other: whoever takes it waits for those who used it, so that the next chunk 
 one before is still on its way. At most a quarter of a ring is one chunk.
 
 What a step reads and its domain cannot reach is packed by the domain that has it, and read in page-
-locked memory by the one that wants it. Two slots per pair of domains take turns, so that both work.
+locked memory by the one that wants it. A few slots of its ring take turns, so that both work.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,9 +19,9 @@ import numpy as np
 
 from gpushard.frozen import dataclass
 from gpushard.movement.buffer import wait_idle
-from gpushard.movement.plan import Step
+from gpushard.movement.plan import Plan, Step
 from gpushard.runtime.backend import HOST_DOMAIN
-from gpushard.runtime.chunks import Move, bytes_of, chunks, lay_out
+from gpushard.runtime.chunks import LEAST_SLOT, Move, bytes_of, chunks, lay_out
 from gpushard.runtime.domain import Domain
 from gpushard.runtime.memory import Claim, Memory, NoRoomError
 from gpushard.runtime.phase import BoxCopy, Copy, Phase
@@ -221,21 +222,43 @@ def _distinct(group: Sequence[Move[Memory]]) -> list[Memory]:
     return list(dict.fromkeys(move.tag for move in group))
 
 
-def strangers(runtime: Runtime, step: Step) -> set[int]:
-    """Return the domains that a step reads and its own domain cannot reach."""
-    domains = {move[4] for phase in step.phases for move in phase.moves}
-    return {domain for domain in domains if not runtime.backend.reaches(step.domain, domain)}
+@dataclass(frozen=True)
+class Slots:
+    """Page-locked memory through which others read one domain; they use it in turns."""
+
+    nbytes: int
+    """Bytes of the largest chunk."""
+
+    turns: Iterator[Claim]
+    """One slot after the other, again and again."""
 
 
-def claim_slots(runtime: Runtime, steps: Sequence[Step]) -> dict[tuple[int, int], list[Claim]]:
-    """Allocate two slots for each (domain, domain out of its reach) of steps; inside `commit`."""
-    pairs = {(step.domain, of) for step in steps for of in strangers(runtime, step)}
-    return {pair: [_claim_slot(runtime, pair[1]) for _ in range(2)] for pair in sorted(pairs)}
+def claim_slots(runtime: Runtime, plan: Plan) -> dict[int, Slots]:
+    """Allocate slots for each domain that others read and cannot reach; inside `commit`.
+
+    What was planned is the most that there is room for unless others use the ring, too: then there
+    are fewer slots, or smaller ones, and more rounds.
+
+    Raises:
+      NoRoomError: there is none for the smallest.
+    """
+    return {
+        of: _claim_slots(runtime, runtime.domains[of], staging.slots, staging.chunk_bytes)
+        for of, staging in plan.staging.items()
+    }
 
 
-def _claim_slot(runtime: Runtime, of: int) -> Claim:
-    domain = runtime.domains[of]
-    return runtime.claim_between(domain, chunk_bytes(runtime), domain.fetch)
+def _claim_slots(runtime: Runtime, domain: Domain, most: int, nbytes: int) -> Slots:
+    claims: list[Claim] = []
+    while not claims:
+        try:
+            while len(claims) < most:
+                claims.append(runtime.claim_slot(domain, nbytes, domain.fetch))
+        except NoRoomError:
+            if not claims and nbytes <= LEAST_SLOT:
+                raise
+            nbytes = nbytes if claims else nbytes // 2
+    return Slots(nbytes, itertools.cycle(claims))
 
 
 @dataclass(frozen=True)
@@ -251,7 +274,9 @@ class Staged:
     operands: Sequence[LocalArray]
     memories: Sequence[Memory]
     until: Mapping[Memory, int]
-    slots: dict[tuple[int, int], list[Claim]]
+    slots: dict[int, Slots]
+    far: set[int]
+    """The domains that it reads and cannot reach."""
 
     def submit(self, writes: Sequence[Memory]) -> int:
         """Give the copies of the step to streams; inside `commit`.
@@ -280,12 +305,13 @@ class Staged:
 
     def _transfers(self) -> Iterator[tuple[list[Memory], list[BoxCopy]]]:
         """Yield (memories read, copies) for each item, once what it reads is on its way."""
-        far = strangers(self.runtime, self.step)
+        mine = self.step.domain  # each domain begins with the next one: their packing streams share
+        far = sorted(self.far, key=lambda of: (of < mine, of))
         for phase in self.step.phases:
-            near = [move for move in phase.moves if move[4] not in far]
+            near = [move for move in phase.moves if move[4] not in self.far]
             if near:
                 yield self._reads(near), [self._copy(move) for move in near]
-            for of in sorted(far):
+            for of in far:
                 yield from self._across(phase, of)
 
     def _across(self, phase: Phase, of: int) -> Iterator[tuple[list[Memory], list[BoxCopy]]]:
@@ -297,9 +323,9 @@ class Staged:
             if move[4] == of:
                 target, value, _ = self._copy(move)
                 moves.append(Move(target, value, self.memories[move[2]]))
-        slots = self.slots[self.step.domain, of]
-        for number, group in enumerate(chunks(moves, chunk_bytes(runtime))):
-            slot = slots[number % len(slots)]
+        slots = self.slots[of]
+        for group in chunks(moves, slots.nbytes):
+            slot = next(slots.turns)
             boxes = boxes_in(runtime, slot, group)
             pack = [(box, move.source, of) for box, move in zip(boxes, group, strict=True)]
             submit_copies(

@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.planning.aliasing import ALIAS, COPY, VIEW, Kept
 from gpushard.movement.planning.holders import Holdings, holdings, volumes
 from gpushard.movement.planning.strided import StridedCopies
+from gpushard.runtime.chunks import LEAST_SLOT, aligned
 from gpushard.runtime.phase import Copy, Phase, by_engine
 from gpushard.runtime.view import View, dense_strides
 from gpushard.typing import Device, IntArray, Shape
@@ -87,6 +88,41 @@ class Step:
     after that step of the plan; later ones may add to it."""
 
 
+@dataclass(frozen=True)
+class Staging:
+    """Page-locked memory through which others read what they cannot reach of a memory domain.
+
+    All that goes through it is cut into chunks, each of which fits into a slot. Where there are
+    more chunks than slots these are used in rounds.
+    """
+
+    slots: int
+    """How many slots there are."""
+
+    slot_bytes: int
+    """Bytes of each."""
+
+    chunk_bytes: int
+    """Bytes of the largest chunk: no more, unless a slot cannot be as small."""
+
+    chunks: int
+    """How many chunks there are at least."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all slots."""
+        return self.slots * self.slot_bytes
+
+    @property
+    def rounds(self) -> int:
+        """How often the slots are filled, at least."""
+        return -(-self.chunks // self.slots)
+
+
+_SLOTS = 4
+"""So many slots of a domain keep packing and unpacking apart."""
+
+
 @dataclasses.dataclass(eq=False)
 class Plan:
     """How an array is made of others, or a part of one replaced. The planners make them."""
@@ -124,6 +160,12 @@ class Plan:
     engine_bytes: int | None = None
     """Bytes from which a dense box goes from one domain to another by a copy engine; None where
     there are none."""
+
+    reaches: Callable[[int, int], bool] | None = None
+    """Whether a domain reads another one's memory; None if all do."""
+
+    pinned_bytes: int = 0
+    """Page-locked memory for what others cannot reach of a domain; used if there is such."""
 
     launch: Any = None
     """What the executor keeps with it."""
@@ -262,6 +304,35 @@ class Plan:
         return _make_steps(self)
 
     @functools.cached_property
+    def staging(self) -> dict[int, Staging]:
+        """For each domain that others read through page-locked memory, how much of that."""
+        groups: dict[int, list[int]] = {}  # bytes that each phase of a step reads, by domain
+        for step in self.steps:
+            far = self.out_of_reach(step)
+            for phase in step.phases if far else ():
+                sums = dict.fromkeys(far, 0)
+                for _, target, _, _, of in phase.moves:
+                    if of in far:
+                        sums[of] += aligned(math.prod(target.shape) * self.itemsize)
+                for of, nbytes in sums.items():
+                    groups.setdefault(of, []).extend([nbytes] * (nbytes > 0))
+        return {of: self._staging_of(sizes) for of, sizes in sorted(groups.items())}
+
+    def _staging_of(self, sizes: Sequence[int]) -> Staging:
+        """Return the slots for groups of boxes, of so many bytes each."""
+        most = 1 << (self.pinned_bytes // _SLOTS).bit_length() - 1
+        chunk = min(most, 1 << (max(sizes) - 1).bit_length())
+        slot, chunks = max(LEAST_SLOT, chunk), sum(-(-nbytes // chunk) for nbytes in sizes)
+        return Staging(min(_SLOTS, chunks, self.pinned_bytes // slot), slot, chunk, chunks)
+
+    def out_of_reach(self, step: Step) -> set[int]:
+        """Return the domains that a step reads and its own domain cannot reach."""
+        if self.reaches is None:
+            return set()
+        domains = {move[4] for phase in step.phases for move in phase.moves} - {step.domain}
+        return {of for of in domains if not self.reaches(step.domain, of)}
+
+    @functools.cached_property
     def operand_of(self) -> IntArray:
         """The operand that is each wanted pair which is written."""
         if self.in_place:
@@ -361,6 +432,12 @@ class Plan:
             lines.append(
                 f"  between domains: {engines:,} dense boxes of at least {self.engine_bytes:,} "
                 f"bytes by copy engines, {kernels:,} boxes by kernels"
+            )
+        for of, staging in self.staging.items():
+            lines.append(
+                f"  out of reach in domain {of}: {staging.chunks:,} chunks through "
+                f"{staging.slots} x {staging.slot_bytes:,} bytes of page-locked memory, in "
+                f"{staging.rounds:,} round{'s' * (staging.rounds > 1)}"
             )
         if self.relays:
             lines.append(

@@ -17,7 +17,7 @@ from gpushard.cache import BoundedCache
 from gpushard.errors import ShardingError
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.execute import is_out_of_reach, run, within_reach
+from gpushard.movement.execute import is_out_of_reach, run, through_host, within_reach
 from gpushard.movement.plan import Plan
 from gpushard.movement.planning.maps import Rearrangement
 from gpushard.movement.planning.rearrange import make_rearrange
@@ -105,7 +105,9 @@ def _plan_for(
         assert (shapes, destination.shape) == (how.sources, how.shape), "of another rearrangement"
         for tiling in (destination, *tilings):
             _check_runtime(sources[0], tiling)
-        exact = make_rearrange(how, tilings, numbers, destination, sources[0].dtype.itemsize, roots)
+        itemsize = sources[0].dtype.itemsize
+        exact = make_rearrange(how, tilings, numbers, destination, itemsize, roots)
+        exact = through_host(exact, sources[0].runtime)
         if exact.kept.by_roots:
             plans.put((*key, roots), exact, exact.nbytes)
         if plan is None:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from gpushard.errors import ShardingError
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.execute import is_out_of_reach, launch_of, run, within_reach
+from gpushard.movement.execute import is_out_of_reach, launch_of, run, through_host, within_reach
 from gpushard.movement.plan import Plan
 from gpushard.movement.planning.dims import Piece, identity
 from gpushard.movement.planning.reshard import make_plan
@@ -51,7 +51,7 @@ def _planned(runtime: Runtime, key: _Key) -> Plan:
             argument="sharding",
         )
     settings, readable = runtime.settings, runtime.backend.host_readable
-    return make_plan(
+    plan = make_plan(
         source,
         destination,
         piece or identity(source.shape),
@@ -60,6 +60,7 @@ def _planned(runtime: Runtime, key: _Key) -> Plan:
         relay_bytes=settings.relay_bytes,
         engine_bytes=None if readable else settings.engine_bytes,
     )
+    return through_host(plan, runtime)
 
 
 def move(

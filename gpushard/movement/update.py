@@ -11,7 +11,7 @@ import numpy as np
 from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_from_indices
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import run, run_in_place, within_reach
+from gpushard.movement.execute import run, run_in_place, through_host, within_reach
 from gpushard.movement.host import box_of
 from gpushard.movement.plan import Plan
 from gpushard.movement.planning.dims import Piece
@@ -144,6 +144,7 @@ def _plan_for(base: ShardedBuffer, overlay: Overlay, *, in_place: bool) -> Plan:
             in_place=in_place,
             relay_bytes=settings.relay_bytes,
         )
+        plan = through_host(plan, base.runtime)
         base.runtime.plans.put(key, plan, plan.nbytes)
     return plan
 

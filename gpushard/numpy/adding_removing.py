@@ -14,7 +14,7 @@ from gpushard.functions.docstrings import described
 from gpushard.functions.sorting import along
 from gpushard.functions.values import is_value
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, host_data, settle
+from gpushard.numpy.arguments import as_value, host_data
 from gpushard.numpy.creation import zeros
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import broadcast_to, moveaxis, part, tile
@@ -87,7 +87,7 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
     return np.where(positions < 0, positions + n, positions)
 
 
-@described()
+@public
 def delete(
     arr: Any,
     obj: Any,
@@ -111,23 +111,21 @@ def delete(
     >>> delete([1, 2, 3, 4], [0, 2])
     Array([2, 4], dtype=int64)
     """
-    x, at = along("delete", as_value(arr, "delete"), axis)
+    x, at = along("delete", arr, axis)
     n = x.shape[at]
     gone = np.unique(_positions("delete", obj, n, 0))
     if not gone.size:
-        return settle(x, out_sharding)
+        return x
     first, stop = int(gone[0]), int(gone[-1]) + 1
     if stop - first == gone.size:
         rest = [part(x, at, slice(0, first)), part(x, at, slice(stop, n))]
-        return settle(
-            concat([piece for piece in rest if piece.shape[at]] or rest, at), out_sharding
-        )
+        return concat([piece for piece in rest if piece.shape[at]] or rest, at)
     keeps = np.ones(n, np.int64)
     keeps[gone] = 0
-    return settle(bind(REPEAT_EACH, (x, keeps), (n - gone.size, at)), out_sharding)
+    return bind(REPEAT_EACH, (x, keeps), (n - gone.size, at))
 
 
-@described()
+@public
 def insert(
     arr: Any, obj: Any, values: Any, axis: int | None = None, *, out_sharding: Any = None
 ) -> Array:
@@ -148,7 +146,7 @@ def insert(
     >>> insert([1, 2, 3], 1, [8, 9]), insert([1, 2, 3], [0, 2], [8, 9])
     (Array([1, 8, 9, 2, 3], dtype=int64), Array([8, 1, 2, 9, 3], dtype=int64))
     """
-    x, at = along("insert", as_value(arr, "insert"), axis)
+    x, at = along("insert", arr, axis)
     n = x.shape[at]
     places = _positions("insert", obj, n, 1)
     new = as_value(values, "insert").astype(x.dtype)
@@ -163,7 +161,7 @@ def insert(
     sizes = list(x.shape)
     sizes[at] = length
     new = broadcast_to(new, tuple(sizes))
-    return settle(_woven(x, new, places, at), out_sharding)
+    return _woven(x, new, places, at)
 
 
 def _woven(x: Any, new: Any, places: Any, axis: int) -> Any:
@@ -216,7 +214,6 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: A
     """Return an array without zeros at its ends; the host reads where these begin.
 
     Args:
-      filt: an array.
       trim: at which ends: "f" for the front, "b" for the back, "fb" for both.
       axis: along which dims; all by default.
 

@@ -54,6 +54,15 @@ _creating = described(
     out_sharding="the same.",
 )
 
+_like = described(
+    a="the other one.",
+    dtype="type of the elements; that of `a` by default.",
+    shape="the shape; that of `a` by default. One of another rank is laid out by default.",
+    order='must be "C" or None.',
+    device="where it goes; by default as `a` lies.",
+    out_sharding="the same.",
+)
+
 
 @_creating
 def asarray(
@@ -225,7 +234,7 @@ def empty(
     return zeros(shape, dtype, order, device=device, out_sharding=out_sharding)
 
 
-@_creating
+@_like
 def full_like(
     a: Any,
     fill_value: Any,
@@ -239,11 +248,7 @@ def full_like(
     """Return an array whose elements are all the same, laid out like another.
 
     Args:
-      a: the other one.
       fill_value: the element; an array is broadcast.
-      dtype: type of the elements; that of `a` by default.
-      shape: the shape; that of `a` by default. One of another rank is laid out by default.
-      device: where it goes; by default as `a` lies.
     """
     check_order(order)
     _, place = named_place(device, out_sharding)
@@ -260,7 +265,7 @@ def full_like(
     return made_on(rows.FULL, sizes, target, (value,), a.sharding, committed=a.committed)
 
 
-@_creating
+@_like
 def zeros_like(
     a: Any,
     dtype: Any = None,
@@ -270,18 +275,11 @@ def zeros_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array of zeros, laid out like another.
-
-    Args:
-      a: the other one.
-      dtype: type of the elements; that of `a` by default.
-      shape: the shape; that of `a` by default. One of another rank is laid out by default.
-      device: where it goes; by default as `a` lies.
-    """
+    """Return an array of zeros, laid out like another."""
     return full_like(a, 0, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
 
 
-@_creating
+@_like
 def ones_like(
     a: Any,
     dtype: Any = None,
@@ -291,14 +289,7 @@ def ones_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Return an array of ones, laid out like another.
-
-    Args:
-      a: the other one.
-      dtype: type of the elements; that of `a` by default.
-      shape: the shape; that of `a` by default. One of another rank is laid out by default.
-      device: where it goes; by default as `a` lies.
-    """
+    """Return an array of ones, laid out like another."""
     return full_like(a, 1, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
 
 

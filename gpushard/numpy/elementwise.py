@@ -252,21 +252,13 @@ round = around = public_array(elementwise.round)
 
 @public
 def real(val: Any, *, out_sharding: Any = None) -> Array:
-    """Return the real parts.
-
-    Args:
-      val: an array.
-    """
+    """Return the real parts."""
     return val.real
 
 
 @public
 def imag(val: Any, *, out_sharding: Any = None) -> Array:
-    """Return the imaginary parts; zeros for real numbers.
-
-    Args:
-      val: an array.
-    """
+    """Return the imaginary parts; zeros for real numbers."""
     return val.imag
 
 
@@ -275,7 +267,6 @@ def angle(z: Any, deg: bool = False, *, out_sharding: Any = None) -> Array:
     """Return the angles of complex numbers, in (-pi, pi].
 
     Args:
-      z: an array.
       deg: whether they are in degrees.
     """
     radians = atan2(z.imag, z.astype(np.float64) if z.dtype == np.bool_ else z.real)

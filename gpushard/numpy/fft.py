@@ -253,7 +253,6 @@ irfft2 = _many(
     default=(-2, -1),
 )
 
-
 _frequencies = described(device="where it goes.", out_sharding="the same.")
 
 

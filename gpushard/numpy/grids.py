@@ -116,11 +116,7 @@ def diag(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
 
 @public
 def diagflat(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
-    """Return the matrix that has the elements, in row-major order, on a diagonal.
-
-    Args:
-      v: an array.
-    """
+    """Return the matrix that has the elements, in row-major order, on a diagonal."""
     return diag(v.ravel(), k, out_sharding=out_sharding)
 
 
@@ -167,36 +163,33 @@ def tri(
     return kept_at(tril(made(rows.FULL, shape, target, (target.type(1),), place), k), place)
 
 
-@_grids
+@public
 def tril(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return matrices with zeros above a diagonal.
 
     Args:
       m: an array of at least two dims.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are fewer dims.
     """
-    return settle(_part(rows.TRIL, m, k), out_sharding)
+    return _part(rows.TRIL, m, k)
 
 
-@_grids
+@public
 def triu(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
     """Return matrices with zeros below a diagonal.
 
     Args:
       m: an array of at least two dims.
-      out_sharding: where the result goes; by default it stays where it was made.
 
     Raises:
       ArgumentError: there are fewer dims.
     """
-    return settle(_part(rows.TRIU, m, k), out_sharding)
+    return _part(rows.TRIU, m, k)
 
 
 def _part(row: Row, x: Any, k: Any) -> Any:
-    x = as_value(x, row.name)
     check_dims(row.name, x, 2)
     diagonal = max(-x.shape[-2], min(integer(k, row.name, "k"), x.shape[-1]))
     return bind(row, (x,), (diagonal,))

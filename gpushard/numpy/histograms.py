@@ -34,6 +34,13 @@ __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histo
 _COUNTED = np.dtype(np.int64)
 _SUMMED = np.dtype(np.float64)
 
+_cells = described(
+    density="whether counts are divided by their sum and by the sizes of the cells.",
+    weights="of the points; sums of these are returned instead of counts, which GPUs add up in "
+    "any\n    order.",
+    out_sharding="where the counts go; by default they stay where they were made.",
+)
+
 
 @public
 def bincount(
@@ -186,6 +193,7 @@ def _real(x: Any, name: str) -> Any:
     return x.astype(np.uint8) if kind_of(x.dtype) == "b" else x
 
 
+@_cells
 def histogramdd(
     sample: Any,
     bins: Any = 10,
@@ -201,10 +209,6 @@ def histogramdd(
       sample: an array of shape (points, dims), or a sequence of vectors of coordinates.
       bins: how many along each dim, or for each dim how many, or its edges.
       range: for each dim (least, greatest) edge, or None for those of the points.
-      density: whether counts are divided by their sum and by the sizes of the cells.
-      weights: of the points; sums of these are returned instead of counts, which GPUs add up in
-        any order.
-      out_sharding: where the counts go; by default they stay where they were made.
 
     Raises:
       ArgumentError: bins or ranges are not as many as dims, or the sample is no such array.
@@ -270,6 +274,7 @@ def _as_many(name: str, entries: Any, dims: int, argument: str) -> Any:
     return entries
 
 
+@_cells
 def histogram2d(
     x: Any,
     y: Any,
@@ -288,10 +293,6 @@ def histogram2d(
       bins: how many along each dim, or for each dim how many, or its edges; edges of one dim are
         those of both.
       range: for each dim (least, greatest) edge; by default those of the points.
-      density: whether counts are divided by their sum and by the sizes of the cells.
-      weights: of the points; sums of these are returned instead of counts, which GPUs add up in
-        any order.
-      out_sharding: where the counts go; by default they stay where they were made.
 
     Raises:
       ArgumentError: the vectors differ in length, or there are no such bins.

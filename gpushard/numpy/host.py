@@ -28,7 +28,6 @@ array2string, array_repr, array_str = np.array2string, np.array_repr, np.array_s
 get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
 errstate, iterable, ndindex, printoptions = np.errstate, np.iterable, np.ndindex, np.printoptions
 
-
 _host = described(device="where the result goes.", out_sharding="the same.")
 
 

@@ -33,6 +33,9 @@ __all__ = [
 # fmt: on
 
 
+_ARRAYS = {"*xs": "the arrays."}
+
+
 @public
 def expand_dims(a: Any, axis: Any = 0, *, out_sharding: Any = None) -> Array:
     """Return an array with new dims of length 1.
@@ -177,7 +180,6 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Array:
     """Return an array with new dims in front and dims of length 1 repeated.
 
     Args:
-      array: an array.
       shape: of the result.
 
     Raises:
@@ -194,12 +196,9 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Array:
     return found
 
 
-@described()
+@described(**_ARRAYS)
 def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> tuple[Array, ...]:
     """Return arrays broadcast to one shape.
-
-    Args:
-      *xs: the arrays.
 
     Raises:
       ArgumentError: they do not broadcast.
@@ -218,7 +217,6 @@ def tile(A: Any, reps: Any, *, out_sharding: Any = None) -> Array:
     """Return an array several times in a row along its dims.
 
     Args:
-      A: an array.
       reps: how often for each dim, counted from the last; more of them make new dims in front.
 
     Raises:
@@ -246,12 +244,9 @@ def atleast_1d(x: Any, /) -> Array: ...
 def atleast_1d(*xs: Any) -> tuple[Array, ...]: ...
 
 
+@described(**_ARRAYS)
 def atleast_1d(*xs: Any) -> Any:
-    """Return arrays with at least one dim.
-
-    Args:
-      *xs: the arrays.
-    """
+    """Return arrays with at least one dim."""
     return _atleast(1, xs, "atleast_1d")
 
 
@@ -263,12 +258,9 @@ def atleast_2d(x: Any, /) -> Array: ...
 def atleast_2d(*xs: Any) -> tuple[Array, ...]: ...
 
 
+@described(**_ARRAYS)
 def atleast_2d(*xs: Any) -> Any:
-    """Return arrays with at least two dims; new ones come first.
-
-    Args:
-      *xs: the arrays.
-    """
+    """Return arrays with at least two dims; new ones come first."""
     return _atleast(2, xs, "atleast_2d")
 
 
@@ -359,12 +351,9 @@ def atleast_3d(x: Any, /) -> Array: ...
 def atleast_3d(*xs: Any) -> tuple[Array, ...]: ...
 
 
+@described(**_ARRAYS)
 def atleast_3d(*xs: Any) -> Any:
-    """Return arrays with at least three dims; a vector gets the middle one, a matrix the first two.
-
-    Args:
-      *xs: the arrays.
-    """
+    """Return arrays with at least three dims; a vector is the middle one, matrices come first."""
     arrays = []
     for x in xs:
         x = as_view(x, "atleast_3d")

@@ -35,7 +35,6 @@ def pad(
     """Return an array with a border.
 
     Args:
-      array: an array.
       pad_width: how many elements go before and behind each dim: (before, after) for each, one
         such pair for all, or one integer.
       mode: what they are: "constant"; "edge", the nearest element; "wrap", those of the other end;

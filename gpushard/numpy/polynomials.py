@@ -53,13 +53,12 @@ def _alike(name: str, a1: Any, a2: Any) -> list[Any]:
     return [pad(a, (length - a.shape[0], 0)) for a in vectors]
 
 
-@public(arrays=2)
+_polynomials = public(arrays=2, a1="coefficients.", a2="coefficients.")
+
+
+@_polynomials
 def polyadd(a1: Any, a2: Any, *, out_sharding: Any = None) -> Array:
     """Return the sum of two polynomials.
-
-    Args:
-      a1: coefficients.
-      a2: coefficients.
 
     >>> polyadd([1, 2], [9, 5, 4])
     Array([9, 6, 6], dtype=int64)
@@ -67,26 +66,19 @@ def polyadd(a1: Any, a2: Any, *, out_sharding: Any = None) -> Array:
     return ew.add(*_alike("polyadd", a1, a2))
 
 
-@public(arrays=2)
+@_polynomials
 def polysub(a1: Any, a2: Any, *, out_sharding: Any = None) -> Array:
-    """Return the difference of two polynomials.
-
-    Args:
-      a1: coefficients.
-      a2: coefficients of what is taken away.
-    """
+    """Return the difference of two polynomials."""
     return ew.subtract(*_alike("polysub", a1, a2))
 
 
-@public(arrays=2)
+@_polynomials
 def polymul(
     a1: Any, a2: Any, *, trim_leading_zeros: bool = True, out_sharding: Any = None
 ) -> Array:
     """Return the product of two polynomials.
 
     Args:
-      a1: coefficients.
-      a2: coefficients.
       trim_leading_zeros: whether the operands' are left out, for which the host reads where they
         end.
 

@@ -28,8 +28,13 @@ __all__ = ["arange", "geomspace", "linspace", "logspace"]
 _INT = np.dtype(np.int64)
 _promoted = functools.lru_cache(maxsize=256)(np.result_type)  # of types
 
-
-_ranges = described(num="how many.", device="where it goes.", out_sharding="the same.")
+_ranges = described(
+    num="how many.",
+    endpoint="whether `stop` is among them.",
+    axis="the dim of the result along which numbers run, where there are arrays.",
+    device="where it goes.",
+    out_sharding="the same.",
+)
 
 
 @_ranges
@@ -172,10 +177,8 @@ def linspace(
     Args:
       start: the first number, or an array of first numbers.
       stop: the last one; it and `start` broadcast.
-      endpoint: whether `stop` is among them.
       retstep: whether the distance is returned, too.
       dtype: type of the elements; floats or complex numbers by default.
-      axis: the dim of the result along which numbers run, where `start` or `stop` has dims.
 
     Returns:
       The numbers, or a tuple of them and their distance.
@@ -257,10 +260,8 @@ def logspace(
     Args:
       start: the first exponent, or an array of first exponents.
       stop: the last one; it, `start` and `base` broadcast.
-      endpoint: whether the last one is among them.
       base: what is raised to the exponents.
       dtype: type of the elements; floats or complex numbers by default.
-      axis: the dim of the result along which numbers run, where there are arrays.
 
     Raises:
       ArgumentError: `num` is negative.
@@ -296,9 +297,7 @@ def geomspace(
     Args:
       start: the first number, real and not 0, or an array of first numbers.
       stop: the last one, of the same sign; in arrays other signs give NaN.
-      endpoint: whether `stop` is among them.
       dtype: type of the elements; floats by default.
-      axis: the dim of the result along which numbers run, where there are arrays.
 
     Raises:
       ArgumentError: one is 0 or signs differ, or `num` is negative.

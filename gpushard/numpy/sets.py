@@ -30,6 +30,12 @@ __all__ = [
 
 _METHODS = (None, "auto", "compare_all", "binary_search", "sort")
 
+_unique = public(
+    arrays=1,
+    x="an array; NaNs differ from each other.",
+    size="how many results there are; None for as many as there are different elements.",
+    fill_value="what fills places without an element; by default the first one does.",
+)
 _sets = public(
     arrays=2,
     ar1="an array.",
@@ -199,16 +205,11 @@ class UniqueInverse(NamedTuple):
     """Which of them each element is."""
 
 
-@public
+@_unique
 def unique_all(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueAll:
     """Return the different elements, where they are first, which each is, and how many.
-
-    Args:
-      x: an array; NaNs differ from each other.
-      size: how many results there are; None for as many as there are different elements.
-      fill_value: what fills places without an element; by default the first one does.
 
     >>> import gpushard as gs
     >>> unique_all(gs.numpy.asarray([5, 2, 5])).inverse_indices
@@ -219,48 +220,30 @@ def unique_all(
     return UniqueAll(values, indices, inverse.reshape(x.shape), counts)
 
 
-@public
+@_unique
 def unique_counts(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueCounts:
-    """Return the different elements, and how often each is there.
-
-    Args:
-      x: an array; NaNs differ from each other.
-      size: how many results there are; None for as many as there are different elements.
-      fill_value: what fills places without an element; by default the first one does.
-    """
+    """Return the different elements, and how often each is there."""
     wish = Wish((COUNTS,), equal_nan=False)
     return UniqueCounts(*different("unique_counts", x.ravel(), wish, size, fill_value))
 
 
-@public
+@_unique
 def unique_inverse(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueInverse:
-    """Return the different elements, and which of them each element is.
-
-    Args:
-      x: an array; NaNs differ from each other.
-      size: how many results there are; None for as many as there are different elements.
-      fill_value: what fills places without an element; by default the first one does.
-    """
+    """Return the different elements, and which of them each element is."""
     wish = Wish((INVERSE,), equal_nan=False)
     values, inverse = different("unique_inverse", x.ravel(), wish, size, fill_value)
     return UniqueInverse(values, inverse.reshape(x.shape))
 
 
-@public
+@_unique
 def unique_values(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Return the different elements, in order.
-
-    Args:
-      x: an array; NaNs differ from each other.
-      size: how many results there are; None for as many as there are different elements.
-      fill_value: what fills places without an element; by default the first one does.
-    """
+    """Return the different elements, in order."""
     return different("unique_values", x.ravel(), Wish(equal_nan=False), size, fill_value)[0]
 
 
@@ -296,7 +279,7 @@ def unique(
 ) -> Any: ...
 
 
-@public
+@_unique
 def unique(
     ar: Any,
     return_index: bool = False,
@@ -313,15 +296,12 @@ def unique(
     """Return the different elements in order, or the different slices along a dim.
 
     Args:
-      ar: an array.
       return_index: whether to return where each is first, too.
       return_inverse: whether to return which of them each element is, too.
       return_counts: whether to return how often each is there, too.
       axis: the dim whose slices are compared; None for single elements.
       equal_nan: whether NaNs are one element; in slices they always differ, as in NumPy.
       sorted: results are in order in any case.
-      size: how many results there are; None for as many as there are different elements.
-      fill_value: what fills places without an element; by default the first one does.
 
     Returns:
       The elements, or a tuple of them and what else was asked for.

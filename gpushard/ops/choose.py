@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,8 +21,7 @@ from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.tiling import Tiling
-from gpushard.ops.row import Splits
-from gpushard.ops.rule import Dims, Rule
+from gpushard.ops.rule import Dims, Rule, Splits
 from gpushard.typing import IntArray, Shape
 
 MOST = 4096
@@ -64,14 +64,14 @@ def agreed(rule: Rule, operands: Sequence[Given]) -> Splits | None:
       The splits, unless two operands split a factor differently, one axis would serve two factors,
       or something is split that must not be.
     """
-    found: dict[int, tuple[str, ...]] = {}
+    found = dict(rule.pinned)
     for dims, operand in zip(rule.operands, operands, strict=True):
         if operand.tiling is None:
             continue
         if operand.axes is None:
             return None
         for factor, axes in zip(dims, operand.axes, strict=True):
-            if axes and factor not in rule.splittable and not _is_short(rule, factor):
+            if axes and factor not in rule.splittable and not _may_stay(rule, factor):
                 return None
             if factor is not None and found.setdefault(factor, axes) != axes:
                 return None
@@ -81,14 +81,11 @@ def agreed(rule: Rule, operands: Sequence[Given]) -> Splits | None:
     return tuple(found.get(factor, ()) for factor in range(len(rule.sizes)))
 
 
-def _is_short(rule: Rule, factor: int | None) -> bool:
-    """Whether a factor of at most one element can stay split, as its operands have it."""
-    return (
-        factor is not None
-        and rule.sizes[factor] <= 1
-        and factor not in rule.whole
-        and factor not in rule.reduced
-    )
+def _may_stay(rule: Rule, factor: int | None) -> bool:
+    """Whether a factor can stay split, as its operands have it: pinned, or of one element."""
+    if factor is None or factor in rule.pins:
+        return factor is not None
+    return rule.sizes[factor] <= 1 and factor not in rule.whole and factor not in rule.reduced
 
 
 def assignments(rule: Rule, mesh: Mesh, operands: Sequence[Given]) -> list[Splits]:
@@ -103,7 +100,7 @@ def assignments(rule: Rule, mesh: Mesh, operands: Sequence[Given]) -> list[Split
         if operand.axes is not None
     ]
     used = {axis for _, dims in own for axes in dims for axis in axes}
-    every = [axis for axis, size in mesh.shape.items() if size > 1]
+    every = [axis for axis, size in mesh.shape.items() if size > 1 and axis not in rule.taken]
     for axes in (every, [axis for axis in every if axis in used]):
         if _count(len(axes), len(rule.splittable)) <= MOST:
             return list(_all(rule, axes))
@@ -136,7 +133,7 @@ def _all(rule: Rule, axes: Sequence[str]) -> Iterator[Splits]:
         groups.pop(None, None)
         orders = [itertools.permutations(names) for names in groups.values()]
         for order in itertools.product(*orders):
-            found = dict(zip(groups, order, strict=True))
+            found = rule.pins | dict(zip(groups, order, strict=True))
             yield tuple(found.get(f, ()) for f in range(len(rule.sizes)))
 
 
@@ -144,7 +141,8 @@ def _placed(rule: Rule, places: dict[str, set[int]]) -> Iterator[Splits]:
     choices: Iterable[Sequence[int | None]] = [(*sorted(at), None) for at in places.values()]
     for chosen in itertools.product(*choices):
         yield tuple(
-            tuple(axis for axis, at in zip(places, chosen, strict=True) if at == f)
+            rule.pins.get(f)
+            or tuple(axis for axis, at in zip(places, chosen, strict=True) if at == f)
             for f in range(len(rule.sizes))
         )
 
@@ -156,41 +154,35 @@ class Prices:
       rule: of the operation.
       mesh: the mesh.
       operands: as they lie.
-      state_bytes: bytes of the state of one element of the result, where factors are reduced.
       target: how the result is wanted; None for as it comes.
     """
 
     def __init__(
-        self,
-        rule: Rule,
-        mesh: Mesh,
-        operands: Sequence[Given],
-        state_bytes: int,
-        target: Target | None = None,
+        self, rule: Rule, mesh: Mesh, operands: Sequence[Given], target: Target | None = None
     ) -> None:
         self._target = target
         self._rule = rule
         self._mesh = mesh
         self._operands = operands
-        self._state_bytes = state_bytes
         self._at = [_positions(operand.tiling, mesh) for operand in operands]
         self._received = functools.cache(self._price_operand)
         self._bounds = functools.cache(self._bounds_of)
         self._common = functools.cache(self._common_of)
 
-    def bytes_of(self, splits: Splits) -> int:
-        """Return the bytes that all devices receive together."""
-        moved = sum(
-            self._received(n, tuple(() if f is None else splits[f] for f in dims))
-            for n, dims in enumerate(self._rule.operands)
+    def merges(self, splits: Splits) -> bool:
+        """Whether a factor is split that no result has, so that parts are to be merged."""
+        return any(splits[factor] for factor in self._rule.reduced)
+
+    def moved(self, splits: Splits) -> int:
+        """Return the bytes of operands that all devices receive together before they compute."""
+        return sum(
+            self._received(n, of_dims(dims, splits)) for n, dims in enumerate(self._rule.operands)
         )
-        return moved + self._result_bytes(splits)
 
     def changed(self, splits: Splits) -> tuple[bool, ...]:
         """Return for each operand whether its boxes would not be those that it has."""
         return tuple(
-            operand.tiling is not None
-            and operand.axes != tuple(() if f is None else splits[f] for f in dims)
+            operand.tiling is not None and operand.axes != of_dims(dims, splits)
             for operand, dims in zip(self._operands, self._rule.operands, strict=True)
         )
 
@@ -228,29 +220,43 @@ class Prices:
         number = number.ravel()
         return edges[number], edges[number + 1]
 
-    def _result_bytes(self, splits: Splits) -> int:
-        """Return what merging moves, and bringing the result where it is wanted.
+    def brought(self, splits: Splits) -> int:
+        """Return the bytes that move to bring the result from where it comes to where it is wanted.
+
+        Between what is split and a finer split of the same, nothing moves.
+        """
+        target, dims = self._target, self._rule.results[0]
+        if target is None or self._is_finer(splits):
+            return 0
+        shape = tuple(1 if f is None else self._rule.sizes[f] for f in dims)
+        return self._between(shape, of_dims(dims, splits), target.axes) * target.itemsize
+
+    def merged(self, splits: Splits, state_bytes: int) -> int:
+        """Return the bytes that merging moves, and bringing the result where it is wanted.
 
         Merging moves each part once to where it is merged, and the whole to the others that want
         it: (g - 1) + (n - 1) times the state of a block that g devices have parts of and n devices
         want. Where each of them wants a part of its own it is merged there, for (g - 1) times.
+
+        Args:
+          splits: some of them of reduced factors.
+          state_bytes: bytes of the state of one element of the result.
         """
-        rule, target = self._rule, self._target
+        rule, target, dims = self._rule, self._target, self._rule.results[0]
         groups = self._size(splits[f] for f in rule.reduced)
-        natural = tuple(() if f is None else splits[f] for f in rule.results[0])
-        shape = tuple(1 if f is None else rule.sizes[f] for f in rule.results[0])
-        state = math.prod(shape) * self._state_bytes
-        finer = target is not None and all(
-            wide == fine[: len(wide)] for wide, fine in zip(natural, target.axes, strict=True)
-        )
+        state = math.prod(1 if f is None else rule.sizes[f] for f in dims) * state_bytes
         apart = target is not None and self._size(target.axes) == self._mesh.size
-        if groups > 1 and finer and apart:
+        if apart and self._is_finer(splits):
             return (groups - 1) * state
-        wanting = self._mesh.size // self._size(natural)
-        merged = 0 if groups == 1 else (groups + wanting - 2) * state
-        if target is None or finer:
-            return merged
-        return merged + self._between(shape, natural, target.axes) * target.itemsize
+        wanting = self._mesh.size // self._size(of_dims(dims, splits))
+        return (groups + wanting - 2) * state + self.brought(splits)
+
+    def _is_finer(self, splits: Splits) -> bool:
+        """Whether the result is wanted split as it comes, or more."""
+        comes = of_dims(self._rule.results[0], splits)
+        return self._target is not None and all(
+            wide == fine[: len(wide)] for wide, fine in zip(comes, self._target.axes, strict=True)
+        )
 
     def _size(self, axes: Iterable[tuple[str, ...]]) -> int:
         return math.prod(self._mesh.shape[name] for names in axes for name in names)
@@ -275,7 +281,7 @@ def _positions(tiling: Tiling | None, mesh: Mesh) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The assignment that was chosen."""
+    """The assignment that was chosen, and who runs it."""
 
     mesh: Mesh
     """Over which mesh."""
@@ -286,41 +292,55 @@ class Choice:
     nbytes: int
     """Bytes that all devices receive, if each were a memory domain."""
 
+    way: int
+    """The number of the way to run it."""
+
+
+Price: TypeAlias = Callable[[Prices, Splits], int | None]
+"""Says what an assignment costs, if it can be run in some way: bytes that all devices receive, if
+each were a memory domain."""
+
+
+def local(prices: Prices, splits: Splits) -> int | None:
+    """Price calls of a kernel that need nothing but blocks: a `Price`."""
+    return None if prices.merges(splits) else prices.moved(splits) + prices.brought(splits)
+
 
 def choose(
     rule: Rule,
     candidates: Sequence[tuple[Mesh, Sequence[Given]]],
-    state_bytes: int = 0,
+    ways: Sequence[Price] = (local,),
     target: Target | None = None,
 ) -> Choice:
-    """Return the cheapest assignment over several meshes of the same devices.
+    """Return the cheapest assignment and way, over several meshes of the same devices.
 
     Of those that move the same bytes: the one that changes the fewest operands, then that with the
-    most parts, then that which keeps earlier operands, then the first.
+    most parts, then that which keeps earlier operands, then the first way.
 
     Args:
       rule: of the operation.
       candidates: each mesh with the operands as they lie on it.
-      state_bytes: bytes of the state of one element of the result, where factors are reduced.
+      ways: to run it, the preferred ones first; the last one runs what is not split.
       target: how the result is wanted; None for as it comes.
     """
     for mesh, operands in candidates:
         splits = agreed(rule, operands)
-        if splits is not None and not any(splits[factor] for factor in rule.reduced):
-            comes = tuple(() if f is None else splits[f] for f in rule.results[0])
-            if target is None or target.axes == comes:
-                return Choice(mesh, splits, 0)
-    best: tuple[tuple[int, int, int, tuple[bool, ...]], Choice] | None = None
+        if splits is None or any(splits[factor] for factor in rule.reduced):
+            continue
+        if target is None or target.axes == of_dims(rule.results[0], splits):
+            return Choice(mesh, splits, 0, len(ways) - 1)
+    best: tuple[tuple[int, int, int, tuple[bool, ...], int], Choice] | None = None
     for mesh, operands in candidates:
-        prices = Prices(rule, mesh, operands, state_bytes, target)
+        prices = Prices(rule, mesh, operands, target)
         for splits in (*assignments(rule, mesh, operands), *_as_wanted(rule, target)):
-            nbytes = prices.bytes_of(splits)
-            if best is not None and nbytes > best[0][0]:
-                continue
-            changed = prices.changed(splits)
-            rank = nbytes, sum(changed), -prices.parallel(splits), changed
-            if best is None or rank < best[0]:
-                best = rank, Choice(mesh, splits, nbytes)
+            for way, price in enumerate(ways):
+                nbytes = price(prices, splits)
+                if nbytes is None or (best is not None and nbytes > best[0][0]):
+                    continue
+                changed = prices.changed(splits)
+                rank = nbytes, sum(changed), -prices.parallel(splits), changed, way
+                if best is None or rank < best[0]:
+                    best = rank, Choice(mesh, splits, nbytes, way)
     assert best is not None  # nothing split is always among them
     return best[1]
 
@@ -328,17 +348,21 @@ def choose(
 def _as_wanted(rule: Rule, target: Target | None) -> Iterator[Splits]:
     """Yield the assignment that gives the result as it is wanted, which a cap may have cut off."""
     if target is not None:
-        found = dict(zip(rule.results[0], target.axes, strict=True))
-        yield tuple(
-            found.get(f, ()) if f in rule.splittable else () for f in range(len(rule.sizes))
-        )
+        axes = dict(zip(rule.results[0], target.axes, strict=True))
+        free = {f: n for f, n in axes.items() if f in rule.splittable and not rule.taken & set(n)}
+        yield tuple((free | rule.pins).get(f, ()) for f in range(len(rule.sizes)))
+
+
+def of_dims(dims: Dims, splits: Splits) -> Splits:
+    """Return the axes that split each dim of an operand or result under an assignment."""
+    return tuple([() if factor is None else splits[factor] for factor in dims])
 
 
 def sharding_of(
     mesh: Mesh, dims: Dims, splits: Splits, memory_kind: str = "device"
 ) -> NamedSharding:
     """Return the sharding of an operand or result under an assignment."""
-    entries = [() if factor is None else splits[factor] for factor in dims]
+    entries = list(of_dims(dims, splits))
     while entries and not entries[-1]:
         entries.pop()
     spec = PartitionSpec(*(None if not e else e[0] if len(e) == 1 else e for e in entries))

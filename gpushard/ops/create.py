@@ -9,8 +9,8 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.programs.calls import LocalCalls, Work, calls_of
-from gpushard.ops.programs.local import check_available
 from gpushard.ops.row import Row
+from gpushard.ops.shardings import check_available
 
 
 def create(row: Row, tiling: Tiling, dtype: Dtype, numbers: Sequence[Any]) -> ShardedBuffer:

@@ -7,18 +7,15 @@ finds is a program, which later calls only run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import devices_of
 from gpushard.ops.operand import Operand, Sharded
-from gpushard.ops.programs.local import Computation
-from gpushard.ops.programs.move import Movement, Update
-from gpushard.ops.row import Params, Row
+from gpushard.ops.row import Case, Params, Program, Row
+from gpushard.ops.shardings import sharded_call
 from gpushard.runtime.runtime import Runtime
-
-Program: TypeAlias = Computation | Movement | Update
 
 _KEY_BYTES = 200
 """Bytes that an operand takes in a program's key and in its layout, about."""
@@ -55,9 +52,8 @@ def program_for(
                 "gpushard.devices()",
                 argument="x",
             )
-    kind: type[Program] = Computation
-    if row.moves is not None:
-        kind = Update if row.moves.into else Movement
-    program = kind(row, operands, params, runtime, out)
+    case = Case(row, tuple(operands), params, runtime, out)
+    strategy, call = sharded_call(case)
+    program = strategy.compile(case, call)
     runtime.plans.put(key, program, program.nbytes + _KEY_BYTES * len(operands))
     return program

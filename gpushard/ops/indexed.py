@@ -145,8 +145,8 @@ def part_shape(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Sha
 def gather_rule(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Rule:
     """Return the factors of reading: indexed dims are reduced, all others pass through.
 
-    >>> gather_rule(Indexed((-2,), 1), (4, 5), ((3,),))
-    Rule(operands=((0, 1), (2,)), results=((2, 1),), sizes=(4, 5, 3), whole=frozenset())
+    >>> gather_rule(Indexed((-2,), 1), (4, 5), ((3,),)).operands
+    ((0, 1), (2,))
     """
     array, index, part, sizes = _factors(indexed, shape, shapes)
     own = [_aligned(one, spread(indexed, shape, shapes), index) for one in shapes]

@@ -17,7 +17,7 @@ import numpy as np
 from gpushard import dtypes
 from gpushard.dtypes import Dtype, wide
 from gpushard.ops.aval import Aval
-from gpushard.ops.row import Kernel, Params, Reduction, Row, State
+from gpushard.ops.row import Kernel, KernelMaker, Params, Row
 
 _SINGLE = np.dtype(np.float32)
 
@@ -86,47 +86,56 @@ def in_single(row: Row, *, typed: bool = False) -> Row:
       typed: whether it says itself what types results of narrow floats have, has a type among its
         parameters for that, and converts operands on the way.
     """
-    infer = row.infer if typed else _narrow_infer(row.infer)
-
-    def inside(make: Any, xp: Any, avals: Sequence[Aval], params: Params) -> Any:
-        made = make(xp, _widened(avals), _wide_params(params))
-        return made if typed or not _is_narrow(avals) else _converting(made, avals)
-
-    def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        made: Kernel = inside(row.kernel, xp, avals, params)
-        if not _is_narrow(avals, params):
-            return made
-        return _rounding(made, [aval.dtype for aval in infer(avals, params)])
-
+    adapter = _InSingle(row, typed)
     return dataclasses.replace(
-        row, infer=infer, kernel=kernel, reduction=_reduction(row.reduction, infer, inside)
+        row,
+        infer=adapter.infer,
+        kernel=adapter.kernel(row.kernel),
+        strategies=tuple(strategy.adapted(adapter) for strategy in row.strategies),
     )
 
 
-def _reduction(whole: Reduction | None, infer: Any, inside: Any) -> Reduction | None:
-    """Return how parts of narrow floats come together: their states are of single precision."""
-    if whole is None:
-        return None
+class _InSingle:
+    """Makes the functions of a row from those of one for single precision: an `Adapter`."""
 
-    def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
-        return whole.states(_widened(avals), _wide_params(params))
+    lead = complete = 0
 
-    def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        made: Kernel = inside(whole.local, xp, avals, params)
-        return made
+    def __init__(self, row: Row, typed: bool) -> None:
+        self.infer = row.infer if typed else _narrow_infer(row.infer)
+        self._typed = typed
 
-    def merge(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
-        return whole.merge(xp, _widened(avals), _wide_params(params))
+    def avals(self, avals: Sequence[Aval]) -> tuple[Aval, ...]:
+        return _widened(avals)
 
-    def finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
-        (result,) = infer(avals, params)
-        end = whole.finish(xp, _widened(avals), _wide_params(params))
-        if not _is_narrow(avals, params):
-            return end
+    def params(self, params: Params) -> Params:
+        return _wide_params(params)
 
-        def rounded(state: State, count: int) -> Any:
-            return end(state, count).astype(result.dtype, copy=False)
+    def local(self, make: KernelMaker) -> KernelMaker:
+        """States are of single precision."""
 
-        return rounded
+        def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+            kernel = make(xp, _widened(avals), _wide_params(params))
+            return kernel if self._typed or not _is_narrow(avals) else _converting(kernel, avals)
 
-    return Reduction(states, local, merge, finish)
+        return local
+
+    def kernel(self, make: KernelMaker) -> KernelMaker:
+        make = self.local(make)
+
+        def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+            inside = make(xp, avals, params)
+            if not _is_narrow(avals, params):
+                return inside
+            return _rounding(inside, [aval.dtype for aval in self.infer(avals, params)])
+
+        return kernel
+
+    def finish(self, make: Any) -> Any:
+        def finish(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
+            end = make(xp, _widened(avals), _wide_params(params))
+            if not _is_narrow(avals, params):
+                return end
+            (result,) = self.infer(avals, params)
+            return lambda state, n: end(state, n).astype(result.dtype, copy=False)
+
+        return finish

@@ -13,11 +13,13 @@ from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import ShardedBuffer
+from gpushard.movement.host import from_host
 from gpushard.ops.aval import Aval
 from gpushard.ops.choose import Given, choose
-from gpushard.ops.row import Splits
-from gpushard.ops.rule import elementwise
-from gpushard.typing import Shape
+from gpushard.ops.rule import Splits, elementwise
+from gpushard.runtime.runtime import Runtime
+from gpushard.typing import HostArray, Shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,3 +215,8 @@ def nearest_axes(x: Operand, mesh: Mesh) -> Splits:
     if there.axes is not None:
         return there.axes
     return choose(elementwise([x.aval.shape], x.aval.shape), [(mesh, [there])]).splits
+
+
+def placed(runtime: Runtime, data: HostArray, tiling: Tiling) -> ShardedBuffer:
+    """Place data of the host."""
+    return from_host(runtime, tiling, data.dtype, lambda index, shape: data[index])

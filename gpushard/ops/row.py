@@ -6,14 +6,20 @@ decided by `dispatch` once shardings are known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from gpushard.frozen import dataclass
-from gpushard.movement.planning.dims import Piece
-from gpushard.movement.planning.maps import Rearrangement
+from gpushard.geometry.mesh import Mesh
+from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.tiling import Tiling, check_shape
+from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.rule import Rule, parse
+from gpushard.ops.choose import Choice, Given, Price
+from gpushard.ops.operand import Operand
+from gpushard.ops.rule import Rule, Splits, parse
+from gpushard.runtime.runtime import Runtime
 from gpushard.typing import LocalArray, Shape
 
 Params: TypeAlias = tuple[Any, ...]
@@ -23,8 +29,8 @@ Kernel: TypeAlias = Callable[..., Any]
 """Works on local arrays, as NumPy's functions do: `kernel(*operands)` returns a fresh array, or a
 tuple of them for several results; `kernel(*operands, out=...)` writes into what is given."""
 
-Splits: TypeAlias = tuple[tuple[str, ...], ...]
-"""The mesh axes that split each dim, or each factor, major to minor."""
+KernelMaker: TypeAlias = Callable[[Any, Sequence[Aval], Params], Kernel]
+"""Takes NumPy or CuPy, the operands, with the dtypes that they come in, and parameters."""
 
 State: TypeAlias = tuple[LocalArray, ...]
 """What a block contributes to a reduction."""
@@ -45,24 +51,17 @@ class Site:
 
 
 @dataclass(frozen=True, eq=False)
-class Reduction:
-    """How the parts of a reduced factor come together; `xp` is NumPy or CuPy.
+class Result:
+    """One result of an operation."""
 
-    Each part gives a state, states are merged two at a time in mesh order, and the last one is
-    finished. The arrays of a state have the shape of the result.
-    """
+    aval: Aval
+    """Shape and type."""
 
-    states: Callable[[Sequence[Aval], Params], tuple[Dtype, ...]]
-    """Types of the arrays of a state."""
+    sharding: Sharding
+    """How it is laid out."""
 
-    local: Callable[[Any, Sequence[Aval], Params], Kernel]
-    """Makes the kernel that gives the state of a block: a tuple."""
-
-    merge: Callable[[Any, Sequence[Aval], Params], Callable[[State, State, int, int], State]]
-    """Makes `merge(a, b, m, n)`: of states of m and n elements. It may overwrite nothing."""
-
-    finish: Callable[[Any, Sequence[Aval], Params], Callable[[State, int], LocalArray]]
-    """Makes `finish(state, n)`: the result from the state of all n elements."""
+    tiling: Tiling
+    """The same for its shape."""
 
 
 def only(state: State, count: int) -> LocalArray:
@@ -71,24 +70,148 @@ def only(state: State, count: int) -> LocalArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Moves:
-    """How an operation moves data; neither part depends on types."""
+class ShardedCall:
+    """Where the operands and results of one call lie."""
 
-    how: Callable[[Sequence[Shape], Params], Piece | Rearrangement]
-    """Takes the shapes of the operands."""
+    operands: tuple[tuple[Sharding, Tiling] | None, ...]
+    """Of each operand when the kernel runs; None for Python numbers."""
 
-    splits: Callable[[Sequence[Shape], Params, Splits, Mapping[str, int]], Splits] | None = None
-    """Takes the shapes, the parameters, the mesh axes that split each dim of the operand, and their
-    sizes; gives those for the result. Without it result dims keep the axes of their factor."""
+    results: tuple[Result, ...]
+    """The results as the kernel gives them."""
 
-    starts: Callable[[Params], tuple[int, ...]] | None = None
-    """Gives the numbers of the piece's maps whose starts are operands: Python integers."""
+    ends: tuple[Result, ...]
+    """The results in the end: where they were asked for, back at the splits of dims that had to be
+    whole, or at those of dims that index arrays replaced."""
 
-    later: bool = False
-    """Whether nothing moves before somebody needs the result in order; see `Row.turned`."""
+    choice: Choice | None
+    """How the work is split, if over a mesh."""
 
-    into: bool = False
-    """Whether the second operand replaces the piece of the first one, rather than that is taken."""
+    @property
+    def tilings(self) -> list[Tiling]:
+        """Boxes of the operands that are no Python numbers, when the kernel runs."""
+        return [lies[1] for lies in self.operands if lies is not None]
+
+
+class Program(Protocol):
+    """A row compiled for operands of particular shapes, types and layouts."""
+
+    @property
+    def name(self) -> str:
+        """Name of the operation, for errors."""
+
+    @property
+    def results(self) -> Sequence[Result]:
+        """Shapes, types and layouts of the results."""
+
+    @property
+    def committed(self) -> bool:
+        """Whether somebody chose the devices of the results."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes itself, about."""
+
+    @property
+    def run(self) -> Callable[[Sequence[Any], Sequence[Any]], list[ShardedBuffer]]:
+        """Runs it.
+
+        Takes buffers in order, or NumPy arrays where it was made for data on the host, and the
+        Python numbers in order. Raises `OutOfMemoryError`: a device has no room.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A row that is to be compiled, and what for."""
+
+    row: Row
+    """The operation."""
+
+    operands: tuple[Operand, ...]
+    """What is known of its operands."""
+
+    params: Params
+    """Its parameters."""
+
+    runtime: Runtime
+    """Of the devices."""
+
+    out: Sharding | None = None
+    """How the results are to be laid out; None for as they come."""
+
+    @functools.cached_property
+    def avals(self) -> tuple[Aval, ...]:
+        """Shapes and types of the operands."""
+        return tuple(x.aval for x in self.operands)
+
+    @functools.cached_property
+    def results(self) -> tuple[Aval, ...]:
+        """Shapes and types of the results; checks the operands."""
+        results = self.row.infer(self.avals, self.params)
+        for aval in results:
+            check_shape(aval.shape)
+        return results
+
+    @functools.cached_property
+    def rule(self) -> Rule:
+        """The factors."""
+        return self.row.rule_for(self.avals, self.params)
+
+
+class Adapter(Protocol):
+    """Makes the functions of a row from those of another one."""
+
+    lead: int
+    """How many dims results have in front that those of the other row lack."""
+
+    complete: int
+    """How many operands have all of these dims."""
+
+    def avals(self, avals: Sequence[Aval]) -> tuple[Aval, ...]:
+        """Return the operands of the other row."""
+
+    def params(self, params: Params) -> Params:
+        """Return the parameters of the other row."""
+
+    def kernel(self, make: KernelMaker) -> KernelMaker:
+        """Return what makes a kernel, from what makes one of the other row."""
+
+    def local(self, make: KernelMaker) -> KernelMaker:
+        """The same for a kernel that gives states."""
+
+    def finish(self, make: Any) -> Any:
+        """Return what makes the last step of a reduction, likewise."""
+
+
+class Strategy:
+    """A way to run a row. What it does not say itself, it has from here."""
+
+    whole: str = ""
+    """Why it needs dims whole that are split, in a line: of a last resort."""
+
+    numbers: bool = True
+    """Whether Python numbers among the operands stay what they are."""
+
+    def price(self, case: Case) -> Price | None:
+        """Return what says what assignments cost; None if it says itself where results lie."""
+        return None
+
+    def wanted(self, case: Case, mesh: Mesh, operands: Sequence[Given]) -> Splits | None:
+        """Return the splits that the result is to have, where they do not follow from a choice."""
+        return None
+
+    def compile(self, case: Case, call: ShardedCall | None) -> Program:
+        """Make a program.
+
+        Args:
+          case: what for.
+          call: where operands and results lie, if that was chosen.
+        """
+        raise NotImplementedError
+
+    def adapted(self, adapter: Adapter) -> Strategy:
+        """Return this strategy for another row, whose kernels are made of those of its own."""
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,18 +227,11 @@ class Row:
     rule: str | Callable[[Sequence[Aval], Params], Rule]
     """The factor rule: a string, or what makes it."""
 
-    kernel: Callable[[Any, Sequence[Aval], Params], Kernel]
+    kernel: KernelMaker
     """Makes the local kernel. The second argument has the dtypes that operands come in."""
 
-    reduction: Reduction | None = None
-    """How parts of a reduced factor merge; None if there are no reduced factors."""
-
-    owners: Callable[[Any, Sequence[Aval], Params], Kernel] | None = None
-    """Makes the kernel that takes what it needs from several blocks of the first operand, cut along
-    its reduced dims: `kernel(Owners, *blocks, *other operands)`. None if there is none."""
-
-    whole: str = ""
-    """Letters of a rule string that must not be split."""
+    strategies: tuple[Strategy, ...]
+    """The ways to run it, in order of preference; the last one runs what is not split."""
 
     creates: bool = False
     """Whether it takes no arrays, only numbers: its parameters are (shape, dtype, whether a user
@@ -126,9 +242,6 @@ class Row:
 
     loop: Callable[[Sequence[Aval]], tuple[Dtype, ...]] | None = None
     """The types that operands have inside the kernel, where that is not the result's."""
-
-    moves: Moves | None = None
-    """Where the elements of the result come from, for operations that only move them."""
 
     compares: bool = False
     """Whether it compares, so that integers beyond the range of a type make sense."""
@@ -147,10 +260,18 @@ class Row:
     of that, from the end; gives the parameters for that array as it lies. None if operands must be
     in order."""
 
+    later: bool = False
+    """Whether nothing moves before somebody needs the result in order; see `turned`."""
+
+    @functools.cached_property
+    def takes_numbers(self) -> bool:
+        """Whether Python numbers among the operands stay what they are."""
+        return all(strategy.numbers for strategy in self.strategies)
+
     def rule_for(self, avals: Sequence[Aval], params: Params) -> Rule:
         """Return the rule for particular operands."""
         if isinstance(self.rule, str):
-            return parse(self.rule, [aval.shape for aval in avals], self.whole)
+            return parse(self.rule, [aval.shape for aval in avals])
         return self.rule(avals, params)
 
     def __repr__(self) -> str:

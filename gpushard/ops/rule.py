@@ -21,6 +21,9 @@ from gpushard.typing import Shape
 Dims: TypeAlias = tuple[int | None, ...]
 """The factor of each dim."""
 
+Splits: TypeAlias = tuple[tuple[str, ...], ...]
+"""The mesh axes that split each dim, or each factor, major to minor."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -38,6 +41,10 @@ class Rule:
     whole: frozenset[int] = frozenset()
     """Factors that must not be split."""
 
+    pinned: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    """Factors that live on certain mesh axes of more than one device, or on none: they stay there,
+    and no other factor gets these axes."""
+
     @functools.cached_property
     def reduced(self) -> tuple[int, ...]:
         """The factors that no result has, ascending."""
@@ -45,12 +52,22 @@ class Rule:
         return tuple(factor for factor in range(len(self.sizes)) if factor not in kept)
 
     @functools.cached_property
+    def pins(self) -> dict[int, tuple[str, ...]]:
+        """The axes of each pinned factor."""
+        return dict(self.pinned)
+
+    @functools.cached_property
+    def taken(self) -> frozenset[str]:
+        """The axes of all pinned factors."""
+        return frozenset(axis for _, axes in self.pinned for axis in axes)
+
+    @functools.cached_property
     def splittable(self) -> tuple[int, ...]:
-        """The factors that mesh axes may split: not whole, and of more than one element.
+        """The factors that mesh axes may split: neither whole nor pinned nor of one element.
 
         Where nothing at all is reduced, no reduced factor is split: no block would take part.
         """
-        kept = self.whole
+        kept = self.whole.union(factor for factor, _ in self.pinned)
         if any(self.sizes[factor] == 0 for factor in self.reduced):
             kept = kept.union(self.reduced)
         return tuple(f for f, n in enumerate(self.sizes) if n > 1 and f not in kept)

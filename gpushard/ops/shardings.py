@@ -2,116 +2,151 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Sequence
 
-from gpushard.frozen import dataclass
+from gpushard.errors import ArgumentTypeError, ShardingError
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
 from gpushard.ops.aval import Aval
-from gpushard.ops.choose import Choice, Given, Target, choose, sharding_of
-from gpushard.ops.operand import Frame, Operand, Scalar, as_written, frame_of, given, splits_of
-from gpushard.ops.row import Params, Row, Splits
-from gpushard.ops.rule import Dims, Rule
+from gpushard.ops.choose import Choice, Given, Price, Target, choose, of_dims, sharding_of
+from gpushard.ops.operand import (
+    Frame,
+    Operand,
+    Scalar,
+    as_written,
+    common_memory,
+    frame_of,
+    given,
+    in_memory,
+    splits_of,
+)
+from gpushard.ops.row import Case, Result, ShardedCall, Strategy
+from gpushard.ops.rule import Dims, Rule, Splits
+from gpushard.runtime.runtime import Runtime
 from gpushard.typing import Shape
 
-PART = 64 << 10
-"""What is taken is split only into parts of so many bytes: what follows on smaller ones costs more
-calls than it saves bytes."""
 
+def sharded_call(case: Case) -> tuple[Strategy, ShardedCall | None]:
+    """Choose the strategy, where operands go and where results lie.
 
-@dataclass(frozen=True, eq=False)
-class Result:
-    """One result of an operation."""
-
-    aval: Aval
-    """Shape and type."""
-
-    sharding: Sharding
-    """How it is laid out."""
-
-    tiling: Tiling
-    """The same for its shape."""
-
-
-@dataclass(frozen=True, eq=False)
-class ShardedCall:
-    """Where the operands and results of one call lie."""
-
-    operands: tuple[tuple[Sharding, Tiling] | None, ...]
-    """Of each operand when the kernel runs; None for Python numbers."""
-
-    results: tuple[Result, ...]
-    """The results."""
-
-    choice: Choice | None
-    """How the work is split, if over a mesh."""
-
-    ends: tuple[Sharding, ...] = ()
-    """Where results go in the end, if elsewhere: back to the splits of dims that had to be whole,
-    or to those of dims that index arrays replaced."""
-
-    @property
-    def tilings(self) -> list[Tiling]:
-        """Boxes of the operands that are no Python numbers, when the kernel runs."""
-        return [lies[1] for lies in self.operands if lies is not None]
-
-
-def sharded_call(
-    row: Row,
-    rule: Rule,
-    operands: Sequence[Operand],
-    found: Sequence[Aval],
-    params: Params,
-    out: Sharding | None,
-) -> ShardedCall:
-    """Decide where operands go and where results lie, before they go where they were asked for."""
-    frame = frame_of(row.name, operands, None if out is None else (out, found[0].shape))
+    Returns:
+      The strategy, and where everything lies unless it says that itself.
+    """
+    row, avals = case.row, case.results  # which checks the operands first
+    prices = [strategy.price(case) for strategy in row.strategies]
+    ways = [price for price in prices if price is not None]
+    if len(ways) < len(prices):
+        return row.strategies[-1], None
+    check_available(case.runtime, row.name, (*case.avals, *avals))
+    rule, memory = case.rule, common_memory(case.operands)
+    operands = [in_memory(x, "device") for x in case.operands]
+    out = case.out
+    frame = frame_of(row.name, operands, None if out is None else (out, avals[0].shape))
     if frame.single is not None or _stays(frame, rule, operands):
-        return _without_mesh(frame.fixed[0], operands, found)
-    state_bytes = 0
-    avals = [x.aval for x in operands]
-    if row.reduction is not None:
-        state_bytes = sum(t.itemsize for t in row.reduction.states(avals, params))
-    meshes, target = frame.meshes, None
+        places, results = _without_mesh(frame.fixed[0], operands, avals)
+        ends = [result.sharding for result in results]
+        call = ShardedCall(places, results, _in_the_end(case, ends, memory), None)
+        return row.strategies[-1], call
+    choice, back = _chosen(case, frame, operands, ways)
+    results = _results(case, choice.mesh, rule.results, choice.splits, operands)
+    ends = [result.sharding for result in results]
+    if back is not None:
+        dims = [_fitting(rule, a.shape, d) for a, d in zip(avals, rule.results, strict=True)]
+        ends = [end.sharding for end in _results(case, choice.mesh, dims, back, operands)]
+    places = places_of(rule, choice.mesh, choice.splits, operands)
+    call = ShardedCall(places, results, _in_the_end(case, ends, memory), choice)
+    return row.strategies[choice.way], call
+
+
+def check_available(runtime: Runtime, name: str, avals: Sequence[Aval]) -> None:
+    """Check that devices can compute with some types, before anything starts.
+
+    Raises:
+      ArgumentTypeError: they cannot.
+    """
+    for aval in avals:
+        if not runtime.backend.computes(aval.dtype):
+            raise ArgumentTypeError(
+                f"{name} is not available for {aval.dtype} on {runtime.backend.platform} devices, "
+                "which only store it; convert the data on the host, before they are moved there: "
+                "numpy.asarray(x).astype(float), or ask for another type",
+                argument="x",
+                dtype=aval.dtype,
+            )
+
+
+def _chosen(
+    case: Case, frame: Frame, operands: Sequence[Operand], ways: Sequence[Price]
+) -> tuple[Choice, Splits | None]:
+    """Return how the work is split, and the splits that results get in the end if others."""
+    rule, out, target = case.rule, case.out, None
+    meshes = pinned_meshes(case, frame)
+    shape, itemsize = case.results[0].shape, case.results[0].dtype.itemsize
     if isinstance(out, NamedSharding) and out.device_set == set(meshes[0].assignment):
         assert isinstance(out.mesh, Mesh)
-        meshes = (out.mesh,)
-        target = Target(splits_of(out, len(found[0].shape)), found[0].dtype.itemsize)
+        if rule.taken <= set(out.mesh.axis_names):
+            meshes = (out.mesh,)
+            target = Target(splits_of(out, len(shape)), itemsize)
     candidates = [
         (mesh, [given(x, mesh, x.aval.dtype.itemsize) for x in operands]) for mesh in meshes
     ]
-    taken = None
-    if out is None and row.owners is not None:
-        nbytes = math.prod(found[0].shape) * found[0].dtype.itemsize
-        of_mesh = {mesh: _as_taken(rule, mesh, own, nbytes) for mesh, own in candidates}
-        for mesh, taken in of_mesh.items():
-            if taken is not None:
-                candidates = [(m, own) for m, own in candidates if m is mesh]
-                target = Target(_of_dims(rule.results[0], taken), found[0].dtype.itemsize)
-                break
-    choice = choose(rule, candidates, state_bytes, target)
-    make = functools.partial(sharding_of, choice.mesh, splits=choice.splits)
-    places = places_of(rule, choice.mesh, choice.splits, operands)
-    results = tuple(
-        in_sharding(aval, as_written(make(dims), len(dims), operands))
-        for aval, dims in zip(found, rule.results, strict=True)
-    )
-    own = next(own for mesh, own in candidates if mesh is choice.mesh)
-    back = taken or (_given_back(rule, own) if out is None else None)
-    if back is None:
-        return ShardedCall(places, results, choice)
-    ends = [
-        as_written(
-            sharding_of(choice.mesh, _fitting(rule, aval.shape, dims), back), len(dims), operands
+    wanted = None
+    for mesh, own in candidates if out is None else ():
+        wanted = case.row.strategies[0].wanted(case, mesh, own)
+        if wanted is not None:
+            candidates = [(mesh, own)]
+            target = Target(of_dims(rule.results[0], wanted), itemsize)
+            break
+    choice = choose(rule, candidates, ways, target)
+    if wanted is None and out is None:
+        wanted = _given_back(rule, dict(candidates)[choice.mesh])
+    return choice, wanted
+
+
+def pinned_meshes(case: Case, frame: Frame) -> tuple[Mesh, ...]:
+    """Return the meshes that work can be split over: those that have the axes of pinned factors.
+
+    Raises:
+      ShardingError: none has them.
+    """
+    taken = case.rule.taken
+    if not taken:
+        return frame.meshes
+    meshes = tuple(mesh for mesh in frame.meshes if taken <= set(mesh.axis_names))
+    if not meshes:
+        raise ShardingError(
+            f"{case.row.name}: dims are pinned to the mesh axes {sorted(taken)}, which the mesh of "
+            "no operand has; reshard an operand to the mesh that has them",
+            argument="x",
+            axes=tuple(sorted(taken)),
         )
-        for aval, dims in zip(found, rule.results, strict=True)
-    ]
-    return ShardedCall(places, results, choice, tuple(ends))
+    return meshes
+
+
+def _results(
+    case: Case,
+    mesh: Mesh,
+    dims: Sequence[Dims],
+    splits: Splits,
+    operands: Sequence[Operand],
+) -> tuple[Result, ...]:
+    """Return the results as an assignment lays them out."""
+    return tuple(
+        in_sharding(aval, as_written(sharding_of(mesh, own, splits), len(own), operands))
+        for aval, own in zip(case.results, dims, strict=True)
+    )
+
+
+def _in_the_end(case: Case, ends: Sequence[Sharding], memory: str) -> tuple[Result, ...]:
+    """Return the results where they were asked for, or in the memory that operands came from."""
+    if case.out is not None:
+        ends = [case.out] * len(ends)
+    elif memory != "device":
+        ends = [end.with_memory_kind(memory) for end in ends]
+    return tuple(map(in_sharding, case.results, ends))
 
 
 def places_of(
@@ -133,7 +168,7 @@ def _given_back(rule: Rule, operands: Sequence[Given]) -> Splits | None:
 
     Operations that need a dim whole move it so, and give its axes back in the result.
     """
-    found: dict[int, tuple[str, ...]] = {}
+    found = dict(rule.pinned)
     for dims, operand in zip(rule.operands, operands, strict=True):
         for factor, axes in zip(dims, operand.axes or (), strict=False):
             taken = {axis for names in found.values() for axis in names}
@@ -142,49 +177,6 @@ def _given_back(rule: Rule, operands: Sequence[Given]) -> Splits | None:
     if not rule.whole & found.keys():
         return None
     return tuple(found.get(factor, ()) for factor in range(len(rule.sizes)))
-
-
-def _as_taken(rule: Rule, mesh: Mesh, operands: Sequence[Given], nbytes: int) -> Splits | None:
-    """Return the splits of what is taken from an operand by others, which say where it is.
-
-    Its dims stay split as they are, and those of the others as these are, by axes that are free.
-    Where none is, the dim that replaces indexed ones gets their axes, if all parts are large.
-
-    Args:
-      rule: the first operand is what is taken from.
-      mesh: the mesh.
-      operands: as they lie.
-      nbytes: bytes of what is taken.
-
-    Returns:
-      The splits of all factors; None if no indexed dim is split, or if splits contradict.
-    """
-    if operands[0].axes is None:
-        return None
-    axes = {
-        factor: names
-        for factor, names in zip(rule.operands[0], operands[0].axes, strict=True)
-        if names and factor is not None
-    }
-    replaced = tuple(name for factor in rule.reduced for name in axes.pop(factor, ()))
-    if not replaced:
-        return None
-    kept = {name for names in axes.values() for name in names}
-    for dims, operand in zip(rule.operands[1:], operands[1:], strict=True):
-        for factor, names in zip(dims, operand.axes or (), strict=False):
-            free = tuple(name for name in names if name not in kept or factor in rule.operands[0])
-            if free and factor is not None and axes.setdefault(factor, free) != free:
-                return None
-    new = [f for f in rule.results[0] if f is not None and f not in rule.operands[0]]
-    if not any(factor in axes for factor in new):
-        parts, others = (math.prod(mesh.shape[n] for n in names) for names in (replaced, kept))
-        long = [factor for factor in new if rule.sizes[factor] >= parts]
-        if long and nbytes >= parts * others * PART:
-            axes[long[0]] = replaced
-    used = [name for names in axes.values() for name in names]
-    if len(set(used)) < len(used):
-        return None
-    return tuple(axes.get(factor, ()) for factor in range(len(rule.sizes)))
 
 
 def splits_as(rule: Rule, mesh: Mesh, end: Sharding) -> Splits | None:
@@ -196,10 +188,6 @@ def splits_as(rule: Rule, mesh: Mesh, end: Sharding) -> Splits | None:
     if any(names and factor not in rule.splittable for factor, names in found.items()):
         return None
     return tuple(found.get(factor, ()) for factor in range(len(rule.sizes)))
-
-
-def _of_dims(dims: Dims, splits: Splits) -> Splits:
-    return tuple(() if factor is None else splits[factor] for factor in dims)
 
 
 def _fitting(rule: Rule, shape: Shape, dims: Dims) -> Dims:
@@ -224,15 +212,16 @@ def _stays(frame: Frame, rule: Rule, operands: Sequence[Operand]) -> bool:
         and all(own == dims for own in (*arrays, *rule.results))
         and not rule.reduced
         and not rule.whole
+        and not rule.pinned
     )
 
 
 def _without_mesh(
-    sharding: Sharding, operands: Sequence[Operand], found: Sequence[Aval]
-) -> ShardedCall:
+    sharding: Sharding, operands: Sequence[Operand], avals: Sequence[Aval]
+) -> tuple[tuple[tuple[Sharding, Tiling] | None, ...], tuple[Result, ...]]:
     """Lay out what is on one device, or what has a user's own sharding throughout."""
     places = [None if isinstance(x, Scalar) else _place(sharding, x.aval.shape) for x in operands]
-    return ShardedCall(tuple(places), tuple(in_sharding(aval, sharding) for aval in found), None)
+    return tuple(places), tuple(in_sharding(aval, sharding) for aval in avals)
 
 
 def _place(sharding: Sharding, shape: Shape) -> tuple[Sharding, Tiling]:

@@ -341,13 +341,19 @@ class Backend(Store, Protocol):
           device: the device whose share of the chip it has; None for all of it.
         """
 
-    def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
+    def serve(
+        self,
+        claim: Callable[[Stream, int], Claim],
+        borrow: Callable[[Stream, int], Claim],
+        commit: Callable[[Callable[[], Claim]], Claim],
+    ) -> None:
         """Hear where memory comes from that libraries allocate for themselves.
 
         Args:
           claim: claims so many bytes while an item of a stream is launched. The stream has to wait
             for the memory's clock, and items of no other may use it.
-          reclaim: makes room where no item is launched, and the submission lock is free.
+          borrow: does so for the caller's work `on_stream`; within `commit`.
+          commit: runs what borrows, where the submission lock is free.
         """
 
     def enqueue(self, item: Item) -> None:

@@ -12,6 +12,9 @@ from gpushard.typing import HostArray, LocalArray
 ALIGNMENT = 16
 """Bytes that every box in a buffer is aligned to."""
 
+LEAST_SLOT = 64
+"""Bytes of the smallest buffer in page-locked memory."""
+
 Tag = TypeVar("Tag")
 
 
@@ -63,7 +66,7 @@ def chunks(moves: Iterable[Move[Tag]], limit: int) -> Iterator[list[Move[Tag]]]:
     filled = 0
     for move in moves:
         for part in move.parts(limit):
-            nbytes = _aligned(part.target.nbytes)
+            nbytes = aligned(part.target.nbytes)
             if group and filled + nbytes > limit:
                 yield group
                 group, filled = [], 0
@@ -75,7 +78,7 @@ def chunks(moves: Iterable[Move[Tag]], limit: int) -> Iterator[list[Move[Tag]]]:
 
 def bytes_of(group: Sequence[Move[Tag]]) -> int:
     """Return the bytes that a group takes in a buffer."""
-    return sum(_aligned(move.target.nbytes) for move in group)
+    return sum(aligned(move.target.nbytes) for move in group)
 
 
 def lay_out(buffer: HostArray, group: Sequence[Move[Tag]]) -> list[HostArray]:
@@ -91,9 +94,10 @@ def lay_out(buffer: HostArray, group: Sequence[Move[Tag]]) -> list[HostArray]:
         shape, dtype = move.target.shape, move.target.dtype
         stop = at + math.prod(shape) * dtype.itemsize
         boxes.append(buffer[at:stop].view(dtype).reshape(shape))
-        at = _aligned(stop)
+        at = aligned(stop)
     return boxes
 
 
-def _aligned(nbytes: int) -> int:
+def aligned(nbytes: int) -> int:
+    """Return the bytes that a box takes in a buffer."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -15,6 +15,7 @@ from gpushard.errors import OutOfMemoryError, ReentrantCallError
 from gpushard.frozen import dataclass
 from gpushard.geometry.memory_kind import MEMORY_KINDS, checked_kind
 from gpushard.runtime.backend import HOST_DOMAIN, Backend, DeviceInfo, Item
+from gpushard.runtime.chunks import LEAST_SLOT
 from gpushard.runtime.domain import Domain
 from gpushard.runtime.memory import Account, Claim, Claims, Memory, NoRoomError, Pool
 from gpushard.runtime.stream import Clock, Stream
@@ -22,8 +23,6 @@ from gpushard.runtime.stream import Clock, Stream
 T = TypeVar("T")
 
 _ALL: Mapping[Memory, int] = {}
-
-_LEAST_SLOT = 64
 
 _MOST_DEAD = 1000
 """So many arrays that are gone, beside as many as are there, are not yet forgotten."""
@@ -229,7 +228,7 @@ class Runtime:
         self.devices: tuple[Device, ...] = self._make_devices()
         self.host_pool = Pool(backend, HOST_DOMAIN, None)
         """Host memory for values that were read back."""
-        backend.serve(self._claim_temporary, self.empty_cache)
+        backend.serve(self._claim_temporary, self._borrow, self.commit)
 
     def _make_devices(self) -> tuple[Device, ...]:
         infos = self.backend.describe()
@@ -425,17 +424,12 @@ class Runtime:
 
         Sizes are rounded up to powers of two, so that every slot fits many.
         """
-        capacity = max(_LEAST_SLOT, 1 << (nbytes - 1).bit_length())
+        capacity = max(LEAST_SLOT, 1 << (nbytes - 1).bit_length())
         return self._claims.make(domain.ring.take(capacity, None, stream))
 
     def claim_host(self, nbytes: int, stream: Stream | None) -> Claim:
         """Allocate host memory for values that are read back; inside `commit`."""
         return self._claims.make(self.host_pool.take(nbytes, None, stream))
-
-    def claim_between(self, domain: Domain, nbytes: int, stream: Stream) -> Claim:
-        """Allocate page-locked memory that `domain` writes and others read; inside `commit`."""
-        pool = domain.memories["pinned_host"].pool
-        return self._claims.make(pool.take(nbytes, None, stream))
 
     def _claim_temporary(self, stream: Stream, nbytes: int) -> Claim:
         """Allocate for what a library needs while an item of `stream` is launched.
@@ -447,24 +441,28 @@ class Runtime:
         Raises:
           OutOfMemoryError: there is no room, even if everything is waited for.
         """
-        index, device = self._places[stream]
-        pool = self.domains[index].pool
-        account = None if device is None else self.devices[device].account
         self._claims.drain()
         try:
-            memory = pool.take(nbytes, account, stream)
-        except NoRoomError:
-            self.backend.empty_cache()
-            self.backend.recall()
-            self._claims.drain()
-            for beside in self._beside(pool):
-                beside.settle()
-                beside.trim()
-            self.backend.empty_cache()
-            try:
-                memory = pool.take(nbytes, account, stream)
-            except NoRoomError as shortage:
-                raise self._out_of_memory(shortage) from None
+            return self._borrow(stream, nbytes)
+        except NoRoomError as shortage:
+            pool = shortage.pool
+        self.backend.empty_cache()
+        self.backend.recall()
+        self._claims.drain()
+        for beside in self._beside(pool):
+            beside.settle()
+            beside.trim()
+        self.backend.empty_cache()
+        try:
+            return self._borrow(stream, nbytes)
+        except NoRoomError as shortage:
+            raise self._out_of_memory(shortage) from None
+
+    def _borrow(self, stream: Stream, nbytes: int) -> Claim:
+        """Allocate for what a library uses in items of `stream`; inside `commit`."""
+        index, device = self._places[stream]
+        account = None if device is None else self.devices[device].account
+        memory = self.domains[index].pool.take(nbytes, account, stream)
         memory.borrower = stream
         return self._claims.make(memory)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpushard.config import Settings
+from gpushard.errors import RaceError
 from gpushard.runtime import current
 from gpushard.runtime.cuda.devices.probe import probe
 from gpushard.runtime.runtime import Runtime
@@ -36,6 +37,8 @@ def runtime(**settings: Any) -> Iterator[Runtime]:
 
     Raises:
       ConfigurationError: a setting makes no sense.
+      RaceError: with `check` two uses of memory were not ordered, whether or not anybody
+        has read what came of it; unless the block raises something else.
 
     >>> import gpushard as gs
     >>> with runtime(host_devices=2):
@@ -51,6 +54,9 @@ def runtime(**settings: Any) -> Iterator[Runtime]:
     made = current.make_runtime(chosen)
     with using(made):
         yield made
+    races: list[str] = getattr(made.backend, "races", [])
+    if races:
+        raise RaceError(f"{len(races)} uses of memory were not ordered, the first one: {races[0]}")
 
 
 def divide(devices: int, domains: int, gpus: int) -> dict[str, Any]:

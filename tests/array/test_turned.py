@@ -10,6 +10,7 @@ import pytest
 import gpushard as gs
 from gpushard.errors import ArgumentError, DeletedArrayError, ExecutionError
 from gpushard.ops.bind import bind
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Row
 from gpushard.ops.rule import Rule
 from gpushard.runtime.runtime import Runtime
@@ -154,7 +155,7 @@ def test_work_that_fails_fails_what_is_transposed() -> None:
         raise ZeroDivisionError
 
     rule = Rule(((0, 1),), ((0, 1),), (4, 4))
-    bad = Row("bad", lambda avals, params: avals, lambda *_: rule, lambda *_: kernel)
+    bad = Row("bad", lambda avals, params: avals, lambda *_: rule, lambda *_: kernel, (Local(),))
     with runtime(inline_bytes=0, small_bytes=0):
         x = bind(bad, (put(numbers(4, 4), "x"),))
         turned = x.T

@@ -17,7 +17,8 @@ import numpy as np
 
 import gpushard as gs
 from gpushard.array import array as array_module
-from gpushard.ops import computation
+from gpushard.ops import dispatch
+from gpushard.ops.row import Case
 from tests.array_api.runs import RUNS
 
 _seen: collections.Counter[str] = collections.Counter()
@@ -60,19 +61,20 @@ def _count_arrays() -> None:
 
 def _note_whole_dims() -> None:
     """Note the operations for which a split dim was made whole."""
-    lay_out = computation.lay_out
+    choose = dispatch.sharded_call
 
-    def note(row: Any, rule: Any, operands: Any, *rest: Any) -> Any:
-        for dims, x in zip(rule.operands, operands, strict=True):
+    def note(case: Case) -> Any:
+        call = choose(case)  # checks the operands first
+        for dims, x in zip(case.rule.operands, case.operands, strict=True):
             spec = getattr(getattr(x, "sharding", None), "spec", None)
             if spec is not None and any(
-                spec.axes(dim) and factor in rule.whole for dim, factor in enumerate(dims)
+                spec.axes(dim) and factor in case.rule.whole for dim, factor in enumerate(dims)
             ):
-                _whole[row.name] += 1
+                _whole[case.row.name] += 1
                 break
-        return lay_out(row, rule, operands, *rest)
+        return call
 
-    computation.lay_out = note
+    dispatch.sharded_call = note
 
 
 def pytest_runtest_logreport(report: Any) -> None:

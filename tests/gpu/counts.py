@@ -23,7 +23,7 @@ from gpushard.ops.create import create
 from gpushard.ops.row import Row
 from gpushard.testing.runtime import using
 from tests.gpu.device import Split, make_gpu_runtime
-from tests.ops.cases import FORMS, MADE, Case, cases
+from tests.ops.cases import FORMS, MADE, Case, cases, reduce_of
 from tests.softgpu import counters
 
 _SORTS = "sorts, and CuPy copies before that and gathers after it"
@@ -78,7 +78,7 @@ REASONS = {
 
 def most(row: Row) -> int:
     """How many launches a shard takes at most, unless there is a reason."""
-    return 2 if row.reduction is None else 4
+    return 4 if reduce_of(row) else 2
 
 
 TABLE = Path(__file__).with_name("counts.txt")

@@ -174,6 +174,15 @@ def test_the_cuda_array_interface_names_the_stream_of_the_content(posed: Posed) 
     assert lent() is None
 
 
+def test_a_deleted_array_has_no_cuda_array_interface(posed: Posed) -> None:
+    x = gs.device_put(np.arange(8.0), gs.devices()[0])
+    assert hasattr(x, "__cuda_array_interface__")
+    x.delete()
+    assert not hasattr(x, "__cuda_array_interface__")
+    with pytest.raises(ProtocolError, match="was deleted or donated"):
+        _ = x.__cuda_array_interface__
+
+
 def test_several_shards_have_no_cuda_array_interface(posed: Posed) -> None:
     x = gs.device_put(np.arange(8), gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))
     assert not hasattr(x, "__cuda_array_interface__")

@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
+from gpushard.config import Settings
 from gpushard.movement.update import update_for
 from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.testing.actor import updated
 from gpushard.testing.deferred import deferred, gated
+from gpushard.testing.runtime import using
+from gpushard.testing.sim import SimRuntime
 from tests.movement.element_oracle import Shape, blocks_of
 from tests.movement.strategies import (
     DEVICES,
@@ -218,3 +221,22 @@ def test_any_schedule(seed: int) -> None:
         expected = old + 1
         expected[8:1:-3, ::2] = -old[:3, ::2]
         assert np.array_equal(np.asarray(z), expected)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_small_blocks_of_several_domains_that_share_a_memory_are_written_one_by_one(
+    seed: int,
+) -> None:
+    """They are sent to one domain after the other, and read there on their way to the next."""
+    settings = Settings(
+        host_devices=4, host_domains=4, inline_bytes=0, small_bytes=100, relay_bytes=0
+    )
+    runtime = SimRuntime(settings, seed, host_readable=True)
+    with using(runtime):
+        runtime.sim.failing = 0
+        x = gs.device_put(np.zeros((3, 8), np.int32), rows_of(4).with_spec(P()))
+        new = gs.device_put(np.arange(8, dtype=np.int32), gs.devices()[3])
+        assert len({claim.memory for claim in x._live().claims}) == 1
+        x[:1] = new
+        for shard in x.addressable_shards:
+            assert np.asarray(shard.data)[0].tolist() == list(range(8))

@@ -143,7 +143,7 @@ def test_idle_threads_help_to_space_evenly(dtype: str, monkeypatch: pytest.Monke
     n = 300_000
     bits(gnp.linspace(0, 1e6, n, dtype=dtype), np.linspace(0, 1e6, n, dtype=dtype))
     bits(gnp.linspace(0, -7, n, dtype=dtype), np.linspace(0, -7, n, dtype=dtype))
-    assert shared == [2, 2]
+    assert shared == ([2, 2] if gs.default_backend() == "cpu" else [])
 
 
 def test_single_precision_counts_right_where_it_cannot_hold_positions() -> None:

@@ -131,10 +131,12 @@ def test_convolutions(dtypes: str) -> None:
                 )
                 everywhere(call, data)
         alike(lambda ns, x: ns.convolve(kernel, x), data, put(data, "x"))  # noqa: B023
-        same(gnp.convolve(put(data, "x"), put(kernel, "y")), np.convolve(data, kernel))
+        exact = gs.default_backend() == "cpu"  # on GPUs by Fourier transforms
+        same(gnp.convolve(put(data, "x"), put(kernel, "y")), np.convolve(data, kernel), exact=exact)
 
 
 def test_numbers() -> None:
     x: Any = gs.device_put(np.arange(3.0))
-    same(gnp.convolve(x, 2), np.convolve(np.arange(3.0), 2))
+    exact = gs.default_backend() == "cpu"
+    same(gnp.convolve(x, 2), np.convolve(np.arange(3.0), 2), exact=exact)
     same(gnp.convolve([1, 2], [3, 4]), np.convolve([1, 2], [3, 4]))

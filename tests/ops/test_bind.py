@@ -21,6 +21,7 @@ from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
 from gpushard.ops.table import movement
 from gpushard.ops.table.elementwise import ufunc_row
+from tests.ops.cases import moves
 
 
 class Flops:
@@ -34,7 +35,7 @@ class Flops:
     def bind(self, row: Row, args: Sequence[Any], params: Params, out_sharding: Any = None) -> Any:
         avals = [self._aval(arg) for arg in args]
         (result,) = row.infer(avals, params)
-        if row.moves is None:
+        if not moves(row):
             self.count += math.prod(row.rule_for(avals, params).sizes)
         inner = [arg.value if isinstance(arg, Counted) else arg for arg in args]
         made = bind(row, inner, params)

@@ -197,7 +197,7 @@ def test_what_reads_much_does_not_run_in_the_caller() -> None:
 
 
 def test_small_operations_wait_for_no_submission_of_another_thread() -> None:
-    with testing.runtime(host_devices=8) as runtime:
+    with testing.runtime(backend="host", host_devices=8) as runtime:
         x = gs.device_put(np.arange(64.0).reshape(8, 8), on(P("x", "y")))
         x + x  # so that the program is there
         inside, through = threading.Event(), threading.Event()
@@ -231,7 +231,7 @@ def test_statistics_know_every_small_result_though_none_takes_the_lock() -> None
 
 
 def test_the_caller_writes_what_takes_less_time_than_a_hand_off() -> None:
-    with testing.runtime(host_devices=8, inline_bytes=1 << 13) as runtime:
+    with testing.runtime(backend="host", host_devices=8, inline_bytes=1 << 13) as runtime:
         place = runtime.devices[3]
 
         def handed_off(make: Callable[[], gs.Array]) -> int:

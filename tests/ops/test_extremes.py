@@ -71,7 +71,7 @@ def test_an_extreme_is_taken_from_its_position(row, axes, keepdims) -> None:
     value = np.random.default_rng(0).permutation(24).reshape(2, 3, 4).astype(np.float32)
     value[1, 1, 1] = np.nan
     site = Site(((0, 0, 0),), (), ())
-    kernel = row.reduction.local(np, [Aval(value.shape, value.dtype)], (axes, keepdims, None))
+    kernel = row.strategies[0].local(np, [Aval(value.shape, value.dtype)], (axes, keepdims, None))
     found, at = kernel(site, value.view(_ReadOnce))
     extreme = row.name.removeprefix("arg")
     np.testing.assert_array_equal(found, getattr(value, extreme)(axes, keepdims=keepdims))

@@ -15,10 +15,20 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.ops.aval import Aval
 from gpushard.ops.create import create
+from gpushard.ops.programs.owners import FromOwners
 from gpushard.ops.row import Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table import contractions
-from tests.ops.cases import AXES, FORMS, MADE, SAMPLE, Case, cases, rows_of_the_table
+from tests.ops.cases import (
+    AXES,
+    FORMS,
+    MADE,
+    SAMPLE,
+    Case,
+    cases,
+    moves,
+    reduce_of,
+)
 from tests.share import some
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -33,17 +43,13 @@ def mesh() -> gs.Mesh:
     return gs.make_mesh(tuple(AXES.values()), tuple(AXES))
 
 
-def test_every_row_has_cases() -> None:
-    assert [row for row in rows_of_the_table() if row not in FORMS and row not in MADE] == []
-
-
 @pytest.mark.parametrize(
     ("row", "how"),
     [
         pytest.param(row, how, id=f"{row.name}-{how}")
         for n, row in enumerate(FORMS)
         for way, how in enumerate(WAYS)
-        if some(row.reduction is not None or n % len(WAYS) == way, True)  # others take turns
+        if some(reduce_of(row) is not None or n % len(WAYS) == way, True)  # others take turns
     ],
 )
 def test_splits_do_not_change_results(row: Row, how: str) -> None:
@@ -129,28 +135,31 @@ def _is_caught(row: Row, original: Row, **settings: int) -> bool:
     return False
 
 
-MERGING = [row for row in FORMS if row.reduction is not None and row is not contractions.OUTER]
+OWNED = [row for row in FORMS if isinstance(row.strategies[0], FromOwners)]
+MERGING = [row for row in FORMS if reduce_of(row) and row is not contractions.OUTER]
 
 
 @pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
 def test_a_wrong_merge_is_caught(row: Row) -> None:
-    assert row.reduction is not None
+    reduce = reduce_of(row)
+    assert reduce is not None
 
     def forgets(xp: Any, avals: Any, params: Any) -> Any:
         return lambda a, b, m, n: a
 
-    reduction = dataclasses.replace(row.reduction, merge=forgets)
-    domains = 1 if row.owners is None else 3  # within one, nothing is merged
+    broken = dataclasses.replace(reduce, merge=forgets), row.strategies[-1]
+    domains = 3 if row in OWNED else 1  # within one, nothing is merged
     assert not _is_caught(_broken(row), row, host_domains=domains)
-    assert _is_caught(_broken(row, reduction=reduction), row, host_domains=domains)
+    assert _is_caught(_broken(row, strategies=broken), row, host_domains=domains)
 
 
-@pytest.mark.parametrize("row", [row for row in FORMS if row.owners], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", OWNED, ids=lambda row: row.name)
 def test_a_call_that_leaves_out_an_owner_is_caught(row: Row) -> None:
-    assert row.owners is not None
+    owners = row.strategies[0]
+    assert isinstance(owners, FromOwners)
 
     def forgets(xp: Any, avals: Any, params: Any) -> Any:
-        kernel = row.owners(xp, avals, params)
+        kernel = owners.kernel(xp, avals, params)
 
         def without_the_last(owners: Any, *arrays: Any, **out: Any) -> Any:
             last = math.prod(owners.counts) - 1
@@ -159,12 +168,15 @@ def test_a_call_that_leaves_out_an_owner_is_caught(row: Row) -> None:
 
         return without_the_last
 
-    assert _is_caught(_broken(row, owners=forgets), row, small_bytes=0)  # or they are moved first
+    broken = tuple(dataclasses.replace(strategy, kernel=forgets) for strategy in row.strategies)
+    assert _is_caught(
+        _broken(row, strategies=broken), row, small_bytes=0
+    )  # or they are moved first
 
 
 def rules_of(row: Row) -> Iterator[Rule]:
     """Yield the rules of a row's cases, if it does more than move data."""
-    for case in cases(row) if row.moves is None else ():
+    for case in () if moves(row) else cases(row):
         arrays = (*case.arrays, *map(np.asarray, case.form.scalars))
         yield row.rule_for([Aval(a.shape, a.dtype) for a in arrays], case.params)
 
@@ -175,18 +187,19 @@ def _free(rule: Rule) -> bool:
 
 
 def _splits_whole(case: Case) -> bool:
-    """Whether a dim is split that must be whole."""
+    """Whether a dim is split that must be whole, and that nothing else keeps from being split."""
     arrays = (*case.arrays, *map(np.asarray, case.form.scalars))
     rule = case.row.rule_for([Aval(a.shape, a.dtype) for a in arrays], case.params)
+    free = rule.whole if reduce_of(case.row) else rule.whole.difference(rule.reduced)
     return any(
-        axis is not None and factor in rule.whole
+        axis is not None and factor in free
         for spec, dims in zip(case.specs, rule.operands, strict=False)
         for axis, factor in zip(spec, dims, strict=False)
     )
 
 
 COMPUTING = [row for row in FORMS if any(map(_free, rules_of(row)))]
-WHOLE = [row for row in FORMS if row.moves is None and any(map(_splits_whole, cases(row)))]
+WHOLE = [row for row in FORMS if not moves(row) and any(map(_splits_whole, cases(row)))]
 
 
 @pytest.mark.parametrize("row", COMPUTING, ids=lambda row: row.name)

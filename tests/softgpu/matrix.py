@@ -4,7 +4,8 @@
     python -m tests.softgpu.matrix --all                 # their whole product
     python -m tests.softgpu.matrix --only numpy --only seed-3
 
-Every run is under the checker. What passed before, of the same files, is not run again.
+Every run is under the checker. What passed before, of the same files, is not run again, and neither
+is a test that gave this machine no work, as long as its file stays as it is.
 """
 
 from __future__ import annotations
@@ -68,10 +69,11 @@ class Run:
     def command(self) -> list[str]:
         """Return how pytest is called."""
         more = [] if self.machine.peers else ["--softgpu-no-peers"]
+        idle = cache() / f"idle-{self.machine.name}-{self.suite}.json"
         return [
             *(sys.executable, "-m", "pytest", "--softgpu", "-n0", "--tb=short", "-rfE"),
             *("--softgpu-seed", str(self.seed), "--softgpu-devices", str(self.machine.gpus)),
-            *(*more, f"tests/{self.suite}"),
+            *(*more, "--softgpu-idle", str(idle), f"tests/{self.suite}"),
         ]
 
     def environment(self) -> dict[str, str]:
@@ -87,6 +89,8 @@ class Outcome:
     passed: int
     skipped: int
     failed: int
+    idle: int
+    """How many were left out, as they gave GPUs no work before."""
     worked: int
     """How many tests gave the GPUs work."""
     seconds: float
@@ -98,7 +102,7 @@ class Outcome:
         ended = "" if self.code in (0, 1) else f", ended with {self.code}"
         return (
             f"{self.passed:5} passed ({self.worked} worked on GPUs), {self.skipped} skipped, "
-            f"{self.failed} failed, {self.seconds:.0f} s{ended}"
+            f"{self.idle} idle, {self.failed} failed, {self.seconds:.0f} s{ended}"
         )
 
 
@@ -142,7 +146,8 @@ def execute(run: Run, log: Path) -> Outcome:
     last = re.findall(
         r"^.*\b(?:passed|failed|skipped|errors?)\b.* in [\d.]+s.*$", text, re.MULTILINE
     )
-    counts = (_count(last[-1:], word) for word in ("passed", "skipped", "(?:failed|error)"))
+    words = ("passed", "skipped", "(?:failed|error)", "deselected")
+    counts = (_count(last[-1:], word) for word in words)
     worked = re.findall(r"^software GPU: \d+ tests gave.*$", text, re.MULTILINE)
     seconds = round(time.monotonic() - begin, 1)
     return Outcome(*counts, _count(worked[-1:], "tests gave"), seconds, code)

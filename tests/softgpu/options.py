@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.softgpu import counters, excluded
+from tests.softgpu.idle import Idle
 from tests.softgpu.run import Options, is_active, replace_process
 
 _WORK = "softgpu work"
@@ -25,6 +27,9 @@ def add_options(parser: pytest.Parser) -> None:
     add("--softgpu-memory", type=int, metavar="BYTES", help="memory of each GPU (8 GiB)")
     add("--softgpu-no-peers", action="store_true", help="GPUs cannot reach each other's memory")
     add("--softgpu-no-guard", action="store_true", help="do not catch the host in device memory")
+    add(
+        "--softgpu-idle", type=Path, metavar="FILE", help="leave out tests that gave no work before"
+    )
 
 
 def begin_anew(config: pytest.Config) -> None:
@@ -51,11 +56,32 @@ def header(config: pytest.Config) -> list[str]:
 
 
 class Work:
-    """Counts the tests that gave the GPUs work, which shows who ran on them at all."""
+    """Counts the tests that gave the GPUs work, which shows who ran on them at all.
 
-    def __init__(self) -> None:
+    Args:
+      idle: what is known of the others; None if they are to run.
+    """
+
+    def __init__(self, idle: Idle | None) -> None:
         self.tests = 0
         self.launches = 0
+        self._idle = idle
+        self._passed: set[str] = set()
+        """Tests that have passed; in the end those that gave no work."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        """Leave out what is known to give no work."""
+        if self._idle is not None:
+            items[:], left = self._idle.split(items)
+            config.hook.pytest_deselected(items=left)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write down which tests gave no work, unless none gave any: then something is wrong."""
+        if self._idle is not None and self.tests:
+            self._idle.add(sorted(self._passed))
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Note what there was before the test and its fixtures."""
@@ -76,10 +102,16 @@ class Work:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add what a test has done."""
+        if report.when == "call" and report.passed:
+            self._passed.add(report.nodeid)
+        if report.failed:
+            self._passed.discard(report.nodeid)
         for name, work in report.user_properties:
             if name == _WORK:
                 self.tests += work[0]
                 self.launches += work[1]
+                if work[0]:
+                    self._passed.discard(report.nodeid)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say how many."""
@@ -91,7 +123,8 @@ class Work:
 def count_work(config: pytest.Config) -> None:
     """Count what tests give the software GPU to do, if they run on it."""
     if is_active():
-        config.pluginmanager.register(Work())
+        record = config.getoption("--softgpu-idle")
+        config.pluginmanager.register(Work(Idle(record) if record else None))
 
 
 def mark_excluded(items: list[Any]) -> None:

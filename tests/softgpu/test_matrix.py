@@ -2,10 +2,12 @@
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.softgpu import matrix
+from tests.softgpu import idle, matrix
 
 
 def test_each_suite_meets_every_machine_and_every_seed_by_default():
@@ -34,4 +36,17 @@ def test_counts_are_those_that_pytest_prints(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(matrix.subprocess, "run", run)
     outcome = matrix.execute(matrix.Run(matrix.MACHINES[3], 1, "ops"), tmp_path / "log.txt")
     counted = outcome.passed, outcome.skipped, outcome.failed, outcome.worked, outcome.code
-    assert counted == (10, 3, 3, 9, 1)
+    assert counted == (10, 3, 3, 9, 1) and outcome.idle == 7
+
+
+def test_tests_without_work_are_left_out_until_their_file_changes(tmp_path: Path):
+    file, record = tmp_path / "test_some.py", tmp_path / "record.json"
+    file.write_text("")
+    items: Any = [SimpleNamespace(nodeid=name, path=file) for name in ("one", "two")]
+    known = idle.Idle(record)
+    assert known.split(items) == (items, [])
+    known.add(["two"])
+    assert idle.Idle(record).split(items) == (items[:1], items[1:])
+    file.write_text("changed")
+    idle.digest.cache_clear()
+    assert idle.Idle(record).split(items) == (items, [])

@@ -126,17 +126,32 @@ def test_a_view_that_the_host_has_without_a_claim(rt):
     assert kept is not None
 
 
-def test_an_item_that_touches_what_it_did_not_declare(rt):
-    x, y = (gs.device_put(VALUE, rt.devices[0])._live() for _ in range(2))
+def copy_without_saying_so(rt) -> gs.Array:
+    """Let an item read what it did not declare, and return what it writes."""
+    x, y = (gs.device_put(VALUE, rt.devices[0]) for _ in range(2))
+    source, target = x._live(), y._live()
 
     def run():
-        rt.backend.copy_boxes([(y.values[0], x.values[0], 0)], 0)
+        rt.backend.copy_boxes([(target.values[0], source.values[0], 0)], 0)
 
     stream = rt.devices[0].stream
-    rt.commit(lambda: rt.submit(stream, "careless", run, [], [y.claims[0].memory]))
-    stream.synchronize(1)
-    error = y.claims[0].memory.error.cause
+    rt.commit(lambda: rt.submit(stream, "careless", run, [], [target.claims[0].memory]))
+    stream.synchronize(stream.issued)
+    return y
+
+
+def test_an_item_that_touches_what_it_did_not_declare(rt):
+    error = copy_without_saying_so(rt)._live().claims[0].memory.error.cause
     assert isinstance(error, RaceError) and "is read without being declared" in str(error)
+
+
+def test_a_race_that_nobody_heard_of_fails_the_block():
+    words = "1 uses of memory.*is read without being declared"
+    with pytest.raises(RaceError, match=words), runtime(check=True, **STREAMS) as rt:
+        copy_without_saying_so(rt)
+    with pytest.raises(ZeroDivisionError), runtime(check=True) as rt:
+        rt.backend.races.append("a race")
+        raise ZeroDivisionError
 
 
 def test_memory_that_is_used_after_its_release(rt):

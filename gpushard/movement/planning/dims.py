@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -78,6 +79,25 @@ def permutation(shape: Shape, axes: tuple[int, ...]) -> Piece:
     (2, 4)
     """
     return Piece(tuple(DimMap(dim, i, 0, 1, shape[dim]) for i, dim in enumerate(axes)))
+
+
+@functools.lru_cache(maxsize=4096)
+def lifted_piece(piece: Piece, front: Shape) -> Piece:
+    """Return a piece with dims in front, which stay as they are.
+
+    >>> lifted_piece(permutation((4, 2), (1, 0)), (3,)).shape
+    (3, 2, 4)
+    """
+    lead = len(front)
+
+    def up(dim: int | None) -> int | None:
+        return None if dim is None else lead + dim
+
+    maps = (
+        dataclasses.replace(m, source=up(m.source), destination=up(m.destination))
+        for m in piece.maps
+    )
+    return Piece((*(DimMap(dim, dim, 0, 1, n) for dim, n in enumerate(front)), *maps))
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from gpushard.cache import remembering
 from gpushard.frozen import dataclass
-from gpushard.movement.planning.dims import Piece, identity
+from gpushard.movement.planning.dims import Piece, identity, lifted_piece
 from gpushard.typing import Shape
 
 Factors = tuple[tuple[int, int], ...]
@@ -427,3 +427,40 @@ def _around(shape: Shape, starts: Sequence[int], result: Shape) -> Iterator[Boun
             box = (*inside[:dim], slab, *((0, n) for n in result[dim + 1 :]))
             if all(low < high for low, high in box):
                 yield box
+
+
+@_remember
+def lifted(how: Rearrangement, front: Shape) -> Rearrangement:
+    """Return a rearrangement with dims in front, which stay as they are.
+
+    >>> lifted(roll((4,), (1,), (0,)), (2,)).shape
+    (2, 4)
+    """
+    sources = tuple(front + shape for shape in how.sources)
+    if 0 in front:
+        return Rearrangement(sources, front + how.shape, ())
+    lead, whole = len(front), tuple((0, n) for n in front)
+
+    def up(digits: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(lead + digit for digit in digits)
+
+    def side(of: Side) -> Side:
+        ahead = tuple((digit,) for digit in range(lead))
+        dims = tuple((begin, up(digits)) for begin, digits in of.dims)
+        return Side(
+            front + of.sizes,
+            (*((0, digits) for digits in ahead), *dims),
+            (*ahead, *map(up, of.axes)),
+        )
+
+    return Rearrangement(
+        sources,
+        front + how.shape,
+        tuple(
+            Part(part.source, side(part.read), side(part.write), (0,) * lead + part.begin)
+            for part in how.parts
+        ),
+        tuple(whole + box for box in how.filled),
+        None if how.piece is None else lifted_piece(how.piece, front),
+        None if how.along is None else lead + how.along,
+    )

@@ -101,7 +101,7 @@ class Window:
                 mine.append(copied)
         plan = copy.copy(self.plan)
         steps = tuple([self._step(domain, mine) for domain, mine in moves.items()])
-        plan.__dict__["steps"] = steps
+        plan.__dict__.update(steps=steps, staging={})  # which stay within domains
         return plan
 
     def _copies(

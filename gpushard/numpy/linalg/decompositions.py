@@ -77,6 +77,7 @@ def cholesky(a: Any, *, upper: bool = False, out_sharding: Any = None) -> Array:
     return bind(CHOLESKY, (a,), (bool(upper),))
 
 
+_square = public(arrays=1, a="square matrices.")
 _MODES = ("reduced", "complete", "r", "raw")
 
 
@@ -202,21 +203,13 @@ def _triangle(name: str, part: Any) -> str:
     raise ArgumentError(f"{name}: UPLO={part!r} must be 'L' or 'U'", argument="UPLO", value=part)
 
 
-@public
+@_square
 def eig(a: Any, *, out_sharding: Any = None) -> EigResult:
-    """Return eigenvalues and eigenvectors, complex also where NumPy finds that all are real.
-
-    Args:
-      a: square matrices.
-    """
+    """Return eigenvalues and eigenvectors, complex also where NumPy finds that all are real."""
     return EigResult(*bind(rows.EIG, (a,)))
 
 
-@public
+@_square
 def eigvals(a: Any, *, out_sharding: Any = None) -> Array:
-    """Return eigenvalues, complex also where NumPy finds that all are real.
-
-    Args:
-      a: square matrices.
-    """
+    """Return eigenvalues, complex also where NumPy finds that all are real."""
     return bind(rows.EIGVALS, (a,))

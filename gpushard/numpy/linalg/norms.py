@@ -16,10 +16,8 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_dims
-from gpushard.functions.docstrings import described
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
-from gpushard.numpy.arguments import as_value, settle
 from gpushard.numpy.linalg.decompositions import eigvalsh, svdvals
 from gpushard.numpy.linalg.solving import cutoff
 from gpushard.numpy.manipulation import expand_dims, moveaxis
@@ -35,7 +33,7 @@ __all__ = ["cond", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
 _Axes = tuple[int, ...]
 
 
-@described()
+@public
 def vector_norm(
     x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2, out_sharding: Any = None
 ) -> Array:
@@ -54,13 +52,13 @@ def vector_norm(
     >>> vector_norm(gs.numpy.asarray([3.0, 4.0]))
     Array(5., dtype=float64)
     """
-    x, own = _inexact(x, "vector_norm")
+    x, own = _inexact(x)
     axes = from_end(axis, x.ndim, "vector_norm")
     norms = _vector(x, ord, axes, bool(keepdims), "vector_norm")
-    return settle(_of_type(norms, own), out_sharding)
+    return _of_type(norms, own)
 
 
-@described()
+@public
 def matrix_norm(
     x: Any, /, *, keepdims: bool = False, ord: Any = "fro", out_sharding: Any = None
 ) -> Array:
@@ -76,13 +74,13 @@ def matrix_norm(
     Raises:
       ArgumentError: there is no such norm.
     """
-    x, own = _inexact(x, "matrix_norm")
+    x, own = _inexact(x)
     check_dims("matrix_norm", x, 2)
     norms = _matrix(x, ord, (-2, -1), bool(keepdims), "matrix_norm")
-    return settle(_of_type(norms, own), out_sharding)
+    return _of_type(norms, own)
 
 
-@described()
+@public
 def norm(
     x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, *, out_sharding: Any = None
 ) -> Array:
@@ -96,11 +94,11 @@ def norm(
     Raises:
       ArgumentError: there is no such norm, or the dims are more than two.
     """
-    x, own = _inexact(x, "norm")
+    x, own = _inexact(x)
     axes = from_end(axis, x.ndim, "norm")
     if axis is None and (ord is None or (ord == 2 and x.ndim == 1)):
         norms = _vector(x, 2, axes, bool(keepdims), "norm")
-        return settle(_of_type(norms, own), out_sharding)
+        return _of_type(norms, own)
     if len(axes) not in (1, 2):
         raise ArgumentError(
             f"norm: axis={axis} of an array of {x.ndim} dims is {len(axes)} dims; norms are of "
@@ -113,12 +111,11 @@ def norm(
         norms = _vector(x, 2 if ord is None else ord, axes, bool(keepdims), "norm")
     else:
         norms = _matrix(x, "fro" if ord is None else ord, axes, bool(keepdims), "norm")
-    return settle(_of_type(norms, own), out_sharding)
+    return _of_type(norms, own)
 
 
-def _inexact(x: Any, name: str) -> tuple[Any, np.dtype[Any]]:
+def _inexact(x: Any) -> tuple[Any, np.dtype[Any]]:
     """Return an array in the type that norms are worked out in, and the type that they have."""
-    x = as_value(x, name)
     if kind_of(x.dtype) not in "fc":
         x = x.astype(np.float64)
     return _of_type(x, wide(x.dtype)), np.empty(0, x.dtype).real.dtype
@@ -211,7 +208,7 @@ def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
             argument="x",
             shape=x.shape,
         )
-    x, own = _inexact(x, "cond")
+    x, own = _inexact(x)
     if p is None or p in (2, -2):
         s = svdvals(x)
         ratio = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]

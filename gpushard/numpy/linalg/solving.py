@@ -47,33 +47,25 @@ class SlogdetResult(NamedTuple):
     """Logarithms of their sizes."""
 
 
-@public
-def det(a: Any, *, out_sharding: Any = None) -> Array:
-    """Return determinants.
+_square = public(arrays=1, a="square matrices.")
 
-    Args:
-      a: square matrices.
-    """
+
+@_square
+def det(a: Any, *, out_sharding: Any = None) -> Array:
+    """Return determinants."""
     return bind(rows.DET, (a,))
 
 
-@public
+@_square
 def slogdet(a: Any, *, method: Any = None, out_sharding: Any = None) -> SlogdetResult:
-    """Return signs of determinants, and logarithms of their sizes.
-
-    Args:
-      a: square matrices.
-    """
+    """Return signs of determinants, and logarithms of their sizes."""
     check_hint("slogdet", "method", method, (None, "lu", "qr"))
     return SlogdetResult(*bind(rows.SLOGDET, (a,)))
 
 
-@public
+@_square
 def inv(a: Any, *, out_sharding: Any = None) -> Array:
     """Return inverses.
-
-    Args:
-      a: square matrices.
 
     Raises:
       LinearAlgebraError: a matrix is singular, and work runs at once.

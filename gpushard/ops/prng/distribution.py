@@ -13,6 +13,7 @@ from gpushard.frozen import dataclass
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.prng.blocks import each_block, even, words_of
 from gpushard.ops.prng.stream import Stream
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Dims, Rule
 from gpushard.runtime.namespace import own_kernels
@@ -103,6 +104,7 @@ def distribution(
         sampler.infer,
         sampler.rule,
         sampler.kernel,
+        (Local("the result is made of all that is drawn along the last dim" if last else ""),),
         positional=True,
         # The types that Python numbers get; the kernel knows more of them.
         loop=lambda avals: tuple(aval.dtype for aval in avals),

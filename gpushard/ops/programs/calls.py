@@ -320,12 +320,8 @@ class LocalCalls:
         """Return one result: what every device has of the calls."""
         tiling, dtype = self.tilings[n], self.dtypes[n]
         if self._everywhere:
-            values, claims = part.values, part.claims
-            if len(values) == 1:  # of replicas
-                values, claims = values * len(self.of_device), claims * len(self.of_device)
-            else:
-                values = [values[call] for call in self.of_device]
-                claims = [claims[call] for call in self.of_device]
+            values = [part.values[call] for call in self.of_device]
+            claims = [part.claims[call] for call in self.of_device]
             return ShardedBuffer(tiling, dtype, values, claims, part.settled)
         values, claims = [], []
         nothing: Claim | None = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -27,9 +29,8 @@ class Group:
     calls: tuple[int, ...]
     """Their numbers."""
 
-    blocks: tuple[tuple[int, int], ...]
-    """What they take: (operand, which of its shards or parts), all of the first operand first, in
-    the order of the calls."""
+    takes: tuple[tuple[int, tuple[int, ...]], ...]
+    """What they take: (operand, which of its shards or parts, in the order of the calls)."""
 
     stream: Stream
     """Where it runs."""
@@ -123,7 +124,9 @@ class Launched(LocalCalls):
                 runtime.claim_shared(group.pool, (charge,), charge[1], stream) for charge in charges
             ]
             memories = [claim.memory for claim in claims]
-        blocks = [operands[n].values[at] for n, at in group.blocks]
+        blocks = [
+            values[at] for n, own in group.takes for values in (operands[n].values,) for at in own
+        ]
         values, work = launch.on(blocks, [memory.raw for memory in memories], numbers)
         runtime.submit(stream, self.name, work, tuple(reads), memories, scoped=False)
         n = len(group.calls)
@@ -135,7 +138,12 @@ class Launched(LocalCalls):
 
 def _reads(group: Group, operands: Sequence[ShardedBuffer | Outputs]) -> dict[Memory, None]:
     """Return the distinct memories that the calls of a group read."""
-    return dict.fromkeys([operands[n].claims[at].memory for n, at in group.blocks])
+    return {
+        claims[at].memory: None
+        for n, own in group.takes
+        for claims in (operands[n].claims,)
+        for at in own
+    }
 
 
 def _wait_alike(lead: Stream, reads: dict[Memory, None]) -> bool:
@@ -259,6 +267,8 @@ def _group(
             for t in dtypes
             for n in batch
         )
-        blocks = tuple(place for of in zip(*[takes[n] for n in batch], strict=True) for place in of)
-        made.append(Group(tuple(batch), blocks, stream, own, charges, pool, shared, ()))
+        places = [place for of in zip(*[takes[n] for n in batch], strict=True) for place in of]
+        taken = itertools.groupby(places, operator.itemgetter(0))
+        runs = tuple((n, tuple(at for _, at in of)) for n, of in taken)
+        made.append(Group(tuple(batch), runs, stream, own, charges, pool, shared, ()))
     return dataclasses.replace(made[0], alone=tuple(made[1:]))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpushard.errors import ArgumentTypeError
+from gpushard.errors import ArgumentTypeError, NamedDimsError
+from gpushard.frozen import dataclass
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
-from gpushard.geometry.tiling import check_shape
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.planning.dims import Piece
+from gpushard.movement.planning.dims import Piece, lifted_piece
+from gpushard.movement.planning.maps import Rearrangement, lifted
 from gpushard.movement.planning.update import Touched
 from gpushard.movement.planning.windows import Window, started
 from gpushard.movement.rearrange import rearrange
@@ -21,7 +23,6 @@ from gpushard.movement.reshard import move, move_window, window_to
 from gpushard.movement.update import Overlay, overlay_of, overlay_of_single, rewrite, touched_by
 from gpushard.ops.choose import sharding_of
 from gpushard.ops.operand import (
-    Frame,
     Hosted,
     Operand,
     Scalar,
@@ -32,52 +33,118 @@ from gpushard.ops.operand import (
     in_memory,
     is_committed,
     nearest_axes,
+    placed,
 )
-from gpushard.ops.placing import placed
-from gpushard.ops.row import Params, Row, Splits
-from gpushard.ops.shardings import Result, in_sharding
-from gpushard.runtime.runtime import Runtime
+from gpushard.ops.row import Adapter, Case, Params, ShardedCall, Strategy
+from gpushard.ops.rule import Splits
+from gpushard.ops.shardings import in_sharding, pinned_meshes
 from gpushard.typing import HostArray, Shape
 
 
-class Movement:
-    """One row that only moves data, for operands of particular shapes, types and layouts.
+@dataclass(frozen=True, eq=False)
+class Move(Strategy):
+    """Elements change their places alone; they are read from wherever they lie.
 
-    Args:
-      row: the operation.
-      operands: what is known of its operands.
-      params: its parameters.
-      runtime: of the devices.
-      out: how the result is to be laid out; None for as it comes.
+    None of what it says depends on types.
     """
 
-    def __init__(
-        self,
-        row: Row,
-        operands: Sequence[Operand],
-        params: Params,
-        runtime: Runtime,
-        out: Sharding | None = None,
-    ) -> None:
-        assert row.moves is not None
-        avals = [x.aval for x in operands]
-        arrays = [x for x in operands if not isinstance(x, Scalar)]
+    how: Callable[[Sequence[Shape], Params], Piece | Rearrangement]
+    """Takes the shapes of the operands."""
+
+    splits: Callable[[Sequence[Shape], Params, Splits, Mapping[str, int]], Splits] | None = None
+    """Takes the shapes, the parameters, the mesh axes that split each dim of the operand, and their
+    sizes; gives those for the result. Without it result dims keep the axes of their factor."""
+
+    starts: Callable[[Params], tuple[int, ...]] | None = None
+    """Gives the numbers of the piece's maps whose starts are operands: Python integers."""
+
+    def compile(self, case: Case, call: ShardedCall | None) -> Movement:
+        """Plan the movement."""
+        return Movement(self, case)
+
+    def adapted(self, adapter: Adapter) -> Move:
+        """Return it with dims in front that stay as they are."""
+        lead, splits, starts = adapter.lead, self.splits, self.starts
+
+        def how(shapes: Sequence[Shape], params: Params) -> Piece | Rearrangement:
+            if len(shapes) != adapter.complete:
+                raise NamedDimsError(
+                    f"elements of {len(shapes)} arrays are moved, {adapter.complete} of which have "
+                    f"all {lead} named dims; broadcast the others to them first"
+                )
+            body = self.how([shape[lead:] for shape in shapes], params)
+            lift: Any = lifted_piece if isinstance(body, Piece) else lifted
+            result: Piece | Rearrangement = lift(body, shapes[0][:lead])
+            return result
+
+        def lifted_splits(
+            shapes: Sequence[Shape], params: Params, own: Splits, sizes: Mapping[str, int]
+        ) -> Splits:
+            assert splits is not None
+            inside = splits([shape[lead:] for shape in shapes], params, own[lead:], sizes)
+            return (*own[:lead], *inside)
+
+        def lifted_starts(params: Params) -> tuple[int, ...]:
+            assert starts is not None
+            return tuple(lead + number for number in starts(params))
+
+        return Move(how, splits and lifted_splits, starts and lifted_starts)
+
+
+@dataclass(frozen=True, eq=False)
+class Replace(Strategy):
+    """The second operand replaces a piece of the first one."""
+
+    how: Callable[[Sequence[Shape], Params], Piece]
+    """Takes the shapes of the operands; says which piece."""
+
+    starts: Callable[[Params], tuple[int, ...]]
+    """As for `Move`."""
+
+    def compile(self, case: Case, call: ShardedCall | None) -> Update:
+        """Plan the update."""
+        return Update(self, case)
+
+    def adapted(self, adapter: Adapter) -> Replace:
+        """Return it with dims in front that stay as they are."""
+        lead, starts = adapter.lead, self.starts
+
+        def how(shapes: Sequence[Shape], params: Params) -> Piece:
+            body = self.how([shape[lead:] for shape in shapes], params)
+            piece = lifted_piece(body, shapes[0][:lead])
+            if math.prod(shapes[1]) != 1 and shapes[1] != piece.shape:
+                raise NamedDimsError(
+                    f"a part of shape {piece.shape} with {lead} named dims can't be replaced by "
+                    f"values of shape {shapes[1]}; broadcast them to the part first"
+                )
+            return piece
+
+        return Replace(how, lambda params: tuple(lead + number for number in starts(params)))
+
+
+class Movement:
+    """A program that only moves data.
+
+    Args:
+      move: how.
+      case: what for.
+    """
+
+    def __init__(self, move: Move, case: Case) -> None:
+        arrays = [x for x in case.operands if not isinstance(x, Scalar)]
         shapes = [x.aval.shape for x in arrays]
-        found = row.infer(avals, params)
-        for aval in found:
-            check_shape(aval.shape)
-        memory = common_memory(operands)
+        memory = common_memory(case.operands)
+        (aval,) = case.results
         inside = [in_memory(x, memory) for x in arrays]
-        frame = frame_of(row.name, inside)
-        sharding = out or _moved_sharding(row, frame, inside, params, found[0].shape)
-        self.name = row.name
-        self.runtime = runtime
-        self.results = (Result(found[0], sharding, sharding.tiling(found[0].shape)),)
-        self.committed = is_committed(operands)
-        self._how = row.moves.how(shapes, params)
-        self._starts = () if row.moves.starts is None else row.moves.starts(params)
+        sharding = case.out or _moved_sharding(move, case, inside)
+        self.name = case.row.name
+        self.runtime = case.runtime
+        self.results = (in_sharding(aval, sharding),)
+        self.committed = is_committed(case.operands)
+        self._how = move.how(shapes, case.params)
+        self._starts = () if move.starts is None else move.starts(case.params)
         self._tiling = self.results[0].tiling
-        self._dtype = found[0].dtype
+        self._dtype = aval.dtype
         everywhere: Sharding = sharding
         if isinstance(sharding, NamedSharding):
             everywhere = sharding.with_spec(PartitionSpec())
@@ -132,25 +199,24 @@ class Movement:
         return [rearrange(sources, self._how, self._tiling, self.name, fill)]
 
 
-def _moved_sharding(
-    row: Row, frame: Frame, arrays: Sequence[Operand], params: Params, shape: Shape
-) -> Sharding:
+def _moved_sharding(move: Move, case: Case, arrays: Sequence[Operand]) -> Sharding:
     """Return how the result of a movement is laid out."""
-    assert row.moves is not None
+    frame = frame_of(case.row.name, arrays)
+    params, shape = case.params, case.results[0].shape
     if frame.single is not None:
         return frame.single
     shapes = [x.aval.shape for x in arrays]
-    mesh = frame.meshes[0]
+    mesh, rule = pinned_meshes(case, frame)[0], case.rule
     splits = [nearest_axes(x, mesh) for x in arrays]
-    if row.moves.splits is not None:
-        found = row.moves.splits(shapes, params, splits[0], mesh.shape)
+    if move.splits is not None:
+        found = move.splits(shapes, params, splits[0], mesh.shape)
     else:
-        rule = row.rule_for([x.aval for x in arrays], params)
         found = tuple(_kept_axes(factor, shapes, splits) for factor in rule.results[0])
-    used: set[str] = set()
+    used = set(rule.taken)
     entries: list[tuple[str, ...]] = []
-    for axes, n in zip(found, shape, strict=True):
-        entries.append(() if n <= 1 or used & set(axes) else axes)
+    for factor, axes, n in zip(rule.results[0], found, shape, strict=True):
+        free = () if n <= 1 or used & set(axes) else axes
+        entries.append(free if factor is None else rule.pins.get(factor, free))
         used.update(entries[-1])
     memory = common_memory(arrays)
     sharding = sharding_of(mesh, tuple(range(len(entries))), tuple(entries), memory)
@@ -170,43 +236,33 @@ def _kept_axes(
 
 
 class Update:
-    """One row that replaces a part, for operands of particular shapes, types and layouts.
+    """A program that replaces a part.
 
     The result is laid out like the first operand, and shares with it what the part does not touch.
 
     Args:
-      row: the operation.
-      operands: what is known of its operands.
-      params: its parameters.
-      runtime: of the devices.
-      out: how the result is to be laid out; None for like the first operand.
+      replace: which part.
+      case: what for.
     """
 
     nbytes = 2000
     """Bytes that this program takes, about."""
 
-    def __init__(
-        self,
-        row: Row,
-        operands: Sequence[Operand],
-        params: Params,
-        runtime: Runtime,
-        out: Sharding | None = None,
-    ) -> None:
-        x = operands[0]
+    def __init__(self, replace: Replace, case: Case) -> None:
+        x, (aval,) = case.operands[0], case.results
         if not isinstance(x, Sharded):
             raise ArgumentTypeError(
-                f"{row.name} of an array on the host; place it with device_put first", argument="x"
+                f"{case.row.name} of an array on the host; place it with device_put first",
+                argument="x",
             )
-        assert row.moves is not None and row.moves.starts is not None
-        (aval,) = row.infer([operand.aval for operand in operands], params)
-        self.name = row.name
-        self.results = (in_sharding(aval, out or x.sharding),)
+        self.name = case.row.name
+        self.results = (in_sharding(aval, case.out or x.sharding),)
         self.committed = x.committed
-        piece = row.moves.how((), params)
-        assert isinstance(piece, Piece)
-        self._piece, self._starts = piece, row.moves.starts(params)
-        self._of_element = isinstance(operands[1], Scalar)
+        self._piece, self._starts = (
+            replace.how([x.shape for x in case.avals], case.params),
+            replace.starts(case.params),
+        )
+        self._of_element = isinstance(case.operands[1], Scalar)
         self._element = aval.dtype.type
 
     def run(self, operands: Sequence[Any], numbers: Sequence[Any] = ()) -> list[ShardedBuffer]:

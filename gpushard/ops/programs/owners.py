@@ -17,14 +17,23 @@ from typing import Any
 import numpy as np
 
 from gpushard.frozen import dataclass
+from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.planning.holders import holdings
+from gpushard.ops.choose import Given, Price
+from gpushard.ops.operand import Sharded
 from gpushard.ops.programs.calls import Call, LocalCalls, Outputs, Work, calls_of
-from gpushard.ops.row import Row
-from gpushard.ops.rule import Rule
+from gpushard.ops.programs.local import Computation
+from gpushard.ops.row import Adapter, Case, Kernel, KernelMaker, Program, ShardedCall, Strategy
+from gpushard.ops.rule import Rule, Splits
+from gpushard.ops.shardings import places_of, splits_as
 from gpushard.runtime.memory import Memory
 from gpushard.typing import Index, LocalArray, Shape
+
+PART = 64 << 10
+"""What is taken is split only into parts of so many bytes: what follows on smaller ones costs more
+calls than it saves bytes."""
 
 _STEPS = 8
 """Such calls find owners, sort by them, take from each and put what they took in order."""
@@ -89,6 +98,121 @@ class Owners:
         return number, at - begins[number]
 
 
+@dataclass(frozen=True, eq=False)
+class FromOwners(Strategy):
+    """Elements of the first operand are taken from where they lie, or else another strategy runs.
+
+    That is priced: what is taken depends on the data.
+    """
+
+    kernel: KernelMaker
+    """Makes the kernel that takes what it needs from several blocks of the first operand, cut along
+    its reduced dims: `kernel(Owners, *blocks, *other operands)`."""
+
+    otherwise: Strategy
+    """What runs where a domain lacks blocks, or where they form no grid."""
+
+    @property
+    def whole(self) -> str:  # type: ignore[override]
+        """Why the other strategy needs dims whole."""
+        return self.otherwise.whole
+
+    @property
+    def numbers(self) -> bool:  # type: ignore[override]
+        """Whether it takes Python numbers as they are."""
+        return self.otherwise.numbers
+
+    def price(self, case: Case) -> Price | None:
+        """Price the other strategy."""
+        return self.otherwise.price(case)
+
+    def wanted(self, case: Case, mesh: Mesh, operands: Sequence[Given]) -> Splits | None:
+        """Return the splits of the dims that are kept, and of those that say where elements are."""
+        result = case.results[0]
+        return _as_taken(case.rule, mesh, operands, math.prod(result.shape) * result.dtype.itemsize)
+
+    def adapted(self, adapter: Adapter) -> Strategy:
+        """Return the other strategy, adapted."""
+        return self.otherwise.adapted(adapter)
+
+    def compile(self, case: Case, call: ShardedCall | None) -> Program:
+        """Make the calls that take the first operand as it lies.
+
+        Otherwise parts would be merged, or the first operand moved so that all of it is at hand.
+        The latter is the shorter way for a small one.
+        """
+        calls = None if call is None else self._compiled(case, call)
+        return self.otherwise.compile(case, call) if calls is None else calls
+
+    def _compiled(self, case: Case, call: ShardedCall) -> Program | None:
+        first, choice, settings = case.operands[0], call.choice, case.runtime.settings
+        if choice is None or not isinstance(first, Sharded):
+            return None
+        if first.sharding.memory_kind != "device":
+            return None
+        backend = case.runtime.backend
+        large = math.prod(first.aval.shape) * first.aval.dtype.itemsize >= settings.small_bytes
+        merges = any(choice.splits[factor] for factor in case.rule.reduced)
+        if not (merges or (large and backend.host_readable)):
+            return None
+        (end,) = call.ends
+        splits = splits_as(case.rule, choice.mesh, end.sharding)
+        calls = [call]
+        if splits is not None:
+            places = places_of(case.rule, choice.mesh, splits, case.operands)
+            calls.insert(0, dataclasses.replace(call, operands=places, results=(end,)))
+        kernel = self.kernel(backend.namespace, case.avals, case.params)
+        for each in calls:
+            owned = _owned(case, each, kernel, first.tiling)
+            if owned is not None:
+                places = ((first.sharding, first.tiling), *each.operands[1:])
+                return Computation(case, dataclasses.replace(each, operands=places), owned)
+        return None
+
+
+def _as_taken(rule: Rule, mesh: Mesh, operands: Sequence[Given], nbytes: int) -> Splits | None:
+    """Return the splits of what is taken from an operand by others, which say where it is.
+
+    Its dims stay split as they are, and those of the others as these are, by axes that are free.
+    Where none is, the dim that replaces indexed ones gets their axes, if all parts are large.
+
+    Args:
+      rule: the first operand is what is taken from.
+      mesh: the mesh.
+      operands: as they lie.
+      nbytes: bytes of what is taken.
+
+    Returns:
+      The splits of all factors; None if no indexed dim is split, or if splits contradict.
+    """
+    if operands[0].axes is None:
+        return None
+    axes = {
+        factor: names
+        for factor, names in zip(rule.operands[0], operands[0].axes, strict=True)
+        if names and factor is not None
+    }
+    replaced = tuple(name for factor in rule.reduced for name in axes.pop(factor, ()))
+    if not replaced:
+        return None
+    kept = {name for names in axes.values() for name in names}
+    for dims, operand in zip(rule.operands[1:], operands[1:], strict=True):
+        for factor, names in zip(dims, operand.axes or (), strict=False):
+            free = tuple(name for name in names if name not in kept or factor in rule.operands[0])
+            if free and factor is not None and axes.setdefault(factor, free) != free:
+                return None
+    new = [f for f in rule.results[0] if f is not None and f not in rule.operands[0]]
+    if not any(factor in axes for factor in new):
+        parts, others = (math.prod(mesh.shape[n] for n in names) for names in (replaced, kept))
+        long = [factor for factor in new if rule.sizes[factor] >= parts]
+        if long and nbytes >= parts * others * PART:
+            axes[long[0]] = replaced
+    used = [name for names in axes.values() for name in names]
+    if len(set(used)) < len(used):
+        return None
+    return tuple(axes.get(factor, ()) for factor in range(len(rule.sizes)))
+
+
 class Owned(LocalCalls):
     """Calls that take from all blocks of their domain.
 
@@ -127,29 +251,22 @@ class Owned(LocalCalls):
         return blocks + [operand.claims[call.home].memory for operand in others]
 
 
-def owned(
-    row: Row,
-    rule: Rule,
-    lies: Tiling,
-    tilings: Sequence[Tiling],
-    sizes: Sequence[int],
-    results: Sequence[Tiling],
-) -> tuple[list[Call], list[int], list[list[int]]] | None:
-    """List calls that take the first operand as it lies.
+def _owned(case: Case, call: ShardedCall, kernel: Kernel, lies: Tiling) -> Owned | None:
+    """Return calls that take the first operand as it lies.
 
     Args:
-      row: the operation.
-      rule: its factors.
+      case: the operation.
+      call: where the operands would lie as the splits of the factors have them, and the result.
+      kernel: what is called.
       lies: boxes of the first operand.
-      tilings: boxes of all operands as the splits of the factors would have them.
-      sizes: bytes of an element of each.
-      results: boxes of the results.
 
     Returns:
-      The calls, the call of each device as for `calls_of`, and the devices whose blocks each call
-      takes. None if each has all that it needs in one block as `tilings` say, if a domain lacks
-      blocks, or if these form no grid.
+      The calls. None if each has all that it needs in one block, if a domain lacks blocks, or if
+      these form no grid.
     """
+    row, rule, tilings = case.row, case.rule, call.tilings
+    results = [result.tiling for result in call.results]
+    sizes = [aval.dtype.itemsize for aval in case.avals]
     if lies.assignment.spans is not None or set(lies.devices) != set(results[0].devices):
         return None
     searched = [dim for dim, factor in enumerate(rule.operands[0]) if factor in rule.reduced]
@@ -163,11 +280,11 @@ def owned(
     held = holdings(lies.assignment)
     own = holdings(results[0].assignment).device_domain
     inputs, placed = [], []
-    for call in calls:
-        low, high = tilings[0].starts[kept, call.home], tilings[0].stops[kept, call.home]
+    for own_call in calls:
+        low, high = tilings[0].starts[kept, own_call.home], tilings[0].stops[kept, own_call.home]
         first = lies.starts[:, held.home]
         there = (first[kept] <= low[:, None]) & (lies.stops[kept][:, held.home] >= high[:, None])
-        there = there.all(axis=0) & (held.domain == own[call.home])
+        there = there.all(axis=0) & (held.domain == own[own_call.home])
         found = held.home[there & (lies.volumes[held.home] > 0)]
         if len(found) != count:
             return None
@@ -179,6 +296,7 @@ def owned(
                 part[dim] = slice(start - begin, stop - begin)
         whole = all(of == slice(None) for of in part)
         volume = math.prod([lies.shape[dim] for dim in searched]) * math.prod((high - low).tolist())
-        grid = Owners(starts, () if whole else tuple(part), call.shapes[0], volume)
-        placed.append(dataclasses.replace(call, site=(grid,)))
-    return placed, of_device, inputs
+        grid = Owners(starts, () if whole else tuple(part), own_call.shapes[0], volume)
+        placed.append(dataclasses.replace(own_call, site=(grid,)))
+    dtypes = [result.dtype for result in case.results]
+    return Owned(inputs, Work(case.runtime, row.name, kernel, placed, of_device, results, dtypes))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,12 +24,14 @@ from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.collectives import all_reduce, reduce_scatter, rows_of, tiling_over
 from gpushard.movement.planning.holders import holdings
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.choose import Price, Prices
 from gpushard.ops.in_order import InOrder
 from gpushard.ops.programs.calls import Call, LocalCalls, Outputs, Work, calls_of
 from gpushard.ops.programs.launched import Launched, launched, launched_merges
-from gpushard.ops.row import Params, Row, State, only
-from gpushard.ops.rule import Rule
-from gpushard.runtime.runtime import Runtime
+from gpushard.ops.programs.local import Computation
+from gpushard.ops.row import Adapter, Case, KernelMaker, Params, ShardedCall, State, Strategy, only
+from gpushard.ops.rule import Splits
+from gpushard.ops.shardings import refines
 from gpushard.typing import Index, LocalArray, Shape
 
 
@@ -114,23 +116,67 @@ def _given(state: State, out: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
+class Reduce(Strategy):
+    """Every device reduces its blocks to a state, and the states of split factors are merged.
+
+    Each part gives a state, states are merged two at a time in mesh order, and the last one is
+    finished. The arrays of a state have the shape of the result; `xp` is NumPy or CuPy.
+    """
+
+    states: Callable[[Sequence[Aval], Params], tuple[Dtype, ...]]
+    """Types of the arrays of a state."""
+
+    local: KernelMaker
+    """Makes the kernel that gives the state of a block: a tuple."""
+
+    merge: Callable[[Any, Sequence[Aval], Params], Callable[[State, State, int, int], State]]
+    """Makes `merge(a, b, m, n)`: of states of m and n elements. It may overwrite nothing."""
+
+    finish: Callable[[Any, Sequence[Aval], Params], Callable[[State, int], LocalArray]]
+    """Makes `finish(state, n)`: the result from the state of all n elements."""
+
+    numbers = False
+
+    def price(self, case: Case) -> Price:
+        """Price what operands receive, and merging."""
+        nbytes = sum(dtype.itemsize for dtype in self.states(case.avals, case.params))
+
+        def price(prices: Prices, splits: Splits) -> int | None:
+            if not prices.merges(splits):
+                return None
+            return prices.moved(splits) + prices.merged(splits, nbytes)
+
+        return price
+
+    def compile(self, case: Case, call: ShardedCall | None) -> Computation:
+        """Make a reduction that merges where the result is wanted, if it can."""
+        assert call is not None
+        (natural,), (end,) = call.results, call.ends
+        if refines(end.tiling, natural.tiling):
+            call = dataclasses.replace(call, results=(end,))
+        (result,) = call.results
+        reduced = Reduced(self, case, call.tilings, natural.tiling, result.tiling)
+        return Computation(case, call, Merge(reduced))
+
+    def adapted(self, adapter: Adapter) -> Reduce:
+        """Return it for another row."""
+        return Reduce(
+            lambda avals, params: self.states(adapter.avals(avals), adapter.params(params)),
+            adapter.local(self.local),
+            lambda xp, avals, params: self.merge(xp, adapter.avals(avals), adapter.params(params)),
+            adapter.finish(self.finish),
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Reduced:
     """A reduction over split factors that is to be compiled."""
 
-    row: Row
+    strategy: Reduce
+    """How parts come together."""
+
+    case: Case
     """The operation."""
-
-    rule: Rule
-    """Its factors."""
-
-    avals: Sequence[Aval]
-    """Its operands."""
-
-    params: Params
-    """Its parameters."""
-
-    runtime: Runtime
-    """The runtime of the devices."""
 
     operands: Sequence[Tiling]
     """Boxes of the operands when the kernel runs."""
@@ -141,19 +187,14 @@ class Reduced:
     result: Tiling
     """Boxes of the result, each within the natural one of its device."""
 
-    dtype: Dtype
-    """Type of the result."""
-
     @functools.cached_property
     def dtypes(self) -> tuple[Dtype, ...]:
         """Types of the arrays of a state."""
-        assert self.row.reduction is not None
-        return self.row.reduction.states(self.avals, self.params)
+        return self.strategy.states(self.case.avals, self.case.params)
 
-    def make(self, part: str) -> Any:
-        """Make a function of the row's reduction: "local", "merge" or "finish"."""
-        maker = getattr(self.row.reduction, part)
-        return maker(self.runtime.backend.namespace, self.avals, self.params)
+    def make(self, maker: Callable[[Any, Sequence[Aval], Params], Any]) -> Any:
+        """Make a function of the reduction, from what makes it."""
+        return maker(self.case.runtime.backend.namespace, self.case.avals, self.case.params)
 
     def region(self, home: int) -> Index | None:
         """Return where in its natural box the box of a device lies; None if it is all of it."""
@@ -166,11 +207,12 @@ class Reduced:
     @functools.cached_property
     def counts(self) -> list[int]:
         """Return how many elements each device reduces to one."""
+        rule = self.case.rule
         counts = np.ones(len(self.natural.devices), np.int64)
         seen: set[int] = set()
-        for dims, tiling in zip(self.rule.operands, self.operands, strict=False):
+        for dims, tiling in zip(rule.operands, self.operands, strict=False):
             for dim, factor in enumerate(dims):
-                if factor in self.rule.reduced and factor not in seen:
+                if factor in rule.reduced and factor not in seen:
                     seen.add(factor)
                     counts *= tiling.stops[dim] - tiling.starts[dim]
         result: list[int] = counts.tolist()
@@ -216,14 +258,14 @@ class Between:
         once = len(set(boxes)) == len(boxes) and wanted == int(reduced.natural.volumes[homes[0]])
         self.scatters = once and len(boxes) > 1
         """Whether every domain merges just what it wants, which no other one does."""
-        self._name = reduced.row.name
+        self._name = reduced.case.row.name
         self._dtypes = reduced.dtypes
         self._members: list[Any] = [reduced.natural.devices[home] for home in homes]
         self._shape: Shape = reduced.natural.shard_shapes[homes[0]]
         self._wanting: list[Any] = [reduced.result.devices[h] for h in block.wanting.values()]
-        width, merge = len(self._dtypes), reduced.make("merge")
+        width, merge = len(self._dtypes), reduced.make(reduced.strategy.merge)
         own_parts = Work(
-            reduced.runtime,
+            reduced.case.runtime,
             self._name,
             functools.partial(as_state, width, merge),
             [
@@ -254,7 +296,7 @@ class Between:
         there = [n for n in range(len(tiling.devices)) if tiling.volumes[n]]
         return LocalCalls(
             Work(
-                reduced.runtime,
+                reduced.case.runtime,
                 self._name,
                 self._rows_kernel,
                 [Call(n, (tiling.shard_shapes[n],) * width, (self._sums,)) for n in there],
@@ -291,15 +333,15 @@ class Merge:
     """
 
     def __init__(self, reduced: Reduced) -> None:
-        row, dtypes, runtime = reduced.row, reduced.dtypes, reduced.runtime
+        row, dtypes, runtime = reduced.case.row, reduced.dtypes, reduced.case.runtime
         counts = reduced.counts
         tilings = [reduced.natural] * len(dtypes)
-        sizes = [aval.dtype.itemsize for aval in reduced.avals]
+        sizes = [aval.dtype.itemsize for aval in reduced.case.avals]
         read = list(zip(reduced.operands, sizes, strict=True))
         calls, of_device = calls_of(row, read, tilings, [n > 0 for n in counts])
-        kernel = reduced.make("local")
+        kernel = reduced.make(reduced.strategy.local)
         work = Work(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
-        taken = zip(reduced.avals, reduced.operands, strict=True)
+        taken = zip(reduced.case.avals, reduced.operands, strict=True)
         blocks = [(aval.dtype, tiling) for aval, tiling in taken]
         self._local = launched(work, blocks) or LocalCalls(work, threaded=row.threaded)
         found = _find(reduced, of_device)
@@ -395,12 +437,13 @@ def _last(
     keys = [*found.within, *(key for block in found.across for key in block.wanting)]
     of_key = {key: n for n, key in enumerate(keys)}
     of_device = [of_key.get(key, -1) for key in found.of_device]
-    merge, finish = reduced.make("merge"), reduced.make("finish")
+    case, results = reduced.case, [reduced.result]
+    merge, finish = reduced.make(reduced.strategy.merge), reduced.make(reduced.strategy.finish)
     kernel = functools.partial(finished, len(reduced.dtypes), merge, finish)
-    name, results = reduced.row.name, [reduced.result]
-    work = Work(reduced.runtime, name, kernel, calls, of_device, results, [reduced.dtype])
+    dtypes = [aval.dtype for aval in case.results]
+    work = Work(case.runtime, case.row.name, kernel, calls, of_device, results, dtypes)
     if isinstance(merge, InOrder) and finish is only and not found.across and not any(regions):
-        fold = launched_merges(work, inputs, functools.partial(merge.elementwise, reduced.dtype))
+        fold = launched_merges(work, inputs, functools.partial(merge.elementwise, dtypes[0]))
         if fold is not None:
             return fold
     return Fold(inputs, regions, work)

@@ -17,7 +17,9 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.in_order import InOrder
-from gpushard.ops.row import Kernel, Params, Reduction, Row, only
+from gpushard.ops.programs.local import Local
+from gpushard.ops.programs.reduce import Reduce
+from gpushard.ops.row import Kernel, Params, Row, only
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import promoting
 from gpushard.typing import LocalArray, Shape
@@ -115,8 +117,10 @@ def _product(name: str) -> Row:
         return only if wide(dtype) == dtype else lambda s, n: s[0].astype(dtype, copy=False)
 
     made = _matmul if name == "matmul" else _kernel
-    reduction = Reduction(states, local, merge, finish)
-    return Row(name, infer, rule_of, kernel, reduction, threaded=True, turned=_turned)
+    reduction = Reduce(states, local, merge, finish)
+    twice = "a letter that an operand has twice is a diagonal, which no mesh axis splits"
+    diagonal = Local(twice if name == "einsum" else "")
+    return Row(name, infer, rule_of, kernel, (reduction, diagonal), threaded=True, turned=_turned)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.row import Kernel, Params, Reduction, Row
+from gpushard.ops.programs.local import Local
+from gpushard.ops.programs.reduce import Reduce
+from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.search import search
 from gpushard.ops.table.elementwise import writing
@@ -60,7 +62,7 @@ def _tallied(xp: Any, number: Any, weights: Any, length: int, dtype: Dtype) -> A
     return made.astype(dtype, copy=False)
 
 
-def _counting(name: str, shape_of: Any, rule: Any, make: Any) -> Row:
+def _counting(name: str, shape_of: Any, rule: Any, make: Any, whole: str = "") -> Row:
     """Return the row of a count; the last parameter is the type of the result.
 
     Args:
@@ -69,6 +71,7 @@ def _counting(name: str, shape_of: Any, rule: Any, make: Any) -> Row:
       rule: the factor rule.
       make: takes the namespace, avals, parameters and the type to add in; gives the function that
         counts a block.
+      whole: as for `Local`.
     """
 
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
@@ -81,13 +84,13 @@ def _counting(name: str, shape_of: Any, rule: Any, make: Any) -> Row:
         count = make(xp, avals, params, _state(params[-1]))
         return writing(lambda *operands: count(*operands).astype(params[-1], copy=False))
 
-    reduction = Reduction(
+    reduction = Reduce(
         lambda avals, params: (_state(params[-1]),),
         local,
         lambda xp, avals, params: lambda a, b, m, n: (a[0] + b[0],),
         lambda xp, avals, params: lambda s, n: s[0].astype(params[-1], copy=False),
     )
-    return Row(name, infer, rule, kernel, reduction)
+    return Row(name, infer, rule, kernel, (reduction, Local(whole)))
 
 
 def _bincount_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -207,6 +210,8 @@ def _histogram(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> 
     return count if own is None else count_here
 
 
-HISTOGRAM = _counting("histogram", _bins, _histogram_rule, _histogram)
+HISTOGRAM = _counting(
+    "histogram", _bins, _histogram_rule, _histogram, "the bins, a small table, come to every device"
+)
 """Operands: coordinates of the elements, an array for each dim; the edges of the bins of each dim,
 ascending; weights, if there are any. Parameters: (dims, dtype)."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from gpushard import dtypes
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.select import BITS
@@ -46,7 +47,7 @@ def _row(name: str, make: Callable[[Any, Dtype], Callable[..., None]]) -> Row:
 
         return fill
 
-    return Row(name, _infer, _rule, kernel, creates=True, positional=True)
+    return Row(name, _infer, _rule, kernel, (Local(),), creates=True, positional=True)
 
 
 def _full(xp: Any, dtype: Dtype) -> Callable[..., None]:
@@ -344,7 +345,7 @@ def _part_row(name: str, part: str) -> Row:
 
         return kept
 
-    return Row(name, infer, rule_of, kernel, positional=True)
+    return Row(name, infer, rule_of, kernel, (Local(),), positional=True)
 
 
 TRIL = _part_row("tril", "left")

@@ -13,6 +13,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.select import where_on_host
@@ -122,6 +123,7 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
         infer=infer,
         rule=functools.partial(_rule, results=ufunc.nout),
         kernel=kernel,
+        strategies=(Local(),),
         loop=loop,
         compares=ufunc in _COMPARISONS,
     )
@@ -223,7 +225,7 @@ def function_row(
         function = make(xp, params, dtype_of(avals, params))
         return function if writes else writing(function)
 
-    return Row(name, infer, _rule, kernel, beside_keys=beside_keys)
+    return Row(name, infer, _rule, kernel, (Local(),), beside_keys=beside_keys)
 
 
 def _promoted(avals: Sequence[Aval], params: Params) -> Dtype:
@@ -401,5 +403,11 @@ def _local(x: LocalArray, dtype: Dtype) -> Shape:
     return (*x.shape[:-1], x.shape[-1] * x.dtype.itemsize // dtype.itemsize)
 
 
-VIEW = Row("view", _viewed, _viewed_rule, _view_kernel)
+VIEW = Row(
+    "view",
+    _viewed,
+    _viewed_rule,
+    _view_kernel,
+    (Local("several elements become one, or one several"),),
+)
 """Parameters: (dtype,). The last dim is whole where the sizes of elements differ."""

@@ -15,6 +15,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -63,7 +64,9 @@ def _transform(name: str, length: Callable[[int], int]) -> Row:
 
         return writing(transform)
 
-    return in_single(Row(name, infer, _rule, kernel))
+    return in_single(
+        Row(name, infer, _rule, kernel, (Local("each frequency needs all elements along the dim"),))
+    )
 
 
 FFT = _transform("fft", lambda n: n)

@@ -23,8 +23,10 @@ from gpushard.ops.indexed import (
     part_shape,
     spread,
 )
-from gpushard.ops.programs.owners import Owners
-from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State
+from gpushard.ops.programs.local import Local
+from gpushard.ops.programs.owners import FromOwners, Owners
+from gpushard.ops.programs.reduce import Reduce
+from gpushard.ops.row import Kernel, Params, Row, Site, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.runtime.namespace import own_kernels
@@ -466,8 +468,10 @@ GATHER = Row(
     _infer,
     _rule,
     _kernel,
-    Reduction(_states, _local, _merge, _finish),
-    _owners,
+    (
+        FromOwners(_owners, Reduce(_states, _local, _merge, _finish)),
+        FromOwners(_owners, Local()),
+    ),
     positional=True,
     beside_keys=frozenset(range(1, 64)),
 )

@@ -17,6 +17,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, LinearAlgebraError
 from gpushard.frozen import dataclass
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import broadcast, writing
@@ -117,7 +118,9 @@ def matrix_row(
         dtype = linalg_dtype(name, avals)
         return writing(_checked(name, xp, make(xp, *params), dtype, types))
 
-    return Row(name, infer, rule_of, kernel, threaded=True)
+    return Row(
+        name, infer, rule_of, kernel, (Local("LAPACK factors a matrix as one"),), threaded=True
+    )
 
 
 def _sizes(name: str, core: Core, avals: Sequence[Aval]) -> dict[str, int]:

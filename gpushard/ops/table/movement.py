@@ -16,7 +16,8 @@ from gpushard.movement.planning.maps import Rearrangement, reshape
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import Entry, index_piece, open_index, open_starts
-from gpushard.ops.row import Kernel, Moves, Params, Row
+from gpushard.ops.programs.move import Move
+from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Dims, Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.ops.table.reshape_splits import reshape_splits
@@ -41,7 +42,7 @@ def _row(
       how: takes the shapes of the operands and the parameters; says where elements come from.
       kept: takes the same; says which dim of the operands each dim of the result is.
       make: takes the namespace and the parameters; gives the function of local arrays.
-      splits: as for `Moves`.
+      splits: as for `Move`.
       starts: likewise.
       turned: as for `Row`; what has it moves nothing before somebody needs that.
     """
@@ -58,9 +59,16 @@ def _row(
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return writing(make(xp, params))
 
-    moves = Moves(how, splits, starts, later=turned is not None)
-    beside = None if starts is None else frozenset(range(1, 64))
-    return Row(name, infer, rule_of, kernel, moves=moves, turned=turned, beside_keys=beside)
+    return Row(
+        name,
+        infer,
+        rule_of,
+        kernel,
+        (Move(how, splits, starts),),
+        turned=turned,
+        later=turned is not None,
+        beside_keys=frozenset() if starts is None else frozenset(range(1, 64)),
+    )
 
 
 def _all(shapes: Sequence[Shape], params: Params) -> Dims:

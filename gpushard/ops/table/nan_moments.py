@@ -13,7 +13,9 @@ import numpy as np
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
-from gpushard.ops.row import Kernel, Params, Reduction, Row, State
+from gpushard.ops.programs.local import Local
+from gpushard.ops.programs.reduce import Reduce
+from gpushard.ops.row import Kernel, Params, Row, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.ops.table.reductions import reduced_shape
@@ -72,13 +74,13 @@ def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, closing:
         end = finish(xp, avals, params)
         return writing(lambda x: end(tuple(map(xp.asarray, begin(x))), 0))
 
-    reduction = Reduction(
+    reduction = Reduce(
         lambda avals, params: states(avals[0].dtype, params[2]),
         local,
         lambda xp, avals, params: lambda a, b, m, n: merged(xp, a, b),
         finish,
     )
-    return Row(name, infer, _rule, kernel, reduction)
+    return Row(name, infer, _rule, kernel, (reduction, Local()))
 
 
 def _sums(xp: Any, params: Params, types: tuple[Dtype, ...], *, alone: bool) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Dims, Rule
 from gpushard.ops.table.elementwise import writing
@@ -36,6 +37,9 @@ STEPS = ("inverted_cdf", "closest_observation", "lower", "higher", "nearest")
 """Methods that give an element."""
 
 METHODS = (*CONTINUOUS, "averaged_inverted_cdf", "midpoint", *STEPS)
+
+
+_WHOLE = Local("what is in the middle is found among all elements along the dim")
 
 
 def _position(xp: Any, method: str, n: Any, q: Any) -> tuple[Any, Any]:
@@ -215,7 +219,7 @@ def _median_row(name: str, *, skips: bool) -> Row:
 
         return writing(median)
 
-    return in_single(Row(name, infer, _rule, kernel))
+    return in_single(Row(name, infer, _rule, kernel, (_WHOLE,)))
 
 
 def _quantile_row(
@@ -258,7 +262,7 @@ def _quantile_row(
 
         return writing(quantile)
 
-    return in_single(Row(name, infer, _rule, kernel))
+    return in_single(Row(name, infer, _rule, kernel, (_WHOLE,)))
 
 
 def _equal_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Aval
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 
@@ -39,6 +40,7 @@ PACK = Row(
     lambda avals, params: (Aval(avals[0].shape[:-1], _PAIR),),
     _pack_rule,
     _pack_kernel,
+    (Local("the two words of a key stay together"),),
 )
 """Keys as elements of 64 bits, which move as any do."""
 
@@ -63,5 +65,6 @@ UNPACK = Row(
     lambda avals, params: (Aval((*avals[0].shape, 2), _WORD),),
     _unpack_rule,
     _unpack_kernel,
+    (Local(),),
 )
 """The words of keys that `PACK` made one element of."""

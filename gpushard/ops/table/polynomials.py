@@ -8,6 +8,7 @@ from typing import Any
 from gpushard.dtypes import result_type
 from gpushard.ops.aval import Aval
 from gpushard.ops.narrow import in_single
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -41,7 +42,9 @@ def _division(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(divide)
 
 
-POLYDIV = in_single(Row("polydiv", _infer_division, _whole, _division))
+_SMALL = Local("each coefficient depends on all others, which are few")
+
+POLYDIV = in_single(Row("polydiv", _infer_division, _whole, _division, (_SMALL,)))
 """Operands: coefficients of two polynomials. Results: the quotient, and the remainder in the length
 of the first one."""
 
@@ -64,5 +67,5 @@ def _product(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(product)
 
 
-POLY = in_single(Row("poly", _infer_product, _whole, _product))
+POLY = in_single(Row("poly", _infer_product, _whole, _product, (_SMALL,)))
 """Operand: roots. Result: the coefficients of the product of their factors."""

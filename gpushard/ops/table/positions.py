@@ -10,7 +10,9 @@ import numpy as np
 
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval
-from gpushard.ops.row import Kernel, Params, Reduction, Row, Site
+from gpushard.ops.programs.local import Local
+from gpushard.ops.programs.reduce import Reduce
+from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.ops.table.reductions import reduced_shape
@@ -85,7 +87,14 @@ def _true_ones(xp: Any, mask: LocalArray, start: int, length: int) -> LocalArray
     return at
 
 
-NONZERO = Row("nonzero", _nonzero_infer, _nonzero_rule, _nonzero, positional=True)
+NONZERO = Row(
+    "nonzero",
+    _nonzero_infer,
+    _nonzero_rule,
+    _nonzero,
+    (Local("where an element goes depends on all before it; a byte for each is moved"),),
+    positional=True,
+)
 """Parameters: (how many positions, what those get that are too many, one for each dim). The mask is
 whole, of one byte per element; the positions are split as they are wanted."""
 
@@ -131,11 +140,14 @@ FURTHEST = Row(
     _furthest_infer,
     _furthest_rule,
     _furthest_local,
-    Reduction(
-        lambda avals, params: (_INDEX,),
-        _furthest_local,
-        lambda xp, avals, params: lambda a, b, m, n: (_further(xp, a[0], b[0]),),
-        lambda xp, avals, params: lambda state, n: state[0],
+    (
+        Reduce(
+            lambda avals, params: (_INDEX,),
+            _furthest_local,
+            lambda xp, avals, params: lambda a, b, m, n: (_further(xp, a[0], b[0]),),
+            lambda xp, avals, params: lambda state, n: state[0],
+        ),
+        Local(),
     ),
 )
 """The position that needs the longest dim to be in bounds. Parameters: (axes counted from the end,

@@ -104,18 +104,6 @@ def _rayleigh(stream: Stream, dtype: Dtype, scale: Any) -> Any:
     return scale * xp.sqrt(-2 * xp.log(stream.uniform(dtype)))
 
 
-def _pareto(stream: Stream, dtype: Dtype, b: Any) -> Any:
-    return stream.xp.exp(_exponential(stream, dtype) / b)
-
-
-def _weibull_min(stream: Stream, dtype: Dtype, scale: Any, concentration: Any) -> Any:
-    return stream.xp.power(_exponential(stream, dtype), 1 / concentration) * scale
-
-
-def _lognormal(stream: Stream, dtype: Dtype, sigma: Any) -> Any:
-    return stream.xp.exp(stream.normal(dtype) * sigma)
-
-
 def _gamma(stream: Stream, dtype: Dtype, a: Any) -> Any:
     return stream.xp.exp(log_gamma(stream, dtype, a))
 
@@ -288,10 +276,6 @@ def _bernoulli_high(stream: Stream, dtype: Dtype, p: Any) -> Any:
     return more * dtype.type(2.0 ** -np.finfo(dtype).nmant) < p - u
 
 
-def _rademacher(stream: Stream, dtype: Dtype) -> Any:
-    return stream.sign()
-
-
 def _whole(draw: Callable[..., Any]) -> Callable[..., Any]:
     """Give floats that are no finite numbers a value that integers have: -1."""
 
@@ -337,11 +321,19 @@ LAPLACE = distribution("laplace", _laplace, "laplace<W>")
 LOGISTIC = distribution("logistic", _logistic, "logistic<W>")
 CAUCHY = distribution("cauchy", _cauchy, "cauchy<W>")
 RAYLEIGH = distribution("rayleigh", _rayleigh, "rayleigh", scale=POSITIVE)
-PARETO = distribution("pareto", _pareto, "pareto", b=POSITIVE)
-WEIBULL_MIN = distribution(
-    "weibull_min", _weibull_min, "weibull", scale=POSITIVE, concentration=POSITIVE
+PARETO = distribution(
+    "pareto", lambda s, dtype, b: s.xp.exp(_exponential(s, dtype) / b), "pareto", b=POSITIVE
 )
-LOGNORMAL = distribution("lognormal", _lognormal, "lognormal", sigma=ANY)
+WEIBULL_MIN = distribution(
+    "weibull_min",
+    lambda s, dtype, scale, shape: s.xp.power(_exponential(s, dtype), 1 / shape) * scale,
+    "weibull",
+    scale=POSITIVE,
+    concentration=POSITIVE,
+)
+LOGNORMAL = distribution(
+    "lognormal", lambda s, dtype, sigma: s.xp.exp(s.normal(dtype) * sigma), "lognormal", sigma=ANY
+)
 GAMMA = distribution("gamma", _gamma, "gamma_number", a=POSITIVE)
 LOG_GAMMA = distribution("loggamma", log_gamma, "log_gamma", a=POSITIVE)
 CHISQUARE = distribution("chisquare", _chisquare, "chi_square", df=POSITIVE)
@@ -393,7 +385,7 @@ BERNOULLI_HIGH = distribution(
 BERNOULLI_HIGH_SINGLE = distribution(
     "bernoulli", _bernoulli_high, "bernoulli_high", _singles, "b", p=PROBABILITY
 )
-RADEMACHER = distribution("rademacher", _rademacher, "rademacher", doubles, "if")
+RADEMACHER = distribution("rademacher", lambda s, dtype: s.sign(), "rademacher", doubles, "if")
 GEOMETRIC = distribution(
     "geometric", _whole(_geometric), "whole_geometric", doubles, "iu", p=CHANCE
 )

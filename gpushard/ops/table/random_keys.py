@@ -12,6 +12,7 @@ from gpushard.ops.prng.blocks import each_block, words_of
 from gpushard.ops.prng.distribution import PAIR, WORD
 from gpushard.ops.prng.stream import Stream
 from gpushard.ops.prng.threefry import threefry
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import function_row, writing
@@ -50,7 +51,7 @@ def _split_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(split) if own is None else split_here
 
 
-SPLIT = Row("random.split", _split_infer, _split_rule, _split_kernel, positional=True)
+SPLIT = Row("random.split", _split_infer, _split_rule, _split_kernel, (Local(),), positional=True)
 """Parameters: (shape of the new keys,), which come after the dims of the keys."""
 
 

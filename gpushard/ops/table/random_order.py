@@ -16,6 +16,7 @@ from gpushard.ops.aval import Aval
 from gpushard.ops.prng.blocks import each_block, words_of
 from gpushard.ops.prng.distribution import INT, PAIR, WORD
 from gpushard.ops.prng.stream import Stream
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -99,7 +100,7 @@ def _order_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(order)
 
 
-ORDER = Row("random.permutation", _order_infer, _order_rule, _order_kernel)
+ORDER = Row("random.permutation", _order_infer, _order_rule, _order_kernel, (Local(),))
 """The numbers below a number in random order. Operands: a key, or several in front. Parameters:
 (the number,)."""
 
@@ -136,6 +137,7 @@ SHUFFLE = Row(
     _shuffle_infer,
     _shuffle_rule,
     _shuffle_kernel,
+    (Local("an order of all elements is drawn, and each may go anywhere"),),
     positional=True,
     beside_keys=frozenset([0]),
 )
@@ -164,6 +166,7 @@ TAKE = Row(
     _take_infer,
     _take_rule,
     lambda xp, avals, params: writing(lambda x, index: xp.take(x, index, axis=params[0])),
+    (Local("positions may take elements from anywhere along the dim"),),
     beside_keys=frozenset([1]),
 )
 """The elements at positions along a dim. Operands: an array, positions, which are all valid.
@@ -192,7 +195,13 @@ def _top_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(top)
 
 
-TOP = Row("random.choice", _top_infer, _top_rule, _top_kernel)
+TOP = Row(
+    "random.choice",
+    _top_infer,
+    _top_rule,
+    _top_kernel,
+    (Local("the largest are found by sorting all"),),
+)
 """Where the largest elements along the last dim are, the largest first. Parameters: (how many,)."""
 
 
@@ -235,6 +244,13 @@ def _weighted_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(choose)
 
 
-WEIGHTED = Row("random.choice", _weighted_infer, _weighted_rule, _weighted_kernel, positional=True)
+WEIGHTED = Row(
+    "random.choice",
+    _weighted_infer,
+    _weighted_rule,
+    _weighted_kernel,
+    (Local("each draw is looked up in the sums of all probabilities"),),
+    positional=True,
+)
 """Positions with probabilities. Operands: a key, or several in front, the probabilities.
 Parameters: (shape,)."""

@@ -17,7 +17,9 @@ from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.in_order import InOrder
 from gpushard.ops.narrow import in_single
-from gpushard.ops.row import Kernel, Params, Reduction, Row, Site, State, only
+from gpushard.ops.programs.local import Local
+from gpushard.ops.programs.reduce import Reduce
+from gpushard.ops.row import Kernel, Params, Row, Site, State, only
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.runtime.backend import Reducing
@@ -51,7 +53,7 @@ def _row(
     name: str,
     dtype_of: Callable[[Dtype, Any], Dtype],
     kernel: Callable[[Any, Sequence[Aval], Params], Kernel],
-    reduction: Reduction,
+    reduction: Reduce,
     *,
     empty: bool = True,
     positional: bool = False,
@@ -72,7 +74,7 @@ def _row(
         dtype = dtype_of(x.dtype, extra)
         return (Aval(shape, dtype, x.weak and dtype == x.dtype),)
 
-    return Row(name, infer, _rule, kernel, reduction, positional=positional)
+    return Row(name, infer, _rule, kernel, (reduction, Local()), positional=positional)
 
 
 def _sum_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
@@ -114,7 +116,7 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
     def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
         return (dtype_of(avals[0].dtype, params[2]),)
 
-    return _row(title, dtype_of, kernel, Reduction(states, kernel, merge, finish), empty=empty)
+    return _row(title, dtype_of, kernel, Reduce(states, kernel, merge, finish), empty=empty)
 
 
 _TITLES = {
@@ -163,7 +165,7 @@ COUNT_NONZERO = _row(
     "count_nonzero",
     lambda own, _: _INDEX,
     _count_kernel,
-    Reduction(lambda avals, params: (_INDEX,), _count_kernel, _added, lambda xp, avals, p: only),
+    Reduce(lambda avals, params: (_INDEX,), _count_kernel, _added, lambda xp, avals, p: only),
 )
 
 
@@ -212,7 +214,7 @@ MEAN = in_single(
         "mean",
         _mean_dtype,
         _mean_kernel,
-        Reduction(
+        Reduce(
             lambda avals, params: (_mean_dtype(avals[0].dtype, params[2]),),
             _mean_local,
             _added,
@@ -321,7 +323,7 @@ def _spread_row(name: str, *, root: bool) -> Row:
         wide = _mean_dtype(avals[0].dtype, None)
         return wide, np.empty(0, wide).real.dtype
 
-    return in_single(_row(name, _var_dtype, kernel, Reduction(states, _moments, _chan, make)))
+    return in_single(_row(name, _var_dtype, kernel, Reduce(states, _moments, _chan, make)))
 
 
 VAR = _spread_row("var", root=False)
@@ -412,7 +414,7 @@ def _foremost(name: str) -> Any:
 
 
 def _position_row(name: str) -> Row:
-    reduction = Reduction(
+    reduction = Reduce(
         lambda avals, params: (avals[0].dtype, _INDEX),
         _positions(name, valued=True),
         _foremost(name),

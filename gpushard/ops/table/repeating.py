@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Aval
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -38,6 +39,13 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(repeat)
 
 
-REPEAT_EACH = Row("repeat", _infer, _rule, _kernel, beside_keys=frozenset([1]))
+REPEAT_EACH = Row(
+    "repeat",
+    _infer,
+    _rule,
+    _kernel,
+    (Local("where an element goes depends on the counts of all before it"),),
+    beside_keys=frozenset([1]),
+)
 """Operands: an array, and a count for each element along a dim, which are not negative. Parameters:
 (sum of the counts, axis counted from the end)."""

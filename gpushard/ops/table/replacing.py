@@ -8,6 +8,7 @@ from typing import Any
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval
 from gpushard.ops.narrow import in_single
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -29,5 +30,5 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(lambda x: xp.nan_to_num(x, True, *params))
 
 
-NAN_TO_NUM = in_single(Row("nan_to_num", _infer, _rule, _kernel))
+NAN_TO_NUM = in_single(Row("nan_to_num", _infer, _rule, _kernel, (Local(),)))
 """Parameters: what replaces NaN, infinity and minus infinity."""

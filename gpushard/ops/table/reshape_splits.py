@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from gpushard.movement.planning.maps import shared_factors
-from gpushard.ops.row import Params, Splits
+from gpushard.ops.row import Params
+from gpushard.ops.rule import Splits
 from gpushard.typing import Shape
 
 

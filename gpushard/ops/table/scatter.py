@@ -27,7 +27,9 @@ from gpushard.ops.indexed import (
     spread,
 )
 from gpushard.ops.indexing import index_piece, open_starts
-from gpushard.ops.row import Kernel, Moves, Params, Row, Site
+from gpushard.ops.programs.local import Local
+from gpushard.ops.programs.move import Replace
+from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.combining import apply_at, set_at
 from gpushard.ops.table.elementwise import ufunc_row, writing
@@ -275,6 +277,7 @@ SCATTER = Row(
     _infer,
     _rule,
     _kernel,
+    (Local("updates may be for any block: positions and values come to each, the array stays"),),
     positional=True,
     steps=8,
     beside_keys=frozenset(range(2, 64)),
@@ -311,10 +314,11 @@ UPDATE = Row(
     _update_infer,
     _update_rule,
     _update,
-    moves=Moves(
-        lambda shapes, params: index_piece(params[0]),
-        starts=lambda params: open_starts(params[0]),
-        into=True,
+    (
+        Replace(
+            lambda shapes, params: index_piece(params[0]),
+            starts=lambda params: open_starts(params[0]),
+        ),
     ),
     beside_keys=frozenset(range(2, 64)),
 )

@@ -16,7 +16,9 @@ from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
-from gpushard.ops.row import Kernel, Params, Reduction, Row
+from gpushard.ops.programs.local import Local
+from gpushard.ops.programs.reduce import Reduce
+from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.search import search
 from gpushard.ops.table.elementwise import writing
@@ -91,11 +93,14 @@ SEARCHSORTED = in_single(
         _infer_search,
         lambda avals, params: _dims(avals, 1, whole=len(avals) > 2),
         _search_kernel,
-        Reduction(
-            lambda avals, params: (INDEX,),
-            _search_kernel,
-            lambda xp, avals, params: lambda a, b, m, n: (a[0] + b[0],),
-            lambda xp, avals, params: lambda state, n: state[0],
+        (
+            Reduce(
+                lambda avals, params: (INDEX,),
+                _search_kernel,
+                lambda xp, avals, params: lambda a, b, m, n: (a[0] + b[0],),
+                lambda xp, avals, params: lambda state, n: state[0],
+            ),
+            Local("a sorter takes elements from everywhere"),
         ),
     )
 )
@@ -156,11 +161,14 @@ ISIN = in_single(
         _infer_isin,
         lambda avals, params: _dims(avals, 0),
         _isin_kernel,
-        Reduction(
-            lambda avals, params: (_BOOL,),
-            _isin_local,
-            lambda xp, avals, params: lambda a, b, m, n: (a[0] | b[0],),
-            lambda xp, avals, params: lambda state, n: state[0] ^ params[0],
+        (
+            Reduce(
+                lambda avals, params: (_BOOL,),
+                _isin_local,
+                lambda xp, avals, params: lambda a, b, m, n: (a[0] | b[0],),
+                lambda xp, avals, params: lambda state, n: state[0] ^ params[0],
+            ),
+            Local(),
         ),
     )
 )

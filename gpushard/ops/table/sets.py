@@ -11,6 +11,7 @@ from gpushard.errors import ArgumentError
 from gpushard.frozen import dataclass
 from gpushard.ops.aval import Aval
 from gpushard.ops.narrow import in_single
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -178,7 +179,15 @@ def _of_nothing(xp: Any, x: LocalArray, many: int, fill: Any, wish: Wish) -> tup
     return (values, *rest, xp.zeros((), INDEX))
 
 
-UNIQUE = in_single(Row("unique", _infer, _rule, _kernel))
+UNIQUE = in_single(
+    Row(
+        "unique",
+        _infer,
+        _rule,
+        _kernel,
+        (Local("equal elements may lie anywhere; they are found by sorting all"),),
+    )
+)
 """Operands: a vector, or a matrix whose rows are the elements; maybe which elements count, and what
 fills. Results: values in order, what else is wanted, and how many there are; places beyond hold the
 filling, the position of the first element, and 0 of it. Parameters: (wish,)."""

@@ -10,6 +10,7 @@ import numpy as np
 from gpushard.dtypes import result_type
 from gpushard.ops.aval import Aval
 from gpushard.ops.narrow import in_single
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -47,7 +48,13 @@ def _interp(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(interp)
 
 
-INTERP = Row("interp", _interp_infer, _interp_rule, _interp)
+INTERP = Row(
+    "interp",
+    _interp_infer,
+    _interp_rule,
+    _interp,
+    (Local("the points, a small table, come to every device"),),
+)
 """Operands: where, the points' positions, ascending, and their values; numbers for what lies to the
 left and to the right. Parameters: (whether the first is given, whether the second is, period)."""
 
@@ -77,9 +84,24 @@ def _vectors_row(name: str) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         function = getattr(xp, name)
-        return writing(lambda a, b: function(a, b, mode=params[0]))
+        if xp is np:
+            return writing(lambda a, b: function(a, b, mode=params[0]))
+        dtype = result_type(avals[0].dtype, avals[1].dtype)
 
-    return in_single(Row(name, infer, rule_of, kernel))
+        def of_one_type(a: Any, b: Any) -> Any:  # CuPy's transforms each in its own precision
+            return function(*(x.astype(dtype, copy=False) for x in (a, b)), mode=params[0])
+
+        return writing(of_one_type)
+
+    return in_single(
+        Row(
+            name,
+            infer,
+            rule_of,
+            kernel,
+            (Local("each element needs neighbours, and edges are not exchanged"),),
+        )
+    )
 
 
 CONVOLVE = _vectors_row("convolve")

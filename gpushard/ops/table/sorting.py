@@ -16,6 +16,7 @@ from gpushard.errors import ArgumentError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
+from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
@@ -25,6 +26,9 @@ INDEX = np.dtype(np.int64)
 
 Order = Callable[[Any, LocalArray, Params], Any]
 """Takes the namespace, a local array and the parameters; gives the results of a row."""
+
+
+_WHOLE = Local("elements may go anywhere along the dim")
 
 
 def reverse(x: LocalArray) -> LocalArray:
@@ -170,7 +174,9 @@ def _row(name: str, dtypes: Sequence[Dtype | None], order: Order, rest: int | No
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return writing(lambda x: order(xp, x, params))
 
-    return in_single(Row(name, infer, functools.partial(_rule, results=len(dtypes)), kernel))
+    return in_single(
+        Row(name, infer, functools.partial(_rule, results=len(dtypes)), kernel, (_WHOLE,))
+    )
 
 
 SORT = _row("sort", (None,), _sort)
@@ -209,5 +215,5 @@ def _lexsort_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(lambda *keys: lexsort(xp, keys, params[0]))
 
 
-LEXSORT = in_single(Row("lexsort", _infer_lexsort, _rule, _lexsort_kernel))
+LEXSORT = in_single(Row("lexsort", _infer_lexsort, _rule, _lexsort_kernel, (_WHOLE,)))
 """Operands: keys, the last one first. Parameters: (axis,)."""

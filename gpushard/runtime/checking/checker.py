@@ -141,23 +141,31 @@ class Checker:
         """Make the queue behind a stream."""
         self.backend.add_stream(stream, domain, device)
 
-    def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
-        """Follow what libraries allocate, which the item that needs it writes."""
-        self.backend.serve(functools.partial(self._claim, claim), reclaim)
+    def serve(
+        self,
+        claim: Callable[[Stream, int], Claim],
+        borrow: Callable[[Stream, int], Claim],
+        commit: Callable[[Callable[[], Claim]], Claim],
+    ) -> None:
+        """Follow what libraries allocate, which the item that needs it writes, or the last one."""
+        watched, lent = (functools.partial(self._claim, each) for each in (claim, borrow))
+        self.backend.serve(watched, lent, commit)
 
     def _claim(self, claim: Callable[[Stream, int], Claim], stream: Stream, nbytes: int) -> Claim:
         made = claim(stream, nbytes)
-        memory, item = made.memory, self._inside.item
+        memory, item = made.memory, getattr(self._inside, "item", None)
+        tick, name = (stream.issued, "the caller") if item is None else (item.tick, repr(item.name))
         with self._mutex:
-            clock = self._clocks[stream, item.tick]
+            clock = self._last[stream] if item is None else self._clocks[stream, tick]
             raise_to(clock, self._join(tuple(memory.clock())))  # from now on the stream waits
-            access = Access(stream, item.tick, 0, f"memory that {item.name!r} needs")
+            access = Access(stream, tick, 0, f"memory that {name} needs")
             shadow = self._owned(memory, access)
             if shadow is not None:
                 self._check_write(shadow, clock, access, "is overwritten")
                 self._check_reads(shadow, clock, access)
                 shadow.wrote(access)
-            item.writes = (*item.writes, memory)
+            if item is not None:
+                item.writes = (*item.writes, memory)
         return made
 
     def rehearse(

@@ -116,7 +116,8 @@ class CudaBackend:
         )
         self._prefetcher = Prefetcher()
         self._claim: Callable[[Stream, int], Claim]
-        self._reclaim: Callable[[], object]
+        self._borrow: Callable[[Stream, int], Claim]
+        self._commit: Callable[[Callable[[], Claim]], Claim]
 
     def _find_gpus(self) -> None:
         driver, gpus = self._driver, self._driver.gpus()
@@ -265,7 +266,7 @@ class CudaBackend:
         """Return what a DLPack producer has on a GPU; `stream` waits for whoever writes it."""
         self._health.check()
         queue = self._queues[stream]
-        with self._driver.scope(queue.handle, self._reclaim):
+        with self._driver.scope(queue.handle, functools.partial(self._lent, stream, queue)):
             local = self._driver.from_dlpack(producer)
         start, shape, strides = self.address(local), local.shape, local.strides
         gpu, owner = self._ordinals[queue.chip], self._loans.borrow(local)
@@ -286,7 +287,8 @@ class CudaBackend:
     def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
         """Return a context in which work of this thread goes to the CUDA stream of a stream."""
         self._health.check()
-        return self._driver.scope(self._queues[stream].handle, self._reclaim)
+        queue = self._queues[stream]
+        return self._driver.scope(queue.handle, functools.partial(self._lent, stream, queue))
 
     def recall(self) -> None:
         """Wait for the GPUs if others may still use what was lent, and let go of it."""
@@ -308,9 +310,31 @@ class CudaBackend:
         queue = self._queues[stream] = Queue(chip, domain, handle)
         self._driver.provide(handle, functools.partial(self._temporary, stream, queue))
 
-    def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
+    def serve(
+        self,
+        claim: Callable[[Stream, int], Claim],
+        borrow: Callable[[Stream, int], Claim],
+        commit: Callable[[Callable[[], Claim]], Claim],
+    ) -> None:
         """Let CuPy's temporary memory come from our pools."""
-        self._claim, self._reclaim = claim, reclaim
+        self._claim, self._borrow, self._commit = claim, borrow, commit
+
+    def _lent(self, stream: Stream, queue: Queue, nbytes: int) -> tuple[int, Claim | Lease]:
+        """Return the address of memory for work of a caller in a stream, and its owner.
+
+        What the caller lets go of serves it again. It goes back to the pool when the stream has got
+        an item whose event covers all that has used it.
+        """
+
+        def lend() -> Claim:
+            for claim in tuple(queue.returned):
+                if claim.memory.nbytes == nbytes:
+                    queue.returned.remove(claim)
+                    return claim
+            return self._ordered(stream, queue, self._borrow(stream, nbytes))
+
+        claim = self._commit(lend)
+        return claim.memory.raw.address, Lease(claim, queue.returned)
 
     def _temporary(self, stream: Stream, queue: Queue, nbytes: int) -> tuple[int, Claim | Lease]:
         """Return the address of memory for the item of a stream that is launched, and its owner.
@@ -335,6 +359,10 @@ class CudaBackend:
                 raise
             self._drop_spare(queue)
             claim = self._claim(stream, nbytes)
+        return self._ordered(stream, queue, claim)
+
+    def _ordered(self, stream: Stream, queue: Queue, claim: Claim) -> Claim:
+        """Let a stream wait for whoever used memory before."""
         memory = claim.memory
         for other, tick in memory.clock():
             if not stream.covers(other, tick):
@@ -369,6 +397,7 @@ class CudaBackend:
         except Exception as error:
             item.fail(self._health.note(error))
         queue.launched = item.tick
+        queue.returned.clear()
 
     def _execute(self, queue: Queue, item: Item) -> None:
         if isinstance(item.run, Direct):

@@ -12,7 +12,7 @@ from gpushard.runtime.memory import Claim
 class Queue:
     """The CUDA stream behind a stream."""
 
-    __slots__ = ("chip", "domain", "handle", "launched", "recorded_at", "spare")
+    __slots__ = ("chip", "domain", "handle", "launched", "recorded_at", "returned", "spare")
 
     def __init__(self, chip: int, domain: int, handle: StreamHandle) -> None:
         self.chip = chip
@@ -24,10 +24,12 @@ class Queue:
         """When an event was recorded last."""
         self.spare: dict[int, deque[Claim]] = {}
         """Memory that a library let go of in the item that is launched, by size."""
+        self.returned: deque[Claim] = deque()
+        """Memory that work of callers let go of, until the next item."""
 
 
 class Lease:
-    """Memory of the item that is launched, which the item may use again when this is gone.
+    """Memory of the item that is launched, or of a caller's work, which may use it again later.
 
     Args:
       claim: holds it.

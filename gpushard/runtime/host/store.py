@@ -140,7 +140,12 @@ class NumpyStore:
         stream.synchronize(tick)
         return contextlib.nullcontext()
 
-    def serve(self, claim: Callable[[Stream, int], Claim], reclaim: Callable[[], object]) -> None:
+    def serve(
+        self,
+        claim: Callable[[Stream, int], Claim],
+        borrow: Callable[[Stream, int], Claim],
+        commit: Callable[[Callable[[], Claim]], Claim],
+    ) -> None:
         """Do nothing: NumPy has memory of its own."""
 
     def rehearse(

@@ -12,9 +12,6 @@ from gpushard.ops.table import contractions, creation, elementwise, movement, re
 from gpushard.ops.table.elementwise import ufunc_row
 from tests.ops.forms.form import Form
 
-TABLES = (elementwise, reductions, contractions, movement, creation)
-"""The modules of the table that have these rows."""
-
 
 def _index(*entries: Any) -> Any:
     return lambda shapes: (open_index(parse_index(shapes[0], entries), shapes[0])[0],)

@@ -6,9 +6,6 @@ from gpushard.ops.row import Row
 from gpushard.ops.table import fft
 from tests.ops.forms.form import Form
 
-TABLES = (fft,)
-"""The modules of the table that have these rows."""
-
 FORMS: dict[Row, list[Form]] = {
     fft.FFT: [Form(("ij",), lambda s: (-1, s[0][1], None), "D"), Form(("ij",), (-2, 4, "ortho"))],
     fft.IFFT: [Form(("ij",), lambda s: (-2, s[0][0], None), "D")],

@@ -12,8 +12,6 @@ from gpushard.ops.row import Row
 from gpushard.ops.table import gather, positions, scatter
 from tests.ops.forms.form import Form
 
-TABLES = (gather, scatter, positions)
-
 
 def _index(*entries: Any) -> Any:
     return lambda shapes: (open_index(parse_index(shapes[0], entries), shapes[0])[0],)

@@ -10,9 +10,6 @@ from gpushard.ops.row import Row
 from gpushard.ops.table import decompositions, linalg
 from tests.ops.forms.form import Form
 
-TABLES = (linalg, decompositions)
-"""The modules of the table that have these rows."""
-
 
 def _definite(x: Any) -> Any:
     """Return matrices that are positive definite, and far from singular."""

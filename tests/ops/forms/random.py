@@ -10,8 +10,6 @@ from gpushard.ops.row import Row
 from gpushard.ops.table import packed_keys, random, random_keys, random_order
 from tests.ops.forms.form import Form
 
-TABLES = (random, random_keys, packed_keys, random_order)
-
 
 def _made(dtype: str) -> Any:
     """A result of two dims for each of several keys."""

@@ -11,9 +11,6 @@ from gpushard.ops.table import searching, sets, sorting
 from gpushard.ops.table.sets import COUNTS, INDICES, INVERSE, Wish
 from tests.ops.forms.form import Form
 
-TABLES = (sorting, searching, sets)
-"""The modules of the table that have these rows."""
-
 
 def _sorted(x1: Any, x2: Any) -> tuple[Any, ...]:
     return np.sort(x1), x2

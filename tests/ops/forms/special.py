@@ -8,9 +8,6 @@ from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.runtime.namespace import special_ufunc
 from tests.ops.forms.form import Form
 
-TABLES = (special,)
-"""The modules of the table that have these rows."""
-
 FORMS: dict[Row, list[Form]] = {
     special.ZETA: [Form(("ij", "j"), (), "d", suit=lambda x: abs(x) + 1.5)],
     special.LOGSUMEXP: [

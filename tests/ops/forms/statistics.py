@@ -20,18 +20,6 @@ from gpushard.ops.table import (
 )
 from tests.ops.forms.form import Form
 
-TABLES = (
-    counting,
-    nan_moments,
-    order_statistics,
-    polynomials,
-    repeating,
-    replacing,
-    scans,
-    signals,
-)
-"""The modules of the table that have these rows."""
-
 _EXTREMES = [
     Form(("ij",), (axes, keepdims, None), dtypes)
     for axes, keepdims in (((-2, -1), False), ((-2,), True), ((-1,), False))

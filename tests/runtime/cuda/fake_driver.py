@@ -381,7 +381,9 @@ class FakeDriver:
         return True
 
     @contextlib.contextmanager
-    def scope(self, stream: FakeStream, reclaim: Callable[[], object]) -> Iterator[None]:
+    def scope(
+        self, stream: FakeStream, allocate: Callable[[int], tuple[int, Any]]
+    ) -> Iterator[None]:
         """What the thread does in here it does at once, so the stream has to be that far."""
         event = self.event(stream.gpu)
         self.record(event, stream)
@@ -506,6 +508,9 @@ class FakeDriver:
         return False
 
     def multiply(self, stream: FakeStream, x: Any, y: Any, out: Any) -> None:
+        raise AssertionError("no function is a product here")
+
+    def multiply_all(self, *arguments: Any) -> None:
         raise AssertionError("no function is a product here")
 
     def launcher(

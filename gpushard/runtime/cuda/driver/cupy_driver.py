@@ -298,19 +298,11 @@ class CupyDriver:
             runtime.deviceSynchronize()
 
     def scope(
-        self, stream: CupyStream, reclaim: Callable[[], object]
+        self, stream: CupyStream, allocate: Callable[[int], tuple[int, Any]]
     ) -> AbstractContextManager[None]:
-        """Let what the thread launches go to a stream; its temporary memory is CuPy's own."""
+        """Let what the thread launches go to a stream, and its memory come from a function."""
         self._meet()
-
-        def allocate(nbytes: int) -> Any:
-            try:
-                return self._temporary.malloc(nbytes)
-            except memory.OutOfMemoryError:
-                reclaim()
-                return self._temporary.malloc(nbytes)
-
-        return Scope(stream, allocate)
+        return Scope(stream, _allocator(stream.gpu, allocate))
 
     def rehearse(
         self,
@@ -337,13 +329,7 @@ class CupyDriver:
 
     def provide(self, stream: CupyStream, allocate: Callable[[int], tuple[int, Any]]) -> None:
         """Let temporary memory of what `run` gives a stream come from a function."""
-        gpu = stream.gpu
-
-        def malloc(nbytes: int) -> Any:
-            start, owner = allocate(nbytes) if nbytes else (0, None)
-            return memory.MemoryPointer(memory.UnownedMemory(start, nbytes, owner, gpu), 0)
-
-        stream.malloc = malloc
+        stream.malloc = _allocator(stream.gpu, allocate)
 
     def run(self, stream: CupyStream, work: Callable[[], None]) -> None:
         """Call a function that gives a stream work."""
@@ -540,3 +526,13 @@ def _allocated(allocate: Callable[[int], int], nbytes: int) -> int:
         if error.status != _OUT_OF_MEMORY:
             raise
         raise MemoryError(f"CUDA has no room for {nbytes:,} bytes") from error
+
+
+def _allocator(gpu: int, allocate: Callable[[int], tuple[int, Any]]) -> Callable[[int], Any]:
+    """Return an allocator as CuPy calls it."""
+
+    def malloc(nbytes: int) -> Any:
+        start, owner = allocate(nbytes) if nbytes else (0, None)
+        return memory.MemoryPointer(memory.UnownedMemory(start, nbytes, owner, gpu), 0)
+
+    return malloc

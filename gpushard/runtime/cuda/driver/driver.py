@@ -157,11 +157,11 @@ class Driver(Protocol):
         """Wait for everything on a GPU, whoever gave it."""
 
     def scope(
-        self, stream: StreamHandle, reclaim: Callable[[], object]
+        self, stream: StreamHandle, allocate: Callable[[int], tuple[int, Any]]
     ) -> AbstractContextManager[None]:
-        """Let what the thread launches go to a stream; its temporary memory is the library's own.
+        """Let what the thread launches go to a stream, and its memory come from a function.
 
-        Where there is no more of that, `reclaim` is called once.
+        That is like the one which `provide` takes.
         """
 
     def rehearse(

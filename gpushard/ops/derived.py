@@ -1,0 +1,175 @@
+"""Rows made of others: with named dims in front of operands and results.
+
+A mapped value is an array with further dims in front, each with a name, which a function of it does
+not see. A row for it asks the row of the function's body: what results are and the factors, for
+operands without these dims; then comes a factor for each of them. What the body's parameters say of
+axes and shapes so means what it says.
+
+The kernel works on views without named dims where a device has one element of each, so that
+nothing is done twice. Where it has more it is called for each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpushard.errors import NamedDimsError
+from gpushard.ops.aval import Aval
+from gpushard.ops.row import Kernel, KernelMaker, Params, Row, Site
+from gpushard.ops.rule import Dims, Rule
+from gpushard.typing import Shape
+
+Places: TypeAlias = tuple[tuple[str, ...] | None, ...]
+"""For each named dim the mesh axes of more than one device that it lives on; None where it is split
+as any dim is."""
+
+
+@functools.lru_cache(maxsize=4096)
+def derived(row: Row, dims: tuple[tuple[int, ...], ...], places: Places) -> Row:
+    """Return a row with named dims in front of its results.
+
+    Args:
+      row: of operands without them.
+      dims: for each operand the numbers of the named dims that it has in front, ascending.
+      places: where each of them lives.
+
+    Raises:
+      NamedDimsError: the row takes no operands that could have them. One that only moves elements
+        raises it for operands of which some array lacks dims, when it is bound.
+    """
+    if row.creates or not any(dims):
+        raise NamedDimsError(f"{row.name} of operands without named dims is no function of them")
+    adapter = _InFront(row, dims, places)
+    return dataclasses.replace(
+        row,
+        infer=adapter.infer,
+        rule=adapter.rule,
+        kernel=adapter.kernel(row.kernel),
+        strategies=tuple(strategy.adapted(adapter) for strategy in row.strategies),
+        loop=None if row.loop is None else adapter.loop,
+        turned=None,
+        later=False,
+    )
+
+
+class _InFront:
+    """Makes the functions of a row with named dims: an `Adapter`."""
+
+    def __init__(self, row: Row, dims: tuple[tuple[int, ...], ...], places: Places) -> None:
+        self._row = row
+        self._dims = dims
+        self._places = places
+        self.lead = len(places)
+        self.complete = dims.count(tuple(range(self.lead)))
+
+    def avals(self, avals: Sequence[Aval]) -> tuple[Aval, ...]:
+        return tuple(
+            dataclasses.replace(aval, shape=aval.shape[len(own) :])
+            for aval, own in zip(avals, self._dims, strict=True)
+        )
+
+    def params(self, params: Params) -> Params:
+        return params
+
+    def loop(self, avals: Sequence[Aval]) -> tuple[Any, ...]:
+        assert self._row.loop is not None
+        return self._row.loop(self.avals(avals))
+
+    def infer(self, avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+        sizes = self._sizes([aval.shape for aval in avals])
+        return tuple(
+            dataclasses.replace(aval, shape=sizes + aval.shape)
+            for aval in self._row.infer(self.avals(avals), params)
+        )
+
+    def rule(self, avals: Sequence[Aval], params: Params) -> Rule:
+        body, lead = self._row.rule_for(self.avals(avals), params), self.lead
+
+        def up(dims: Dims) -> Dims:
+            return tuple(None if factor is None else lead + factor for factor in dims)
+
+        own = enumerate(self._places)
+        pinned = [(factor, place) for factor, place in own if place is not None]
+        return Rule(
+            tuple(own + up(of) for own, of in zip(self._dims, body.operands, strict=True)),
+            tuple((*range(lead), *up(of)) for of in body.results),
+            self._sizes([aval.shape for aval in avals]) + body.sizes,
+            frozenset(lead + factor for factor in body.whole),
+            (*pinned, *((lead + factor, axes) for factor, axes in body.pinned)),
+        )
+
+    def kernel(self, make: KernelMaker) -> KernelMaker:
+        def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+            body = make(xp, self.avals(avals), params)
+            ranks = [len(aval.shape) for aval in avals]
+            return functools.partial(self._call, xp, body, ranks)
+
+        return kernel
+
+    local = kernel
+
+    def finish(self, make: Any) -> Any:
+        return lambda xp, avals, params: make(xp, self.avals(avals), params)
+
+    def _sizes(self, shapes: Sequence[Shape]) -> Shape:
+        """Return the length of each named dim; locally, if these are the shapes of blocks."""
+        sizes = [1] * self.lead
+        for own, shape in zip(self._dims, shapes, strict=True):
+            for dim, n in zip(own, shape, strict=False):
+                sizes[dim] = n
+        return tuple(sizes)
+
+    def _call(
+        self, xp: Any, body: Kernel, ranks: Sequence[int], *operands: Any, out: Any = None
+    ) -> Any:
+        """Call the kernel of the body for each element of the named dims."""
+        site: tuple[Site, ...] = ()
+        if self._row.positional:
+            site, operands = (self._inside(operands[0], ranks),), operands[1:]
+        extent = self._sizes([np.shape(x) for x in operands])
+        outs = () if out is None else out if isinstance(out, tuple) else (out,)
+        if math.prod(extent) == 1:
+            blocks = [
+                x.reshape(x.shape[len(own) :]) if own else x
+                for x, own in zip(operands, self._dims, strict=True)
+            ]
+            targets = [target.reshape(target.shape[self.lead :]) for target in outs]
+            if outs:
+                body(*site, *blocks, out=_one_or_all(targets))
+                return out
+            results = _each(body(*site, *blocks))
+            return _one_or_all([xp.asarray(x).reshape(extent + np.shape(x)) for x in results])
+        rows = []
+        for at in np.ndindex(*extent):
+            blocks = [
+                x[(*(at[dim] for dim in own), ...)] if own else x
+                for x, own in zip(operands, self._dims, strict=True)
+            ]
+            if outs:
+                body(*site, *blocks, out=_one_or_all([target[(*at, ...)] for target in outs]))
+            else:
+                rows.append([xp.asarray(x) for x in _each(body(*site, *blocks))])
+        if outs:
+            return out
+        columns = zip(*rows, strict=True)
+        return _one_or_all([xp.stack(of).reshape(extent + of[0].shape) for of in columns])
+
+    def _inside(self, site: Site, ranks: Sequence[int]) -> Site:
+        """Return where blocks lie in operands and results without named dims."""
+        arrays = iter([len(own) for own, rank in zip(self._dims, ranks, strict=True) if rank])
+        starts = tuple(start[next(arrays) :] if start else start for start in site.operands)
+        return Site(starts, site.result[self.lead :], site.shape[self.lead :])
+
+
+def _each(results: Any) -> tuple[Any, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
+def _one_or_all(arrays: Sequence[Any]) -> Any:
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)
