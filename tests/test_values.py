@@ -7,6 +7,7 @@ not matter, as long as few names refuse all of it.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import warnings
@@ -63,6 +64,18 @@ def functions(module: ModuleType) -> dict[str, Callable[..., Any]]:
     }
 
 
+def of_arrays(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that is called with arrays alone: what a list returns may be its own."""
+
+    @functools.wraps(method)
+    def call(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(x, gs.Array):
+            raise TypeError
+        return method(x, *args, **kwargs)
+
+    return call
+
+
 def methods() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for name in dir(gs.Array):
@@ -70,7 +83,7 @@ def methods() -> dict[str, Callable[..., Any]]:
         if isinstance(static, property):
             found[name] = lambda x, name=name: getattr(x, name)
         elif inspect.isfunction(static) and (name[:2] == "__" or name[0] != "_"):
-            found[name] = static
+            found[name] = of_arrays(static)
     return {name: found[name] for name in found.keys() - {"__init__", "__setitem__"}}
 
 
