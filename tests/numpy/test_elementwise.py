@@ -171,3 +171,9 @@ def test_results_go_where_they_are_asked_to() -> None:
     assert quotient.sharding == rest.sharding == there
     with pytest.raises(GpushardError, match="at most one entry per dim"):
         gnp.add(x, 1, out_sharding=gs.P(None, None, "x"))
+
+
+def test_one_condition_of_piecewise_may_be_a_host_array() -> None:
+    data = np.arange(-3.0, 3)
+    found = gs.numpy.piecewise(gs.device_put(data), data > 0, [5, -5])
+    assert np.array_equal(found, np.piecewise(data, data > 0, [5, -5]))

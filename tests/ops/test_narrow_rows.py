@@ -81,6 +81,12 @@ def compare(row: Row, case: Case, name: str, mesh: gs.Mesh) -> None:
         with pytest.raises(ArgumentTypeError, match=f"not defined for {name}"):
             small.run(mesh)
         return
+    try:
+        results = small.run(mesh)
+    except ArgumentTypeError as error:
+        if gs.default_backend() == "cpu" or f"{name} on gpu devices, which only" not in str(error):
+            raise
+        return  # GPUs only store and move it
     # SciPy's functions, and transforms, of half precision give single precision.
     typed = any(isinstance(param, np.dtype) for param in case.params)
     typed |= name == "float16" and row in (special.FORMS | fft.FORMS)
@@ -88,7 +94,7 @@ def compare(row: Row, case: Case, name: str, mesh: gs.Mesh) -> None:
         wanted = single.expected()
     if case.form.scalars:  # which are of double precision there
         wanted = tuple(want.astype(np.float32) for want in wanted)
-    for found, want in zip(small.run(mesh), wanted, strict=True):
+    for found, want in zip(results, wanted, strict=True):
         check(found, want, dtype, typed)
 
 

@@ -183,6 +183,8 @@ class _Runner:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests of all changes in child processes."""
+        if session.testsfailed:
+            raise session.Interrupted("a file of tests cannot be collected")
         self._items = {item.nodeid: item for item in session.items}
         self._functions = _functions()
         gc.collect()

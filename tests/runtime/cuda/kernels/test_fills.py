@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from gpushard.runtime.cuda.kernels.batches import Allocation
 from gpushard.runtime.cuda.kernels.fills import (
     INLINE_FILLS,
+    LONG_RUN,
     UNITS_PER_BLOCK,
     Filling,
+    _runs,
     make_fills,
 )
 from tests.share import examples
@@ -128,3 +130,8 @@ def test_few_fills_fit_into_the_argument_of_a_launch() -> None:
     assert batch["count"] == INLINE_FILLS and batch.nbytes <= 4096
     with pytest.raises(ValueError):
         make_fills([*many, many[0]]).inline()
+
+
+def test_runs_are_cut_from_four_widest_units_on() -> None:
+    assert _runs(8, LONG_RUN - 1, []) == [(0, LONG_RUN - 1)]
+    assert _runs(8, LONG_RUN, []) == [(0, 8), (8, LONG_RUN - 16), (LONG_RUN - 8, 8)]
