@@ -30,13 +30,7 @@ merged, laid out like the pieces of a row."""
 
 
 def tiling_over(devices: Sequence[Place], shape: Shape, split: int | None) -> Tiling:
-    """Return the tiling that splits one dim, or none, over devices; cached.
-
-    Args:
-      devices: one for each block.
-      shape: of the array.
-      split: the dim.
-    """
+    """Return the tiling that splits one dim, or none, over devices; cached."""
     plans: BoundedCache[Tiling] = devices[0].device.runtime.plans
     key = ("tiling over", tuple(devices), shape, split)
     tiling = plans.get(key)
@@ -58,16 +52,7 @@ def rows_of(
     *,
     settled: bool = False,
 ) -> ShardedBuffer:
-    """Return the blocks that members have as rows of one array.
-
-    Args:
-      devices: the members.
-      blocks: one of each.
-      claims: on their memory.
-      dtype: of the elements.
-      shape: of a row, of as many elements as a block.
-      settled: whether they are known to be there.
-    """
+    """Return the blocks that members have as rows, of some shape, of one array."""
     tiling = tiling_over(devices, (len(devices), *shape), 0)
     return ShardedBuffer(
         tiling, dtype, [block.reshape((1, *shape)) for block in blocks], claims, settled
@@ -77,12 +62,7 @@ def rows_of(
 def all_gather(
     rows: ShardedBuffer, devices: Sequence[Place] | None = None, name: str = "all_gather"
 ) -> ShardedBuffer:
-    """Return the rows of all members on each device.
-
-    Args:
-      rows: one of each member.
-      devices: who gets them; None for the members.
-      name: what it is, for errors.
+    """Return the rows of all members on each device; by default on each member.
 
     Raises:
       OutOfMemoryError: a device has no room; nothing has changed. So it is with all collectives.
@@ -94,10 +74,8 @@ def all_gather(
 def all_to_all(rows: ShardedBuffer, name: str = "all_to_all") -> ShardedBuffer:
     """Return, for member j, column j of the rows of all members.
 
-    Args:
-      rows: of shape (members, columns, ...), one of each member; columns are split as evenly as a
-        sharding does.
-      name: what it is, for errors.
+    Rows are of shape (members, columns, ...), one of each member; columns are split as evenly as a
+    sharding does.
     """
     columns = tiling_over(devices_of(rows.tiling), rows.tiling.shape, 1)
     return move(rows, columns, name=name)
@@ -106,12 +84,7 @@ def all_to_all(rows: ShardedBuffer, name: str = "all_to_all") -> ShardedBuffer:
 def permute(
     rows: ShardedBuffer, pairs: Sequence[tuple[int, int]], name: str = "permute"
 ) -> ShardedBuffer:
-    """Return the rows of other members; zeros for a member that gets none.
-
-    Args:
-      rows: one of each member.
-      pairs: (member that sends, member that receives); nobody receives twice.
-      name: what it is, for errors.
+    """Return the rows of other members, by pairs (sender, receiver); zeros where none comes.
 
     Raises:
       ArgumentError: a member receives twice, or there is no such member.
@@ -150,14 +123,8 @@ def all_reduce(
 ) -> list[ShardedBuffer]:
     """Merge the rows of all members: each of them merges an equal piece, which then goes around.
 
-    Args:
-      states: rows of each array of a state, of shape (members, elements).
-      devices: who gets the whole result.
-      merge: merges pieces of the elements.
-      name: what it is, for errors.
-
-    Returns:
-      For each array of the state the merged elements, on every device.
+    Each array of a state has rows of shape (members, elements); every device gets all merged
+    elements.
     """
     members, shape = devices_of(states[0].tiling), states[0].tiling.shape
     everywhere = tiling_over(devices, (math.prod(shape[1:]),), None)

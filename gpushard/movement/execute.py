@@ -111,12 +111,6 @@ def run(
 
     Small movements of data that is there run at once, in the caller; others are given to streams.
 
-    Args:
-      plan: what to do.
-      sources: laid out as the plan says.
-      name: what it is, for errors.
-      fill: the constant of what comes from nowhere, of the sources' dtype.
-
     Raises:
       OutOfMemoryError: a device has no room; nothing has changed.
       ExecutionError: the work that should have made a value failed; only by the host, who waits.
@@ -148,11 +142,7 @@ def run(
 
 
 def _submit(
-    plan: Plan,
-    launch: Launch,
-    sources: Sequence[ShardedBuffer],
-    name: str,
-    fill: np.generic | None,
+    plan: Plan, launch: Launch, sources: Sequence[ShardedBuffer], name: str, fill: np.generic | None
 ) -> Targets:
     """Allocate every block, then give the steps to streams unless the caller can run them."""
     runtime = sources[0].runtime
@@ -198,16 +188,7 @@ def _submit_steps(
 ) -> None:
     """Give every step to the stream of its domain; inside `commit`.
 
-    Args:
-      runtime: of the devices.
-      plan: what to do.
-      steps: in which steps.
-      launch: where.
-      operands: of the plan.
-      memories: where each lies.
-      name: what it is, for errors.
-      fill: the constant, if there is any.
-      replaced: memories of which nothing old stays, so that an old error is over, too.
+    Of the memories `replaced` nothing old stays, so that an old error is over, too.
     """
     slots = claim_slots(runtime, plan) if launch.staged else {}
     ticks: list[int] = []
@@ -245,12 +226,7 @@ def run_step(
 ) -> None:
     """Make the copies and fills of one step.
 
-    Args:
-      runtime: of the devices.
-      step: what to do.
-      operands: of the plan; dense.
-      fill: the constant, if there is any.
-      forget: memories of which nothing old stays; what failed to make that matters no more.
+    What failed to make the memories `forget`, of which nothing old stays, matters no more.
     """
     for memory in forget:
         memory.error = None
@@ -265,7 +241,6 @@ def run_step(
 def _assembled(
     plan: Plan, launch: Launch, sources: Sequence[ShardedBuffer], targets: Targets
 ) -> ShardedBuffer:
-    """Return the result of a plan: written, aliased and viewed blocks by device."""
     dtype, settled = sources[0].dtype, targets.inline and all([of.settled for of in sources])
     operands, held = sources[0].values, sources[0].claims
     if plan.writes_all:
@@ -307,15 +282,9 @@ value that is not there, for which the host waits."""
 def run_in_place(
     plan: Plan, sources: Sequence[ShardedBuffer], name: str, fill: np.generic | None = None
 ) -> None:
-    """Run a plan that writes into the blocks of its first source.
+    """Run a plan that writes into the blocks of its first source, which nobody else sees.
 
     If this raises, but for `BEFORE_WRITING`, nobody knows what is in them.
-
-    Args:
-      plan: what to do.
-      sources: laid out as the plan says; nobody else sees what is written.
-      name: what it is, for errors.
-      fill: the constant, if there is any.
     """
     base, launch, runtime = sources[0], launch_of(plan), sources[0].runtime
     homes = plan.operand_of[plan.copied].tolist()

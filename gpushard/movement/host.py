@@ -157,12 +157,8 @@ def from_host(
 ) -> ShardedBuffer:
     """Copy host data to the devices; returns when all was read.
 
-    Args:
-      runtime: of the devices.
-      tiling: who gets what.
-      dtype: type of the elements.
-      read: gives the data of a box; called once for every distinct box that is not empty.
-      batch_nbytes: how much of what `read` gave is held before it is copied; None for all of it.
+    `read` is called once for every distinct box that is not empty; of what it gave at most
+    `batch_nbytes` are held before they are copied.
 
     Raises:
       OutOfMemoryError: a device has no room.
@@ -188,11 +184,7 @@ def alias_host(
 ) -> ShardedBuffer:
     """Make shards refer to host data where it is dense and aligned, and copy the rest.
 
-    Args:
-      runtime: of the devices.
-      tiling: who gets what.
-      dtype: type of the elements.
-      source: the data; it must not change while the result lives.
+    The data must not change while the result lives.
 
     Raises:
       OutOfMemoryError: a device has no room for the rest.
@@ -347,11 +339,7 @@ class HostRead:
 
 
 class StagedRead:
-    """A value that a thread of the backend may fetch ahead of whoever needs it.
-
-    Args:
-      source: what is read.
-    """
+    """A value that a thread of the backend may fetch ahead of whoever needs it."""
 
     __slots__ = ("__weakref__", "_array", "_lock", "_source")
 
@@ -366,11 +354,7 @@ class StagedRead:
             self.wait()
 
     def wait(self) -> HostArray:
-        """Return the value.
-
-        Raises:
-          ExecutionError: the work that should have written it failed.
-        """
+        """Return the value."""
         with self._lock:
             if self._array is None:
                 self._array = read_host(self._source)
@@ -444,12 +428,7 @@ def _whole_box(buffer: ShardedBuffer) -> HostArray | None:
 
 
 def fetch(buffer: ShardedBuffer, target: HostArray) -> None:
-    """Copy a value that is there to host memory; returns when it is there.
-
-    Args:
-      buffer: the value.
-      target: of its shape and dtype.
-    """
+    """Copy a value that is there to host memory; returns when it is there."""
     runtime, places = buffer.runtime, devices_of(buffer.tiling)
     if not _is_staged(runtime, buffer.tiling, target.nbytes):
         runtime.backend.copy_boxes(_fetches(buffer, target), HOST_DOMAIN)

@@ -53,19 +53,7 @@ def submit_copies(
     part: int = 0,
     until: Mapping[Memory, int] | None = None,
 ) -> int:
-    """Give a stream copies of boxes, or none, and only the wait for its turn; inside `commit`.
-
-    Args:
-      runtime: of the stream.
-      stream: where they are made.
-      name: what it is, for errors.
-      copies: what to copy.
-      domain: the memory domain that is written.
-      reads: as `Runtime.submit` takes it, and so are the others.
-      writes: likewise.
-      part: likewise.
-      until: likewise.
-    """
+    """Give a stream copies of boxes, or none, and only the wait for its turn; inside `commit`."""
     run = functools.partial(runtime.backend.copy_boxes, copies, domain)
     return runtime.submit(stream, name, run, reads, writes, part=part, until=until or {})
 
@@ -73,11 +61,7 @@ def submit_copies(
 def stage_in(runtime: Runtime, domain: Domain, moves: Sequence[Move[Memory]]) -> None:
     """Copy host data to memory that streams write; returns when all of it was read.
 
-    Args:
-      runtime: of the domain.
-      domain: where the data goes.
-      moves: what to copy, tagged with the memory of each target, which `domain.feed` has begun to
-        write.
+    Moves are tagged with the memory of each target, which `domain.feed` has begun to write.
     """
     pinned = domain.memories["pinned_host"].index
     for group in chunks(moves, chunk_bytes(runtime)):
@@ -114,12 +98,8 @@ def _copy_in_at_once(runtime: Runtime, domain: Domain, group: list[Move[Memory]]
 def stage_out(runtime: Runtime, moves: Sequence[tuple[Domain, Move[Memory]]]) -> None:
     """Copy from devices to the host; returns when all is there.
 
-    The domains take turns, so that all of them copy at once.
-
-    Args:
-      runtime: of the domains.
-      moves: what to copy, tagged with the memory of each source, whose content is there, and with
-        its domain.
+    The domains take turns, so that all of them copy at once. Moves are tagged with the memory of
+    each source, whose content is there, and with its domain.
     """
     by_domain: dict[Domain, list[Move[Memory]]] = {}
     for domain, move in moves:
@@ -279,13 +259,9 @@ class Staged:
     """The domains that it reads and cannot reach."""
 
     def submit(self, writes: Sequence[Memory]) -> int:
-        """Give the copies of the step to streams; inside `commit`.
+        """Give the copies of the step to streams; inside `commit`; return the tick of the last one.
 
-        Args:
-          writes: the memories that it writes, which its stream has begun to write.
-
-        Returns:
-          The tick with which all is written.
+        Its stream has begun to write the memories `writes`.
         """
         step, tick = self.step, self.stream.issued
         for number, (reads, copies) in enumerate(self._transfers(), start=1):

@@ -544,14 +544,7 @@ def _make_steps(plan: Plan) -> tuple[Step, ...]:
 def _group(
     plan: Plan, shards: int, copies: StridedCopies, groups: dict[tuple[int, int], _Group]
 ) -> None:
-    """Add the copies of a table to steps.
-
-    Args:
-      plan: what they are of.
-      shards: the operand that is the first shard of their source.
-      copies: the table.
-      groups: the steps, by wave and domain.
-    """
+    """Add the copies of a table to steps."""
     if not len(copies.block):
         return
     domain, again = plan.wanted.domain[copies.block], copies.made >= 0

@@ -33,13 +33,6 @@ def rearrange(
 ) -> ShardedBuffer:
     """Put an array together from parts of others.
 
-    Args:
-      sources: the data, of one dtype, laid out in any ways.
-      how: where the elements of the result come from.
-      destination: tiling of the result.
-      name: what it is, for errors.
-      fill: the constant of elements that come from nowhere, of the sources' dtype.
-
     Raises:
       OutOfMemoryError: a device has no room; nothing has changed.
       ShardingError: the sources and the destination belong to different runtimes.
@@ -59,17 +52,11 @@ def rearrange(
 def rearrange_plan_for(
     sources: Sequence[ShardedBuffer], how: Rearrangement, destination: Tiling
 ) -> Plan:
-    """Return the cached plan of a rearrangement, as `rearrange` takes it.
-
-    Raises:
-      ShardingError: the sources and the destination belong to different runtimes.
-    """
+    """Return the cached plan of a rearrangement, as `rearrange` takes it."""
     return _plan_for(*_distinct(sources), how, destination)
 
 
-def _distinct(
-    sources: Sequence[ShardedBuffer],
-) -> tuple[Sequence[ShardedBuffer], tuple[int, ...]]:
+def _distinct(sources: Sequence[ShardedBuffer]) -> tuple[Sequence[ShardedBuffer], tuple[int, ...]]:
     """Return the distinct sources, and for each source which of these it is."""
     if len(sources) == 1:
         return sources, (0,)
@@ -84,14 +71,7 @@ def _plan_for(
     how: Rearrangement,
     destination: Tiling,
 ) -> Plan:
-    """Return the cached plan of a rearrangement.
-
-    Args:
-      sources: the distinct ones.
-      numbers: for each source of `how`, which of them it is.
-      how: where the elements come from.
-      destination: tiling of the result.
-    """
+    """Return the cached plan of a rearrangement."""
     plans: BoundedCache[Plan] = sources[0].runtime.plans
     tilings = tuple([source.tiling for source in sources])
     key = (how, destination, tilings, numbers, sources[0].dtype.itemsize)
@@ -128,12 +108,6 @@ def _join(
     sources: Sequence[ShardedBuffer], how: Rearrangement, destination: Tiling, name: str
 ) -> ShardedBuffer | None:
     """Put arrays together that follow one another.
-
-    Args:
-      sources: the data of every source of `how`.
-      how: where the elements of the result come from.
-      destination: tiling of the result.
-      name: what it is, for errors.
 
     Returns:
       The result; None if they are split in different ways, lie in several kinds of memory, or are

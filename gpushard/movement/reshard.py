@@ -18,11 +18,6 @@ from gpushard.runtime.runtime import Runtime
 def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = None) -> Plan:
     """Return the cached plan that moves `source` to `destination`.
 
-    Args:
-      source: the data to move.
-      destination: tiling of the result, of the piece's shape.
-      piece: where its elements come from; None for a reshard.
-
     Raises:
       ShardingError: source and destination belong to different runtimes.
     """
@@ -68,12 +63,6 @@ def move(
 ) -> ShardedBuffer:
     """Return an array in another layout, or a part of it; in whichever kinds of memory.
 
-    Args:
-      source: the data.
-      destination: tiling of the result.
-      piece: where its elements come from; None for a reshard.
-      name: what it is, for errors.
-
     Raises:
       OutOfMemoryError: a device has no room; nothing has changed.
       ShardingError: source and destination belong to different runtimes.
@@ -92,15 +81,7 @@ def move_once(source: ShardedBuffer, destination: Tiling, name: str) -> ShardedB
 
 
 class Mover:
-    """Reshards arrays that are laid out alike, as a program does with an operand at every call.
-
-    Args:
-      runtime: of the devices.
-      source: tiling of the arrays.
-      destination: tiling of the results.
-      itemsize: bytes of an element.
-      name: what it is for, for errors.
-    """
+    """Reshards arrays that are laid out alike, as a program does with an operand at every call."""
 
     __slots__ = ("_destination", "_name", "_plan", "nbytes")
 
@@ -115,26 +96,14 @@ class Mover:
         self._plan: Plan | None = None if plan.kept.by_roots else plan
 
     def __call__(self, source: ShardedBuffer) -> ShardedBuffer:
-        """Reshard an array.
-
-        Raises:
-          OutOfMemoryError: a device has no room; nothing has changed.
-        """
+        """Reshard an array."""
         return run(self._plan or plan_for(source, self._destination), (source,), self._name)
 
 
 def window_to(
     source: Tiling, destination: Tiling, piece: Piece, at: tuple[int, ...], itemsize: int
 ) -> Window | None:
-    """Return the part of an array that starts anywhere, if it is planned once for all starts.
-
-    Args:
-      source: tiling of the array.
-      destination: tiling of the result, of the piece's shape.
-      piece: the part, at some start.
-      at: numbers of its maps whose starts are left open.
-      itemsize: bytes of an element.
-    """
+    """Return the part of an array that starts anywhere, if one plan serves all starts."""
     of, to = devices_of(source)[0], devices_of(destination)[0]
     if of.domain.kind != to.domain.kind or of.device.runtime is not to.device.runtime:
         return None
@@ -147,15 +116,7 @@ def window_to(
 def move_window(
     source: ShardedBuffer, window: Window, starts: tuple[int, ...], piece: Piece, name: str
 ) -> ShardedBuffer:
-    """Return the part of an array that starts somewhere; arguments and errors as for `move`.
-
-    Args:
-      source: the data.
-      window: the part.
-      starts: where it starts, for each map that leaves it open.
-      piece: the part at some start.
-      name: what it is, for errors.
-    """
+    """Return the part of an array that starts somewhere; arguments and errors as for `move`."""
     plans = source.runtime.plans
     plan: Plan | Piece | None = plans.get((window, starts))
     if plan is None:

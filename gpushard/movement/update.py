@@ -40,12 +40,6 @@ def update(
 ) -> ShardedBuffer:
     """Return the data of `base` with a part replaced; `base` itself stays as it is.
 
-    Args:
-      base: the old data.
-      value: the new values of the part, of the piece's shape and base's dtype, laid out in any way.
-      piece: where the part lies in the array: as an index of the array gives it.
-      name: what it is, for errors.
-
     Raises:
       OutOfMemoryError: a device has no room; nothing has changed.
       ExecutionError: some value is not there; only by the host, who waits for it.
@@ -56,14 +50,10 @@ def update(
 def rewrite(
     base: ShardedBuffer, overlay: Overlay, name: str, *, in_place: bool = False
 ) -> ShardedBuffer:
-    """Write a part of an array.
+    """Write a part of an array, `in_place` where `ownership` allows that.
 
-    Args:
-      base: the old data.
-      overlay: the new values.
-      name: what it is, for errors.
-      in_place: whether the memory of `base` may be written; see `ownership`. If this raises then
-        what is below, nothing has changed; after anything else nobody knows what is in it.
+    If that raises then what is below, nothing has changed; after anything else nobody knows what is
+    in it.
 
     Returns:
       The new data: `base` itself if it was written.
@@ -82,10 +72,7 @@ def rewrite(
 def overlay_of(base: ShardedBuffer, value: ShardedBuffer, touched: Touched) -> Overlay:
     """Return new values of a part, where the copies of an update can read them.
 
-    Args:
-      base: what they are for; only how it is laid out matters.
-      value: as of `update`.
-      touched: the blocks that the part touches.
+    Of `base` it matters only how it is laid out.
 
     Raises:
       OutOfMemoryError: a device has no room.
@@ -98,12 +85,6 @@ def overlay_of_single(
     base: ShardedBuffer, touched: Touched, value: ShardedBuffer, name: str
 ) -> Overlay:
     """Return the one element of an array for a whole part; every domain receives it once.
-
-    Args:
-      base: what it is for; only how it is laid out matters.
-      touched: the blocks that the part touches; some.
-      value: an array of size 1 and of base's dtype, laid out in any way.
-      name: what it is, for errors.
 
     Raises:
       OutOfMemoryError: a device has no room.
@@ -158,13 +139,7 @@ def fill_now(base: ShardedBuffer, touched: Touched, value: np.generic) -> None:
 
 
 def copy_now(base: ShardedBuffer, touched: Touched, data: HostArray) -> None:
-    """Copy host data into a part of memory that the host can use and that nothing else does.
-
-    Args:
-      base: the data that is written.
-      touched: the blocks that the part touches.
-      data: of the part's shape and the dtype of `base`.
-    """
+    """Copy host data into a part of memory that the host can use and that nothing else does."""
     backend, values, added = base.runtime.backend, base.values, touched.added
     for domain, numbers in touched.by_domain:
         copies = []

@@ -132,9 +132,7 @@ class Item:
     def fail(self, cause: BaseException, handled: BaseException | None = None) -> None:
         """Make an exception the error of all that the item writes.
 
-        Args:
-          cause: the exception.
-          handled: what the thread was handling before the work began, which has no part in this.
+        What the thread was handling before the work began (`handled`) has no part in this.
         """
         _drop_tracebacks(cause, handled)
         self._pass_on(WorkFailure(self.name, cause))
@@ -240,10 +238,8 @@ class Calls(Protocol):
     ) -> tuple[list[LocalArray], Callable[[], None]]:
         """Return the results of all calls and the work of an item that makes them.
 
-        Args:
-          blocks: operands, all of the first one first, in the order of the calls; so are results.
-          raws: the memory for all results, or that of each.
-          numbers: the operands that are none, the same for each call.
+        Operands come all of the first one first, in the order of the calls; so do results. `raws`
+        is the memory for all results, or that of each.
         """
 
 
@@ -318,13 +314,7 @@ class Backend(Store, Protocol):
         """
 
     def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
-        """Make a consumer's stream wait for ticks.
-
-        Args:
-          consumer: the raw handle, as DLPack numbers streams; None for the host.
-          ticks: what to wait for.
-          domain: where the data is.
-        """
+        """Make a consumer's stream, numbered as by DLPack, wait for ticks; None for the host."""
 
     def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
         """Return a context in which work of this thread runs in the stream, right after a tick.
@@ -333,13 +323,7 @@ class Backend(Store, Protocol):
         """
 
     def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
-        """Make the queue behind a stream.
-
-        Args:
-          stream: the stream.
-          domain: the memory domain that it works on.
-          device: the device whose share of the chip it has; None for all of it.
-        """
+        """Make the queue behind a stream of a domain, on the share of a device if one is given."""
 
     def serve(
         self,
@@ -374,21 +358,12 @@ class Backend(Store, Protocol):
         """
 
     def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
-        """Set all elements of boxes: within an item in its stream's order, else at once.
-
-        Args:
-          targets: the boxes, in memory of `domain`.
-          value: an element, of their dtype.
-          domain: the memory domain that is written.
-        """
+        """Set all elements of boxes in `domain`; when that happens is as for `copy_boxes`."""
 
     def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
-        """Copy the boxes of a phase, as `copy_boxes` does.
+        """Copy the boxes of a phase between dense row-major operands, as `copy_boxes` does.
 
-        Args:
-          phase: which boxes; with other operands of the same shapes and type it may come again.
-          operands: dense arrays in row-major order.
-          domain: the memory domain that is written.
+        The phase may come again with other operands of the same shapes and type.
         """
 
     def calls(
@@ -433,11 +408,8 @@ class Backend(Store, Protocol):
     ) -> None:
         """Let a library compile what a kernel needs, outside of the submission lock.
 
-        Args:
-          kernel: works on local arrays and writes what is given as `out=`.
-          operands: arrays like those that it will get, and numbers; they are not read.
-          results: shapes and types of what it will write.
-          domain: where.
+        Operands are like those that it will get, and are not read; of results it gets shape and
+        type.
         """
 
     def run_now(
@@ -449,11 +421,8 @@ class Backend(Store, Protocol):
     ) -> None:
         """Run work of the host's own that waits for nothing; threads without work may help.
 
-        Args:
-          calls: independent of one another.
-          reads: memory whose content they need; the caller keeps a claim on it, and on `writes`.
-          writes: memory that they overwrite.
-          pace: of such calls, if they were made before.
+        The calls are independent of one another. The caller keeps claims on what they read and
+        write.
 
         Raises:
           Exception: what a call raised, when none runs any more.
@@ -463,21 +432,13 @@ class Backend(Store, Protocol):
         """Perhaps call a function soon, on a thread of the backend's, or never."""
 
     def check(self) -> None:
-        """Check that the devices still work.
-
-        Raises:
-          DeviceLostError: they do not.
-        """
+        """Check that the devices still work, or raise DeviceLostError."""
 
     def recall(self) -> None:
         """Wait for the work of others on memory that was lent, and let go of what they let go."""
 
     def empty_cache(self) -> int:
-        """Give memory that nothing uses back to the system; under the submission lock.
-
-        Returns:
-          The bytes given back.
-        """
+        """Give unused memory back to the system, under the submission lock; return its bytes."""
 
     def close(self) -> None:
         """Stop; work that has not started is dropped."""

@@ -50,10 +50,6 @@ class Move(Generic[Tag]):
 def chunks(moves: Iterable[Move[Tag]], limit: int) -> Iterator[list[Move[Tag]]]:
     """Cut and group moves so that each group fits into a buffer.
 
-    Args:
-      moves: what to copy, in order.
-      limit: bytes of the buffer, at least `ALIGNMENT`.
-
     Yields:
       Moves that take at most `limit` bytes together.
 
@@ -82,12 +78,7 @@ def bytes_of(group: Sequence[Move[Tag]]) -> int:
 
 
 def lay_out(buffer: HostArray, group: Sequence[Move[Tag]]) -> list[HostArray]:
-    """Return a dense array in a buffer for each move of a group, one after the other.
-
-    Args:
-      buffer: bytes, aligned to `ALIGNMENT`.
-      group: as `chunks` makes it.
-    """
+    """Return a dense array in a buffer for each move of a group, one after the other."""
     boxes = []
     at = 0
     for move in group:

@@ -10,30 +10,15 @@ from gpushard.runtime.stream import Stream
 class Domain:
     """Physical memory that several devices share, with the streams that move data.
 
-    Args:
-      index: its number.
-      pool: its memory.
-      ring: page-locked host memory that copies from and to the host go through; limited.
-      copy: the stream of copies into it.
-      feed: the stream of copies into it from the host.
-      fetch: the stream of copies to the host.
-      readable: whether the host can use its memory as it lies.
+    `copy` is the stream of copies into it, `feed` of those from the host, `fetch` of those to the
+    host. These go through the `ring`, limited page-locked host memory, unless memory is `readable`
+    by the host as it lies.
     """
 
     USES = ("copy", "feed", "fetch")
     """What its streams are for."""
 
-    __slots__ = (
-        "copy",
-        "feed",
-        "fetch",
-        "index",
-        "kind",
-        "memories",
-        "pool",
-        "readable",
-        "ring",
-    )
+    __slots__ = ("copy", "feed", "fetch", "index", "kind", "memories", "pool", "readable", "ring")
 
     def __init__(
         self,

@@ -31,9 +31,7 @@ _torn: list[Runtime] = []  # those whose submission lock was not to be had
 def watch(runtime: Runtime, backend: Any) -> None:
     """Take care of a runtime when the process forks, as long as it lives.
 
-    Args:
-      runtime: the runtime.
-      backend: what runs its work; only the host backend can be used in a forked child.
+    Only the host backend can be used in a forked child.
     """
     if isinstance(backend, HostBackend):
         _runtimes[id(runtime)] = weakref.ref(runtime)

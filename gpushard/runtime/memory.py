@@ -31,12 +31,7 @@ _MOST_EMPTY = 64
 
 
 class Account:
-    """What one device is charged for.
-
-    Args:
-      owner: the device's name, for messages.
-      limit: quota in bytes, or None.
-    """
+    """What one device is charged for, up to a limit in bytes."""
 
     __slots__ = ("allocations", "in_use", "largest", "limit", "owner", "peak")
 
@@ -210,11 +205,7 @@ class Claims:
             queue.popleft()
 
     def follow(self, drain: Callable[[], object]) -> None:
-        """From now on do not wait until somebody drains: call what does so when a claim ends.
-
-        Args:
-          drain: calls `drain` under the submission lock.
-        """
+        """From now on, when a claim ends, call what drains under the submission lock."""
         for end in list(self._open.values()):
             if (claim := end()) is not None:
                 gone = functools.partial(self._drain_at_once, end, drain)
@@ -281,11 +272,6 @@ class Pool:
 
     Work ends about in the order in which memory is let go of. So free blocks are kept in order of
     release, and a search looks at the first ones only.
-
-    Args:
-      store: makes raw buffers.
-      domain: the memory domain.
-      limit: bytes that blocks, in use or free, may take together; None for no limit.
     """
 
     def __init__(self, store: Store, domain: int, limit: int | None) -> None:
@@ -308,15 +294,10 @@ class Pool:
         """The most bytes that were in use at once."""
 
     def take(self, nbytes: int, account: Account | None, stream: Stream | None) -> Memory:
-        """Return memory for `stream` to write.
+        """Return memory for `stream`, or else the host, to write; an account may pay for it.
 
         A free block that the stream may overwrite at once comes first, then new memory within the
         limit, then the free block that was released first; its clock comes with it.
-
-        Args:
-          nbytes: bytes needed.
-          account: who pays; None for memory that no device is charged for.
-          stream: who writes first; None for the host.
 
         Raises:
           NoRoomError: neither the account nor the limit leaves room.
@@ -327,16 +308,7 @@ class Pool:
     def take_for(
         self, charges: tuple[tuple[Account, int], ...], nbytes: int, stream: Stream | None
     ) -> Memory:
-        """Return memory that several may share, as `take` does.
-
-        Args:
-          charges: who pays, and for how many bytes.
-          nbytes: bytes needed.
-          stream: who writes first; None for the host.
-
-        Raises:
-          NoRoomError: an account or the limit leaves no room.
-        """
+        """Return memory that several may share, as `take` does."""
         for account, own in charges:
             if account.limit is not None and not account.fits(own):
                 raise NoRoomError(own, account, self)
@@ -390,11 +362,7 @@ class Pool:
                 self._trim_idle(self.free - self.peak)
 
     def trim(self) -> int:
-        """Give free blocks that nothing uses any more back to the system.
-
-        Returns:
-          The bytes given back.
-        """
+        """Give free blocks that nothing uses any more back to the system; return their bytes."""
         return self._trim(self.free, self._by_release())
 
     def settle(self) -> None:
@@ -409,11 +377,7 @@ class Pool:
         return [tick for block in self._waiting.values() for tick in block.clock()]
 
     def repair(self, claimed: Iterable[Memory]) -> None:
-        """Make lists and sums right again after a call that was cut short at any point.
-
-        Args:
-          claimed: every memory that is claimed now.
-        """
+        """Make all sums right again after a call that was cut short, by what is claimed now."""
         claims = {id(memory) for memory in claimed}
         used, listed = self._used, {**self._idle, **self._waiting}
         self._used = {key: memory for key, memory in used.items() if key in claims}
@@ -500,7 +464,6 @@ class Pool:
         return heapq.merge(sorted(self._idle), self._waiting)
 
     def _block(self, number: int) -> Memory:
-        """Return the free block of a release."""
         return self._waiting.get(number) or self._idle[number]
 
     def _trim_idle(self, wanted: int) -> int:
@@ -509,12 +472,7 @@ class Pool:
         return self._trim(wanted, sorted(self._idle))
 
     def _trim(self, wanted: int, candidates: Iterable[int]) -> int:
-        """Drop at least `wanted` bytes of idle free blocks, if there are.
-
-        Args:
-          wanted: bytes.
-          candidates: the numbers of their releases; the first ones go first.
-        """
+        """Drop at least `wanted` bytes of idle free blocks, the first candidates first."""
         chosen = []
         dropped = 0
         for number in candidates:
@@ -570,9 +528,6 @@ def _first(blocks: dict[int, Memory]) -> Memory | None:
 @functools.lru_cache(maxsize=1024)
 def size_class(nbytes: int) -> int:
     """Round up so that blocks of similar size can be reused for one another.
-
-    Args:
-      nbytes: bytes needed.
 
     Returns:
       The next of eight sizes per doubling, at most an eighth more, and at least 64.

@@ -23,9 +23,6 @@ def own_kernels(xp: Any) -> Any:
     They take one launch for what takes many of the library's. A row asks for them when it makes its
     kernel, and does without where there are none.
 
-    Args:
-      xp: NumPy, or what stands for it on GPUs: it names them `own_kernels`.
-
     >>> import numpy
     >>> own_kernels(numpy) is None
     True
@@ -35,9 +32,6 @@ def own_kernels(xp: Any) -> Any:
 
 def special_functions(xp: Any) -> Any:
     """Return the module of special functions for the arrays of a namespace.
-
-    Args:
-      xp: NumPy, or what stands for it on GPUs.
 
     Raises:
       MissingLibraryError: it is not installed.
@@ -55,9 +49,6 @@ def special_functions(xp: Any) -> Any:
 
 def special_ufunc(name: str) -> np.ufunc:
     """Return a ufunc of SciPy's, which it wraps in a function where SCIPY_ARRAY_API=1 is set.
-
-    Args:
-      name: what SciPy calls it.
 
     Raises:
       MissingLibraryError: SciPy is not installed.

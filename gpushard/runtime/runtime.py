@@ -199,12 +199,7 @@ Place: TypeAlias = Device | MemorySpace
 
 
 class Runtime:
-    """A backend with its devices, streams, memory and settings.
-
-    Args:
-      settings: what was configured.
-      backend: the hardware.
-    """
+    """A backend with its devices, streams, memory and settings."""
 
     def __init__(self, settings: Settings, backend: Backend) -> None:
         self.settings = settings
@@ -331,11 +326,7 @@ class Runtime:
         return [pool, *(p for d in beside for p in (d.pool, d.ring) if p is not pool)]
 
     def empty_cache(self) -> int:
-        """Give free memory that nothing uses any more back to the system.
-
-        Returns:
-          The bytes given back.
-        """
+        """Give free memory that nothing uses any more back to the system; return its bytes."""
         return self.run_locked(
             lambda: max(sum([pool.trim() for pool in self.pools()]), self.backend.empty_cache())
         )
@@ -474,11 +465,6 @@ class Runtime:
         Without quotas there is room, and nothing else has to be in order: then this takes no lock,
         and whoever takes it next charges the accounts.
 
-        Args:
-          pool: of the domain.
-          charges: who pays, and for how many bytes.
-          nbytes: those of all.
-
         Raises:
           OutOfMemoryError: a quota has no room.
         """
@@ -597,11 +583,7 @@ class Runtime:
         self.run_locked(lambda: [pool.trim() for pool in self.pools()])
 
     def renew_locks(self, *, torn: bool) -> None:
-        """In a forked child: forget threads that held locks and are no more.
-
-        Args:
-          torn: whether one of them held the submission lock.
-        """
+        """In a forked child: forget threads that held locks; if `torn`, the submission lock."""
         self.lock, self._reclaiming = self.backend.new_lock(), self.backend.new_lock()
         self.plans.renew_lock()
         self._cut_short = self._cut_short or torn

@@ -14,20 +14,14 @@ _here = threading.local()
 
 
 def share_with(sharer: Callable[[Parts], None]) -> None:
-    """Let kernels that run on this thread share work.
-
-    Args:
-      sharer: runs parts, on this thread and others, and returns when all have run.
-    """
+    """Let kernels that run on this thread share work: `sharer` returns when all parts have run."""
     _here.sharer = sharer
 
 
 def share(parts: Parts) -> None:
-    """Run parts of a kernel, on other threads too if this is a worker of the host backend.
+    """Run independent parts of a kernel, on other threads too if this is a worker.
 
-    Args:
-      parts: independent of one another; they run in copies of the caller's context, and so warn of
-        overflow and the like as it does.
+    They run in copies of the caller's context, and so warn of overflow and the like as it does.
 
     >>> seen = []
     >>> share([lambda: seen.append(1), lambda: seen.append(2)])

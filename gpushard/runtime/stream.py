@@ -44,12 +44,7 @@ class Recorder(Protocol):
 
 
 class Stream:
-    """An in-order queue of work on one device or memory domain.
-
-    Args:
-      recorder: makes this stream's events.
-      name: for people.
-    """
+    """An in-order queue of work on one device or memory domain."""
 
     __slots__ = ("_events", "_lock", "_recorder", "done", "issued", "name", "seen")
 

@@ -31,10 +31,6 @@ class View(NamedTuple):
     def index_in(self, shape: Shape, itemsize: int) -> tuple[Any, ...] | None:
         """Return the index of the same part of a dense array, if there is one.
 
-        Args:
-          shape: of the array.
-          itemsize: bytes of an element.
-
         >>> View(20, (2, 2), (16, 8)).index_in((3, 4), 4)
         (slice(1, 3, 1), slice(1, 4, 2), Ellipsis)
         >>> View(12, (4,), (-4,)).index_in((4,), 4)

@@ -85,7 +85,6 @@ class Actor:
         self._exported.clear()
 
     def _pick(self) -> Known:
-        """Return an array of one's own or a shared one, or a new one."""
         several = (*self._mine, *self._world.shared)
         if several and self._random.random() < 0.85:
             known = self._random.choice(several)
@@ -164,7 +163,6 @@ class Actor:
             self._keep(x.array + y.array, x.value + y.value)
 
     def _rearrange(self) -> None:
-        """Put an array together from parts of others."""
         x = self._pick()
         if not self._may_operate(x) or x.fails or x.value.size >= _LARGE:
             return
@@ -233,7 +231,6 @@ class Actor:
             self._keep(part, known.value[index], known.fails)
 
     def _update(self) -> None:
-        """Replace a part of an array by another array, which has a layout of its own."""
         known = self._pick()
         index = tuple(self._index(n) for n in known.value.shape)
         value = known.value.copy()

@@ -132,7 +132,6 @@ def _cuts(topology: Topology) -> list[_Cuts]:
 
 
 def _cuts_of(topology: Topology, resource: int) -> _Cuts:
-    """Collect, for each domain, what can reach it without the resource."""
     used = (topology.table == resource).any(axis=2)
     reach = ~used | np.eye(topology.domains, dtype=bool)
     for _ in range(topology.domains.bit_length()):

@@ -109,14 +109,7 @@ def simulated_runtime(devices: int, domains: int) -> tuple[SimRuntime, list[Shar
 
 
 def run_on(runtime: Runtime, seed: int, *, steps: int, threads: int) -> None:
-    """Run a program on a runtime of any backend, with threads of the system.
-
-    Args:
-      runtime: it must be the current one.
-      seed: says what each thread does.
-      steps: how many things each thread does.
-      threads: how many threads.
-    """
+    """Run a program on a runtime of any backend, with threads of the system."""
     source = random.Random(seed)
     world = World(source, random_shardings(runtime, source))
     errors: list[BaseException] = []

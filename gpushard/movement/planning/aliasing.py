@@ -46,11 +46,7 @@ class Kept:
 
 
 def copy_all(volume: IntArray) -> Kept:
-    """Say that all pairs are written that have elements.
-
-    Args:
-      volume: elements of each pair.
-    """
+    """Say that all pairs are written that have elements."""
     none = np.zeros(len(volume), np.int64)
     return Kept(np.where(volume > 0, COPY, EMPTY), none, none, none)
 
@@ -59,12 +55,6 @@ def find_reuse(overlap: Overlap, piece: Piece, itemsize: int, root_nbytes: int) 
     """Find the wanted pairs of a movement that are blocks of its source, or parts of them.
 
     Where held blocks overlap, that is the largest with the first element of the pair.
-
-    Args:
-      overlap: the wanted and held pairs.
-      piece: where the elements of the destination come from.
-      itemsize: bytes of an element.
-      root_nbytes: bytes of the largest root allocation of the source, if larger than a shard.
     """
     kept = copy_all(overlap.volume)
     if not piece.in_order:
@@ -99,14 +89,8 @@ def find_kept(
     """Find the wanted pairs of several sources that are blocks of one, or parts of them.
 
     That is so if all of its copies read one shard, and every element lies as far from the first one
-    there as it would in the new block.
-
-    Args:
-      sources: their tilings.
-      tables: (source, copies) that would write all pairs.
-      volume: elements of each wanted pair.
-      itemsize: bytes of an element.
-      root_nbytes: bytes of the largest root allocation of each source, if larger than a shard.
+    there as it would in the new block. `tables` are the (source, copies) that would write all
+    pairs.
     """
     source, device, offset, in_one_piece = _candidates(tables, volume)
     at = np.flatnonzero(in_one_piece)

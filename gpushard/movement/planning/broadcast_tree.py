@@ -75,12 +75,7 @@ class Relays:
     """As in `Wants`. A copy of a new block has its destination offset as its source offset."""
 
     def closing(self, overlap: Overlap, pair: IntArray) -> IntArray:
-        """Return the waves for copies within a domain: when nobody waits for it any more.
-
-        Args:
-          overlap: wanted and held pairs.
-          pair: wanted pair of each copy.
-        """
+        """Return the waves for copies within a domain: when nobody waits for it any more."""
         domain = overlap.wanted.domain
         last = np.full(int(domain.max()) + 1, -1)
         np.maximum.at(last, domain[self.pair], self.wave)

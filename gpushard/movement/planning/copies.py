@@ -224,12 +224,6 @@ def _to_positions(overlap: Overlap, run: IntArray, boxes: IntArray) -> None:
 def _received_before(overlap: Overlap, pair: IntArray, run: IntArray, local: IntArray) -> IntArray:
     """Find what a domain would receive twice, for boxes that overlap.
 
-    Args:
-      overlap: what is moved.
-      pair: the wanted pair of each cell, ascending.
-      run: the run of each cell in each mapped dim.
-      local: whether the domain holds the cell.
-
     Returns:
       For each cell the first wanted pair of the domain that receives it; -1 if that is its own.
     """

@@ -119,12 +119,7 @@ def strides_of(lengths: IntArray) -> IntArray:
 
 
 def cut_blocks(side: Side, starts: IntArray, stops: IntArray) -> SpaceBoxes:
-    """Cut blocks into boxes of a space.
-
-    Args:
-      side: the coordinates of the array.
-      starts: where each block starts, shape (dims, blocks).
-      stops: where it stops, likewise.
+    """Cut blocks into boxes of a space; starts and stops are of shape (dims, blocks).
 
     >>> side = Side((2, 3), ((0, (0, 1)),), ((0,), (1,)))
     >>> boxes = cut_blocks(side, np.array([[0, 4]]), np.array([[4, 6]]))

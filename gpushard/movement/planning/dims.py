@@ -161,11 +161,6 @@ def cut_runs(
 ) -> Runs:
     """Cut a dim map at all block edges.
 
-    Args:
-      dim_map: the map.
-      source_edges: edges of the source blocks; None if there is no source dim.
-      destination_edges: edges of the destination blocks; None if there is no destination dim.
-
     Returns:
       Runs that each lie in one source block and one destination block.
 

@@ -178,10 +178,6 @@ def stack(shapes: tuple[Shape, ...], axis: int) -> Rearrangement:
 def pad(shape: Shape, widths: tuple[tuple[int, int], ...]) -> Rearrangement:
     """Return what `numpy.pad` does with a constant, which is given when it is run.
 
-    Args:
-      shape: of the source.
-      widths: how many elements go before and behind it in each dim.
-
     >>> pad((2, 3), ((1, 0), (0, 2))).filled
     (((0, 1), (0, 5)), ((1, 3), (3, 5)))
     """
@@ -295,10 +291,6 @@ def diagonal(shape: Shape, offset: int, axis1: int, axis2: int) -> Rearrangement
 def reshape(shape: Shape, new_shape: Shape) -> Rearrangement:
     """Return what `numpy.reshape` does, in row-major order.
 
-    Args:
-      shape: of the source.
-      new_shape: of the result, of as many elements.
-
     >>> reshape((8, 8), (4, 16)).parts[0].read.dims
     ((0, (0, 1)), (0, (2,)))
     """
@@ -385,11 +377,7 @@ def _side(ndim: int, axes: list[Factors]) -> Side:
 def _repeated(shape: Shape, lead: int, reps: tuple[int, ...], *, inner: bool) -> Rearrangement:
     """Return an array whose dims are repeated: element by element (`inner`), or as a whole.
 
-    Args:
-      shape: of the source.
-      lead: how many new dims come first.
-      reps: for each dim of the result, how often the source's is repeated.
-      inner: whether copies of an element come one after the other.
+    The result has `lead` new dims in front, and a number of repetitions for each of its dims.
     """
     ndim = len(shape)
     result = tuple(n * times for n, times in zip((1,) * lead + shape, reps, strict=True))

@@ -66,16 +66,7 @@ def make_rearrange(
     itemsize: int,
     root_nbytes: Sequence[int],
 ) -> Plan:
-    """Plan a rearrangement.
-
-    Args:
-      how: where the elements come from.
-      sources: tilings of the distinct sources.
-      numbers: for each source of `how`, which of them it is.
-      destination: tiling of the result.
-      itemsize: bytes of an element.
-      root_nbytes: for each distinct source, bytes of its largest root allocation, where that is
-        more than a shard.
+    """Plan a rearrangement; `numbers` tell which of the distinct sources each source of `how` is.
 
     >>> from gpushard.geometry.mesh import Mesh
     >>> from gpushard.geometry.partition_spec import P
@@ -125,15 +116,7 @@ def _tables(
 def _fills(
     filled: Sequence[Bounds], destination: Tiling, homes: IntArray, blocks: IntArray, itemsize: int
 ) -> list[Fill]:
-    """Return (wanted pair, part of its block) for all that gets a constant.
-
-    Args:
-      filled: boxes of the result.
-      destination: its tiling.
-      homes: position of the device that is charged for each pair.
-      blocks: the pairs that are made.
-      itemsize: bytes of an element.
-    """
+    """Return (wanted pair, part of its block) for all that gets a constant."""
     starts, stops = destination.starts[:, homes[blocks]], destination.stops[:, homes[blocks]]
     strides = strides_of(stops - starts)
     fills = []
@@ -158,14 +141,7 @@ class _Holder:
 def _copy_space(
     source: Tiling, parts: Sequence[Part], destination: Tiling, pairs: IntArray
 ) -> StridedCopies:
-    """Plan the copies of all parts that read one source through the same space.
-
-    Args:
-      source: tiling of the source.
-      parts: what becomes of it.
-      destination: tiling of the result.
-      pairs: the wanted pairs of the result that have elements.
-    """
+    """Plan the copies of all parts that read one source through the same space."""
     read, wanted = parts[0].read, holdings(destination.assignment)
     regions = _regions(parts, destination, wanted, pairs)
     held_in, held = _held(source, read)
@@ -257,12 +233,7 @@ class _Picked:
 
 
 def _picked(copies: Copies, pair_of: IntArray) -> _Picked:
-    """List what has to be written, and what of it is read in a new block.
-
-    Args:
-      copies: between boxes of the space.
-      pair_of: which of the distinct wanted boxes each region is.
-    """
+    """List what has to be written, and what of it is read in a new block."""
     order = np.argsort(pair_of, kind="stable")
     counts = np.bincount(pair_of)
     first = np.cumsum(counts) - counts
@@ -286,15 +257,7 @@ def _picked(copies: Copies, pair_of: IntArray) -> _Picked:
 def _rows(
     copies: Copies, held: SpaceBoxes, regions: SpaceBoxes, boxes: IntArray, picked: _Picked
 ) -> StridedCopies:
-    """Turn box copies into strided ones.
-
-    Args:
-      copies: between boxes of the space.
-      held: the boxes of shards.
-      regions: the wanted boxes.
-      boxes: for each copy the box of a shard.
-      picked: what is written.
-    """
+    """Turn box copies into strided ones."""
     ndim, copy, region, of = len(copies.length), picked.copy, picked.region, picked.of
     again, shard = picked.again, boxes[copy]
     length = regions.length[:, region]

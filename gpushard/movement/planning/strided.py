@@ -94,12 +94,7 @@ FEW = 64
 def joined(copies: StridedCopies, axis: int) -> StridedCopies:
     """Join copies of equal boxes that follow each other in equal steps, if there are many.
 
-    Args:
-      copies: of one space.
-      axis: of the space, in which they follow each other.
-
-    Returns:
-      The copies with one axis more.
+    The copies get one axis more.
     """
     if len(copies.block) <= FEW:
         return copies

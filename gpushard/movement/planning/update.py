@@ -113,13 +113,7 @@ class Touched:
 
 
 def touch(base: Tiling, piece: Piece, itemsize: int) -> Touched:
-    """Find the blocks that a part touches. Pure.
-
-    Args:
-      base: tiling of the array.
-      piece: where the part lies in the array: as an index of the array gives it.
-      itemsize: bytes of an element.
-    """
+    """Find the blocks that a part touches. Pure."""
     boxes = {} if 0 in piece.shape else _part_boxes(base, piece)
     if not boxes:
         return Touched(piece, (), (), (), 0)
@@ -342,14 +336,7 @@ class Updated:
     ) -> StridedCopies:
         """Return copies within domains into some of the blocks.
 
-        Args:
-          which: whether each block gets one.
-          write: what is written of each block.
-          read: what is read for it.
-          device: whose shard is read; -1 for a block that was written before.
-          made: then, the wanted pair that is read.
-          phase: when.
-          wave: when.
+        Device -1 stands for a block that was written before: the wanted pair `made`.
         """
         at = np.flatnonzero(which)
         none = np.zeros(len(at), np.int64)

@@ -32,13 +32,7 @@ one dim."""
 
 @functools.lru_cache(maxsize=4096)
 def started(piece: Piece, starts: tuple[int, ...], at: tuple[int, ...]) -> Piece:
-    """Return a piece with other starts.
-
-    Args:
-      piece: a part of an array.
-      starts: where it starts in some of its maps.
-      at: the numbers of these.
-    """
+    """Return a piece with other starts in the maps of numbers `at`."""
     maps = list(piece.maps)
     for number, start in zip(at, starts, strict=True):
         maps[number] = dataclasses.replace(maps[number], start=start)
@@ -178,13 +172,6 @@ def make_window(
     source: Tiling, destination: Tiling, piece: Piece, at: tuple[int, ...], itemsize: int
 ) -> Window | None:
     """Return a part of an array that may start anywhere.
-
-    Args:
-      source: tiling of the array.
-      destination: tiling of the part.
-      piece: the part, of slices, integers and new dims, at some start.
-      at: numbers of the maps whose starts are left open.
-      itemsize: bytes of an element.
 
     Returns:
       The part; None if boxes form no grid, or none of it can be copied within a domain.

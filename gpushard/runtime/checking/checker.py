@@ -29,11 +29,7 @@ from gpushard.typing import HostArray, LocalArray, Shape
 
 
 class Checker:
-    """Passes every call on to a backend, and raises `RaceError` where two uses of memory collide.
-
-    Args:
-      backend: does the work.
-    """
+    """Passes every call on to a backend; raises `RaceError` where two uses of memory collide."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -476,13 +472,7 @@ class Checker:
 
 
 class CheckedEvent:
-    """An event whose answers somebody hears.
-
-    Args:
-      learn: told the stream and the tick that the host has seen finished.
-      event: gives the answers.
-      stream: whose tick it is.
-    """
+    """An event; `learn` is told the stream and the tick that the host has seen finished."""
 
     __slots__ = ("_event", "_learn", "_stream", "tick")
 

@@ -40,13 +40,7 @@ class Access:
 
 
 class Shadow:
-    """The uses of one buffer.
-
-    Args:
-      raw: the buffer.
-      start: its address.
-      stop: the address after its end.
-    """
+    """The uses of one buffer, from the address `start` up to `stop`."""
 
     __slots__ = (
         "_loans",

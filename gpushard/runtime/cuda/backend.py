@@ -214,11 +214,7 @@ class CudaBackend:
             loans.collect()
 
     def empty_cache(self) -> int:
-        """Give memory that nothing uses back to the driver; under the submission lock.
-
-        Returns:
-          The bytes given back.
-        """
+        """Give unused memory back to the driver, under the submission lock; return its bytes."""
         with self._health.watch():
             self._launches.collect()
             self._driver.empty_cache()

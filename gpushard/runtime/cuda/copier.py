@@ -18,16 +18,7 @@ from gpushard.typing import LocalArray
 
 
 class Copier:
-    """Decides how boxes are copied, and counts them.
-
-    Args:
-      driver: makes the calls.
-      topology: the memory domains.
-      ordinals: CUDA's number of each GPU that is used.
-      launches: the kernels.
-      bounces: for each GPU what copies while the host waits.
-      engine_bytes: the least that a copy engine is worth its call for; 0 for never.
-    """
+    """Decides how boxes are copied, and counts them."""
 
     def __init__(
         self,
@@ -55,15 +46,7 @@ class Copier:
         chip: int,
         stream: StreamHandle,
     ) -> None:
-        """Copy the boxes of a phase on a stream of a GPU.
-
-        Args:
-          phase: which boxes.
-          operands: the arrays.
-          domain: the memory domain that is written.
-          chip: position of the GPU whose stream it is.
-          stream: where.
-        """
+        """Copy the boxes of a phase on a stream of a GPU."""
         choose = functools.partial(self._by_engine, domain)
         template = self._launches.launch_phase(phase, operands, chip, stream, choose)
         for span in template.spans:

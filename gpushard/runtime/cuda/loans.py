@@ -36,14 +36,7 @@ class _Token:
 
 
 class Loans:
-    """Keeps what is on loan.
-
-    Args:
-      driver: makes the calls.
-      ordinals: CUDA's number of each GPU that is used.
-      events: of these.
-      launched: gives what each of our streams was given so far.
-    """
+    """Keeps what is on loan."""
 
     def __init__(
         self,
@@ -66,10 +59,7 @@ class Loans:
     def lend(self, owner: Any, chip: int, consumer: int) -> Any:
         """Return what an array must own so that `owner` outlives whoever uses the array.
 
-        Args:
-          owner: what keeps the memory.
-          chip: position of the GPU.
-          consumer: the stream that it is used on, as DLPack numbers streams; -1 for any.
+        DLPack numbers the stream `consumer` that it is used on; -1 for any.
         """
         return _Token(self._lent, (owner, chip, consumer))
 
@@ -98,11 +88,7 @@ class Loans:
             ]
 
     def recall(self, synchronize: Callable[[], None]) -> None:
-        """Let go of everything whose array is gone, after the GPUs have been waited for.
-
-        Args:
-          synchronize: waits for everything on all GPUs.
-        """
+        """Let go of everything whose array is gone, after the GPUs have been waited for."""
         with self._lock:
             self._sort()
             kept = self._unknown, self._followed, self._leaving

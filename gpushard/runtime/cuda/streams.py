@@ -47,12 +47,7 @@ class Lease:
 
 
 class EventPool:
-    """Events that nobody uses; making one takes longer than to set it.
-
-    Args:
-      driver: makes the calls.
-      ordinals: CUDA's number of each GPU that is used.
-    """
+    """Events that nobody uses; making one takes longer than to set it."""
 
     def __init__(self, driver: Driver, ordinals: Sequence[int]) -> None:
         self._driver = driver
@@ -120,12 +115,7 @@ class CudaEvent:
 
 
 class LostEvent:
-    """Stands for an event of a GPU that failed: nothing comes there any more.
-
-    Args:
-      tick: the last item that it covers.
-      check: raises what users are told.
-    """
+    """Stands for an event of a GPU that failed: nothing comes there any more."""
 
     __slots__ = ("_check", "tick")
 

@@ -25,12 +25,9 @@ _KNOWS_VERSION = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 
 def export(view: HostArray, *, versioned: bool, copy: bool) -> Any:
-    """Return a DLPack capsule of a read-only view.
+    """Return a DLPack capsule of a read-only view, or of a copy, which may be written.
 
-    Args:
-      view: the data.
-      versioned: whether the consumer reads DLPack 1.0 and can be told that it must not write.
-      copy: whether to give a copy, which may be written.
+    A consumer of `versioned` capsules reads DLPack 1.0 and can be told that it must not write.
     """
     if versioned and _KNOWS_VERSION:
         return view.__dlpack__(max_version=_VERSION, copy=copy or None)

@@ -49,11 +49,7 @@ class Library:
 
 
 def library_in(symbols: Any) -> Library | None:
-    """Return the library of linear algebra whose functions are among some, if its kind is known.
-
-    Args:
-      symbols: has functions as attributes, as `ctypes.CDLL` does.
-    """
+    """Return the library of linear algebra whose functions are attributes, if its kind is known."""
     for before, after in _AFFIXES:
         name = f"{before}openblas_%s{after}"
         get = getattr(symbols, name % "get_num_threads", None)
@@ -148,7 +144,6 @@ class Limits:
                 del interrupt
 
     def _share(self) -> int:
-        """Return by how many the threads are to be divided."""
         calls = list(self._calls.values())
         return max(1, len(calls), *calls)
 

@@ -67,13 +67,10 @@ class Strand:
 
 
 class Job:
-    """Parts of one piece of work that several threads share.
+    """Independent parts of one piece of work that several threads share.
 
     Nothing is counted that an interrupt could make wrong: once `parts` is empty and no worker is
     inside, nobody runs a part or ever will. A worker goes inside before it takes a part.
-
-    Args:
-      parts: independent of one another.
     """
 
     __slots__ = ("error", "inside", "latches", "parts")
@@ -119,11 +116,7 @@ _Task: TypeAlias = Strand | Job | None
 
 
 class Workers:
-    """The worker threads of one host backend.
-
-    Args:
-      count: how many.
-    """
+    """The worker threads of one host backend."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -208,10 +201,7 @@ class Workers:
         latch.acquire()
 
     def share(self, parts: Sequence[Callable[[], None]]) -> None:
-        """Run parts on this thread and on idle workers; return when no more will run.
-
-        Args:
-          parts: independent of one another.
+        """Run independent parts on this thread and on idle workers; return when no more will run.
 
         Raises:
           BaseException: what the last failing part raised. After an interrupt no further part

@@ -56,17 +56,10 @@ class _SimEvent:
 
 
 class SimBackend(NumpyStore):
-    """A backend for finding mistakes in whatever submits work.
+    """A backend for finding mistakes in whatever submits work; arguments as for `simulated`.
 
     Items run as late as possible, or at odd moments, and in any order that their waits allow.
     Memory that nobody may use any more is overwritten at once.
-
-    Args:
-      settings: of these, host_devices and host_domains.
-      seed: decides everything.
-      exact: whether events can be placed at past items; by default the seed says.
-      host_readable: whether the host can read shards as they lie; by default the seed says.
-      topology: the machine that it stands for, in virtual time; by default the seed says.
     """
 
     name = "sim"
@@ -109,7 +102,6 @@ class SimBackend(NumpyStore):
         self._retired: dict[int, tuple[HostArray, Sequence[Tick]]] = {}
 
     def _info(self, device: int, domain: int) -> DeviceInfo:
-        """Describe a device beside whose memory there is some of the host."""
         return DeviceInfo(self.name, 0, device, domain, self._domains + domain, 2 * self._domains)
 
     def reaches(self, domain: int, source: int) -> bool:
@@ -227,15 +219,7 @@ class SimBackend(NumpyStore):
 
 
 class SimRuntime(Runtime):
-    """A runtime on the simulated backend, under the checker.
-
-    Args:
-      settings: as of any runtime.
-      seed: decides the schedule.
-      exact: whether events can be placed at past items; by default the seed says.
-      host_readable: whether the host can read shards as they lie; by default the seed says.
-      topology: the machine that it stands for, in virtual time; by default the seed says.
-    """
+    """A runtime on the simulated backend, under the checker; arguments as for `simulated`."""
 
     def __init__(
         self,
@@ -253,12 +237,7 @@ class SimRuntime(Runtime):
         super().__init__(settings, self.checker)
 
     def restart(self, settings: Settings, seed: int) -> None:
-        """Be as if just made, with the same device objects, so that plans need not be made again.
-
-        Args:
-          settings: new ones, with as many devices and memory domains.
-          seed: a new one.
-        """
+        """Be as if just made, with the same device objects, so that plans stay."""
         devices, plans = self.devices, self.plans
         self.sim.reseed(seed)
         self.checker.reset()

@@ -37,12 +37,6 @@ multiprocessors each, fewer or none where it cannot."""
 def equal_groups(gpu: int, multiprocessors: int, parts: int, split: Split) -> Sequence[Group]:
     """Return a group for each part of a GPU, as large as they can all be; pure but for `split`.
 
-    Args:
-      gpu: CUDA's number of it.
-      multiprocessors: how many it has.
-      parts: how many groups are wanted.
-      split: what CUDA makes of it.
-
     Raises:
       ConfigurationError: CUDA does not make that many groups of it.
 
@@ -65,11 +59,7 @@ def too_few(
 ) -> ConfigurationError:
     """Return the error that a GPU has fewer groups than it is to have parts.
 
-    Args:
-      gpu: CUDA's number of it.
-      multiprocessors: how many it has.
-      parts: how many groups are wanted.
-      smallest: all the groups that CUDA makes of it where they may be as small as they can.
+    `smallest` are all that CUDA makes of it where they may be as small as they can.
     """
     most = len(smallest)
     least = min((group.multiprocessors for group in smallest), default=None)
@@ -92,10 +82,7 @@ def too_few(
 
 
 def check_driver(version: int) -> None:
-    """Check that a driver has green contexts.
-
-    Args:
-      version: the CUDA version that it supports, such as 12040 for 12.4.
+    """Check that a driver, of a CUDA version such as 12040, has green contexts.
 
     Raises:
       ConfigurationError: it is too old.
@@ -114,9 +101,6 @@ def check_driver(version: int) -> None:
 def extra(runtime: int) -> str:
     """Return the extra of this package with the library that green contexts need.
 
-    Args:
-      runtime: the CUDA version that CuPy is built with.
-
     >>> extra(12090), extra(13020)
     ('green12', 'green13')
     """
@@ -124,12 +108,7 @@ def extra(runtime: int) -> str:
 
 
 def no_library(runtime: int, problem: str) -> ConfigurationError:
-    """Return the error that the library that green contexts need cannot be used.
-
-    Args:
-      runtime: the CUDA version that CuPy is built with.
-      problem: what is wrong with it.
-    """
+    """Return the error that the library that green contexts need cannot be used."""
     return ConfigurationError(
         f"partition_mode='green' needs cuda-bindings, which {problem}; CuPy is built with CUDA "
         f"{version_text(runtime)}, so get it with pip install 'gpushard[{extra(runtime)}]', or use "
@@ -141,12 +120,7 @@ def no_library(runtime: int, problem: str) -> ConfigurationError:
 
 
 def refused(gpu: int, problem: str) -> ConfigurationError:
-    """Return the error that CUDA makes no green context.
-
-    Args:
-      gpu: CUDA's number of the GPU.
-      problem: what CUDA said.
-    """
+    """Return the error that CUDA makes no green context."""
     return ConfigurationError(
         f"partition_mode='green' cannot be used on GPU {gpu}: {problem}; use "
         "partition_mode='stream'",

@@ -11,11 +11,7 @@ from gpushard.runtime.cuda.driver.driver import Driver
 
 
 class Health:
-    """Remembers the process that CUDA belongs to, and an error after which nothing works.
-
-    Args:
-      driver: knows which errors those are.
-    """
+    """Remembers the process that CUDA belongs to, and an error after which nothing works."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -42,11 +38,7 @@ class Health:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        """Check that this process can call CUDA, and note what a `with` block raises.
-
-        Raises:
-          DeviceLostError: a GPU failed, or the process was forked.
-        """
+        """Check as `check` does, and note what a `with` block raises."""
         self.check()
         try:
             yield

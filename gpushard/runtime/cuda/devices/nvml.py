@@ -92,20 +92,13 @@ class NvmlReport:
     """The GPUs in NVML's order."""
 
     def find(self, bus_id: str) -> GpuFacts | None:
-        """Return the GPU with this bus id, however that is written, or None.
-
-        Args:
-          bus_id: such as "0000:3B:00.0".
-        """
+        """Return the GPU with this bus id, however that is written, or None."""
         wanted = normalize_bus_id(bus_id)
         return next((gpu for gpu in self.gpus if gpu.bus_id == wanted), None)
 
 
 def normalize_bus_id(bus_id: str) -> str:
     """Write a PCI bus id in one way: NVML gives the domain 8 digits, CUDA gives it 4.
-
-    Args:
-      bus_id: domain, bus and device in hexadecimal digits.
 
     >>> normalize_bus_id("00000000:3B:00.0"), normalize_bus_id("0000:3b:00.0")
     ('0000:3b:00.0', '0000:3b:00.0')
@@ -116,9 +109,6 @@ def normalize_bus_id(bus_id: str) -> str:
 
 def read_nvml(libraries: Libraries = INSTALLED) -> NvmlReport:
     """Ask NVML for all GPUs; never raises.
-
-    Args:
-      libraries: where the module `pynvml` comes from.
 
     Returns:
       The facts, or why there are none. NVML is shut down again.

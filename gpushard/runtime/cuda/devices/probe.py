@@ -72,12 +72,6 @@ class Availability:
 def probe(libraries: Libraries = INSTALLED) -> Availability:
     """Find out whether the CUDA backend can be used; never raises.
 
-    Args:
-      libraries: where CuPy comes from.
-
-    Returns:
-      The answer with its reason.
-
     >>> def load(name):
     ...     raise ModuleNotFoundError(name=name)
     >>> found = probe(Libraries(version=lambda package: None, load=load))
@@ -131,12 +125,7 @@ def _conflict(packages: Sequence[str]) -> str:
 
 
 def _ask(cupy: str, runtime: Any) -> Availability:
-    """Ask CUDA through CuPy.
-
-    Args:
-      cupy: its version.
-      runtime: its module `cupy.cuda.runtime`.
-    """
+    """Ask CUDA through CuPy."""
     driver: int | None = None
     built: int | None = None
     gpus = 0
@@ -156,11 +145,7 @@ def _ask(cupy: str, runtime: Any) -> Availability:
 
 
 def _compile(cupy: Any) -> str | None:
-    """Compile a kernel as CuPy does, and return why that cannot be done, or None.
-
-    Args:
-      cupy: the module.
-    """
+    """Compile a kernel as CuPy does, and return why that cannot be done, or None."""
     global _compiles
     if cupy is _compiles:
         return None

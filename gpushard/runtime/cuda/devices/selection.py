@@ -21,10 +21,6 @@ class SelectedGpu:
 def select(settings: Settings, gpus: int) -> tuple[SelectedGpu, ...]:
     """Return the GPUs that the settings name, in their order; pure.
 
-    Args:
-      settings: of these, gpus and partitions.
-      gpus: how many GPUs CUDA shows to this process.
-
     Raises:
       ConfigurationError: a GPU is not there, or `partitions` does not have a number for each.
 

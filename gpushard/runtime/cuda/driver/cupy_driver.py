@@ -39,10 +39,7 @@ _PEER_IS_ENABLED = 704
 _PORTABLE_AND_MAPPED = 1 | 2
 _NO_TIMING = 2
 
-_KERNELS = {
-    "box_copy": ("copy_boxes_inline", "copy_boxes_table"),
-    "fill": ("fill_boxes_inline",),
-}
+_KERNELS = {"box_copy": ("copy_boxes_inline", "copy_boxes_table"), "fill": ("fill_boxes_inline",)}
 """The functions that are used of each file of kernels."""
 
 _FATAL = frozenset(
@@ -52,8 +49,6 @@ _FATAL = frozenset(
 
 
 class _on:
-    """Takes the thread to a GPU within a `with` block."""
-
     __slots__ = ("_before", "_gpu")
 
     def __init__(self, gpu: int) -> None:
@@ -164,11 +159,7 @@ class CupyDriver:
                     self._functions[gpu, name] = module.get_function(name).kernel.ptr
 
     def malloc(self, gpu: int, nbytes: int) -> int:
-        """Return the address of new memory, aligned to 256 bytes.
-
-        Raises:
-          MemoryError: the GPU is full.
-        """
+        """Return the address of new memory, aligned to 256 bytes."""
         self._meet()
         with _on(gpu):
             return _allocated(runtime.malloc, nbytes)
@@ -180,11 +171,7 @@ class CupyDriver:
             runtime.free(start)
 
     def malloc_host(self, nbytes: int) -> int:
-        """Return the address of new page-locked memory that every GPU can use.
-
-        Raises:
-          MemoryError: the host has no room for it.
-        """
+        """Return the address of new page-locked memory that every GPU can use."""
         self._meet()
         return _allocated(lambda n: runtime.hostAlloc(n, _PORTABLE_AND_MAPPED), nbytes)
 
@@ -424,7 +411,6 @@ class CupyDriver:
         return None if text is None else self._compiled(gpu, key, "reduction", text)
 
     def _compiled(self, gpu: int, key: tuple[Any, ...], name: str, text: str) -> int:
-        """Compile and keep a kernel."""
         with _on(gpu):
             module = cupy.RawModule(code=text, options=("-std=c++17",))
             kernel: int = module.get_function(name).kernel.ptr
@@ -529,8 +515,6 @@ def _allocated(allocate: Callable[[int], int], nbytes: int) -> int:
 
 
 def _allocator(gpu: int, allocate: Callable[[int], tuple[int, Any]]) -> Callable[[int], Any]:
-    """Return an allocator as CuPy calls it."""
-
     def malloc(nbytes: int) -> Any:
         start, owner = allocate(nbytes) if nbytes else (0, None)
         return memory.MemoryPointer(memory.UnownedMemory(start, nbytes, owner, gpu), 0)

@@ -141,10 +141,7 @@ class Driver(Protocol):
     def let_wait(self, consumer: int, gpu: int, event: EventHandle) -> None:
         """Let somebody else's stream wait for an event.
 
-        Args:
-          consumer: the address of the stream; 1 and 2 are the default streams of `gpu`.
-          gpu: where it is.
-          event: what it waits for.
+        It is given by its address; 1 and 2 are the default streams of `gpu`.
         """
 
     def is_done(self, event: EventHandle) -> bool:
@@ -206,48 +203,20 @@ class Driver(Protocol):
     def launch_table(
         self, table: Table, batch: Batch, bases: HostArray, stream: StreamHandle
     ) -> None:
-        """Copy boxes by a kernel that reads them from a table.
-
-        Args:
-          table: where the table lies.
-          batch: what it holds.
-          bases: the addresses of the operands, of type `pieces.BASES`.
-          stream: where it runs.
-        """
+        """Copy boxes by a kernel that reads a table; `bases` are of type `pieces.BASES`."""
 
     def elementwise(self, gpu: int, function: Any, signature: Signature) -> Any:
-        """Return the kernel that does what an elementwise function does, compiled and loaded.
+        """Return the loaded kernel of an elementwise function, for `launcher`; None without one.
 
-        Args:
-          gpu: where it runs.
-          function: one of the namespace, or an `ElementwiseKernel` of in0, in1, ..., all of a
-            type T, and out0.
-          signature: what the kernel takes.
-
-        Returns:
-          The kernel for `launcher`; None where there is none.
+        The function is one of the namespace, or an `ElementwiseKernel` of in0, in1, ..., all of a
+        type T, and out0.
         """
 
     def reduction(self, gpu: int, name: str, signature: Signature) -> Any:
-        """Return the kernel that reduces rows, compiled and loaded.
-
-        Args:
-          gpu: where it runs.
-          name: of the function.
-          signature: its operand and its result.
-
-        Returns:
-          The kernel for `launcher`; None where there is none.
-        """
+        """Return the loaded kernel that reduces rows, for `launcher`; None if there is none."""
 
     def multiplies(self, gpu: int, function: Any, dtype: np.dtype[Any]) -> bool:
-        """Say whether a function is the product of matrices, and `multiply` does it in a type.
-
-        Args:
-          gpu: where it would run; it is made ready.
-          function: one of the namespace.
-          dtype: of the matrices and the result.
-        """
+        """Whether a function multiplies matrices and `multiply` can, which is made ready."""
 
     def multiply(self, stream: StreamHandle, x: LocalArray, y: LocalArray, out: LocalArray) -> None:
         """Multiply matrices that have elements and are dense in row-major order."""
@@ -273,13 +242,9 @@ class Driver(Protocol):
     def launcher(
         self, kernel: Any, grid: tuple[int, int], parameters: int, stream: StreamHandle
     ) -> Callable[[], None]:
-        """Return what launches a kernel of `elementwise`.
+        """Return what launches a kernel on a grid of (blocks for each call, calls).
 
-        Args:
-          kernel: the kernel.
-          grid: blocks for each call, and calls.
-          parameters: address of the address of its argument.
-          stream: where it runs.
+        `parameters` is the address of the address of its argument.
         """
 
     def empty_cache(self) -> None:

@@ -39,12 +39,7 @@ class _GreenContext:
 
 
 class GreenDriver:
-    """Green contexts.
-
-    Args:
-      driver: the CUDA version that the driver supports.
-      runtime: the CUDA version that CuPy is built with.
-      libraries: where cuda-bindings comes from.
+    """Green contexts, of a driver and a CuPy of some CUDA versions.
 
     Raises:
       ConfigurationError: the driver is too old, or cuda-bindings cannot be used.
@@ -60,11 +55,7 @@ class GreenDriver:
             raise no_library(runtime, problem) from error
 
     def divide(self, gpu: int, parts: int) -> list[Share]:
-        """Divide a GPU into shares of one size, each of which is a green context.
-
-        Raises:
-          ConfigurationError: the GPU has too few multiprocessors, or CUDA refuses.
-        """
+        """Divide a GPU into shares of one size, each of which is a green context."""
         cuda, made = self._cuda, list[Share]()
         try:
             self._call("cuInit", 0)
@@ -96,11 +87,7 @@ class GreenDriver:
         return [Group(int(group.sm.smCount), group) for group in groups[:count]]
 
     def stream(self, share: Share) -> int:
-        """Make a stream on the multiprocessors of a share, and return its address.
-
-        Raises:
-          ConfigurationError: CUDA refuses.
-        """
+        """Make a stream on the multiprocessors of a share, and return its address."""
         context: _GreenContext = share.handle
         flag = self._cuda.CUstream_flags.CU_STREAM_NON_BLOCKING
         try:

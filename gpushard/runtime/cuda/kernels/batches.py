@@ -101,15 +101,7 @@ class Batch:
 def make_table(
     rows: Iterable[tuple[tuple[Any, ...], int]], entry: np.dtype[np.void]
 ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
-    """Lay out the entries of a batch.
-
-    Args:
-      rows: the fields of each entry, and how many blocks it takes.
-      entry: type of an entry.
-
-    Returns:
-      (table, first) of a `Batch`.
-    """
+    """Return (table, first) of a `Batch`, of each entry's fields and blocks."""
     rows = list(rows)
     table = np.zeros(len(rows), entry)
     for number, (fields, _) in enumerate(rows):
@@ -149,11 +141,6 @@ def merged(shape: Shape, target: Sequence[int], source: Sequence[int], itemsize:
 def short_steps(target: int, source: int, dims: list[Dim]) -> Iterator[tuple[int, int, list[Dim]]]:
     """Cut a box along each dim whose steps are longer than `LONGEST_STEP`.
 
-    Args:
-      target: address of its first unit in the target.
-      source: and in the source.
-      dims: its dims.
-
     Yields:
       The same of each part.
     """
@@ -168,11 +155,6 @@ def short_steps(target: int, source: int, dims: list[Dim]) -> Iterator[tuple[int
 
 def parts(target: int, source: int, dims: list[Dim]) -> Iterator[tuple[int, int, list[Dim]]]:
     """Cut a box along its first dim until it has at most `DIMS` dims and `MOST_UNITS` units.
-
-    Args:
-      target: address of its first unit in the target.
-      source: and in the source.
-      dims: its dims, in steps of whole units.
 
     Yields:
       The same of each part.
@@ -202,11 +184,7 @@ def rows_form(dims: list[Dim]) -> int:
 def check_units(memory: Allocation, first: int, dims: Iterable[tuple[int, int]], unit: int) -> None:
     """Check that units lie inside an allocation, and each at a multiple of its size.
 
-    Args:
-      memory: where they must lie.
-      first: address of the first of them.
-      dims: (extent, bytes per step) of each dim.
-      unit: bytes of a unit.
+    Dims are (extent, bytes per step).
 
     Raises:
       AssertionError: one does not. This is a defect of the library.

@@ -23,14 +23,7 @@ _ALIGNMENT = 256
 
 
 class _Results:
-    """Where calls of known shapes leave their results.
-
-    Args:
-      store: has their memory.
-      shapes: of each call's results.
-      dtypes: of the results.
-      together: whether the results of all calls lie in one memory.
-    """
+    """Where calls of known shapes leave their results."""
 
     __slots__ = ("_kinds", "_offsets", "_store", "nbytes")
 
@@ -53,11 +46,7 @@ class _Results:
         """Bytes of the memory for all results."""
 
     def views(self, raws: Sequence[Block]) -> list[LocalArray]:
-        """Return the results of all calls, those of the first result first.
-
-        Args:
-          raws: the memory for all of them, or that of each.
-        """
+        """Return the results of all calls, those of the first result first."""
         if self._offsets is None:
             view = self._store.view
             return [view(raw, *kind) for raw, kind in zip(raws, self._kinds, strict=True)]
@@ -65,29 +54,13 @@ class _Results:
 
 
 class Calls(_Results):
-    """Calls of a kernel on blocks of known shapes.
+    """Calls of a kernel on blocks of known shapes, with results in one memory (`together`) or each.
 
-    Args:
-      driver: launches.
-      store: has the memory of the results.
-      stream: where it launches.
-      kernel: what the driver made for the signature.
-      signature: of the kernel.
-      shapes: of the blocks of each call.
-      together: whether the results of all calls lie in one memory.
-      row: if every element of the results is that of a row, how long rows are: each is for a block
-        of threads; None for functions of single elements.
+    Where every result is that of a row of `row` elements, each is for a block of threads; without,
+    functions are of single elements.
     """
 
-    __slots__ = (
-        "_addresses",
-        "_argument",
-        "_bytes",
-        "_pointers",
-        "at_scalars",
-        "launch",
-        "put",
-    )
+    __slots__ = ("_addresses", "_argument", "_bytes", "_pointers", "at_scalars", "launch", "put")
 
     def __init__(
         self,
@@ -127,13 +100,7 @@ class Calls(_Results):
     def on(
         self, blocks: Sequence[LocalArray], raws: Sequence[Block], numbers: Sequence[np.generic]
     ) -> tuple[list[LocalArray], Launch]:
-        """Return the results of all calls and the work of an item that makes them.
-
-        Args:
-          blocks: operands, all of the first one first, in the order of the calls; so are results.
-          raws: the memory for all results, or that of each.
-          numbers: the operands that are none, of the types of the signature.
-        """
+        """Return the results of all calls and the work of an item that makes them."""
         places = self._addresses(blocks)
         if self._offsets is None:
             places += [raw.address for raw in raws]
@@ -183,15 +150,6 @@ class Products(_Results):
     """Products of two matrices, dense in row-major order, in one call of cuBLAS.
 
     Of several it wants the addresses on the GPU: they go behind the results.
-
-    Args:
-      driver: calls it.
-      store: has the memory of the results.
-      stream: where it runs.
-      shapes: of the results.
-      depth: columns of the first ones.
-      dtype: of all three.
-      together: as for all calls; true of several.
     """
 
     __slots__ = ("_addresses", "_at", "_put", "_table", "multiply", "multiply_all", "upload")

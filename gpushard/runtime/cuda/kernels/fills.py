@@ -83,17 +83,11 @@ class Fills(Batch):
 
 
 def make_fills(boxes: Iterable[Filling]) -> Fills:
-    """Cut boxes into entries and deal out blocks.
+    """Cut boxes into entries and deal out blocks; where two overlap, either value may stay.
 
     Dims that lie one after the other are merged, and the largest unit is taken that is aligned and
     dense. The unaligned ends of long runs become entries of their own, and so do the aligned parts
     of elements that are not aligned to their size.
-
-    Args:
-      boxes: what to fill; where two overlap, either value may stay.
-
-    Returns:
-      The entries; none of a box without elements.
 
     Raises:
       AssertionError: an entry leaves its allocation, or a value has another size than those of

@@ -56,13 +56,7 @@ class _Ready:
 
 
 class Launches:
-    """Gives streams copies.
-
-    Args:
-      driver: makes the calls.
-      events: of each GPU that is used.
-      stores: the memory of each.
-    """
+    """Gives streams copies."""
 
     def __init__(self, driver: Driver, events: EventPool, stores: Sequence[GpuStore]) -> None:
         self._driver = driver
@@ -83,12 +77,8 @@ class Launches:
     ) -> Template:
         """Copy the boxes of a phase that kernels copy, and return its template.
 
-        Args:
-          phase: which boxes.
-          operands: the arrays, of the same layouts whenever the phase comes again.
-          chip: position of the GPU that copies.
-          stream: where.
-          choose: says what copy engines move instead.
+        The phase comes again only with operands of the same layouts. `choose` says what copy
+        engines move instead.
         """
         with self._lock:
             ready = self._ready.get(phase)
@@ -135,11 +125,7 @@ class Launches:
             self._driver.launch_fills(Fills(fills.table[start:stop], first), stream)
 
     def collect(self, *, wait: bool = False) -> None:
-        """Take back the memory of tables that no launch reads any more.
-
-        Args:
-          wait: whether to wait for launches that still read some.
-        """
+        """Take back the memory of tables that no launch reads, or `wait` for those that do."""
         while self._dead:
             for kept in self._dead.popleft().values():
                 event = self._events.take(kept.chip)

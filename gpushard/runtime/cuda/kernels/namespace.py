@@ -26,9 +26,6 @@ def with_plans_of_stream(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Those that the thread has for its own use are set aside meanwhile, within CuPy's cache and its
     limits; outside of a scope it uses these.
-
-    Args:
-      function: makes Fourier transforms.
     """
 
     @functools.wraps(function)

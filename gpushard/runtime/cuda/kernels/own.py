@@ -383,15 +383,9 @@ def extremes(
     number: LocalArray,
     value: LocalArray | None = None,
 ) -> None:
-    """Find where the extremes of a block are, as row-major numbers in dims of the whole array.
+    """Find "argmin" or "argmax" of a block, as row-major numbers in dims of the whole array.
 
-    Args:
-      name: "argmin" or "argmax".
-      x: the block.
-      axes: the dims that are searched, ascending.
-      dims: they.
-      number: gets the positions, without these dims.
-      value: gets what lies there, if it is not None.
+    The axes ascend. `number` gets the positions, without these dims, and `value` what lies there.
     """
     if kind_of(x.dtype) == "f":  # CuPy's find any of several NaNs
         reduce(name, x, axes, number)
@@ -452,11 +446,7 @@ def _tallying(weighted: bool) -> Any:
 def tally(number: LocalArray, length: int, weights: LocalArray | None, out: LocalArray) -> None:
     """Count how often each number below a length is there, or add up weights, in no set order.
 
-    Args:
-      number: integers; those out of bounds do not count.
-      length: how many numbers there are.
-      weights: of each; None to count.
-      out: gets int64, or float64 with weights.
+    Numbers out of bounds do not count; `out` gets int64, or float64 with weights.
     """
     out[...] = 0
     if weights is None:
@@ -481,20 +471,12 @@ def _finding(ndim: int) -> Any:
 
 
 def nth_places(
-    counts: LocalArray,
-    shape: Shape,
-    fills: Sequence[int],
-    first: int,
-    out: Sequence[LocalArray],
+    counts: LocalArray, shape: Shape, fills: Sequence[int], first: int, out: Sequence[LocalArray]
 ) -> None:
-    """Find where some of the true elements of a mask are.
+    """Find where some of the true elements of a mask are, from the one of number `first` on.
 
-    Args:
-      counts: how many elements are true up to each, in row-major order.
-      shape: of the mask.
-      fills: what is given in each dim beyond the last one that is true.
-      first: the number of the first of them, from 0.
-      out: gets where they are in each dim.
+    `counts` tell how many are true up to each element, in row-major order; `fills` what is given in
+    each dim beyond the last one that is true.
     """
     scalars = itertools.chain(*zip(shape, fills, strict=True))
     _finding(len(shape))(counts, math.prod(shape), first + 1, *scalars, *out)
@@ -514,14 +496,7 @@ def _squaring(count: str, skips: bool, is_complex: bool) -> Any:
 
 
 def squares(x: LocalArray, total: LocalArray, count: Any, *, skips: bool) -> LocalArray:
-    """Return squared distances from means.
-
-    Args:
-      x: elements.
-      total: their sums, which broadcast with them.
-      count: how many there are: a number, or as many as there are sums.
-      skips: whether NaNs give 0.
-    """
+    """Return squared distances from means, the totals over counts; NaNs give 0 if it `skips`."""
     real = np.empty(0, total.dtype).real.dtype
     square = cupy.empty(np.broadcast_shapes(x.shape, total.shape), real)
     kernel = _squaring(_type(count, "C"), skips, total.dtype.kind == "c")
@@ -550,16 +525,7 @@ def quotient(
     otherwise: float = math.nan,
     out: LocalArray | None = None,
 ) -> LocalArray:
-    """Return sums over counts less a correction.
-
-    Args:
-      total: the sums.
-      count: a number, or an array.
-      correction: what is taken from it.
-      root: whether the square root is taken.
-      otherwise: what sums are divided by where nothing is left.
-      out: the result; None for a fresh one.
-    """
+    """Return sums over counts less a correction, or roots; over `otherwise` where none is left."""
     kernel = _dividing(_type(count, "C"), root)
     found: LocalArray = kernel(total, count, correction, otherwise, *([] if out is None else [out]))
     return found
@@ -571,14 +537,10 @@ def _made(inputs: str, code: str) -> Any:
 
 
 def arange(out: LocalArray, start: int, begin: Any, delta: Any, ends: Sequence[Any]) -> None:
-    """Count up or down, from an element on.
+    """Count up or down in `out`, whose first element is number `start` of the whole array.
 
-    Args:
-      out: the elements.
-      start: the number of the first of them in the whole array.
-      begin: element 0, of the type to count in; integers count in uint64, and wrap around.
-      delta: how far elements are apart, likewise.
-      ends: elements 0 and 1 as they are.
+    `begin` and `delta` are of the type to count in; integers count in uint64, and wrap around.
+    `ends` are elements 0 and 1 as they are.
     """
     work = begin.dtype.name
     code = f"begin + static_cast<{_name(begin.dtype)}>(at) * delta"
@@ -591,14 +553,10 @@ def arange(out: LocalArray, start: int, begin: Any, delta: Any, ends: Sequence[A
 
 
 def linspace(out: LocalArray, start: int, numbers: Sequence[Any], div: int, last: int) -> None:
-    """Space evenly, from an element on, as NumPy does to the bit.
+    """Space evenly in `out`, whose first element is number `start`, as NumPy does to the bit.
 
-    Args:
-      out: the elements.
-      start: the number of the first of them in the whole array.
-      numbers: the first, the last, their difference, and the step, of the type to work in.
-      div: the number of steps.
-      last: the number of the element that is the last number.
+    `numbers` are the first, the last, their difference, and the step, of the type to work in; `div`
+    is the number of steps, and `last` that of the element that is the last number.
     """
     work = numbers[0].dtype
     names = ("begin", "end", "delta", "step")
@@ -617,20 +575,15 @@ def linspace(out: LocalArray, start: int, numbers: Sequence[Any], div: int, last
 def eye(out: LocalArray, right: int) -> None:
     """Write 1 on the diagonal that starts so far to the right of the first element, else 0."""
     kernel = _made(
-        "int64 right",
-        "const ptrdiff_t* at = _ind.get(); made = T(at[0] + right == at[1] ? 1 : 0)",
+        "int64 right", "const ptrdiff_t* at = _ind.get(); made = T(at[0] + right == at[1] ? 1 : 0)"
     )
     kernel(right, out)
 
 
 def triangle(x: LocalArray, edge: int, part: str, out: LocalArray) -> None:
-    """Keep a part of matrices, and write 0 elsewhere.
+    """Keep the "left" or "right" part of matrices, and write 0 elsewhere.
 
-    Args:
-      x: the matrices.
-      edge: how many elements of the first row are on the left; each row has one more.
-      part: "left" or "right", which part is kept.
-      out: gets them.
+    `edge` elements of the first row are on the left; each row has one more.
     """
     kept = "<" if part == "left" else ">="
     kernel = _made(

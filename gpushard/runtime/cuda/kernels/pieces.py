@@ -136,16 +136,10 @@ class Pieces(Batch):
 
 
 def make_pieces(boxes: Iterable[Box]) -> Pieces:
-    """Cut boxes into pieces and deal out blocks.
+    """Cut boxes, whose targets do not overlap, into pieces and deal out blocks.
 
     Dims that lie one after the other on both sides are merged, and the largest unit is taken that
     is aligned and dense on both sides.
-
-    Args:
-      boxes: what to copy; targets do not overlap.
-
-    Returns:
-      The pieces; none of a box without elements.
 
     Raises:
       AssertionError: a piece leaves its allocation. This is a defect of the library.

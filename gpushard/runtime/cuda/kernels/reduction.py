@@ -74,10 +74,6 @@ extern "C" __global__ void reduction(const __grid_constant__ Batch batch) {
 def source(name: str, signature: Signature) -> str | None:
     """Return a kernel called `reduction`; None for types that CUDA C++ has not.
 
-    Args:
-      name: one of `OPERATIONS`.
-      signature: one operand, one result.
-
     >>> double = np.dtype(np.float64)
     >>> "a = a + b;" in source("sum", Signature((double,), (), (double,), 8, False))
     True

@@ -12,10 +12,7 @@ _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
 
 @functools.cache
 def kernel_source(name: str) -> str:
-    """Return a source with what it includes, ready for a compiler that knows no folders.
-
-    Args:
-      name: of the file, without its ending: such as "box_copy".
+    """Return a source such as "box_copy" with what it includes, as compilers know no folders.
 
     Raises:
       FileNotFoundError: there is none; the installation is incomplete.
@@ -29,14 +26,7 @@ def kernel_source(name: str) -> str:
 
 @functools.cache
 def kernel_header(name: str) -> str:
-    """Return a file of functions that kernels call.
-
-    Args:
-      name: of the file, without its ending: such as "random".
-
-    Raises:
-      FileNotFoundError: there is none; the installation is incomplete.
-    """
+    """Return a file of functions that kernels call, such as "random"."""
     return _without_pragma(f"{name}.cuh")
 
 

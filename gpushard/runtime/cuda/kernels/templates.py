@@ -58,11 +58,7 @@ class Template:
     """Whether all of `operands` lie there."""
 
     def located(self, bases: npt.NDArray[np.uint64]) -> Pieces:
-        """Return the pieces with addresses.
-
-        Args:
-          bases: the address of each of `operands`.
-        """
+        """Return the pieces with addresses."""
         table = self.pieces.table.copy()
         table["target"] += bases[self.targets]
         table["source"] += bases[self.sources]
@@ -72,9 +68,6 @@ class Template:
         """Return the pieces, few enough for an argument, with addresses in that.
 
         It is one argument for all calls, so it has to be launched before the next one.
-
-        Args:
-          bases: the address of each of `operands`.
         """
         addresses, offsets, operands = self._aims
         np.add(offsets, bases[operands], out=addresses)
@@ -96,12 +89,7 @@ Choice = Callable[[int, int, bool], bool]
 
 
 def make_template(phase: Phase, operands: Sequence[LocalArray], by_engine: Choice) -> Template:
-    """Describe a phase.
-
-    Args:
-      phase: which boxes.
-      operands: the arrays; of these only shapes, strides and sizes count.
-      by_engine: says what copy engines move.
+    """Describe a phase of operands, of which only shapes, strides and sizes count.
 
     Raises:
       AssertionError: a box leaves its operand. This is a defect of the library.

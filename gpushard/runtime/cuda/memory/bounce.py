@@ -20,13 +20,7 @@ BOUNCE_BYTES = 1 << 20
 
 
 class Bounce:
-    """The buffer of one GPU, and a stream; one thread at a time.
-
-    Args:
-      driver: makes the calls.
-      gpu: CUDA's number of it.
-      launches: the kernels.
-    """
+    """The buffer of one GPU, and a stream; one thread at a time."""
 
     def __init__(self, driver: Driver, gpu: int, launches: Launches) -> None:
         self._driver = driver

@@ -16,12 +16,7 @@ GRANULE = 512
 
 
 class Slab:
-    """One allocation of the driver.
-
-    Args:
-      address: its first byte.
-      nbytes: how many there are.
-    """
+    """One allocation of the driver."""
 
     __slots__ = ("address", "nbytes")
 
@@ -31,14 +26,7 @@ class Slab:
 
 
 class Block:
-    """A range of a slab.
-
-    Args:
-      owner: where it came from.
-      slab: the slab.
-      address: its first byte.
-      nbytes: how many there are.
-    """
+    """A range of a slab."""
 
     __slots__ = ("address", "kept", "nbytes", "owner", "slab")
 
@@ -79,11 +67,7 @@ class Slabs:
         """Bytes of all free ranges."""
 
     def take(self, nbytes: int) -> Block:
-        """Return a block of at least `nbytes`.
-
-        Raises:
-          MemoryError: neither a free range nor the driver has room.
-        """
+        """Return a block of at least `nbytes`, or raise MemoryError."""
         wanted = max(GRANULE, -(-nbytes // GRANULE) * GRANULE)
         with self._lock:
             at = bisect.bisect_left(self._by_size, (wanted, 0))
@@ -112,11 +96,7 @@ class Slabs:
             self._add(slab, address, nbytes)
 
     def trim(self) -> int:
-        """Give the driver back the slabs of which no part is in use.
-
-        Returns:
-          The bytes given back.
-        """
+        """Give the driver back the slabs of which no part is in use; return their bytes."""
         with self._lock:
             return self._trim()
 

@@ -20,13 +20,7 @@ _PINNED_SLAB_BYTES = 8 << 20
 
 
 class GpuStore:
-    """Memory of one GPU.
-
-    Args:
-      driver: makes the calls.
-      gpu: CUDA's number of it.
-      slab_bytes: the least that the driver is asked for.
-    """
+    """Memory of one GPU."""
 
     def __init__(self, driver: Driver, gpu: int, slab_bytes: int) -> None:
         self._driver = driver
@@ -36,11 +30,7 @@ class GpuStore:
         )
 
     def allocate(self, nbytes: int) -> Block:
-        """Return a block.
-
-        Raises:
-          MemoryError: the GPU is full.
-        """
+        """Return a block, or raise MemoryError."""
         return self.slabs.take(nbytes)
 
     def free(self, raw: Block) -> None:
@@ -58,11 +48,6 @@ class GpuStore:
 
         They are kept with the block, as who has it next often wants the same. They do not keep it:
         memory is for who claims it.
-
-        Args:
-          raw: the block.
-          offsets: the first byte of each.
-          kinds: shape and type of each.
         """
         kept = raw.kept
         if kept is not None and kept[0] == kinds and kept[1] == offsets:
@@ -82,12 +67,7 @@ class GpuStore:
 
 
 class PinnedStore:
-    """Page-locked memory of the host; its arrays are NumPy's.
-
-    Args:
-      driver: makes the calls.
-      slab_bytes: the least that the driver is asked for.
-    """
+    """Page-locked memory of the host; its arrays are NumPy's."""
 
     def __init__(self, driver: Driver, slab_bytes: int = _PINNED_SLAB_BYTES) -> None:
         self._bytes: dict[int, HostArray] = {}  # of each slab, by address
@@ -95,11 +75,7 @@ class PinnedStore:
         self.slabs = Slabs(self._malloc, self._free, slab_bytes)
 
     def allocate(self, nbytes: int) -> Block:
-        """Return a block.
-
-        Raises:
-          MemoryError: the host has no room for it.
-        """
+        """Return a block, or raise MemoryError."""
         return self.slabs.take(nbytes)
 
     def view(self, raw: Block, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
