@@ -23,14 +23,7 @@ class Interpreter(Protocol):
     def bind(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None
     ) -> Any:
-        """Do one operation.
-
-        Args:
-          row: which.
-          args: its operands: values, data on the host, Python numbers.
-          params: static parameters, as the row says.
-          out_sharding: how the results are laid out; None for as they come.
-        """
+        """Do one operation; arguments as for `bind`."""
 
 
 class _Door:

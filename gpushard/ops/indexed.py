@@ -56,12 +56,7 @@ class Indexed:
         return rest[:before], dims, rest[before:]
 
     def paired_positions(self, shape: Shape, wide: Shape) -> dict[int, LocalArray]:
-        """Return for each paired dim the position that every element of the part has in it.
-
-        Args:
-          shape: of the array.
-          wide: what index arrays broadcast to.
-        """
+        """Return for each paired dim the position that every element of the part has in it."""
         return {
             dim: np.broadcast_to(
                 np.arange(shape[dim]).reshape((-1, *(1,) * (-at - 1))), wide
@@ -72,13 +67,7 @@ class Indexed:
     def view(
         self, xp: Any, x: LocalArray, positions: Sequence[LocalArray]
     ) -> tuple[LocalArray, tuple[Any, ...]]:
-        """Return a view of an array with the indexed dims side by side, and the index of it.
-
-        Args:
-          xp: NumPy or CuPy.
-          x: the array.
-          positions: one array for each of `axes`.
-        """
+        """Return a view of an array with the indexed dims side by side, and the index of it."""
         of = {x.ndim + axis: at for axis, at in zip(self.axes, positions, strict=True)}
         for dim, at in self.paired:
             of[x.ndim + dim] = xp.arange(x.shape[dim]).reshape((-1, *(1,) * (-at - 1)))
@@ -115,11 +104,6 @@ class Indexed:
 @functools.lru_cache(maxsize=1024)
 def spread(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Shape:
     """Return the shape that index arrays broadcast to.
-
-    Args:
-      indexed: how they index.
-      shape: of the array.
-      shapes: of the index arrays.
 
     >>> spread(Indexed((-1,), 0, ((-2, -2),)), (4, 5), ((1, 3),))
     (4, 3)

@@ -201,12 +201,7 @@ class Strategy:
         return None
 
     def compile(self, case: Case, call: ShardedCall | None) -> Program:
-        """Make a program.
-
-        Args:
-          case: what for.
-          call: where operands and results lie, if that was chosen.
-        """
+        """Make a program; `call` says where operands and results lie, if that was chosen."""
         raise NotImplementedError
 
     def adapted(self, adapter: Adapter) -> Strategy:

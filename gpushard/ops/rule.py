@@ -76,11 +76,6 @@ class Rule:
 def elementwise(shapes: Sequence[Shape], shape: Shape, results: int = 1) -> Rule:
     """Return the rule of an elementwise operation.
 
-    Args:
-      shapes: of the operands, which broadcast to
-      shape: the shape of the results.
-      results: how many there are.
-
     >>> elementwise([(4, 1), (3,)], (4, 3)).operands
     ((0, None), (1,))
     """
@@ -97,12 +92,6 @@ def _aligned(own: Shape, shape: Shape) -> Dims:
 
 def reduction(shape: Shape, axes: Sequence[int], *, keepdims: bool, results: int = 1) -> Rule:
     """Return the rule of a reduction over some dims.
-
-    Args:
-      shape: of the operand.
-      axes: the dims that are reduced, not negative.
-      keepdims: whether they stay as dims of length 1.
-      results: how many there are.
 
     >>> reduction((4, 3), [0], keepdims=True).results
     ((None, 1),)

@@ -58,13 +58,9 @@ def where_on_host(dtype: Dtype, condition: Any, x: Any, y: Any, out: Any = None)
 
 
 def select(condition: Any, x: Any, y: Any, out: Any) -> None:
-    """Write elements of `x` where a condition is true, and of `y` elsewhere.
+    """Write elements of `x` where a condition is true, or not 0, and of `y` elsewhere.
 
-    Args:
-      condition: bools, or what is not 0 where it is true.
-      x: of the type of the result; operands broadcast.
-      y: the same.
-      out: takes the result.
+    Operands broadcast; both have the type of the result.
     """
     bits = BITS.get(out.dtype.itemsize)
     if bits is None or out.size < _LEAST:

@@ -158,15 +158,7 @@ class LocalCalls:
     def run(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[ShardedBuffer]:
-        """Make the calls.
-
-        Args:
-          operands: laid out as the calls expect.
-          scalars: (position among all that the kernel takes, value), ascending.
-
-        Raises:
-          OutOfMemoryError: a device has no room; nothing has changed.
-        """
+        """Make the calls; scalars are (position in all that the kernel takes, value), ascending."""
         parts = self.run_parts(operands, scalars)
         if self._direct:
             (only,) = parts
@@ -249,10 +241,8 @@ class LocalCalls:
     ) -> list[Outputs]:
         """Give the calls to the devices, or make them in the caller, whom idle threads help.
 
-        Args:
-          arguments: what the kernel takes in a call, after the site.
-          reads: the memory of these.
-          here: whether the caller makes the calls, if memory for the results is free at once.
+        If `here`, the caller makes them where memory for the results is free at once. `reads` has
+        the memory of the arguments.
         """
         if not self._rehearsed and self.calls:
             self._rehearsed = True
@@ -306,7 +296,6 @@ class LocalCalls:
         return self.runtime.backend.call_among(len(self.calls), run)
 
     def _allocate(self, n: int, here: bool) -> Outputs:
-        """Make memory for one result of every call."""
         claim, view, dtype = self.runtime.claim_shared, self.runtime.backend.view, self.dtypes[n]
         claims, values = [], []
         for call, (pool, stream, charges) in zip(self.calls, self._places, strict=True):
@@ -349,20 +338,12 @@ def calls_of(
     results: Sequence[Tiling],
     takes_part: Sequence[bool] | None = None,
 ) -> tuple[list[Call], list[int]]:
-    """List the calls of a row's kernel on blocks.
+    """List the calls of a row's kernel on blocks, and for each device the number of its call or -1.
 
     Devices of one domain whose operands and results are the same blocks share a call; it is charged
-    to the device that the first result's block is at home on.
-
-    Args:
-      row: the operation.
-      operands: boxes of the operands, over the devices of the results in the same order, and the
-        bytes of an element.
-      results: boxes of the results.
-      takes_part: whether each device has work at all; by default where it has some result.
-
-    Returns:
-      The calls; and for each device the number of its call, -1 where it has none.
+    to the device that the first result's block is at home on. Operands are (boxes over the devices
+    of the results in the same order, bytes of an element). By default devices without a result take
+    no part.
     """
     tilings = (*(tiling for tiling, _ in operands), *results)
     domain = holdings(results[0].assignment).device_domain.tolist()

@@ -77,13 +77,7 @@ class Computing(Protocol):
 
 
 class Computation:
-    """A program that computes.
-
-    Args:
-      case: what for.
-      call: where operands and results lie.
-      work: what computes.
-    """
+    """A program that computes."""
 
     def __init__(self, case: Case, call: ShardedCall, work: Computing) -> None:
         row = case.row

@@ -38,10 +38,7 @@ from gpushard.typing import Index, LocalArray, Shape
 class Fold(LocalCalls):
     """Calls that each take several parts of a state.
 
-    Args:
-      inputs: for each call the numbers of its parts.
-      regions: for each call the index of what it takes of them; None for all.
-      work: what there is to call.
+    For each call `inputs` has the numbers of its parts, and `regions` what index of them it takes.
     """
 
     def __init__(
@@ -242,11 +239,7 @@ class Block:
 class Between:
     """The merging of one block between domains: an all-reduce or a reduce-scatter of its parts.
 
-    Args:
-      reduced: the reduction.
-      block: whose parts lie where.
-      calls: the calls that made the parts.
-      own: how many elements each of them reduced.
+    Of `calls`, which made the parts, each reduced `own` elements.
     """
 
     def __init__(
@@ -326,11 +319,7 @@ class Between:
 
 
 class Merge:
-    """A reduction over split factors, ready to run.
-
-    Args:
-      reduced: the reduction.
-    """
+    """A reduction over split factors, ready to run."""
 
     def __init__(self, reduced: Reduced) -> None:
         row, dtypes, runtime = reduced.case.row, reduced.dtypes, reduced.case.runtime
@@ -352,11 +341,7 @@ class Merge:
     def run(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]]
     ) -> list[ShardedBuffer]:
-        """Run the reduction.
-
-        Raises:
-          OutOfMemoryError: a device has no room.
-        """
+        """Run the reduction."""
         state = self._local.run_parts(operands, scalars)
         for across in self._across:
             for parts, more in zip(state, across.run(state), strict=True):

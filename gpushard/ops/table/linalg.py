@@ -124,7 +124,6 @@ def matrix_row(
 
 
 def _sizes(name: str, core: Core, avals: Sequence[Aval]) -> dict[str, int]:
-    """Return the length of every letter."""
     shapes = tuple(aval.shape for aval in avals)
     sizes: dict[str, int] = {}
     for letters, shape in zip(core.inputs, shapes, strict=True):
@@ -203,7 +202,6 @@ def _cholesky(xp: Any, upper: bool) -> Callable[..., Any]:
 
 
 def _conjugate(x: Any) -> Any:
-    """Return conjugate transposes."""
     return x.swapaxes(-1, -2).conj()
 
 

@@ -72,7 +72,6 @@ def _row(
 
 
 def _all(shapes: Sequence[Shape], params: Params) -> Dims:
-    """Say that dims stay as they are."""
     return tuple(range(len(shapes[0])))
 
 
