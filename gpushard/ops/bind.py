@@ -17,8 +17,7 @@ from gpushard.ops.row import Params, Row
 class Interpreter(Protocol):
     """What gives operations their meaning."""
 
-    level: int
-    """Higher ones take operations first."""
+    level: int  # higher ones take operations first
 
     def bind(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None

@@ -32,25 +32,18 @@ MOST = 4096
 class Given:
     """An operand as it lies."""
 
-    tiling: Tiling | None
-    """Its boxes; None for data that can be placed anywhere at the same cost."""
-
+    tiling: Tiling | None  # its boxes; None for data that can be placed anywhere at the same cost
+    # The axes of the mesh in question that split each dim; None if it is on another mesh.
     axes: tuple[tuple[str, ...], ...] | None
-    """The axes of the mesh in question that split each dim; None if it is on another mesh."""
-
-    itemsize: int
-    """Bytes of an element."""
+    itemsize: int  # bytes of an element
 
 
 @dataclass(frozen=True)
 class Target:
     """How the caller wants the result laid out."""
 
-    axes: Splits
-    """The axes of the mesh that split each dim."""
-
-    itemsize: int
-    """Bytes of an element."""
+    axes: Splits  # the axes of the mesh that split each dim
+    itemsize: int  # bytes of an element
 
 
 def agreed(rule: Rule, operands: Sequence[Given]) -> Splits | None:
@@ -268,16 +261,9 @@ class Choice:
     """The assignment that was chosen, and who runs it."""
 
     mesh: Mesh
-    """Over which mesh."""
-
-    splits: Splits
-    """Which axes split which factor."""
-
-    nbytes: int
-    """Bytes that all devices receive, if each were a memory domain."""
-
-    way: int
-    """The number of the way to run it."""
+    splits: Splits  # which axes split which factor
+    nbytes: int  # bytes that all devices receive, if each were a memory domain
+    way: int  # the number of the way to run it
 
 
 Price: TypeAlias = Callable[[Prices, Splits], int | None]

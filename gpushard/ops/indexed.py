@@ -22,17 +22,11 @@ from gpushard.typing import LocalArray, Shape
 class Indexed:
     """How index arrays index an array; dims are counted from the end."""
 
-    axes: tuple[int, ...]
-    """The dims of the array that they index, one for each of them."""
-
-    after: int
-    """How many of the other dims come after theirs in the result."""
-
+    axes: tuple[int, ...]  # the dims of the array that they index, one for each of them
+    after: int  # how many of the other dims come after theirs in the result
+    # (dim of the array, dim of the index arrays) where positions are equal.
     paired: tuple[tuple[int, int], ...] = ()
-    """(dim of the array, dim of the index arrays) where positions are equal."""
-
-    inside: bool = False
-    """Whether all positions are known to be in bounds."""
+    inside: bool = False  # whether all positions are known to be in bounds
 
     @property
     def along(self) -> int | None:

@@ -29,21 +29,13 @@ Splits: TypeAlias = tuple[tuple[str, ...], ...]
 class Rule:
     """The factors of one operation on operands of particular shapes."""
 
-    operands: tuple[Dims, ...]
-    """Factors of each operand."""
-
-    results: tuple[Dims, ...]
-    """Factors of each result."""
-
-    sizes: Shape
-    """Length of each factor."""
-
-    whole: frozenset[int] = frozenset()
-    """Factors that must not be split."""
-
+    operands: tuple[Dims, ...]  # factors of each operand
+    results: tuple[Dims, ...]  # factors of each result
+    sizes: Shape  # length of each factor
+    whole: frozenset[int] = frozenset()  # factors that must not be split
+    # Factors that live on certain mesh axes of more than one device, or on none: they stay there,
+    # and no other factor gets these axes.
     pinned: tuple[tuple[int, tuple[str, ...]], ...] = ()
-    """Factors that live on certain mesh axes of more than one device, or on none: they stay there,
-    and no other factor gets these axes."""
 
     @functools.cached_property
     def reduced(self) -> tuple[int, ...]:

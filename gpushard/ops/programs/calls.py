@@ -39,17 +39,11 @@ def quietly(function: Callable[..., T], *given: Any, **named: Any) -> T:
 class Call:
     """One call of a kernel."""
 
+    # Position of the device that pays, whose operands are taken, and on whose stream it runs.
     home: int
-    """Position of the device that pays, whose operands are taken, and on whose stream it runs."""
-
-    shapes: tuple[Shape, ...]
-    """Shapes of what it writes."""
-
-    site: tuple[Any, ...]
-    """What the kernel takes before its operands: nothing, or a `Site`."""
-
-    reads: int = 0
-    """Bytes of its operands, where they may be larger than what it writes."""
+    shapes: tuple[Shape, ...]  # shapes of what it writes
+    site: tuple[Any, ...]  # what the kernel takes before its operands: nothing, or a `Site`
+    reads: int = 0  # bytes of its operands, where they may be larger than what it writes
 
 
 @dataclasses.dataclass(slots=True)
@@ -57,39 +51,22 @@ class Outputs:
     """What calls made, for one result: an array for each."""
 
     values: list[LocalArray]
-    """The arrays."""
-
-    claims: list[Claim]
-    """What keeps their memory."""
-
-    settled: bool
-    """Whether they are known to be there."""
+    claims: list[Claim]  # what keeps their memory
+    settled: bool  # whether they are known to be there
 
 
 @dataclass(frozen=True, eq=False)
 class Work:
     """What there is to call, and which device has the results of which call."""
 
-    runtime: Runtime
-    """Of the devices."""
-
-    name: str
-    """Of the operation, for errors."""
-
-    kernel: Kernel
-    """What is called."""
-
+    runtime: Runtime  # of the devices
+    name: str  # of the operation, for errors
+    kernel: Kernel  # what is called
     calls: Sequence[Call]
-    """The calls."""
-
+    # For each device the call whose results it has; -1 for none: no elements.
     of_device: Sequence[int]
-    """For each device the call whose results it has; -1 for none: no elements."""
-
-    tilings: Sequence[Tiling]
-    """Of the results."""
-
-    dtypes: Sequence[np.dtype[Any]]
-    """Of the results."""
+    tilings: Sequence[Tiling]  # of the results
+    dtypes: Sequence[np.dtype[Any]]  # of the results
 
 
 class LocalCalls:

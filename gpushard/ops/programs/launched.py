@@ -26,29 +26,17 @@ from gpushard.typing import Shape
 class Group:
     """Calls that one launch can make."""
 
-    calls: tuple[int, ...]
-    """Their numbers."""
-
+    calls: tuple[int, ...]  # their numbers
+    # What they take: (operand, which of its shards or parts, in the order of the calls).
     takes: tuple[tuple[int, tuple[int, ...]], ...]
-    """What they take: (operand, which of its shards or parts, in the order of the calls)."""
-
-    stream: Stream
-    """Where it runs."""
-
-    launch: Calls
-    """What makes them."""
-
+    stream: Stream  # where it runs
+    launch: Calls  # what makes them
+    # Who pays, and for how many bytes: for each result of each call, in the order of `results`.
     charges: tuple[tuple[Account, int], ...]
-    """Who pays, and for how many bytes: for each result of each call, in the order of `results`."""
-
-    pool: Pool
-    """Where their memory comes from."""
-
-    shared: bool
-    """Whether all results share one memory."""
-
+    pool: Pool  # where their memory comes from
+    shared: bool  # whether all results share one memory
+    # The same one by one, each on the stream of its device; empty for a single call.
     alone: tuple[Group, ...]
-    """The same one by one, each on the stream of its device; empty for a single call."""
 
 
 class Launched(LocalCalls):

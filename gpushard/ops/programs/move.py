@@ -48,15 +48,13 @@ class Move(Strategy):
     None of what it says depends on types.
     """
 
+    # Takes the shapes of the operands.
     how: Callable[[Sequence[Shape], Params], Piece | Rearrangement]
-    """Takes the shapes of the operands."""
-
+    # Takes the shapes, the parameters, the mesh axes that split each dim of the operand, and their
+    # sizes; gives those for the result. Without it result dims keep the axes of their factor.
     splits: Callable[[Sequence[Shape], Params, Splits, Mapping[str, int]], Splits] | None = None
-    """Takes the shapes, the parameters, the mesh axes that split each dim of the operand, and their
-    sizes; gives those for the result. Without it result dims keep the axes of their factor."""
-
+    # Gives the numbers of the piece's maps whose starts are operands: Python integers.
     starts: Callable[[Params], tuple[int, ...]] | None = None
-    """Gives the numbers of the piece's maps whose starts are operands: Python integers."""
 
     def compile(self, case: Case, call: ShardedCall | None) -> Movement:
         """Plan the movement."""
@@ -95,11 +93,9 @@ class Move(Strategy):
 class Replace(Strategy):
     """The second operand replaces a piece of the first one."""
 
+    # Takes the shapes of the operands; says which piece.
     how: Callable[[Sequence[Shape], Params], Piece]
-    """Takes the shapes of the operands; says which piece."""
-
-    starts: Callable[[Params], tuple[int, ...]]
-    """As for `Move`."""
+    starts: Callable[[Params], tuple[int, ...]]  # as for `Move`
 
     def compile(self, case: Case, call: ShardedCall | None) -> Update:
         """Plan the update."""
@@ -227,8 +223,7 @@ class Update:
     The result is laid out like the first operand, and shares with it what the part does not touch.
     """
 
-    nbytes = 2000
-    """Bytes that this program takes, about."""
+    nbytes = 2000  # bytes that this program takes, about
 
     def __init__(self, replace: Replace, case: Case) -> None:
         x, (aval,) = case.operands[0], case.results

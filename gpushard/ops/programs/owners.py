@@ -43,18 +43,12 @@ _STEPS = 8
 class Owners:
     """The blocks that a call takes elements from: a grid along the dims in question."""
 
-    starts: tuple[tuple[int, ...], ...]
-    """Where blocks start along each of these dims."""
-
+    starts: tuple[tuple[int, ...], ...]  # where blocks start along each of these dims
+    # What of every block is in question: all of it along these dims, a range along others; empty
+    # where that is the whole block.
     part: Index
-    """What of every block is in question: all of it along these dims, a range along others; empty
-    where that is the whole block."""
-
-    shape: Shape = ()
-    """Of what the call makes."""
-
-    volume: int = 0
-    """Elements of all blocks that are in question."""
+    shape: Shape = ()  # of what the call makes
+    volume: int = 0  # elements of all blocks that are in question
 
     @functools.cached_property
     def counts(self) -> Shape:
@@ -105,12 +99,10 @@ class FromOwners(Strategy):
     That is priced: what is taken depends on the data.
     """
 
+    # Makes the kernel that takes what it needs from several blocks of the first operand, cut along
+    # its reduced dims: `kernel(Owners, *blocks, *other operands)`.
     kernel: KernelMaker
-    """Makes the kernel that takes what it needs from several blocks of the first operand, cut along
-    its reduced dims: `kernel(Owners, *blocks, *other operands)`."""
-
-    otherwise: Strategy
-    """What runs where a domain lacks blocks, or where they form no grid."""
+    otherwise: Strategy  # what runs where a domain lacks blocks, or where they form no grid
 
     @property
     def whole(self) -> str:  # type: ignore[override]

@@ -120,18 +120,12 @@ class Reduce(Strategy):
     finished. The arrays of a state have the shape of the result; `xp` is NumPy or CuPy.
     """
 
-    states: Callable[[Sequence[Aval], Params], tuple[Dtype, ...]]
-    """Types of the arrays of a state."""
-
-    local: KernelMaker
-    """Makes the kernel that gives the state of a block: a tuple."""
-
+    states: Callable[[Sequence[Aval], Params], tuple[Dtype, ...]]  # types of the arrays of a state
+    local: KernelMaker  # makes the kernel that gives the state of a block: a tuple
+    # Makes `merge(a, b, m, n)`: of states of m and n elements. It may overwrite nothing.
     merge: Callable[[Any, Sequence[Aval], Params], Callable[[State, State, int, int], State]]
-    """Makes `merge(a, b, m, n)`: of states of m and n elements. It may overwrite nothing."""
-
+    # Makes `finish(state, n)`: the result from the state of all n elements.
     finish: Callable[[Any, Sequence[Aval], Params], Callable[[State, int], LocalArray]]
-    """Makes `finish(state, n)`: the result from the state of all n elements."""
-
     numbers = False
 
     def price(self, case: Case) -> Price:
@@ -169,20 +163,12 @@ class Reduce(Strategy):
 class Reduced:
     """A reduction over split factors that is to be compiled."""
 
-    strategy: Reduce
-    """How parts come together."""
-
+    strategy: Reduce  # how parts come together
     case: Case
-    """The operation."""
-
-    operands: Sequence[Tiling]
-    """Boxes of the operands when the kernel runs."""
-
+    operands: Sequence[Tiling]  # boxes of the operands when the kernel runs
+    # Boxes of the result as the operands' splits give them: what the parts are parts of.
     natural: Tiling
-    """Boxes of the result as the operands' splits give them: what the parts are parts of."""
-
-    result: Tiling
-    """Boxes of the result, each within the natural one of its device."""
+    result: Tiling  # boxes of the result, each within the natural one of its device
 
     @functools.cached_property
     def dtypes(self) -> tuple[Dtype, ...]:
@@ -224,11 +210,8 @@ Wanted: TypeAlias = tuple[int, int]
 class Block:
     """A natural block whose parts lie in several domains, or not where they are wanted."""
 
-    members: tuple[tuple[int, ...], ...]
-    """The calls whose parts each domain merges, in mesh order."""
-
-    wanting: dict[Wanted, int]
-    """What is wanted of it where, with the device that pays."""
+    members: tuple[tuple[int, ...], ...]  # the calls whose parts each domain merges, in mesh order
+    wanting: dict[Wanted, int]  # what is wanted of it where, with the device that pays
 
     @property
     def calls(self) -> list[int]:
@@ -356,14 +339,10 @@ class Merge:
 class _Found:
     """How the parts of what is reduced come together."""
 
+    # What is merged within its domain: the calls, in mesh order, and the device that pays.
     within: dict[Wanted, tuple[list[int], int]]
-    """What is merged within its domain: the calls, in mesh order, and the device that pays."""
-
-    across: list[Block]
-    """What is not."""
-
-    of_device: list[Wanted]
-    """What each device wants."""
+    across: list[Block]  # what is not
+    of_device: list[Wanted]  # what each device wants
 
 
 def _find(reduced: Reduced, of_device: Sequence[int]) -> _Found:

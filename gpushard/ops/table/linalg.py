@@ -70,23 +70,14 @@ Sizes: TypeAlias = Mapping[str, int]
 class Core:
     """What a function makes of matrices; it may depend on parameters."""
 
-    inputs: tuple[str, ...]
-    """A letter for each of the last dims of every operand."""
-
-    outputs: tuple[str, ...]
-    """The same for every result."""
-
+    inputs: tuple[str, ...]  # a letter for each of the last dims of every operand
+    outputs: tuple[str, ...]  # the same for every result
+    # Takes the type that is worked in, gives that of each result.
     types: tuple[Callable[[Dtype], Dtype], ...] = (own,)
-    """Takes the type that is worked in, gives that of each result."""
-
+    # Gives the lengths of letters that no operand has.
     lengths: Callable[[Sizes], dict[str, int]] = lambda sizes: {}
-    """Gives the lengths of letters that no operand has."""
-
-    square: bool = True
-    """Whether the first operand must have as many rows as columns."""
-
-    free: str = ""
-    """Letters that need not be whole."""
+    square: bool = True  # whether the first operand must have as many rows as columns
+    free: str = ""  # letters that need not be whole
 
 
 def matrix_row(
