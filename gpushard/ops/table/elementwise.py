@@ -404,3 +404,22 @@ VIEW = Row(
     (Local("several elements become one, or one several"),),
 )
 """Parameters: (dtype,). The last dim is whole where the sizes of elements differ."""
+
+
+def _nan_to_num(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    own = own_kernels(xp)
+    if own is not None and avals[0].dtype.kind == "f":
+        return lambda x, out=None: own.finite(x, params, out)
+    return writing(lambda x: xp.nan_to_num(x, True, *params))
+
+
+NAN_TO_NUM = in_single(
+    Row(
+        "nan_to_num",
+        lambda avals, params: (avals[0],),
+        lambda avals, params: rule.elementwise([avals[0].shape], avals[0].shape),
+        _nan_to_num,
+        (Local(),),
+    )
+)
+"""Parameters: what replaces NaN, infinity and minus infinity."""
