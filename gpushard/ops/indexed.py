@@ -181,12 +181,7 @@ def located(
 ) -> tuple[LocalArray, LocalArray]:
     """Return positions within a block, and which are in it; those that are not become 0.
 
-    Args:
-      xp: NumPy or CuPy.
-      positions: in the whole dim, from the end where negative.
-      size: length of the whole dim.
-      start: where the block starts.
-      length: how long it is.
+    Positions are in the whole dim, from the end where negative; the block has a start and a length.
     """
     if positions.dtype == np.uint64:  # beyond the largest position there is only "outside"
         positions = xp.minimum(positions, np.uint64(size))
@@ -205,11 +200,8 @@ def integers(positions: LocalArray) -> LocalArray:
 def in_order(positions: LocalArray, wide: Shape, size: int, *, known: bool) -> LocalArray:
     """Return positions from the front, one for each element of a part: NumPy only.
 
-    Args:
-      positions: in the whole dim, from the end where negative.
-      wide: what index arrays broadcast to.
-      size: length of the dim.
-      known: whether they are in bounds; others stay out of bounds.
+    They come in the whole dim, from the end where negative. Unless `known` to be in bounds, those
+    that are not stay out of bounds.
     """
     at = positions if positions.shape == wide else np.broadcast_to(positions, wide)
     at = at.ravel()

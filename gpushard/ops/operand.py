@@ -77,10 +77,7 @@ def frame_of(
     dims: where no operand has any, it is made where the result is wanted. Among themselves the one
     on most devices decides.
 
-    Args:
-      name: of the operation, for errors.
-      operands: at least one of them on devices; those all in one kind of memory.
-      out: how the result is to be laid out, and its shape; None for as it comes.
+    At least one operand is on devices; those are all in one kind of memory.
 
     Raises:
       ShardingError: committed operands are on different devices.

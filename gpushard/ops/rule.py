@@ -132,10 +132,7 @@ def along(shapes: Sequence[Shape], axes: Sequence[int], results: Sequence[int] =
 def cores(shapes: Sequence[Shape], inputs: Sequence[str], outputs: Sequence[str] = ()) -> Rule:
     """Return the rule of an operation on the last dims of arrays; those before broadcast.
 
-    Args:
-      shapes: of the operands.
-      inputs: a letter for each of the last dims of each operand, which must be whole.
-      outputs: likewise for the results.
+    A letter for each of the last dims of each operand, which must be whole, and of each result.
 
     >>> cores([(5, 4, 3)], ["mn"], ["mk", "k"]).results
     ((0, 1, 3), (0, 3))
@@ -159,12 +156,8 @@ def cores(shapes: Sequence[Shape], inputs: Sequence[str], outputs: Sequence[str]
 def parse(text: str, shapes: Sequence[Shape], whole: str = "") -> Rule:
     """Return the rule that a string of letters describes, one letter for each dim.
 
-    A dim of length 1 whose letter is longer elsewhere has no factor: it is broadcast.
-
-    Args:
-      text: such as "ij,jk->ik".
-      shapes: of the operands.
-      whole: letters that must not be split.
+    A dim of length 1 whose letter is longer elsewhere has no factor: it is broadcast. Letters of
+    `whole` must not be split.
 
     >>> parse("ij,jk->ik", [(2, 3), (3, 4)]).reduced
     (1,)
