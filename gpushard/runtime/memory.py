@@ -189,10 +189,11 @@ class Claims:
     def drain(self) -> None:
         """Charge claims that began, give back the memory of those that ended; under the lock.
 
-        What an interrupt cuts short here comes again after `repair`.
+        What an interrupt cuts short here comes again after `repair`. What comes meanwhile, from
+        other threads and signal handlers, is for the next time: this ends, however busy they are.
         """
         queue, still_open = self.queue, self._open
-        while queue:
+        for _ in range(len(queue)):
             end = queue[0]
             if type(end) is tuple:
                 (end,) = end
