@@ -24,7 +24,6 @@ from gpushard.ops.row import Row
 from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table import reductions
 from gpushard.ops.table.nan_moments import NANMEAN, NANSTD, NANVAR
-from gpushard.ops.table.replacing import NAN_TO_NUM
 
 # fmt: off
 __all__ = [
@@ -208,7 +207,7 @@ def nan_to_num(
         float(number_of(default if value is None else value, own, "nan_to_num", name))
         for name, value, default in replaced
     )
-    return bind(NAN_TO_NUM, (x,), values)
+    return bind(rows.NAN_TO_NUM, (x,), values)
 
 
 @public_like(statistical.cumsum)

@@ -19,13 +19,8 @@ class Aval:
     """Shape and type of an operand or a result."""
 
     shape: Shape
-    """Sizes of the dims."""
-
     dtype: Dtype
-    """Type of the elements."""
-
-    weak: bool = False
-    """Whether the type came from a Python scalar and gives way to others."""
+    weak: bool = False  # whether the type came from a Python scalar and gives way to others
 
     @property
     def promoting(self) -> Any:

@@ -12,12 +12,6 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, AxisError
 def from_end(axis: Any, ndim: int, name: str, argument: str = "axis") -> tuple[int, ...]:
     """Return axes counted from the end, so that dims put in front leave them valid.
 
-    Args:
-      axis: an integer, a tuple of them, or None for all.
-      ndim: dims of the array.
-      name: of the operation, for errors.
-      argument: what an error calls the axes.
-
     Raises:
       ArgumentTypeError: it is none of these.
       AxisError: an axis is out of range.
@@ -33,10 +27,6 @@ def from_end(axis: Any, ndim: int, name: str, argument: str = "axis") -> tuple[i
 
 def one_from_end(axis: Any, ndim: int, name: str, argument: str = "axis") -> int:
     """Return one axis counted from the end.
-
-    Raises:
-      ArgumentTypeError: it is no integer.
-      AxisError: it is out of range.
 
     >>> one_from_end(0, 3, "flip")
     -3

@@ -17,20 +17,12 @@ from gpushard.ops.row import Params, Row
 class Interpreter(Protocol):
     """What gives operations their meaning."""
 
-    level: int
-    """Higher ones take operations first."""
+    level: int  # higher ones take operations first
 
     def bind(
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None
     ) -> Any:
-        """Do one operation.
-
-        Args:
-          row: which.
-          args: its operands: values, data on the host, Python numbers.
-          params: static parameters, as the row says.
-          out_sharding: how the results are laid out; None for as they come.
-        """
+        """Do one operation; arguments as for `bind`."""
 
 
 class _Door:

@@ -32,37 +32,25 @@ MOST = 4096
 class Given:
     """An operand as it lies."""
 
-    tiling: Tiling | None
-    """Its boxes; None for data that can be placed anywhere at the same cost."""
-
+    tiling: Tiling | None  # its boxes; None for data that can be placed anywhere at the same cost
+    # The axes of the mesh in question that split each dim; None if it is on another mesh.
     axes: tuple[tuple[str, ...], ...] | None
-    """The axes of the mesh in question that split each dim; None if it is on another mesh."""
-
-    itemsize: int
-    """Bytes of an element."""
+    itemsize: int  # bytes of an element
 
 
 @dataclass(frozen=True)
 class Target:
     """How the caller wants the result laid out."""
 
-    axes: Splits
-    """The axes of the mesh that split each dim."""
-
-    itemsize: int
-    """Bytes of an element."""
+    axes: Splits  # the axes of the mesh that split each dim
+    itemsize: int  # bytes of an element
 
 
 def agreed(rule: Rule, operands: Sequence[Given]) -> Splits | None:
-    """Return the splits of all factors if every operand can stay as it is, else None.
+    """Return the splits of all factors if every operand can stay as it is.
 
-    Args:
-      rule: of the operation.
-      operands: as they lie.
-
-    Returns:
-      The splits, unless two operands split a factor differently, one axis would serve two factors,
-      or something is split that must not be.
+    None if two operands split a factor differently, one axis would serve two factors, or something
+    is split that must not be.
     """
     found = dict(rule.pinned)
     for dims, operand in zip(rule.operands, operands, strict=True):
@@ -148,14 +136,7 @@ def _placed(rule: Rule, places: dict[str, set[int]]) -> Iterator[Splits]:
 
 
 class Prices:
-    """What assignments cost on one mesh; every part of a price is worked out once.
-
-    Args:
-      rule: of the operation.
-      mesh: the mesh.
-      operands: as they lie.
-      target: how the result is wanted; None for as it comes.
-    """
+    """What assignments cost on one mesh; every part of a price is worked out once."""
 
     def __init__(
         self, rule: Rule, mesh: Mesh, operands: Sequence[Given], target: Target | None = None
@@ -237,10 +218,6 @@ class Prices:
         Merging moves each part once to where it is merged, and the whole to the others that want
         it: (g - 1) + (n - 1) times the state of a block that g devices have parts of and n devices
         want. Where each of them wants a part of its own it is merged there, for (g - 1) times.
-
-        Args:
-          splits: some of them of reduced factors.
-          state_bytes: bytes of the state of one element of the result.
         """
         rule, target, dims = self._rule, self._target, self._rule.results[0]
         groups = self._size(splits[f] for f in rule.reduced)
@@ -284,16 +261,9 @@ class Choice:
     """The assignment that was chosen, and who runs it."""
 
     mesh: Mesh
-    """Over which mesh."""
-
-    splits: Splits
-    """Which axes split which factor."""
-
-    nbytes: int
-    """Bytes that all devices receive, if each were a memory domain."""
-
-    way: int
-    """The number of the way to run it."""
+    splits: Splits  # which axes split which factor
+    nbytes: int  # bytes that all devices receive, if each were a memory domain
+    way: int  # the number of the way to run it
 
 
 Price: TypeAlias = Callable[[Prices, Splits], int | None]
@@ -315,13 +285,8 @@ def choose(
     """Return the cheapest assignment and way, over several meshes of the same devices.
 
     Of those that move the same bytes: the one that changes the fewest operands, then that with the
-    most parts, then that which keeps earlier operands, then the first way.
-
-    Args:
-      rule: of the operation.
-      candidates: each mesh with the operands as they lie on it.
-      ways: to run it, the preferred ones first; the last one runs what is not split.
-      target: how the result is wanted; None for as it comes.
+    most parts, then that which keeps earlier operands, then the first way. The last one runs what
+    is not split.
     """
     for mesh, operands in candidates:
         splits = agreed(rule, operands)

@@ -14,17 +14,7 @@ from gpushard.ops.shardings import check_available
 
 
 def create(row: Row, tiling: Tiling, dtype: Dtype, numbers: Sequence[Any]) -> ShardedBuffer:
-    """Make an array of nothing but numbers.
-
-    Args:
-      row: positional and without operands, as those of `table.creation`.
-      tiling: of the result, in the memory of devices.
-      dtype: of the result.
-      numbers: what the row's kernel takes after the site.
-
-    Raises:
-      OutOfMemoryError: a device has no room.
-    """
+    """Make an array of nothing but numbers, which the row's kernel takes after the site."""
     runtime = devices_of(tiling)[0].runtime
     check_available(runtime, row.name, (Aval((), dtype),))
     key = (row, tiling, dtype)

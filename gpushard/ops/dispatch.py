@@ -22,11 +22,7 @@ _KEY_BYTES = 200
 
 
 def check_out(row: Row, out: Any) -> None:
-    """Check that a place for results is one.
-
-    Raises:
-      ArgumentTypeError: it is none.
-    """
+    """Check that a place for results is one."""
     if not isinstance(out, Sharding):
         raise ArgumentTypeError(
             f"{row.name}: out_sharding={out!r} must be a Sharding; the functions of gpushard.numpy "

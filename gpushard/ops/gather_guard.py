@@ -55,20 +55,12 @@ def gather_guard(level: str) -> Iterator[None]:
 
 
 def watched(
-    name: str,
-    operands: Sequence[Operand],
-    wanted: Sequence[Tiling | None],
-    nbytes: int,
-    limit: int,
+    name: str, operands: Sequence[Operand], wanted: Sequence[Tiling | None], nbytes: int, limit: int
 ) -> str | None:
     """Return what the guard would say of the moves of an operation; None if it does not mind.
 
-    Args:
-      name: of the operation.
-      operands: as they lie.
-      wanted: the boxes that each is moved to; None for one that stays.
-      nbytes: what moves, as if every device were a memory domain.
-      limit: what may move.
+    What moves is counted as if every device were a memory domain; of operands that stay `wanted` is
+    None.
     """
     moved = [
         (x, tiling)
@@ -101,11 +93,7 @@ def log_transfer(message: str, *args: str) -> None:
 
 
 def check_gather(what: str) -> None:
-    """Apply the guard to what `watched` found, before it happens.
-
-    Raises:
-      TransferGuardError: the guard forbids it.
-    """
+    """Apply the guard to what `watched` found, before it happens."""
     level = _level.get()
     if level == "log":
         log_transfer("implicit move: %s", what)

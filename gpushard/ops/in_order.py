@@ -30,12 +30,7 @@ _WHOLE = {"minimum": "a < s ? a : s", "maximum": "s < a ? a : s"}
 
 
 class InOrder:
-    """The merging of states of one array by a ufunc.
-
-    Args:
-      xp: NumPy or CuPy.
-      name: of the ufunc.
-    """
+    """The merging of states of one array by a ufunc."""
 
     def __init__(self, xp: Any, name: str) -> None:
         self._function = getattr(xp, name)
@@ -57,9 +52,7 @@ class InOrder:
     def at_once(self, arrays: Sequence[LocalArray], out: Any = None) -> LocalArray | None:
         """Merge two arrays or more of one type and shape; None where that takes a call for each.
 
-        Args:
-          arrays: the parts.
-          out: where the result may go, memory that no part lies in.
+        `out` is where the result may go, memory that no part lies in.
         """
         dtype = arrays[0].dtype
         if self.elementwise(dtype, 2) is None:

@@ -22,17 +22,11 @@ from gpushard.typing import LocalArray, Shape
 class Indexed:
     """How index arrays index an array; dims are counted from the end."""
 
-    axes: tuple[int, ...]
-    """The dims of the array that they index, one for each of them."""
-
-    after: int
-    """How many of the other dims come after theirs in the result."""
-
+    axes: tuple[int, ...]  # the dims of the array that they index, one for each of them
+    after: int  # how many of the other dims come after theirs in the result
+    # (dim of the array, dim of the index arrays) where positions are equal.
     paired: tuple[tuple[int, int], ...] = ()
-    """(dim of the array, dim of the index arrays) where positions are equal."""
-
-    inside: bool = False
-    """Whether all positions are known to be in bounds."""
+    inside: bool = False  # whether all positions are known to be in bounds
 
     @property
     def along(self) -> int | None:
@@ -56,12 +50,7 @@ class Indexed:
         return rest[:before], dims, rest[before:]
 
     def paired_positions(self, shape: Shape, wide: Shape) -> dict[int, LocalArray]:
-        """Return for each paired dim the position that every element of the part has in it.
-
-        Args:
-          shape: of the array.
-          wide: what index arrays broadcast to.
-        """
+        """Return for each paired dim the position that every element of the part has in it."""
         return {
             dim: np.broadcast_to(
                 np.arange(shape[dim]).reshape((-1, *(1,) * (-at - 1))), wide
@@ -72,13 +61,7 @@ class Indexed:
     def view(
         self, xp: Any, x: LocalArray, positions: Sequence[LocalArray]
     ) -> tuple[LocalArray, tuple[Any, ...]]:
-        """Return a view of an array with the indexed dims side by side, and the index of it.
-
-        Args:
-          xp: NumPy or CuPy.
-          x: the array.
-          positions: one array for each of `axes`.
-        """
+        """Return a view of an array with the indexed dims side by side, and the index of it."""
         of = {x.ndim + axis: at for axis, at in zip(self.axes, positions, strict=True)}
         for dim, at in self.paired:
             of[x.ndim + dim] = xp.arange(x.shape[dim]).reshape((-1, *(1,) * (-at - 1)))
@@ -115,11 +98,6 @@ class Indexed:
 @functools.lru_cache(maxsize=1024)
 def spread(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Shape:
     """Return the shape that index arrays broadcast to.
-
-    Args:
-      indexed: how they index.
-      shape: of the array.
-      shapes: of the index arrays.
 
     >>> spread(Indexed((-1,), 0, ((-2, -2),)), (4, 5), ((1, 3),))
     (4, 3)
@@ -203,12 +181,7 @@ def located(
 ) -> tuple[LocalArray, LocalArray]:
     """Return positions within a block, and which are in it; those that are not become 0.
 
-    Args:
-      xp: NumPy or CuPy.
-      positions: in the whole dim, from the end where negative.
-      size: length of the whole dim.
-      start: where the block starts.
-      length: how long it is.
+    Positions are in the whole dim, from the end where negative; the block has a start and a length.
     """
     if positions.dtype == np.uint64:  # beyond the largest position there is only "outside"
         positions = xp.minimum(positions, np.uint64(size))
@@ -227,11 +200,8 @@ def integers(positions: LocalArray) -> LocalArray:
 def in_order(positions: LocalArray, wide: Shape, size: int, *, known: bool) -> LocalArray:
     """Return positions from the front, one for each element of a part: NumPy only.
 
-    Args:
-      positions: in the whole dim, from the end where negative.
-      wide: what index arrays broadcast to.
-      size: length of the dim.
-      known: whether they are in bounds; others stay out of bounds.
+    They come in the whole dim, from the end where negative. Unless `known` to be in bounds, those
+    that are not stay out of bounds.
     """
     at = positions if positions.shape == wide else np.broadcast_to(positions, wide)
     at = at.ravel()

@@ -117,11 +117,7 @@ def _parse_entry(shape: Shape, dim: int, entry: Any) -> Entry:
 
 
 def as_position(entry: Any) -> int:
-    """Return what is an integer, as Python has them.
-
-    Raises:
-      NotBasicError: it is none.
-    """
+    """Return what is an integer, as Python has them."""
     try:
         # operator.index takes True for 1, and would fetch a whole array to see that it is none
         if not isinstance(entry, bool | np.bool_) and not getattr(entry, "shape", ()):
@@ -158,11 +154,7 @@ def too_many(shape: Shape, index: Any, taken: int) -> ArrayIndexError:
 
 
 def as_slice(entry: slice) -> tuple[int | None, int | None, int | None]:
-    """Return start, stop and step of a slice as Python's integers.
-
-    Raises:
-      ArgumentTypeError: a bound is neither an integer nor None.
-    """
+    """Return start, stop and step of a slice as Python's integers."""
     bounds = entry.start, entry.stop, entry.step
     try:
         start, stop, step = (None if b is None else operator.index(b) for b in bounds)

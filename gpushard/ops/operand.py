@@ -27,16 +27,9 @@ class Sharded:
     """An array on devices."""
 
     aval: Aval
-    """Its shape and type."""
-
     tiling: Tiling
-    """Its boxes."""
-
     sharding: Sharding
-    """How it is laid out."""
-
-    committed: bool
-    """Whether a user chose the devices."""
+    committed: bool  # whether a user chose the devices
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,15 +37,13 @@ class Hosted:
     """Data on the host that is placed wherever it is needed."""
 
     aval: Aval
-    """Its shape and type."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scalar:
     """A Python number; dispatch knows its type, never its value."""
 
-    aval: Aval
-    """Shape () and a weak type."""
+    aval: Aval  # shape () and a weak type
 
 
 Operand: TypeAlias = Sharded | Hosted | Scalar
@@ -62,14 +53,9 @@ Operand: TypeAlias = Sharded | Hosted | Scalar
 class Frame:
     """The devices that an operation runs on, and the shardings that its operands have there."""
 
-    named: tuple[Mesh, ...]
-    """The different meshes of the operands, in their order."""
-
-    fixed: tuple[Sharding, ...]
-    """The different shardings without a mesh, likewise."""
-
-    devices: tuple[object, ...]
-    """The devices, in the order of the operand that decides."""
+    named: tuple[Mesh, ...]  # the different meshes of the operands, in their order
+    fixed: tuple[Sharding, ...]  # the different shardings without a mesh, likewise
+    devices: tuple[object, ...]  # the devices, in the order of the operand that decides
 
     @functools.cached_property
     def meshes(self) -> tuple[Mesh, ...]:
@@ -91,10 +77,7 @@ def frame_of(
     dims: where no operand has any, it is made where the result is wanted. Among themselves the one
     on most devices decides.
 
-    Args:
-      name: of the operation, for errors.
-      operands: at least one of them on devices; those all in one kind of memory.
-      out: how the result is to be laid out, and its shape; None for as it comes.
+    At least one operand is on devices; those are all in one kind of memory.
 
     Raises:
       ShardingError: committed operands are on different devices.

@@ -40,14 +40,9 @@ State: TypeAlias = tuple[LocalArray, ...]
 class Site:
     """Where in the whole arrays a kernel works, for rows that need to know."""
 
-    operands: tuple[Shape, ...]
-    """First element of the local block of each operand."""
-
-    result: Shape
-    """First element of the block of the first result."""
-
-    shape: Shape
-    """Shape of that block."""
+    operands: tuple[Shape, ...]  # first element of the local block of each operand
+    result: Shape  # first element of the block of the first result
+    shape: Shape  # shape of that block
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +50,8 @@ class Result:
     """One result of an operation."""
 
     aval: Aval
-    """Shape and type."""
-
     sharding: Sharding
-    """How it is laid out."""
-
-    tiling: Tiling
-    """The same for its shape."""
+    tiling: Tiling  # the same for its shape
 
 
 def only(state: State, count: int) -> LocalArray:
@@ -73,18 +63,13 @@ def only(state: State, count: int) -> LocalArray:
 class ShardedCall:
     """Where the operands and results of one call lie."""
 
+    # Of each operand when the kernel runs; None for Python numbers.
     operands: tuple[tuple[Sharding, Tiling] | None, ...]
-    """Of each operand when the kernel runs; None for Python numbers."""
-
-    results: tuple[Result, ...]
-    """The results as the kernel gives them."""
-
+    results: tuple[Result, ...]  # the results as the kernel gives them
+    # The results in the end: where they were asked for, back at the splits of dims that had to be
+    # whole, or at those of dims that index arrays replaced.
     ends: tuple[Result, ...]
-    """The results in the end: where they were asked for, back at the splits of dims that had to be
-    whole, or at those of dims that index arrays replaced."""
-
-    choice: Choice | None
-    """How the work is split, if over a mesh."""
+    choice: Choice | None  # how the work is split, if over a mesh
 
     @property
     def tilings(self) -> list[Tiling]:
@@ -125,19 +110,10 @@ class Case:
     """A row that is to be compiled, and what for."""
 
     row: Row
-    """The operation."""
-
-    operands: tuple[Operand, ...]
-    """What is known of its operands."""
-
+    operands: tuple[Operand, ...]  # what is known of its operands
     params: Params
-    """Its parameters."""
-
-    runtime: Runtime
-    """Of the devices."""
-
-    out: Sharding | None = None
-    """How the results are to be laid out; None for as they come."""
+    runtime: Runtime  # of the devices
+    out: Sharding | None = None  # how the results are to be laid out; None for as they come
 
     @functools.cached_property
     def avals(self) -> tuple[Aval, ...]:
@@ -161,11 +137,8 @@ class Case:
 class Adapter(Protocol):
     """Makes the functions of a row from those of another one."""
 
-    lead: int
-    """How many dims results have in front that those of the other row lack."""
-
-    complete: int
-    """How many operands have all of these dims."""
+    lead: int  # how many dims results have in front that those of the other row lack
+    complete: int  # how many operands have all of these dims
 
     def avals(self, avals: Sequence[Aval]) -> tuple[Aval, ...]:
         """Return the operands of the other row."""
@@ -186,11 +159,8 @@ class Adapter(Protocol):
 class Strategy:
     """A way to run a row. What it does not say itself, it has from here."""
 
-    whole: str = ""
-    """Why it needs dims whole that are split, in a line: of a last resort."""
-
-    numbers: bool = True
-    """Whether Python numbers among the operands stay what they are."""
+    whole: str = ""  # why it needs dims whole that are split, in a line: of a last resort
+    numbers: bool = True  # whether Python numbers among the operands stay what they are
 
     def price(self, case: Case) -> Price | None:
         """Return what says what assignments cost; None if it says itself where results lie."""
@@ -201,12 +171,7 @@ class Strategy:
         return None
 
     def compile(self, case: Case, call: ShardedCall | None) -> Program:
-        """Make a program.
-
-        Args:
-          case: what for.
-          call: where operands and results lie, if that was chosen.
-        """
+        """Make a program; `call` says where operands and results lie, if that was chosen."""
         raise NotImplementedError
 
     def adapted(self, adapter: Adapter) -> Strategy:
@@ -218,50 +183,34 @@ class Strategy:
 class Row:
     """One operation."""
 
-    name: str
-    """What users call it."""
-
+    name: str  # what users call it
+    # Checks operands and parameters and says what the results are.
     infer: Callable[[Sequence[Aval], Params], tuple[Aval, ...]]
-    """Checks operands and parameters and says what the results are."""
-
+    # The factor rule: a string, or what makes it.
     rule: str | Callable[[Sequence[Aval], Params], Rule]
-    """The factor rule: a string, or what makes it."""
-
+    # Makes the local kernel. The second argument has the dtypes that operands come in.
     kernel: KernelMaker
-    """Makes the local kernel. The second argument has the dtypes that operands come in."""
-
+    # The ways to run it, in order of preference; the last one runs what is not split.
     strategies: tuple[Strategy, ...]
-    """The ways to run it, in order of preference; the last one runs what is not split."""
-
+    # Whether it takes no arrays, only numbers: its parameters are (shape, dtype, whether a user
+    # chose the place), and it is bound with the sharding of its result.
     creates: bool = False
-    """Whether it takes no arrays, only numbers: its parameters are (shape, dtype, whether a user
-    chose the place), and it is bound with the sharding of its result."""
-
-    positional: bool = False
-    """Whether the kernel takes a `Site` first."""
-
+    positional: bool = False  # whether the kernel takes a `Site` first
+    # The types that operands have inside the kernel, where that is not the result's.
     loop: Callable[[Sequence[Aval]], tuple[Dtype, ...]] | None = None
-    """The types that operands have inside the kernel, where that is not the result's."""
-
+    # Whether it compares, so that integers beyond the range of a type make sense.
     compares: bool = False
-    """Whether it compares, so that integers beyond the range of a type make sense."""
-
+    # Which operands are numbers where the others are random keys; None where keys are refused.
     beside_keys: frozenset[int] | None = None
-    """Which operands are numbers where the others are random keys; None where keys are refused."""
-
-    threaded: bool = False
-    """Whether the kernel calls a library that has threads of its own."""
-
+    threaded: bool = False  # whether the kernel calls a library that has threads of its own
+    # About how many functions of NumPy's the kernel uses, where these are many and short.
     steps: int = 1
-    """About how many functions of NumPy's the kernel uses, where these are many and short."""
-
+    # Takes the parameters, the number of an operand that is another array transposed, and the axes
+    # of that, from the end; gives the parameters for that array as it lies. None if operands must
+    # be in order.
     turned: Callable[[Params, int, tuple[int, ...]], Params] | None = None
-    """Takes the parameters, the number of an operand that is another array transposed, and the axes
-    of that, from the end; gives the parameters for that array as it lies. None if operands must be
-    in order."""
-
+    # Whether nothing moves before somebody needs the result in order; see `turned`.
     later: bool = False
-    """Whether nothing moves before somebody needs the result in order; see `turned`."""
 
     @functools.cached_property
     def takes_numbers(self) -> bool:

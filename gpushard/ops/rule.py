@@ -29,21 +29,13 @@ Splits: TypeAlias = tuple[tuple[str, ...], ...]
 class Rule:
     """The factors of one operation on operands of particular shapes."""
 
-    operands: tuple[Dims, ...]
-    """Factors of each operand."""
-
-    results: tuple[Dims, ...]
-    """Factors of each result."""
-
-    sizes: Shape
-    """Length of each factor."""
-
-    whole: frozenset[int] = frozenset()
-    """Factors that must not be split."""
-
+    operands: tuple[Dims, ...]  # factors of each operand
+    results: tuple[Dims, ...]  # factors of each result
+    sizes: Shape  # length of each factor
+    whole: frozenset[int] = frozenset()  # factors that must not be split
+    # Factors that live on certain mesh axes of more than one device, or on none: they stay there,
+    # and no other factor gets these axes.
     pinned: tuple[tuple[int, tuple[str, ...]], ...] = ()
-    """Factors that live on certain mesh axes of more than one device, or on none: they stay there,
-    and no other factor gets these axes."""
 
     @functools.cached_property
     def reduced(self) -> tuple[int, ...]:
@@ -76,11 +68,6 @@ class Rule:
 def elementwise(shapes: Sequence[Shape], shape: Shape, results: int = 1) -> Rule:
     """Return the rule of an elementwise operation.
 
-    Args:
-      shapes: of the operands, which broadcast to
-      shape: the shape of the results.
-      results: how many there are.
-
     >>> elementwise([(4, 1), (3,)], (4, 3)).operands
     ((0, None), (1,))
     """
@@ -97,12 +84,6 @@ def _aligned(own: Shape, shape: Shape) -> Dims:
 
 def reduction(shape: Shape, axes: Sequence[int], *, keepdims: bool, results: int = 1) -> Rule:
     """Return the rule of a reduction over some dims.
-
-    Args:
-      shape: of the operand.
-      axes: the dims that are reduced, not negative.
-      keepdims: whether they stay as dims of length 1.
-      results: how many there are.
 
     >>> reduction((4, 3), [0], keepdims=True).results
     ((None, 1),)
@@ -151,10 +132,7 @@ def along(shapes: Sequence[Shape], axes: Sequence[int], results: Sequence[int] =
 def cores(shapes: Sequence[Shape], inputs: Sequence[str], outputs: Sequence[str] = ()) -> Rule:
     """Return the rule of an operation on the last dims of arrays; those before broadcast.
 
-    Args:
-      shapes: of the operands.
-      inputs: a letter for each of the last dims of each operand, which must be whole.
-      outputs: likewise for the results.
+    A letter for each of the last dims of each operand, which must be whole, and of each result.
 
     >>> cores([(5, 4, 3)], ["mn"], ["mk", "k"]).results
     ((0, 1, 3), (0, 3))
@@ -178,12 +156,8 @@ def cores(shapes: Sequence[Shape], inputs: Sequence[str], outputs: Sequence[str]
 def parse(text: str, shapes: Sequence[Shape], whole: str = "") -> Rule:
     """Return the rule that a string of letters describes, one letter for each dim.
 
-    A dim of length 1 whose letter is longer elsewhere has no factor: it is broadcast.
-
-    Args:
-      text: such as "ij,jk->ik".
-      shapes: of the operands.
-      whole: letters that must not be split.
+    A dim of length 1 whose letter is longer elsewhere has no factor: it is broadcast. Letters of
+    `whole` must not be split.
 
     >>> parse("ij,jk->ik", [(2, 3), (3, 4)]).reduced
     (1,)

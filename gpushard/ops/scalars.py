@@ -25,14 +25,7 @@ KINDS: dict[type, Aval] = {
 def converter(
     row: Row, found: Sequence[Aval], avals: Sequence[Aval], position: int
 ) -> Callable[[Any], Any]:
-    """Return what turns a number into an operand of a kernel.
-
-    Args:
-      row: the operation.
-      found: its results.
-      avals: its operands.
-      position: which of them is the number.
-    """
+    """Return what turns the number at a position among operands into one of a kernel."""
     own = avals[position]
     if row.loop is not None:
         dtype = row.loop(avals)[position]

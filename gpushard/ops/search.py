@@ -25,15 +25,7 @@ NumPy goes on from the position of that."""
 
 
 def search(xp: Any, x1: Any, x2: Any, side: _Side, out: Any = None) -> Any:
-    """Return where values would be inserted to keep an array in order, as NumPy does.
-
-    Args:
-      xp: the namespace.
-      x1: ascending, in one dim.
-      x2: the values, of the same type.
-      side: "left" or "right" of equal elements.
-      out: takes the result; None for a fresh array.
-    """
+    """Return where values would be inserted to keep an array in order, as NumPy does."""
     together = xp is np and x1.dtype.kind in "iuf" and max(x1.size // 16, _LEAST) <= x2.size
     if not together or not x1.size:
         found = xp.searchsorted(x1, x2, side=side)

@@ -31,14 +31,9 @@ _RUN = 16
 
 
 def where_on_host(dtype: Dtype, condition: Any, x: Any, y: Any, out: Any = None) -> Any:
-    """Return elements of `x` where a condition is true, and of `y` elsewhere.
+    """Return elements of `x` where a condition is true, or not 0, and of `y` elsewhere.
 
-    Args:
-      dtype: of the result; NumPy may know no common type.
-      condition: bools, or what is not 0 where it is true; operands broadcast.
-      x: of any type.
-      y: the same.
-      out: takes the result; None for a fresh array.
+    Operands broadcast. The type of the result is given, since NumPy may know no common one.
     """
     x, y = (each if each.dtype == dtype else each.astype(dtype) for each in (x, y))
     if out is None and max(condition.size, x.size, y.size) < _FEW:
@@ -58,13 +53,9 @@ def where_on_host(dtype: Dtype, condition: Any, x: Any, y: Any, out: Any = None)
 
 
 def select(condition: Any, x: Any, y: Any, out: Any) -> None:
-    """Write elements of `x` where a condition is true, and of `y` elsewhere.
+    """Write elements of `x` where a condition is true, or not 0, and of `y` elsewhere.
 
-    Args:
-      condition: bools, or what is not 0 where it is true.
-      x: of the type of the result; operands broadcast.
-      y: the same.
-      out: takes the result.
+    Operands broadcast; both have the type of the result.
     """
     bits = BITS.get(out.dtype.itemsize)
     if bits is None or out.size < _LEAST:

@@ -30,11 +30,7 @@ from gpushard.typing import Shape
 
 
 def sharded_call(case: Case) -> tuple[Strategy, ShardedCall | None]:
-    """Choose the strategy, where operands go and where results lie.
-
-    Returns:
-      The strategy, and where everything lies unless it says that itself.
-    """
+    """Choose the strategy, and where everything lies unless that says it itself."""
     row, avals = case.row, case.results  # which checks the operands first
     prices = [strategy.price(case) for strategy in row.strategies]
     ways = [price for price in prices if price is not None]
@@ -62,11 +58,7 @@ def sharded_call(case: Case) -> tuple[Strategy, ShardedCall | None]:
 
 
 def check_available(runtime: Runtime, name: str, avals: Sequence[Aval]) -> None:
-    """Check that devices can compute with some types, before anything starts.
-
-    Raises:
-      ArgumentTypeError: they cannot.
-    """
+    """Check that devices can compute with some types, before anything starts."""
     for aval in avals:
         if not runtime.backend.computes(aval.dtype):
             raise ArgumentTypeError(
@@ -107,11 +99,7 @@ def _chosen(
 
 
 def pinned_meshes(case: Case, frame: Frame) -> tuple[Mesh, ...]:
-    """Return the meshes that work can be split over: those that have the axes of pinned factors.
-
-    Raises:
-      ShardingError: none has them.
-    """
+    """Return the meshes that work can be split over: those that have the axes of pinned factors."""
     taken = case.rule.taken
     if not taken:
         return frame.meshes
@@ -127,13 +115,8 @@ def pinned_meshes(case: Case, frame: Frame) -> tuple[Mesh, ...]:
 
 
 def _results(
-    case: Case,
-    mesh: Mesh,
-    dims: Sequence[Dims],
-    splits: Splits,
-    operands: Sequence[Operand],
+    case: Case, mesh: Mesh, dims: Sequence[Dims], splits: Splits, operands: Sequence[Operand]
 ) -> tuple[Result, ...]:
-    """Return the results as an assignment lays them out."""
     return tuple(
         in_sharding(aval, as_written(sharding_of(mesh, own, splits), len(own), operands))
         for aval, own in zip(case.results, dims, strict=True)
@@ -233,11 +216,7 @@ def _place(sharding: Sharding, shape: Shape) -> tuple[Sharding, Tiling]:
 
 
 def in_sharding(aval: Aval, sharding: Sharding) -> Result:
-    """Return a result in a sharding.
-
-    Raises:
-      ShardingError: it does not fit the shape.
-    """
+    """Return a result in a sharding."""
     return Result(aval, sharding, sharding.tiling(aval.shape))
 
 

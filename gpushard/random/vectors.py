@@ -11,7 +11,7 @@ from gpushard.errors import ArgumentError
 from gpushard.functions.checks import as_shape, count
 from gpushard.ops.bind import bind
 from gpushard.ops.prng.distribution import floats
-from gpushard.ops.table import decompositions, elementwise, movement
+from gpushard.ops.table import elementwise, linalg, movement
 from gpushard.ops.table import random as table
 from gpushard.placement.device_put import device_put
 from gpushard.random.distributions import binomial, exponential, generalized_normal, normal, uniform
@@ -95,9 +95,9 @@ def _factor(cov: Any, method: str) -> Any:
         )
     matrix = cov if isinstance(cov, Array) else device_put(cov)
     if method == "eigh":
-        squares, vectors = bind(decompositions.EIGH, (matrix,), ("L",))
+        squares, vectors = bind(linalg.EIGH, (matrix,), ("L",))
     else:
-        vectors, squares, _ = bind(decompositions.SVD, (matrix,), (True, True, False))
+        vectors, squares, _ = bind(linalg.SVD, (matrix,), (True, True, False))
     return vectors * bind(_SQRT, (squares,))[..., None, :]
 
 
@@ -125,7 +125,7 @@ def orthogonal(
     rows = count(n, "orthogonal", "n")
     columns = rows if m is None else count(m, "orthogonal", "m")
     matrix = (max(rows, columns), min(rows, columns))
-    q, r = bind(decompositions.QR, (normal(key, (*as_shape(shape), *matrix), work),), ("reduced",))
+    q, r = bind(linalg.QR, (normal(key, (*as_shape(shape), *matrix), work),), ("reduced",))
     q = (q * bind(_SIGN, (r.diagonal(axis1=-2, axis2=-1),))[..., None, :]).astype(target)
     return moved_to(out_sharding, q.mT if rows < columns else q)
 

@@ -24,7 +24,6 @@ from gpushard.ops.table import (
     random_keys,
     random_order,
     reductions,
-    replacing,
     scatter,
 )
 from gpushard.testing.runtime import using
@@ -46,7 +45,7 @@ OTHERS = [
     counting.HISTOGRAM, reductions.ARGMIN, reductions.ARGMAX, reductions.NANMIN, reductions.NANMAX,
     reductions.COUNT_NONZERO, reductions.MEAN, reductions.VAR, reductions.STD, nan_moments.NANMEAN,
     nan_moments.NANVAR, nan_moments.NANSTD, elementwise.WHERE, elementwise.CLIP, elementwise.ROUND,
-    elementwise.IMAG, elementwise.VIEW, creation.TRIL, creation.TRIU, replacing.NAN_TO_NUM,
+    elementwise.IMAG, elementwise.VIEW, creation.TRIL, creation.TRIU, elementwise.NAN_TO_NUM,
 ]  # fmt: skip
 
 

@@ -8,8 +8,7 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
-from gpushard.ops.table import decompositions as rows
-from gpushard.ops.table.linalg import CHOLESKY
+from gpushard.ops.table import linalg as rows
 
 # fmt: off
 __all__ = [
@@ -74,7 +73,7 @@ def cholesky(a: Any, *, upper: bool = False, out_sharding: Any = None) -> Array:
     Array([[2., 0.],
            [1., 2.]], dtype=float64)
     """
-    return bind(CHOLESKY, (a,), (bool(upper),))
+    return bind(rows.CHOLESKY, (a,), (bool(upper),))
 
 
 _square = public(arrays=1, a="square matrices.")

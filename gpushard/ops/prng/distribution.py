@@ -26,11 +26,9 @@ DOUBLE, INT, WORD, PAIR = map(np.dtype, (np.float64, np.int64, np.uint32, np.uin
 class Domain:
     """Which numbers a parameter of a distribution may be."""
 
+    # Takes numbers; says which of them are possible. None where all are.
     contains: Callable[[Any], Any] | None
-    """Takes numbers; says which of them are possible. None where all are."""
-
-    text: str = ""
-    """The same in words."""
+    text: str = ""  # the same in words
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,19 +39,13 @@ class Distribution(Row):
     come before the shape in the result: every key counts on its own.
     """
 
+    # Name and domain of each parameter. Numbers on devices are not checked: where they are
+    # impossible the result is NaN, -1 for integers.
     parameters: tuple[tuple[str, Domain], ...] = ()
-    """Name and domain of each parameter. Numbers on devices are not checked: where they are
-    impossible the result is NaN, -1 for integers."""
-
-    title: str = ""
-    """What users call it."""
-
-    kinds: str = "f"
-    """Which kinds of types the result may have."""
-
+    title: str = ""  # what users call it
+    kinds: str = "f"  # which kinds of types the result may have
+    # The type of the result where users give none: of the first of these kinds.
     default: Dtype = DOUBLE
-    """The type of the result where users give none: of the first of these kinds."""
-
     __repr__ = Row.__repr__
 
 

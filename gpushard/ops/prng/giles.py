@@ -12,14 +12,9 @@ from gpushard.frozen import dataclass
 class Piece:
     """A polynomial for a range of w = -log(1 - x**2)."""
 
-    edge: float
-    """Where the range begins, which ends with the next piece."""
-
-    shift: float
-    """What is taken from w, from its square root in all pieces but the first."""
-
-    coefficients: tuple[float, ...]
-    """Highest power first."""
+    edge: float  # where the range begins, which ends with the next piece
+    shift: float  # what is taken from w, from its square root in all pieces but the first
+    coefficients: tuple[float, ...]  # highest power first
 
 
 # fmt: off

@@ -53,7 +53,6 @@ def _until_accepted(
 
 
 def _spread(stream: Stream, x: Any, dtype: Dtype) -> Any:
-    """Return a number for each element."""
     return stream.xp.zeros(stream.low.shape, dtype) + x
 
 

@@ -33,21 +33,13 @@ class Stream:
     position, in 64 bits.
     """
 
-    xp: Any
-    """NumPy or CuPy."""
-
-    key: tuple[Any, Any]
-    """Two arrays of uint32: of one element, or with one for each position."""
-
+    xp: Any  # NumPy or CuPy
+    key: tuple[Any, Any]  # two arrays of uint32: of one element, or with one for each position
+    # The high word of the row-major position of each element in the whole array, uint32; a single
+    # one where they are equal.
     high: Any
-    """The high word of the row-major position of each element in the whole array, uint32; a single
-    one where they are equal."""
-
-    low: Any
-    """The low word of each."""
-
-    count: int = 1
-    """How many elements the whole array has, for each key."""
+    low: Any  # the low word of each
+    count: int = 1  # how many elements the whole array has, for each key
 
     def words(self) -> tuple[Any, Any]:
         """Return two words of 32 bits for each element."""

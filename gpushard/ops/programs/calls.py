@@ -39,17 +39,11 @@ def quietly(function: Callable[..., T], *given: Any, **named: Any) -> T:
 class Call:
     """One call of a kernel."""
 
+    # Position of the device that pays, whose operands are taken, and on whose stream it runs.
     home: int
-    """Position of the device that pays, whose operands are taken, and on whose stream it runs."""
-
-    shapes: tuple[Shape, ...]
-    """Shapes of what it writes."""
-
-    site: tuple[Any, ...]
-    """What the kernel takes before its operands: nothing, or a `Site`."""
-
-    reads: int = 0
-    """Bytes of its operands, where they may be larger than what it writes."""
+    shapes: tuple[Shape, ...]  # shapes of what it writes
+    site: tuple[Any, ...]  # what the kernel takes before its operands: nothing, or a `Site`
+    reads: int = 0  # bytes of its operands, where they may be larger than what it writes
 
 
 @dataclasses.dataclass(slots=True)
@@ -57,39 +51,22 @@ class Outputs:
     """What calls made, for one result: an array for each."""
 
     values: list[LocalArray]
-    """The arrays."""
-
-    claims: list[Claim]
-    """What keeps their memory."""
-
-    settled: bool
-    """Whether they are known to be there."""
+    claims: list[Claim]  # what keeps their memory
+    settled: bool  # whether they are known to be there
 
 
 @dataclass(frozen=True, eq=False)
 class Work:
     """What there is to call, and which device has the results of which call."""
 
-    runtime: Runtime
-    """Of the devices."""
-
-    name: str
-    """Of the operation, for errors."""
-
-    kernel: Kernel
-    """What is called."""
-
+    runtime: Runtime  # of the devices
+    name: str  # of the operation, for errors
+    kernel: Kernel  # what is called
     calls: Sequence[Call]
-    """The calls."""
-
+    # For each device the call whose results it has; -1 for none: no elements.
     of_device: Sequence[int]
-    """For each device the call whose results it has; -1 for none: no elements."""
-
-    tilings: Sequence[Tiling]
-    """Of the results."""
-
-    dtypes: Sequence[np.dtype[Any]]
-    """Of the results."""
+    tilings: Sequence[Tiling]  # of the results
+    dtypes: Sequence[np.dtype[Any]]  # of the results
 
 
 class LocalCalls:
@@ -158,15 +135,7 @@ class LocalCalls:
     def run(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[ShardedBuffer]:
-        """Make the calls.
-
-        Args:
-          operands: laid out as the calls expect.
-          scalars: (position among all that the kernel takes, value), ascending.
-
-        Raises:
-          OutOfMemoryError: a device has no room; nothing has changed.
-        """
+        """Make the calls; scalars are (position in all that the kernel takes, value), ascending."""
         parts = self.run_parts(operands, scalars)
         if self._direct:
             (only,) = parts
@@ -249,10 +218,8 @@ class LocalCalls:
     ) -> list[Outputs]:
         """Give the calls to the devices, or make them in the caller, whom idle threads help.
 
-        Args:
-          arguments: what the kernel takes in a call, after the site.
-          reads: the memory of these.
-          here: whether the caller makes the calls, if memory for the results is free at once.
+        If `here`, the caller makes them where memory for the results is free at once. `reads` has
+        the memory of the arguments.
         """
         if not self._rehearsed and self.calls:
             self._rehearsed = True
@@ -306,7 +273,6 @@ class LocalCalls:
         return self.runtime.backend.call_among(len(self.calls), run)
 
     def _allocate(self, n: int, here: bool) -> Outputs:
-        """Make memory for one result of every call."""
         claim, view, dtype = self.runtime.claim_shared, self.runtime.backend.view, self.dtypes[n]
         claims, values = [], []
         for call, (pool, stream, charges) in zip(self.calls, self._places, strict=True):
@@ -349,20 +315,12 @@ def calls_of(
     results: Sequence[Tiling],
     takes_part: Sequence[bool] | None = None,
 ) -> tuple[list[Call], list[int]]:
-    """List the calls of a row's kernel on blocks.
+    """List the calls of a row's kernel on blocks, and for each device the number of its call or -1.
 
     Devices of one domain whose operands and results are the same blocks share a call; it is charged
-    to the device that the first result's block is at home on.
-
-    Args:
-      row: the operation.
-      operands: boxes of the operands, over the devices of the results in the same order, and the
-        bytes of an element.
-      results: boxes of the results.
-      takes_part: whether each device has work at all; by default where it has some result.
-
-    Returns:
-      The calls; and for each device the number of its call, -1 where it has none.
+    to the device that the first result's block is at home on. Operands are (boxes over the devices
+    of the results in the same order, bytes of an element). By default devices without a result take
+    no part.
     """
     tilings = (*(tiling for tiling, _ in operands), *results)
     domain = holdings(results[0].assignment).device_domain.tolist()

@@ -26,29 +26,17 @@ from gpushard.typing import Shape
 class Group:
     """Calls that one launch can make."""
 
-    calls: tuple[int, ...]
-    """Their numbers."""
-
+    calls: tuple[int, ...]  # their numbers
+    # What they take: (operand, which of its shards or parts, in the order of the calls).
     takes: tuple[tuple[int, tuple[int, ...]], ...]
-    """What they take: (operand, which of its shards or parts, in the order of the calls)."""
-
-    stream: Stream
-    """Where it runs."""
-
-    launch: Calls
-    """What makes them."""
-
+    stream: Stream  # where it runs
+    launch: Calls  # what makes them
+    # Who pays, and for how many bytes: for each result of each call, in the order of `results`.
     charges: tuple[tuple[Account, int], ...]
-    """Who pays, and for how many bytes: for each result of each call, in the order of `results`."""
-
-    pool: Pool
-    """Where their memory comes from."""
-
-    shared: bool
-    """Whether all results share one memory."""
-
+    pool: Pool  # where their memory comes from
+    shared: bool  # whether all results share one memory
+    # The same one by one, each on the stream of its device; empty for a single call.
     alone: tuple[Group, ...]
-    """The same one by one, each on the stream of its device; empty for a single call."""
 
 
 class Launched(LocalCalls):
@@ -57,11 +45,6 @@ class Launched(LocalCalls):
     Devices of a chip that nothing divides share a launch, on the stream of the first: it goes on
     for all of them with the same item. Where their operands wait for different things, none waits
     for those of another: then each device has a launch of its own.
-
-    Args:
-      groups: of calls.
-      numbers: types of the operands that are numbers.
-      work: what there is to call.
     """
 
     def __init__(
@@ -167,9 +150,7 @@ def launched(
 ) -> Launched | None:
     """Return calls as launches, if the backend has kernels for a function on such blocks.
 
-    Args:
-      work: calls of a function of the backend's namespace.
-      operands: types, and tilings; None for a number.
+    Of operands that are numbers the tiling is None.
     """
     blocks = [tiling for _, tiling in operands if tiling is not None]
     shapes = [[of.shard_shapes[call.home] for of in blocks] for call in work.calls]
@@ -183,10 +164,7 @@ def launched_merges(
 ) -> Launched | None:
     """Return calls as launches that each merge parts of the shape and type of their result.
 
-    Args:
-      work: what there is to call otherwise.
-      inputs: for each call the numbers of its parts.
-      kernel: takes how many these are, and gives a function of the backend's namespace, or None.
+    `kernel` takes how many these are, and gives a function of the backend's namespace, or None.
     """
     if len(set(map(len, inputs))) != 1 or (function := kernel(len(inputs[0]))) is None:
         return None
@@ -206,12 +184,8 @@ def _launched(
 ) -> Launched | None:
     """Return calls as launches, if the backend has kernels for them.
 
-    Args:
-      work: the calls.
-      types: of what they take.
-      scalars: which of that are numbers.
-      shapes: of the others, for each call.
-      takes: where the others are, for each call: (operand, which of its shards or parts).
+    `scalars` says which of what they take are numbers; for the others `takes` has for each call
+    (operand, which of its shards or parts).
     """
     calls, runtime = work.calls, work.runtime
     if not calls or any(call.site or len(set(call.shapes)) != 1 for call in calls):

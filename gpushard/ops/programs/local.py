@@ -28,8 +28,7 @@ from gpushard.ops.scalars import converter
 class Local(Strategy):
     """Every device calls the kernel on its blocks, which are all that it needs."""
 
-    whole: str = ""
-    """Why dims that are split come whole to every device first; empty if none does."""
+    whole: str = ""  # why dims that are split come whole to every device first; empty if none does
 
     def price(self, case: Case) -> Price:
         """Price what operands receive, and the result."""
@@ -77,13 +76,7 @@ class Computing(Protocol):
 
 
 class Computation:
-    """A program that computes.
-
-    Args:
-      case: what for.
-      call: where operands and results lie.
-      work: what computes.
-    """
+    """A program that computes."""
 
     def __init__(self, case: Case, call: ShardedCall, work: Computing) -> None:
         row = case.row

@@ -48,15 +48,13 @@ class Move(Strategy):
     None of what it says depends on types.
     """
 
+    # Takes the shapes of the operands.
     how: Callable[[Sequence[Shape], Params], Piece | Rearrangement]
-    """Takes the shapes of the operands."""
-
+    # Takes the shapes, the parameters, the mesh axes that split each dim of the operand, and their
+    # sizes; gives those for the result. Without it result dims keep the axes of their factor.
     splits: Callable[[Sequence[Shape], Params, Splits, Mapping[str, int]], Splits] | None = None
-    """Takes the shapes, the parameters, the mesh axes that split each dim of the operand, and their
-    sizes; gives those for the result. Without it result dims keep the axes of their factor."""
-
+    # Gives the numbers of the piece's maps whose starts are operands: Python integers.
     starts: Callable[[Params], tuple[int, ...]] | None = None
-    """Gives the numbers of the piece's maps whose starts are operands: Python integers."""
 
     def compile(self, case: Case, call: ShardedCall | None) -> Movement:
         """Plan the movement."""
@@ -95,11 +93,9 @@ class Move(Strategy):
 class Replace(Strategy):
     """The second operand replaces a piece of the first one."""
 
+    # Takes the shapes of the operands; says which piece.
     how: Callable[[Sequence[Shape], Params], Piece]
-    """Takes the shapes of the operands; says which piece."""
-
-    starts: Callable[[Params], tuple[int, ...]]
-    """As for `Move`."""
+    starts: Callable[[Params], tuple[int, ...]]  # as for `Move`
 
     def compile(self, case: Case, call: ShardedCall | None) -> Update:
         """Plan the update."""
@@ -123,12 +119,7 @@ class Replace(Strategy):
 
 
 class Movement:
-    """A program that only moves data.
-
-    Args:
-      move: how.
-      case: what for.
-    """
+    """A program that only moves data."""
 
     def __init__(self, move: Move, case: Case) -> None:
         arrays = [x for x in case.operands if not isinstance(x, Scalar)]
@@ -173,15 +164,7 @@ class Movement:
     def run(
         self, operands: Sequence[ShardedBuffer | HostArray], numbers: Sequence[Any] = ()
     ) -> list[ShardedBuffer]:
-        """Move the data.
-
-        Args:
-          operands: arrays, in order; data on the host where the program was made for that.
-          numbers: the starts of a part, or the constant of elements that come from nowhere.
-
-        Raises:
-          OutOfMemoryError: a device has no room.
-        """
+        """Move the data; numbers are the starts of a part, or the constant for new elements."""
         sources: Any = operands
         if self._hosted or self._elsewhere:
             sources = list(operands)
@@ -200,7 +183,6 @@ class Movement:
 
 
 def _moved_sharding(move: Move, case: Case, arrays: Sequence[Operand]) -> Sharding:
-    """Return how the result of a movement is laid out."""
     frame = frame_of(case.row.name, arrays)
     params, shape = case.params, case.results[0].shape
     if frame.single is not None:
@@ -239,14 +221,9 @@ class Update:
     """A program that replaces a part.
 
     The result is laid out like the first operand, and shares with it what the part does not touch.
-
-    Args:
-      replace: which part.
-      case: what for.
     """
 
-    nbytes = 2000
-    """Bytes that this program takes, about."""
+    nbytes = 2000  # bytes that this program takes, about
 
     def __init__(self, replace: Replace, case: Case) -> None:
         x, (aval,) = case.operands[0], case.results
@@ -268,12 +245,7 @@ class Update:
     def run(self, operands: Sequence[Any], numbers: Sequence[Any] = ()) -> list[ShardedBuffer]:
         """Make the array with the part replaced.
 
-        Args:
-          operands: the buffer, and new values unless they are a number.
-          numbers: the element if that is what replaces the part, then the starts of the part.
-
-        Raises:
-          OutOfMemoryError: a device has no room.
+        `numbers` has the element if that is what replaces the part, then the starts of the part.
         """
         base = operands[0]
         value = self._element(numbers[0]) if self._of_element else operands[1]
@@ -292,15 +264,7 @@ def overlay_for(
 ) -> Overlay:
     """Return new values of a part where they can be written from.
 
-    Args:
-      base: what they are for; only how it is laid out matters.
-      touched: the blocks that the part touches.
-      value: an element, data of the part's shape, or an array of size 1; of the dtype of `base`.
-      name: of the operation, for errors.
-
-    Raises:
-      OutOfMemoryError: a device has no room.
-      ExecutionError: some value is not there; only by the host, who waits for it.
+    Of `base` only how it is laid out matters; data has the part's shape, an array has size 1.
     """
     if isinstance(value, np.generic):
         return Overlay(touched, constant=value)

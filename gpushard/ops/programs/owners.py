@@ -43,18 +43,12 @@ _STEPS = 8
 class Owners:
     """The blocks that a call takes elements from: a grid along the dims in question."""
 
-    starts: tuple[tuple[int, ...], ...]
-    """Where blocks start along each of these dims."""
-
+    starts: tuple[tuple[int, ...], ...]  # where blocks start along each of these dims
+    # What of every block is in question: all of it along these dims, a range along others; empty
+    # where that is the whole block.
     part: Index
-    """What of every block is in question: all of it along these dims, a range along others; empty
-    where that is the whole block."""
-
-    shape: Shape = ()
-    """Of what the call makes."""
-
-    volume: int = 0
-    """Elements of all blocks that are in question."""
+    shape: Shape = ()  # of what the call makes
+    volume: int = 0  # elements of all blocks that are in question
 
     @functools.cached_property
     def counts(self) -> Shape:
@@ -105,12 +99,10 @@ class FromOwners(Strategy):
     That is priced: what is taken depends on the data.
     """
 
+    # Makes the kernel that takes what it needs from several blocks of the first operand, cut along
+    # its reduced dims: `kernel(Owners, *blocks, *other operands)`.
     kernel: KernelMaker
-    """Makes the kernel that takes what it needs from several blocks of the first operand, cut along
-    its reduced dims: `kernel(Owners, *blocks, *other operands)`."""
-
-    otherwise: Strategy
-    """What runs where a domain lacks blocks, or where they form no grid."""
+    otherwise: Strategy  # what runs where a domain lacks blocks, or where they form no grid
 
     @property
     def whole(self) -> str:  # type: ignore[override]
@@ -176,14 +168,7 @@ def _as_taken(rule: Rule, mesh: Mesh, operands: Sequence[Given], nbytes: int) ->
     Its dims stay split as they are, and those of the others as these are, by axes that are free.
     Where none is, the dim that replaces indexed ones gets their axes, if all parts are large.
 
-    Args:
-      rule: the first operand is what is taken from.
-      mesh: the mesh.
-      operands: as they lie.
-      nbytes: bytes of what is taken.
-
-    Returns:
-      The splits of all factors; None if no indexed dim is split, or if splits contradict.
+    None if no indexed dim is split, or if splits contradict.
     """
     if operands[0].axes is None:
         return None
@@ -216,9 +201,7 @@ def _as_taken(rule: Rule, mesh: Mesh, operands: Sequence[Given], nbytes: int) ->
 class Owned(LocalCalls):
     """Calls that take from all blocks of their domain.
 
-    Args:
-      inputs: for each call the devices whose blocks of the first operand it takes.
-      work: what there is to call.
+    `inputs` has for each call the devices whose blocks of the first operand it takes.
     """
 
     def __init__(self, inputs: Sequence[Sequence[int]], work: Work) -> None:
@@ -254,15 +237,8 @@ class Owned(LocalCalls):
 def _owned(case: Case, call: ShardedCall, kernel: Kernel, lies: Tiling) -> Owned | None:
     """Return calls that take the first operand as it lies.
 
-    Args:
-      case: the operation.
-      call: where the operands would lie as the splits of the factors have them, and the result.
-      kernel: what is called.
-      lies: boxes of the first operand.
-
-    Returns:
-      The calls. None if each has all that it needs in one block, if a domain lacks blocks, or if
-      these form no grid.
+    None if each has all that it needs in one block, if a domain lacks blocks, or if these form no
+    grid. `lies` has the boxes of the first operand.
     """
     row, rule, tilings = case.row, case.rule, call.tilings
     results = [result.tiling for result in call.results]

@@ -38,10 +38,7 @@ from gpushard.typing import Index, LocalArray, Shape
 class Fold(LocalCalls):
     """Calls that each take several parts of a state.
 
-    Args:
-      inputs: for each call the numbers of its parts.
-      regions: for each call the index of what it takes of them; None for all.
-      work: what there is to call.
+    For each call `inputs` has the numbers of its parts, and `regions` what index of them it takes.
     """
 
     def __init__(
@@ -123,18 +120,12 @@ class Reduce(Strategy):
     finished. The arrays of a state have the shape of the result; `xp` is NumPy or CuPy.
     """
 
-    states: Callable[[Sequence[Aval], Params], tuple[Dtype, ...]]
-    """Types of the arrays of a state."""
-
-    local: KernelMaker
-    """Makes the kernel that gives the state of a block: a tuple."""
-
+    states: Callable[[Sequence[Aval], Params], tuple[Dtype, ...]]  # types of the arrays of a state
+    local: KernelMaker  # makes the kernel that gives the state of a block: a tuple
+    # Makes `merge(a, b, m, n)`: of states of m and n elements. It may overwrite nothing.
     merge: Callable[[Any, Sequence[Aval], Params], Callable[[State, State, int, int], State]]
-    """Makes `merge(a, b, m, n)`: of states of m and n elements. It may overwrite nothing."""
-
+    # Makes `finish(state, n)`: the result from the state of all n elements.
     finish: Callable[[Any, Sequence[Aval], Params], Callable[[State, int], LocalArray]]
-    """Makes `finish(state, n)`: the result from the state of all n elements."""
-
     numbers = False
 
     def price(self, case: Case) -> Price:
@@ -172,20 +163,12 @@ class Reduce(Strategy):
 class Reduced:
     """A reduction over split factors that is to be compiled."""
 
-    strategy: Reduce
-    """How parts come together."""
-
+    strategy: Reduce  # how parts come together
     case: Case
-    """The operation."""
-
-    operands: Sequence[Tiling]
-    """Boxes of the operands when the kernel runs."""
-
+    operands: Sequence[Tiling]  # boxes of the operands when the kernel runs
+    # Boxes of the result as the operands' splits give them: what the parts are parts of.
     natural: Tiling
-    """Boxes of the result as the operands' splits give them: what the parts are parts of."""
-
-    result: Tiling
-    """Boxes of the result, each within the natural one of its device."""
+    result: Tiling  # boxes of the result, each within the natural one of its device
 
     @functools.cached_property
     def dtypes(self) -> tuple[Dtype, ...]:
@@ -227,11 +210,8 @@ Wanted: TypeAlias = tuple[int, int]
 class Block:
     """A natural block whose parts lie in several domains, or not where they are wanted."""
 
-    members: tuple[tuple[int, ...], ...]
-    """The calls whose parts each domain merges, in mesh order."""
-
-    wanting: dict[Wanted, int]
-    """What is wanted of it where, with the device that pays."""
+    members: tuple[tuple[int, ...], ...]  # the calls whose parts each domain merges, in mesh order
+    wanting: dict[Wanted, int]  # what is wanted of it where, with the device that pays
 
     @property
     def calls(self) -> list[int]:
@@ -242,11 +222,7 @@ class Block:
 class Between:
     """The merging of one block between domains: an all-reduce or a reduce-scatter of its parts.
 
-    Args:
-      reduced: the reduction.
-      block: whose parts lie where.
-      calls: the calls that made the parts.
-      own: how many elements each of them reduced.
+    Of `calls`, which made the parts, each reduced `own` elements.
     """
 
     def __init__(
@@ -326,11 +302,7 @@ class Between:
 
 
 class Merge:
-    """A reduction over split factors, ready to run.
-
-    Args:
-      reduced: the reduction.
-    """
+    """A reduction over split factors, ready to run."""
 
     def __init__(self, reduced: Reduced) -> None:
         row, dtypes, runtime = reduced.case.row, reduced.dtypes, reduced.case.runtime
@@ -352,11 +324,7 @@ class Merge:
     def run(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]]
     ) -> list[ShardedBuffer]:
-        """Run the reduction.
-
-        Raises:
-          OutOfMemoryError: a device has no room.
-        """
+        """Run the reduction."""
         state = self._local.run_parts(operands, scalars)
         for across in self._across:
             for parts, more in zip(state, across.run(state), strict=True):
@@ -371,14 +339,10 @@ class Merge:
 class _Found:
     """How the parts of what is reduced come together."""
 
+    # What is merged within its domain: the calls, in mesh order, and the device that pays.
     within: dict[Wanted, tuple[list[int], int]]
-    """What is merged within its domain: the calls, in mesh order, and the device that pays."""
-
-    across: list[Block]
-    """What is not."""
-
-    of_device: list[Wanted]
-    """What each device wants."""
+    across: list[Block]  # what is not
+    of_device: list[Wanted]  # what each device wants
 
 
 def _find(reduced: Reduced, of_device: Sequence[int]) -> _Found:

@@ -79,8 +79,7 @@ _ROUNDS = 16
 def _rounds(view: LocalArray, index: Sequence[Any]) -> list[LocalArray] | None:
     """Group updates so that a group has each position once, in order; NumPy only.
 
-    Returns:
-      The updates of each group; None if updates are of few elements, or positions are there often.
+    None if updates are of few elements, or positions are there often.
     """
     lead = _lead(index)
     own = math.prod(view.shape[:lead]) * math.prod(view.shape[len(index) :])

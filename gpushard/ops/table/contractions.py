@@ -41,7 +41,6 @@ def product_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
 
 
 def _sizes(name: str, avals: Sequence[Aval], subscripts: str) -> dict[str, int]:
-    """Return the length of every letter."""
     sizes: dict[str, int] = {}
     for letters, aval in zip(subscripts.split("->")[0].split(","), avals, strict=True):
         for dim, (letter, n) in enumerate(zip(letters, aval.shape, strict=True)):
@@ -59,7 +58,6 @@ def _sizes(name: str, avals: Sequence[Aval], subscripts: str) -> dict[str, int]:
 
 
 def _check_summed(name: str, avals: Sequence[Aval], subscripts: str, sizes: dict[str, int]) -> None:
-    """Check that dims which are summed have one length."""
     left, right = subscripts.split("->")
     for letters, aval in zip(left.split(","), avals, strict=True):
         for letter, n in zip(letters, aval.shape, strict=True):

@@ -34,8 +34,6 @@ def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
 
 
 def _row(name: str, make: Callable[[Any, Dtype], Callable[..., None]]) -> Row:
-    """Return the row of an operation without operands."""
-
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         dtype: Dtype = params[1]
         write = make(xp, dtype)

@@ -130,7 +130,6 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
 
 
 def _elsewhere(xp: Any, ufunc: np.ufunc, types: Sequence[Dtype]) -> Any:
-    """Return CuPy's function of the same name."""
     functions = xp if _is_numpys(ufunc) else special_functions(xp)
     function = getattr(functions, ufunc.__name__, None)
     if function is None:
@@ -161,7 +160,6 @@ def _takes(loop: str, types: Sequence[Dtype]) -> bool:
 
 
 def _is_numpys(ufunc: np.ufunc) -> bool:
-    """Whether it is NumPy's own, not SciPy's."""
     return getattr(np, ufunc.__name__, None) is ufunc
 
 
@@ -229,7 +227,6 @@ def function_row(
 
 
 def _promoted(avals: Sequence[Aval], params: Params) -> Dtype:
-    """Return the type that all operands promote to."""
     try:
         return result_type(*promoting(avals))
     except TypeError:
@@ -241,12 +238,10 @@ def _promoted(avals: Sequence[Aval], params: Params) -> Dtype:
 
 
 def _real(avals: Sequence[Aval], params: Params) -> Dtype:
-    """Return the type of a part of a complex number."""
     return np.empty(0, avals[0].dtype).real.dtype
 
 
 def _given(avals: Sequence[Aval], params: Params) -> Dtype:
-    """Return the type that the parameters name."""
     dtype: Dtype = params[0]
     return dtype
 
@@ -256,7 +251,6 @@ def _own(avals: Sequence[Aval], params: Params) -> Dtype:
 
 
 def _rounded(avals: Sequence[Aval], params: Params) -> Dtype:
-    """Return the type of rounded elements."""
     own = avals[0].dtype
     try:
         return np.round(np.zeros(1, own), *params).dtype
@@ -345,7 +339,6 @@ ROUND = in_single(
 
 
 def _of_bessel(avals: Sequence[Aval], params: Params) -> Dtype:
-    """Return the type of NumPy's result."""
     own = avals[0].dtype
     if own.kind == "c":
         raise ArgumentTypeError(
@@ -411,3 +404,22 @@ VIEW = Row(
     (Local("several elements become one, or one several"),),
 )
 """Parameters: (dtype,). The last dim is whole where the sizes of elements differ."""
+
+
+def _nan_to_num(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    own = own_kernels(xp)
+    if own is not None and avals[0].dtype.kind == "f":
+        return lambda x, out=None: own.finite(x, params, out)
+    return writing(lambda x: xp.nan_to_num(x, True, *params))
+
+
+NAN_TO_NUM = in_single(
+    Row(
+        "nan_to_num",
+        lambda avals, params: (avals[0],),
+        lambda avals, params: rule.elementwise([avals[0].shape], avals[0].shape),
+        _nan_to_num,
+        (Local(),),
+    )
+)
+"""Parameters: what replaces NaN, infinity and minus infinity."""

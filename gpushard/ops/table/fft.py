@@ -42,8 +42,6 @@ def _dtype(name: str, own: Dtype) -> Dtype:
 
 
 def _transform(name: str, length: Callable[[int], int]) -> Row:
-    """Return the row of a transform."""
-
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         axis, n, _ = params
         (x,) = avals

@@ -167,7 +167,6 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
 
 def _kernel_own(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    """Return indexing by a kernel of the backend."""
     indexed, _ = params
     sizes = [avals[0].shape[axis] for axis in indexed.axes]
     fill = None if indexed.inside else _fill(params, avals[0].dtype)
@@ -211,13 +210,7 @@ def _owners(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
 
 def _one_by_one(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
-    """Return what looks into every block for everything; nothing waits for the device.
-
-    Args:
-      xp: NumPy or CuPy.
-      indexed: how the array is indexed.
-      shape: of the whole array.
-    """
+    """Return what looks into every block for everything; nothing waits for the device."""
     sizes = [shape[axis] for axis in indexed.axes]
 
     def collect(
@@ -235,7 +228,7 @@ def _one_by_one(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
 
 
 def _by_owner(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
-    """Return what sorts positions by the block that has them, and takes from each; as above."""
+    """Return what sorts positions by the block that has them, and takes from each."""
     sizes, ndim = [shape[axis] for axis in indexed.axes], len(shape)
     along = indexed.along if indexed.inside else None
     before, dims, after = indexed.order(ndim)
@@ -302,7 +295,6 @@ def _by_number(owner: LocalArray, numbers: LocalArray) -> tuple[LocalArray | Non
 
 
 def _back(order: LocalArray) -> LocalArray:
-    """Return where each element is in an order."""
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     return back
@@ -377,13 +369,7 @@ def _take_along(
 ) -> None:
     """Take along another dim by owner, and then put everything in order at once.
 
-    Args:
-      part: gets what is taken.
-      dim: of the blocks.
-      order: the places in that by owner; None where they are so.
-      places: positions in the blocks.
-      blocks: each owner's.
-      ends: up to where it has the order.
+    Each owner's block has the places in `order` up to its end; that is None where they are so.
     """
     lead, after = math.prod(part.shape[:dim]), math.prod(part.shape[dim + 1 :])
     rows = part.reshape(lead, len(places), after)
@@ -468,10 +454,7 @@ GATHER = Row(
     _infer,
     _rule,
     _kernel,
-    (
-        FromOwners(_owners, Reduce(_states, _local, _merge, _finish)),
-        FromOwners(_owners, Local()),
-    ),
+    (FromOwners(_owners, Reduce(_states, _local, _merge, _finish)), FromOwners(_owners, Local())),
     positional=True,
     beside_keys=frozenset(range(1, 64)),
 )

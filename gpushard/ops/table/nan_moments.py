@@ -30,7 +30,6 @@ def _real(dtype: Dtype) -> Dtype:
 
 
 def _own_kernels(xp: Any, dtype: Dtype) -> Any:
-    """Return the kernels of a backend, which are for floats."""
     return own_kernels(xp) if dtype.kind in "fc" else None
 
 
@@ -84,7 +83,6 @@ def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, closing:
 
 
 def _sums(xp: Any, params: Params, types: tuple[Dtype, ...], *, alone: bool) -> Any:
-    """Return what counts and sums a block."""
     axes, keepdims, _ = params
     own = _own_kernels(xp, types[1])
 

@@ -138,7 +138,6 @@ def _at(xp: Any, rows: Any, number: Any, count: Any) -> Any:
 
 
 def _with_nans(xp: Any, rows: Any, found: Any, skips: bool) -> Any:
-    """Put NaN where a row has one."""
     if skips or rows.dtype.kind not in "fc":
         return found
     last = rows[..., -1:]

@@ -15,7 +15,6 @@ from gpushard.ops.table.elementwise import writing
 
 
 def _whole(avals: Sequence[Aval], params: Params) -> Rule:
-    """Say that results are split like the first operand."""
     operands = tuple((n,) for n in range(len(avals)))
     sizes = tuple(aval.shape[0] for aval in avals)
     return Rule(operands, ((0,),) * len(avals), sizes, frozenset(range(len(avals))))

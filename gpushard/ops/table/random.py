@@ -24,7 +24,6 @@ def _own(dtype: Dtype) -> Dtype:
 
 
 def _real(dtype: Dtype) -> Dtype:
-    """Return the type of the parts of complex numbers."""
     return floats(np.empty(0, dtype).real.dtype)
 
 

@@ -58,8 +58,6 @@ def _row(
     empty: bool = True,
     positional: bool = False,
 ) -> Row:
-    """Return a row."""
-
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         axes, keepdims, extra = params
         (x,) = avals

@@ -27,7 +27,6 @@ _OF_CUPY = {"add": "cumsum", "multiply": "cumprod"}
 
 @functools.lru_cache(maxsize=256)
 def _accumulated(ufunc: np.ufunc, own: Dtype, dtype: Dtype | None) -> Dtype:
-    """Return the type that NumPy gives."""
     if dtype is None and ufunc in (np.add, np.multiply):
         dtype = summed(own)
     try:
@@ -57,8 +56,6 @@ def doubling(function: Any, x: Any, axis: int) -> Any:
 
 
 def _row(name: str, ufunc: np.ufunc) -> Row:
-    """Return the row of what accumulates by a ufunc."""
-
     def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
         (x,) = avals
         dtype = _accumulated(ufunc, x.dtype, params[1])

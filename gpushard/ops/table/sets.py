@@ -25,24 +25,15 @@ INDICES, INVERSE, COUNTS = "indices", "inverse", "counts"
 class Wish:
     """The parameter of `UNIQUE`."""
 
-    parts: tuple[str, ...] = ()
-    """What is wanted beside the values: "indices", "inverse", "counts"."""
-
-    equal_nan: bool = True
-    """Whether NaNs are one element."""
-
-    distinct: bool = False
-    """Whether all elements are known to differ; then they stay in order."""
-
-    size: int | None = None
-    """How many there shall be; None for as many as could be."""
-
+    parts: tuple[str, ...] = ()  # what is wanted beside the values: "indices", "inverse", "counts"
+    equal_nan: bool = True  # whether NaNs are one element
+    distinct: bool = False  # whether all elements are known to differ; then they stay in order
+    size: int | None = None  # how many there shall be; None for as many as could be
+    # Whether a second operand says which elements count: of equal ones all or none.
     masked: bool = False
-    """Whether a second operand says which elements count: of equal ones all or none."""
-
+    # Whether a last operand fills places without an element; else the first element does, or 0 if
+    # no element counts.
     filled: bool = False
-    """Whether a last operand fills places without an element; else the first element does, or 0 if
-    no element counts."""
 
 
 def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:

@@ -24,7 +24,6 @@ def _interp_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
 
 
 def _interp_rule(avals: Sequence[Aval], params: Params) -> Rule:
-    """Say that points are whole and positions are not."""
     shape = avals[0].shape
     own = tuple(range(len(shape)))
     at = len(shape)

@@ -115,7 +115,6 @@ def sort(xp: Any, x: LocalArray, axis: int, stable: bool) -> LocalArray:
 
 
 def _bits(x: LocalArray) -> LocalArray:
-    """Return floats as integers of the same bits."""
     return x.view(f"i{x.dtype.itemsize}")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.row import Row
-from gpushard.ops.table import decompositions, linalg
+from gpushard.ops.table import linalg
 from tests.ops.forms.form import Form
 
 
@@ -28,17 +28,17 @@ FORMS: dict[Row, list[Form]] = {
         Form(("kii", "ij"), (), "d", suit=lambda x: _definite(x) if x.ndim == 3 else x),
         Form(("ii", "kij"), (), "Dd", suit=lambda x: _definite(x) if x.ndim == 2 else x),
     ],
-    decompositions.QR: [
+    linalg.QR: [
         Form(_ANY, ("reduced",)),
         Form(("ij",), ("complete",), "D"),
     ],
-    decompositions.SVD: [
+    linalg.SVD: [
         Form(_ANY, (False, True, False)),
         Form(("ij",), (True, False, False), "D"),
         Form(("ii",), (False, True, True)),
     ],
-    decompositions.EIGH: [Form(_SQUARE, ("L",))],
-    decompositions.EIGVALSH: [Form(_SQUARE, ("U",))],
-    decompositions.EIG: [Form(_SQUARE)],
-    decompositions.EIGVALS: [Form(_SQUARE)],
+    linalg.EIGH: [Form(_SQUARE, ("L",))],
+    linalg.EIGVALSH: [Form(_SQUARE, ("U",))],
+    linalg.EIG: [Form(_SQUARE)],
+    linalg.EIGVALS: [Form(_SQUARE)],
 }

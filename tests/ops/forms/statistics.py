@@ -9,12 +9,12 @@ import numpy as np
 from gpushard.ops.row import Row
 from gpushard.ops.table import (
     counting,
+    elementwise,
     nan_moments,
     order_statistics,
     polynomials,
     reductions,
     repeating,
-    replacing,
     scans,
     signals,
 )
@@ -84,7 +84,7 @@ def _shares(method: str, weights: str = "") -> list[Form]:
 
 
 FORMS: dict[Row, list[Form]] = {
-    replacing.NAN_TO_NUM: [Form(("ij",), (0.0, 1.0, -1.0))],
+    elementwise.NAN_TO_NUM: [Form(("ij",), (0.0, 1.0, -1.0))],
     reductions.NANMIN: _EXTREMES + _HOLED,
     reductions.NANMAX: _EXTREMES + _HOLED,
     nan_moments.NANMEAN: [
