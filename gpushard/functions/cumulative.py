@@ -16,15 +16,16 @@ from gpushard.functions.values import Array
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
-from gpushard.ops.table import movement, scans
+from gpushard.ops.table import cumulative as rows
+from gpushard.ops.table import movement
 
 ACCUMULATE: dict[np.ufunc, Row] = {
-    np.add: scans.CUMSUM,
-    np.multiply: scans.CUMPROD,
-    np.maximum: scans.CUMMAX,
-    np.minimum: scans.CUMMIN,
-    np.logical_and: scans.CUMALL,
-    np.logical_or: scans.CUMANY,
+    np.add: rows.CUMSUM,
+    np.multiply: rows.CUMPROD,
+    np.maximum: rows.CUMMAX,
+    np.minimum: rows.CUMMIN,
+    np.logical_and: rows.CUMALL,
+    np.logical_or: rows.CUMANY,
 }
 """The ufuncs whose `accumulate` takes arrays."""
 
@@ -48,7 +49,7 @@ def cumsum(
     Array([1, 3, 6], dtype=int64)
     """
     refuse_out("cumsum", out)
-    return _along(scans.CUMSUM, a, axis, dtype, out_sharding)
+    return _along(rows.CUMSUM, a, axis, dtype, out_sharding)
 
 
 def cumprod(
@@ -61,7 +62,7 @@ def cumprod(
       dtype: type that is multiplied in, and of the result.
     """
     refuse_out("cumprod", out)
-    return _along(scans.CUMPROD, a, axis, dtype, out_sharding)
+    return _along(rows.CUMPROD, a, axis, dtype, out_sharding)
 
 
 def cumulative_sum(
@@ -90,7 +91,7 @@ def cumulative_sum(
     Array([0, 1, 3, 6], dtype=int64)
     """
     how = axis, dtype, out, include_initial, out_sharding
-    return _cumulative("cumulative_sum", scans.CUMSUM, 0, x, *how)
+    return _cumulative("cumulative_sum", rows.CUMSUM, 0, x, *how)
 
 
 def cumulative_prod(
@@ -115,7 +116,7 @@ def cumulative_prod(
       ArgumentError: `axis` is missing.
     """
     how = axis, dtype, out, include_initial, out_sharding
-    return _cumulative("cumulative_prod", scans.CUMPROD, 1, x, *how)
+    return _cumulative("cumulative_prod", rows.CUMPROD, 1, x, *how)
 
 
 def _along(

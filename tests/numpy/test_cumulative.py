@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.ops.table.scans import doubling
+from gpushard.ops.table.cumulative import doubling
 from tests.numpy.calls import KINDS, Call, alike, everywhere, with_nans
 from tests.numpy.compare import LAYOUTS, placed, same
 

@@ -31,7 +31,7 @@ ROWS: dict[str, Row] = dict(_rows())
 def why_whole(row: Row) -> str:
     """Return why dims of a row's operands that are split come whole, in a line; empty if none do.
 
-    >>> why_whole(ROWS["scans.CUMSUM"])
+    >>> why_whole(ROWS["cumulative.CUMSUM"])
     'each element needs all before it'
     """
     return row.strategies[-1].whole

@@ -9,13 +9,13 @@ import numpy as np
 from gpushard.ops.row import Row
 from gpushard.ops.table import (
     counting,
+    cumulative,
     elementwise,
     nan_moments,
     order_statistics,
     polynomials,
     reductions,
     repeating,
-    scans,
     signals,
 )
 from tests.ops.forms.form import Form
@@ -94,12 +94,12 @@ FORMS: dict[Row, list[Form]] = {
     ],
     nan_moments.NANVAR: _SPREAD,
     nan_moments.NANSTD: _SPREAD,
-    scans.CUMSUM: _scanned("d") + _scanned("b", np.dtype("i4")),
-    scans.CUMPROD: _scanned("d"),
-    scans.CUMMAX: _scanned("d") + _scanned("b"),
-    scans.CUMMIN: _scanned("d"),
-    scans.CUMALL: [Form(("ij",), (axis, None), "?", density=0.8) for axis in (-1, -2)],
-    scans.CUMANY: [Form(("ij",), (axis, None), "?", density=0.2) for axis in (-1, -2)],
+    cumulative.CUMSUM: _scanned("d") + _scanned("b", np.dtype("i4")),
+    cumulative.CUMPROD: _scanned("d"),
+    cumulative.CUMMAX: _scanned("d") + _scanned("b"),
+    cumulative.CUMMIN: _scanned("d"),
+    cumulative.CUMALL: [Form(("ij",), (axis, None), "?", density=0.8) for axis in (-1, -2)],
+    cumulative.CUMANY: [Form(("ij",), (axis, None), "?", density=0.2) for axis in (-1, -2)],
     order_statistics.MEDIAN: _MIDDLES,
     order_statistics.NANMEDIAN: _MIDDLES,
     order_statistics.QUANTILE: _shares("linear") + _shares("nearest"),
