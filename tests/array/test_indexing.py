@@ -203,3 +203,12 @@ def test_an_element_is_an_index_once_it_is_0d() -> None:
     x = gs.device_put(np.arange(4), named("x"))
     assert operator.index(x[3]) == 3
     assert [10, 11, 12, 13][x[2]] == 12
+
+
+@pytest.mark.parametrize("make", [np.int8, np.array, gs.device_put])
+def test_bounds_of_slices_are_whatever_is_an_integer(make: Any) -> None:
+    data = np.arange(9.0)
+    x, (one, two, seven) = gs.device_put(data), map(make, (1, 2, 7))
+    for index in (slice(one, None), slice(None, seven), slice(None, None, two)):
+        plain = slice(*(n if n is None else int(n) for n in (index.start, index.stop, index.step)))
+        np.testing.assert_array_equal(x[index], data[plain])

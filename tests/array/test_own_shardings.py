@@ -11,6 +11,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
+from tests.geometry.test_sharding import FakeDevice
 
 VALUE = np.random.default_rng(0).integers(-9, 9, (10, 6)).astype(float)
 
@@ -109,6 +110,12 @@ def test_full_replication_is_told_of_the_boxes() -> None:
         assert not gs.device_put(VALUE, Rows(rt.devices[:2], 0)).is_fully_replicated
         assert gs.device_put(VALUE, Rows(rt.devices[:1])).is_fully_replicated
         assert gs.device_put(VALUE, Everywhere(rt.devices)).is_fully_replicated
+
+
+def test_one_device_of_another_process_is_not_addressable() -> None:
+    here, there = FakeDevice(0), FakeDevice(1, is_addressable=False)
+    assert Rows([here, FakeDevice(2)], 3).is_fully_addressable
+    assert not Rows([here, there], 3).is_fully_addressable
 
 
 class Everywhere(Rows):

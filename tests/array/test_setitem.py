@@ -749,3 +749,13 @@ def test_idle_memory_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None
         x[2:5] = 7
         monkeypatch.undo()
         assert (np.asarray(x)[2:5] == 7).all()
+
+
+def test_methods_that_assign_are_numpys() -> None:
+    data = numbers((4, 3), np.float32)
+    x = gs.device_put(data)
+    for assign in (lambda a: a.put([1, -1], [7, 8]), lambda a: a.fill(3)):
+        expected = np.asarray(x).copy()
+        assign(x)
+        assign(expected)
+        np.testing.assert_array_equal(x, expected)

@@ -180,6 +180,16 @@ def test_the_busiest_domain_sends_less(count: int, spec: gs.P, gain: float) -> N
         assert max(sent[:count]) - min(sent[:count]) <= 0.1 * max(sent)
 
 
+def test_relays_are_the_copies_of_what_their_source_did_not_hold() -> None:
+    for holder in range(8):
+        with testing.runtime(host_domains=8) as runtime:
+            here = gs.SingleDeviceSharding(runtime.devices[holder])
+            plan = both_plans(runtime, (960, 3), here, everywhere(runtime))[1]
+        (_, copies), *others = plan.how.tables()
+        assert plan.relays and not others
+        assert plan.relays == (copies.remote & (copies.source_domain != holder)).sum()
+
+
 def test_a_slow_link_between_neighbourhoods_carries_each_byte_once() -> None:
     """From one of 16 domains: four neighbourhoods of four, in ascending order."""
     shape = (12 * 16 * 4, 3)

@@ -206,6 +206,8 @@ def test_the_type_of_full() -> None:
     for fill in (1, 2.5, True, 1j, np.float32(3), np.int8(-1)):
         same(gnp.full((2, 3), fill), np.full((2, 3), fill))
     same(gnp.full(3, 2.7, dtype="l"), np.full(3, 2.7, dtype="l"))
+    with np.errstate(invalid="ignore"):
+        same(gnp.full(3, np.nan, dtype="l"), np.full(3, np.nan, dtype="l"))
     same(gnp.full((2, 3), [1, 2, 3]), np.full((2, 3), [1, 2, 3]))
     same(gnp.full((2, 3), gs.device_put(np.float32(2))), np.full((2, 3), np.float32(2)))
 

@@ -94,6 +94,13 @@ def test_the_sharding_does_not_matter(rt: Runtime, name: str) -> None:
             np.testing.assert_array_equal(np.asarray(shard.data), wanted[shard.index])
 
 
+def test_what_is_chosen_of_arrays_in_host_memory() -> None:
+    there = gs.SingleDeviceSharding(gs.devices()[0], memory_kind="pinned_host")
+    numbers, key = np.arange(9.0), random.key(3)
+    made = random.choice(key, gs.device_put(numbers, there))
+    assert made == random.choice(key, numbers)
+
+
 class Moves(list[int]):
     """Bytes of the operands that operations move, and of results that are laid out anew."""
 
