@@ -122,7 +122,7 @@ def _broken(row: Row, **changes: Any) -> Row:
 
 
 def _is_caught(row: Row, original: Row, **settings: int) -> bool:
-    """Whether some case of the original shows on the host, to the last bits, that a row is wrong."""
+    """Whether some case of the original shows, on the host, that a row is wrong."""
     with testing.runtime(backend="host", host_devices=6, **settings):
         for case in cases(original):
             expected = case.expected()
