@@ -250,4 +250,9 @@ def test_updates_are_numpys(how: str) -> None:
             old, x = x, getattr(x.at[on_one(x, ours)], name)(given)
             assert np.asarray(old).tobytes() == data.tobytes(), what
         assert x.sharding == before
-        same(x, expected, what)
+        inexact = name == "power" or (name == "divide" and data.dtype.kind == "c")
+        if inexact and data.dtype.kind in "fc" and gs.default_backend() == "gpu":
+            eps = 100 * float(np.finfo(data.dtype).eps)  # CUDA has other functions
+            np.testing.assert_allclose(np.asarray(x), expected, eps, eps)
+        else:
+            same(x, expected, what)
