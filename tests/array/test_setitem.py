@@ -743,7 +743,7 @@ def test_one_element_is_kept_until_it_is_everywhere() -> None:
 
 
 def test_idle_memory_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    with testing.runtime(host_domains=4) as runtime:
+    with testing.runtime(backend="host", host_domains=4) as runtime:
         x = rows().block_until_ready()
         monkeypatch.setattr(type(runtime), "commit", None)
         x[2:5] = 7

@@ -16,7 +16,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.derived import derived
 from gpushard.ops.row import Row
 from gpushard.ops.table import elementwise, movement, reductions, scatter
-from tests.ops.cases import AXES, FORMS, MADE, Case, cases, moves
+from tests.ops.cases import AXES, FORMS, MADE, Case, cases, moves, tolerance_of, unless_refused
 from tests.share import some
 
 SIZES = {"split": 2, "whole": 3, "both": 4}
@@ -60,6 +60,7 @@ def _which(case: Case) -> Iterator[tuple[bool, ...]]:
         yield (*(False,) * (count - 1), True)
 
 
+@unless_refused()
 def check(case: Case, named: tuple[bool, ...], how: str, mesh: gs.Mesh) -> None:
     """Compare a call with a named dim with the calls that it stands for."""
     loops = _loops(case, named, SIZES[how])
@@ -85,7 +86,8 @@ def check(case: Case, named: tuple[bool, ...], how: str, mesh: gs.Mesh) -> None:
         got = np.asarray(value)
         assert got.shape == want.shape and got.dtype == want.dtype
         if want.dtype.kind in "fc" and not moves(case.row):
-            np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-11)
+            tolerance = tolerance_of(want.dtype, 1e-11)
+            np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
         else:
             np.testing.assert_array_equal(got, want)
         assert value.sharding.spec.axes(0) == place

@@ -122,8 +122,8 @@ def _broken(row: Row, **changes: Any) -> Row:
 
 
 def _is_caught(row: Row, original: Row, **settings: int) -> bool:
-    """Whether some case of the original shows that a row is wrong."""
-    with testing.runtime(host_devices=6, **settings):
+    """Whether some case of the original shows, on the host, that a row is wrong."""
+    with testing.runtime(backend="host", host_devices=6, **settings):
         for case in cases(original):
             expected = case.expected()
             try:

@@ -97,8 +97,11 @@ def _product(name: str) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         dtype = product_dtype(name, avals)
-        work = dtype if xp is not np and not is_custom(dtype) else wide(dtype)  # GPUs know halves
-        return _in_type(made(xp, params[0], avals), avals, work, dtype)
+        function = made(xp, params[0], avals)
+        single = _in_type(function, avals, wide(dtype), dtype)
+        if xp is np or wide(dtype) == dtype or is_custom(dtype):
+            return single
+        return _of_halves(_in_type(function, avals, dtype, dtype), single, params[0])
 
     def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         (state,) = states(avals, params)
@@ -152,6 +155,24 @@ def _in_type(kernel: Kernel, avals: Sequence[Aval], work: Dtype, dtype: Dtype) -
         return out
 
     return converted
+
+
+def _of_halves(kernel: Kernel, single: Kernel, subscripts: str) -> Kernel:
+    """Return a kernel for halves on GPUs: as they are if they are two matrices, else in single.
+
+    cuBLAS adds up products of halves in single precision. Where CuPy does not call it, as for
+    vectors, products are rounded to halves, and so is what comes between three operands.
+    """
+    names = subscripts.split("->")[0].split(",")
+
+    def chosen(*operands: Any, out: Any = None) -> Any:
+        matrices = len(names) == 2 and all(
+            any(n > 1 for letter, n in zip(own, x.shape, strict=True) if letter not in other)
+            for own, x, other in zip(names, operands, reversed(names), strict=True)
+        )
+        return (kernel if matrices else single)(*operands, out=out)
+
+    return chosen
 
 
 def _matmul(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:

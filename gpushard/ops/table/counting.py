@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Kernel, Params, Row
@@ -65,6 +66,8 @@ def _tallied(xp: Any, number: Any, weights: Any, length: int, dtype: Dtype) -> A
 def _counting(name: str, shape_of: Any, rule: Any, make: Any, whole: str = "") -> Row:
     """Return the row of a count; the last parameter is the type of the result.
 
+    Narrow floats are converted first: that is exact, and GPUs compare and add up no others.
+
     Args:
       name: what users call it.
       shape_of: takes avals and parameters; gives the shape of the result.
@@ -90,7 +93,7 @@ def _counting(name: str, shape_of: Any, rule: Any, make: Any, whole: str = "") -
         lambda xp, avals, params: lambda a, b, m, n: (a[0] + b[0],),
         lambda xp, avals, params: lambda s, n: s[0].astype(params[-1], copy=False),
     )
-    return Row(name, infer, rule, kernel, (reduction, Local(whole)))
+    return in_single(Row(name, infer, rule, kernel, (reduction, Local(whole))))
 
 
 def _bincount_rule(avals: Sequence[Aval], params: Params) -> Rule:

@@ -22,6 +22,8 @@ from gpushard.typing import LocalArray, Shape
 
 _LOGICAL = (np.logical_and, np.logical_or, np.logical_xor, np.logical_not)
 _COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
+_OF_ANGLES = (np.rad2deg, np.deg2rad, np.degrees, np.radians)
+"""CuPy multiplies by a constant that it rounds to the type of the operand."""
 
 
 def broadcast(name: str, shapes: Sequence[Shape]) -> Shape:
@@ -109,6 +111,8 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
         if as_bool:  # CuPy has these for real numbers only
             types = (np.dtype(np.bool_),) * ufunc.nin
         function = ufunc if xp is np else _elsewhere(xp, ufunc, types)
+        if xp is not np and ufunc in _OF_ANGLES:
+            return _giving(_in_types(function, tuple(map(wide, types))), results)
         if any(is_custom(aval.dtype) for aval in avals):
             return _giving(_in_types(function, types), results)
         # The loops of CuPy's special functions differ from SciPy's; those of our own have none.
