@@ -234,8 +234,8 @@ def reshape_splits(
 ) -> Splits:
     """Return the mesh axes that split each dim of a reshaped array.
 
-    Those of a dim go to the first dim of the result that shares elements with it, has none and is at
-    least as long as they are many: nothing moves where it has the same outermost factor.
+    Those of a dim go to the first dim of the result that shares elements with it, has none and is
+    at least as long as they are many: nothing moves where it has the same outermost factor.
 
     >>> reshape_splits([(8, 8)], ((4, 16),), (("x",), ("y",)), {"x": 4, "y": 2})
     (('x',), ('y',))
