@@ -111,8 +111,8 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
         if as_bool:  # CuPy has these for real numbers only
             types = (np.dtype(np.bool_),) * ufunc.nin
         function = ufunc if xp is np else _elsewhere(xp, ufunc, types)
-        if xp is not np and ufunc in _OF_ANGLES:
-            return _giving(_in_types(function, tuple(map(wide, types))), results)
+        if xp is not np and ufunc in _OF_ANGLES and (inside := tuple(map(wide, types))) != types:
+            return _giving(_in_types(function, inside), results)
         if any(is_custom(aval.dtype) for aval in avals):
             return _giving(_in_types(function, types), results)
         # The loops of CuPy's special functions differ from SciPy's; those of our own have none.
