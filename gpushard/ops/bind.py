@@ -8,6 +8,7 @@ add a batch dim to it. Of several the innermost takes it: the one with the highe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from gpushard.geometry.sharding import Sharding
@@ -32,6 +33,9 @@ class _Door:
 
 
 _door = _Door()
+
+creating: ContextVar[Interpreter | None] = ContextVar("creating", default=None)
+"""What does operations without operands, within a function that is being interpreted."""
 
 
 def set_eager(interpreter: Interpreter) -> None:
@@ -58,4 +62,13 @@ def bind(
         own = getattr(arg, "interpreter", None)
         if own is not None and own.level > chosen.level:
             chosen = own
+    if row.creates and (around := creating.get()) is not None:
+        chosen = around
     return chosen.bind(row, args, params, out_sharding)
+
+
+def bind_plain(
+    row: Row, args: Sequence[Any], params: Params = (), out_sharding: Sharding | None = None
+) -> Any:
+    """Do an operation on plain arrays and numbers, whatever function is being interpreted."""
+    return _door.eager.bind(row, args, params, out_sharding)

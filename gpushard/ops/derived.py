@@ -5,8 +5,9 @@ not see. A row for it asks the row of the function's body: what results are and 
 operands without these dims; then comes a factor for each of them. What the body's parameters say of
 axes and shapes so means what it says.
 
-The kernel works on views without named dims where a device has one element of each, so that
-nothing is done twice. Where it has more it is called for each.
+Kernels that take more dims in front, as most do, get all of them at once. Others work on views
+without named dims where a device has one element of each; where it has more they are called for
+each.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from gpushard.errors import NamedDimsError
 from gpushard.ops.aval import Aval
-from gpushard.ops.row import Kernel, KernelMaker, Params, Row, Site
+from gpushard.ops.row import Kernel, KernelMaker, Params, Row, Site, broadcasting
 from gpushard.ops.rule import Dims, Rule
 from gpushard.typing import Shape
 
@@ -106,6 +107,11 @@ class _InFront:
 
     def kernel(self, make: KernelMaker) -> KernelMaker:
         def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+            if self._row.stacked is not None:
+                params = self._row.stacked(params, self._dims)
+                if self._row.stacked is broadcasting:
+                    return self._aligned(make, xp, avals, params)
+                return make(xp, avals, params)
             body = make(xp, self.avals(avals), params)
             ranks = [len(aval.shape) for aval in avals]
             return functools.partial(self._call, xp, body, ranks)
@@ -116,6 +122,33 @@ class _InFront:
 
     def finish(self, make: Any) -> Any:
         return lambda xp, avals, params: make(xp, self.avals(avals), params)
+
+    def _aligned(self, make: KernelMaker, xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        """Return a kernel that gets operands with all named dims, of length 1 where they lack one.
+
+        So do those of fewer dims get dims of length 1 before their own.
+        """
+        ranks = [len(aval.shape) - len(own) for aval, own in zip(avals, self._dims, strict=True)]
+        fronts = [
+            _front(own, self.lead, max(ranks) - rank) if own or rank else None
+            for own, rank in zip(self._dims, ranks, strict=True)
+        ]
+        if not any(fronts):
+            return make(xp, avals, params)
+        aligned = [
+            aval if front is None else dataclasses.replace(aval, shape=_in_front(front, aval.shape))
+            for aval, front in zip(avals, fronts, strict=True)
+        ]
+        body = make(xp, aligned, params)
+
+        def kernel(*operands: Any, **out: Any) -> Any:
+            views = [
+                x if front is None else x.reshape(_in_front(front, x.shape))
+                for x, front in zip(operands, fronts, strict=True)
+            ]
+            return body(*views, **out)
+
+        return kernel
 
     def _sizes(self, shapes: Sequence[Shape]) -> Shape:
         """Return the length of each named dim; locally, if these are the shapes of blocks."""
@@ -165,6 +198,28 @@ class _InFront:
         arrays = iter([len(own) for own, rank in zip(self._dims, ranks, strict=True) if rank])
         starts = tuple(start[next(arrays) :] if start else start for start in site.operands)
         return Site(starts, site.result[self.lead :], site.shape[self.lead :])
+
+
+_Front: TypeAlias = "tuple[tuple[int | None, ...], int]"
+"""Which of its dims an operand has in front of others, None for one of length 1; and how many of
+its own these take the place of."""
+
+
+def _front(own: tuple[int, ...], lead: int, more: int) -> _Front | None:
+    """Return what comes in front of an operand that has some named dims; None if that is as it is.
+
+    >>> _front((1,), 2, 1), _front((0, 1), 2, 0)
+    (((None, 0, None), 1), None)
+    """
+    if len(own) == lead and not more:
+        return None
+    places = [own.index(dim) if dim in own else None for dim in range(lead)]
+    return (*places, *(None,) * more), len(own)
+
+
+def _in_front(front: _Front, shape: Shape) -> Shape:
+    places, count = front
+    return (*[1 if place is None else shape[place] for place in places], *shape[count:])
 
 
 def _each(results: Any) -> tuple[Any, ...]:

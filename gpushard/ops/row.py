@@ -161,6 +161,7 @@ class Strategy:
 
     whole: str = ""  # why it needs dims whole that are split, in a line: of a last resort
     numbers: bool = True  # whether Python numbers among the operands stay what they are
+    complete: bool = False  # whether named dims must be in all arrays if they are in one
 
     def price(self, case: Case) -> Price | None:
         """Return what says what assignments cost; None if it says itself where results lie."""
@@ -177,6 +178,14 @@ class Strategy:
     def adapted(self, adapter: Adapter) -> Strategy:
         """Return this strategy for another row, whose kernels are made of those of its own."""
         return self
+
+
+def broadcasting(params: Params, dims: Sequence[tuple[int, ...]]) -> Params:
+    """Say that dims in front are broadcast, where all operands have them: a `Row.stacked`.
+
+    Those that an operand lacks have length 1 in it, and so have dims between these and its own.
+    """
+    return params
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +218,10 @@ class Row:
     # of that, from the end; gives the parameters for that array as it lies. None if operands must
     # be in order.
     turned: Callable[[Params, int, tuple[int, ...]], Params] | None = None
+    # For kernels that take operands with more dims in front: takes the parameters and, for each
+    # operand, which of these it has; gives the parameters for such operands. None where kernels
+    # are called for each element of these dims. See `broadcasting`.
+    stacked: Callable[[Params, Sequence[tuple[int, ...]]], Params] | None = None
     # Whether nothing moves before somebody needs the result in order; see `turned`.
     later: bool = False
 

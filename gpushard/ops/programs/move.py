@@ -55,6 +55,7 @@ class Move(Strategy):
     splits: Callable[[Sequence[Shape], Params, Splits, Mapping[str, int]], Splits] | None = None
     # Gives the numbers of the piece's maps whose starts are operands: Python integers.
     starts: Callable[[Params], tuple[int, ...]] | None = None
+    complete = True
 
     def compile(self, case: Case, call: ShardedCall | None) -> Movement:
         """Plan the movement."""
@@ -96,6 +97,7 @@ class Replace(Strategy):
     # Takes the shapes of the operands; says which piece.
     how: Callable[[Sequence[Shape], Params], Piece]
     starts: Callable[[Params], tuple[int, ...]]  # as for `Move`
+    complete = True
 
     def compile(self, case: Case, call: ShardedCall | None) -> Update:
         """Plan the update."""

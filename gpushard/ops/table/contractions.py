@@ -117,11 +117,40 @@ def _product(name: str) -> Row:
         dtype = product_dtype(name, avals)
         return only if wide(dtype) == dtype else lambda s, n: s[0].astype(dtype, copy=False)
 
-    made = _matmul if name == "matmul" else _kernel
+    def made(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:
+        own = name == "matmul" and _is_broadcast(subscripts)
+        return (_matmul if own else _kernel)(xp, subscripts, avals)
+
     reduction = Reduce(states, local, merge, finish)
     twice = "a letter that an operand has twice is a diagonal, which no mesh axis splits"
     diagonal = Local(twice if name == "einsum" else "")
-    return Row(name, infer, rule_of, kernel, (reduction, diagonal), threaded=True, turned=_turned)
+    return Row(
+        name,
+        infer,
+        rule_of,
+        kernel,
+        (reduction, diagonal),
+        threaded=True,
+        turned=_turned,
+        stacked=_stacked,
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _stacked(params: Params, dims: tuple[tuple[int, ...], ...]) -> Params:
+    """Return the parameters for operands that have some of several dims in front.
+
+    >>> _stacked(("ab,bc->ac",), ((0, 1), (1,)))
+    ('ABab,Bbc->ABac',)
+    """
+    left, right = params[0].split("->")
+    count = 1 + max(dim for own in dims for dim in own)
+    free = sorted(set(LETTERS) - set(params[0]))[:count]
+    names = (
+        "".join(free[dim] for dim in own) + letters
+        for own, letters in zip(dims, left.split(","), strict=True)
+    )
+    return (f"{','.join(names)}->{''.join(free)}{right}",)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -187,6 +216,22 @@ def _matmul(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:
         return function(x.transpose(orders[0]), y.transpose(orders[1]), out=out)
 
     return kernel
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_broadcast(subscripts: str) -> bool:
+    """Whether `matmul` takes operands as the subscripts say, in whatever order they lie.
+
+    >>> _is_broadcast("ba,dac->dbc"), _is_broadcast("Aa,Aac->Ac")
+    (True, False)
+    """
+    left, right = subscripts.split("->")
+    batch = sorted(set(right) - set("bc"))
+    for letters, column in zip(left.split(","), "bc", strict=True):
+        more = sorted(set(letters) - {"a", column})
+        if more != batch[len(batch) - len(more) :] or (more and column not in letters):
+            return False
+    return True
 
 
 def _order(letters: str, last: str) -> list[int]:

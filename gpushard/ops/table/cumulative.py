@@ -17,7 +17,7 @@ from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.row import Kernel, Params, Row, broadcasting
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 
@@ -75,7 +75,14 @@ def _row(name: str, ufunc: np.ufunc) -> Row:
         function = getattr(xp, ufunc.__name__)
         return writing(lambda x: doubling(function, x.astype(dtype), axis))
 
-    return Row(name, infer, rule_of, kernel, (Local("each element needs all before it"),))
+    return Row(
+        name,
+        infer,
+        rule_of,
+        kernel,
+        (Local("each element needs all before it"),),
+        stacked=broadcasting,
+    )
 
 
 CUMSUM = in_single(_row("cumsum", np.add), typed=True)

@@ -14,7 +14,7 @@ from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.row import Kernel, Params, Row, broadcasting
 from gpushard.ops.rule import Rule
 from gpushard.ops.select import where_on_host
 from gpushard.runtime.namespace import own_kernels, special_functions
@@ -130,6 +130,7 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
         strategies=(Local(),),
         loop=loop,
         compares=ufunc in _COMPARISONS,
+        stacked=broadcasting,
     )
 
 
@@ -227,7 +228,9 @@ def function_row(
         function = make(xp, params, dtype_of(avals, params))
         return function if writes else writing(function)
 
-    return Row(name, infer, _rule, kernel, (Local(),), beside_keys=beside_keys)
+    return Row(
+        name, infer, _rule, kernel, (Local(),), beside_keys=beside_keys, stacked=broadcasting
+    )
 
 
 def _promoted(avals: Sequence[Aval], params: Params) -> Dtype:
@@ -406,6 +409,7 @@ VIEW = Row(
     _viewed_rule,
     _view_kernel,
     (Local("several elements become one, or one several"),),
+    stacked=broadcasting,
 )
 """Parameters: (dtype,). The last dim is whole where the sizes of elements differ."""
 
@@ -424,6 +428,7 @@ NAN_TO_NUM = in_single(
         lambda avals, params: rule.elementwise([avals[0].shape], avals[0].shape),
         _nan_to_num,
         (Local(),),
+        stacked=broadcasting,
     )
 )
 """Parameters: what replaces NaN, infinity and minus infinity."""

@@ -16,7 +16,7 @@ from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.row import Kernel, Params, Row, broadcasting
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.typing import LocalArray
@@ -63,7 +63,14 @@ def _transform(name: str, length: Callable[[int], int]) -> Row:
         return writing(transform)
 
     return in_single(
-        Row(name, infer, _rule, kernel, (Local("each frequency needs all elements along the dim"),))
+        Row(
+            name,
+            infer,
+            _rule,
+            kernel,
+            (Local("each frequency needs all elements along the dim"),),
+            stacked=broadcasting,
+        )
     )
 
 

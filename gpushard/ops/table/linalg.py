@@ -18,7 +18,7 @@ from gpushard.frozen import dataclass
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.row import Kernel, Params, Row, broadcasting
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import broadcast, writing
 
@@ -110,7 +110,13 @@ def matrix_row(
         return writing(_checked(name, xp, make(xp, *params), dtype, types))
 
     return Row(
-        name, infer, rule_of, kernel, (Local("LAPACK factors a matrix as one"),), threaded=True
+        name,
+        infer,
+        rule_of,
+        kernel,
+        (Local("LAPACK factors a matrix as one"),),
+        threaded=True,
+        stacked=broadcasting,
     )
 
 

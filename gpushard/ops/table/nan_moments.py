@@ -15,7 +15,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, State
+from gpushard.ops.row import Kernel, Params, Row, State, broadcasting
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.ops.table.reductions import reduced_shape
@@ -79,7 +79,7 @@ def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, closing:
         lambda xp, avals, params: lambda a, b, m, n: merged(xp, a, b),
         finish,
     )
-    return Row(name, infer, _rule, kernel, (reduction, Local()))
+    return Row(name, infer, _rule, kernel, (reduction, Local()), stacked=broadcasting)
 
 
 def _sums(xp: Any, params: Params, types: tuple[Dtype, ...], *, alone: bool) -> Any:

@@ -17,7 +17,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.row import Kernel, Params, Row, broadcasting
 from gpushard.ops.rule import Dims, Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.ops.table.reductions import reduced_shape
@@ -218,7 +218,7 @@ def _median_row(name: str, *, skips: bool) -> Row:
 
         return writing(median)
 
-    return in_single(Row(name, infer, _rule, kernel, (_WHOLE,)))
+    return in_single(Row(name, infer, _rule, kernel, (_WHOLE,), stacked=broadcasting))
 
 
 def _quantile_row(

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpushard.ops.aval import Aval
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.row import Kernel, Params, Row, broadcasting
 from gpushard.ops.rule import Rule
 
 _WORD = np.dtype(np.uint32)
@@ -41,6 +41,7 @@ PACK = Row(
     _pack_rule,
     _pack_kernel,
     (Local("the two words of a key stay together"),),
+    stacked=broadcasting,
 )
 """Keys as elements of 64 bits, which move as any do."""
 
@@ -66,5 +67,6 @@ UNPACK = Row(
     _unpack_rule,
     _unpack_kernel,
     (Local(),),
+    stacked=broadcasting,
 )
 """The words of keys that `PACK` made one element of."""

@@ -19,7 +19,7 @@ from gpushard.ops.in_order import InOrder
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, Site, State, only
+from gpushard.ops.row import Kernel, Params, Row, Site, State, broadcasting, only
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.runtime.backend import Reducing
@@ -72,7 +72,15 @@ def _row(
         dtype = dtype_of(x.dtype, extra)
         return (Aval(shape, dtype, x.weak and dtype == x.dtype),)
 
-    return Row(name, infer, _rule, kernel, (reduction, Local()), positional=positional)
+    return Row(
+        name,
+        infer,
+        _rule,
+        kernel,
+        (reduction, Local()),
+        positional=positional,
+        stacked=None if positional else broadcasting,
+    )
 
 
 def _sum_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:

@@ -17,7 +17,7 @@ from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.row import Kernel, Params, Row, broadcasting
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.typing import LocalArray
@@ -174,7 +174,14 @@ def _row(name: str, dtypes: Sequence[Dtype | None], order: Order, rest: int | No
         return writing(lambda x: order(xp, x, params))
 
     return in_single(
-        Row(name, infer, functools.partial(_rule, results=len(dtypes)), kernel, (_WHOLE,))
+        Row(
+            name,
+            infer,
+            functools.partial(_rule, results=len(dtypes)),
+            kernel,
+            (_WHOLE,),
+            stacked=broadcasting,
+        )
     )
 
 

@@ -17,7 +17,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, State
+from gpushard.ops.row import Kernel, Params, Row, State, broadcasting
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import function_row, promoting, writing
 from gpushard.ops.table.reductions import reduced_shape
@@ -150,7 +150,14 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
 
 LOGSUMEXP = in_single(
-    Row("logsumexp", _infer, _rule, _kernel, (Reduce(_states, _local, _merge, _finish), Local()))
+    Row(
+        "logsumexp",
+        _infer,
+        _rule,
+        _kernel,
+        (Reduce(_states, _local, _merge, _finish), Local()),
+        stacked=broadcasting,
+    )
 )
 """Operands: exponents, and weights of the same shape if there are any. Parameters: (axes counted
 from the end, keepdims, whether it is the logarithm of the sum's size)."""
