@@ -8,6 +8,8 @@ layer  package                           what it knows
 10     `cli`, `testing`                  the command line; tools for tests
 9      `interop`                         other array libraries: DLPack, CUDA arrays, PyTorch
 8      `numpy`, `random`, `special`      functions, as NumPy, JAX and SciPy name them
+8      `lax`                             what mapped functions do together
+7      `transforms`                      `shard_map`, `vmap`: functions of functions
 6      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
 5      `functions`                       functions of values, written once
 4      `ops`                             operations: rows, how they are split, their execution
@@ -79,13 +81,13 @@ __all__ = [
     "local_device_count", "local_devices", "make_array_from_callback",
     "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_mesh",
     "map_shards", "num_addressable_indices", "prefetch", "process_count", "process_index",
-    "register_placeable", "reshard", "save", "set_mesh", "transfer_guard",
+    "register_placeable", "reshard", "save", "set_mesh", "shard_map", "transfer_guard",
     "transfer_guard_device_to_device", "transfer_guard_device_to_host",
-    "transfer_guard_host_to_device", "tree", "use_mesh",
+    "transfer_guard_host_to_device", "tree", "use_mesh", "vmap",
 ]
 # fmt: on
 
-_MODULES = ("numpy", "random", "sharding", "special", "tree_util")
+_MODULES = ("lax", "numpy", "random", "sharding", "special", "tree_util")
 """Not in `__all__`, where some would hide others of these names."""
 
 _FROM = {
@@ -95,10 +97,13 @@ _FROM = {
     "map_shards": "gpushard.interop",
     "prefetch": "gpushard.placement.prefetch",
     "save": "gpushard.placement.npy",
+    "shard_map": "gpushard.transforms.shard_map",
+    "vmap": "gpushard.transforms.vmap",
 }
 """Where names are that few programs use."""
 
 if TYPE_CHECKING:
+    from gpushard import lax as lax
     from gpushard import numpy as numpy
     from gpushard import random as random
     from gpushard import sharding as sharding
@@ -108,6 +113,8 @@ if TYPE_CHECKING:
     from gpushard.interop.map_shards import map_shards as map_shards
     from gpushard.placement.npy import load, save
     from gpushard.placement.prefetch import empty_cache, prefetch
+    from gpushard.transforms.shard_map import shard_map as shard_map
+    from gpushard.transforms.vmap import vmap as vmap
 else:  # a type checker would take it for a module that has every name
 
     def __getattr__(name: str) -> Any:

@@ -74,6 +74,34 @@ class NamedDimsError(GpushardError, TypeError):
     """An operation has no form whose operands have named dims in front."""
 
 
+class TracedValueError(GpushardError, TypeError):
+    """A function that is mapped wants of a value what it has not: elements, or a place.
+
+    `arg` is the argument of that function that the value comes from, and `line` the line that
+    asks. It is also what a value raises that is used after its function has returned.
+    """
+
+
+class TracedBoolError(TracedValueError):
+    """Python's `if`, `while`, `and` or `not` of a value that differs between what is mapped."""
+
+
+class TracedIntegerError(TracedValueError):
+    """Such a value where Python or a size needs an integer."""
+
+
+class TracedArrayError(TracedValueError):
+    """NumPy, or what asks where data lie, got such a value."""
+
+
+class ConcretizationError(TracedValueError):
+    """A number of Python's, or the size of a result, depends on such a value."""
+
+
+class UnboundAxisError(GpushardError, NameError):
+    """A collective names an axis that no function around it maps."""
+
+
 class ArgumentRangeError(GpushardError, OverflowError):
     """A number is outside of what the dtype holds that it is converted to."""
 

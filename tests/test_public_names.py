@@ -55,12 +55,14 @@ NAMES = [
     "reshard",
     "save",
     "set_mesh",
+    "shard_map",
     "transfer_guard",
     "transfer_guard_device_to_device",
     "transfer_guard_device_to_host",
     "transfer_guard_host_to_device",
     "tree",
     "use_mesh",
+    "vmap",
 ]
 
 
@@ -100,12 +102,13 @@ def test_nothing_public_is_left_out() -> None:
 
 
 def test_dir_lists_what_users_may_use() -> None:
-    assert set(dir(gs)) == {*NAMES, "numpy", "random", "sharding", "special", "tree_util"}
+    assert set(dir(gs)) == {*NAMES, "lax", "numpy", "random", "sharding", "special", "tree_util"}
     assert {"linalg", "fft"} <= set(dir(gs.numpy))
     for module in (
         gs.numpy,
         gs.numpy.linalg,
         gs.numpy.fft,
+        gs.lax,
         gs.random,
         gs.special,
         gs.tree,

@@ -319,7 +319,7 @@ class Array(Shards, Conversions, Protocols, Operators, Methods):
     def _known_shards(self) -> KnownShards:
         raise self._without_data("x.addressable_shards")
 
-    def _without_data(self, name: str) -> ArgumentTypeError:
+    def _without_data(self, name: str) -> Exception:
         return ArgumentTypeError(
             f"{name} needs an array's data, and a {type(self).__name__} has none",
             argument="self",

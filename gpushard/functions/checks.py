@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.dtypes import NAMES, element, is_installed, kind_of, named
-from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError, TracedValueError
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
@@ -27,6 +27,8 @@ def as_shape(shape: Any, argument: str = "shape") -> Shape:
     try:
         several = isinstance(shape, tuple | list) or np.ndim(shape) > 0
         result = tuple([int(n.__index__()) for n in (shape if several else (shape,))])
+    except TracedValueError:
+        raise
     except (TypeError, AttributeError, ValueError):
         raise ArgumentTypeError(
             f"{argument}={shape!r} must be a tuple of integers", argument=argument, value=shape
@@ -100,6 +102,8 @@ def integer(value: Any, name: str, argument: str) -> int:
     """Return an integer."""
     try:
         return operator.index(value)
+    except TracedValueError:
+        raise
     except TypeError:
         raise ArgumentTypeError(
             f"{name}: {argument}={value!r} must be an integer", argument=argument, value=value

@@ -48,8 +48,8 @@ def at_hand(x: Any, why: str) -> HostArray | None:
     return _checked(x, why)._at_hand(why)
 
 
-def _checked(x: Any, why: str) -> Concrete:
-    if isinstance(x, Concrete):
+def _checked(x: Any, why: str) -> Any:
+    if hasattr(x, "_concrete"):  # what an interpreter made may have a value, or say why it has none
         return x
     raise ArgumentTypeError(
         f"{why} needs a value on the host, and a {type(x).__name__} stands for one that is not "

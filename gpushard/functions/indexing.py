@@ -18,14 +18,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard.dtypes import iinfo, kind_of, result_type
-from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
+from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError, TracedValueError
 from gpushard.frozen import dataclass
 from gpushard.functions.checks import check_dtype, check_vector, count, refuse_out
 from gpushard.functions.concrete import at_hand, concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element
 from gpushard.functions.masks import is_in_place, select_true, true_places
-from gpushard.functions.values import Array, Value, is_value, laid_out
+from gpushard.functions.values import Array, Value, is_traced, is_value, laid_out, sharding_of
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -164,7 +164,7 @@ def _array_of(entry: Any) -> tuple[Any, Any]:
     elif not isinstance(entry, np.ndarray | Value) and getattr(entry, "shape", None):
         array = entry if is_value(entry) else np.asarray(entry)
     dtype = getattr(array, "dtype", None)
-    if dtype is not None and ((ndim := array.ndim) or dtype == np.bool_):
+    if dtype is not None and ((ndim := array.ndim) or dtype == np.bool_ or is_traced(array)):
         if dtype.kind == "b":
             return (ndim,), array if ndim else np.asarray(bool(array))
         if dtype.kind in "iu":
@@ -313,7 +313,7 @@ def _like_mask(x: Any, indexed: Indexed, at: Positions) -> Sharding | None:
 
     Dims that are not masked keep their axes.
     """
-    own, mask = getattr(x, "sharding", None), getattr(at, "sharding", None)
+    own, mask = sharding_of(x), sharding_of(at)
     if not isinstance(own, NamedSharding) or not isinstance(mask, NamedSharding):
         return None
     if own.mesh != mask.mesh:
@@ -362,7 +362,7 @@ def positions(
 
 
 def _has_traced(arrays: Sequence[Positions]) -> bool:
-    return any([type(at) is not np.ndarray and hasattr(at, "interpreter") for at in arrays])
+    return any([type(at) is not np.ndarray and is_traced(at) for at in arrays])
 
 
 def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> Shape:
@@ -495,7 +495,7 @@ def true_positions(
     if size is None and is_in_place(mask) and (places := true_places(mask)) is not None:
         return places
     number = count_true(mask) if size is None else size
-    own = getattr(mask, "sharding", None)
+    own = sharding_of(mask)
     out = None
     if isinstance(own, NamedSharding) and isinstance(own.mesh, Mesh):
         axes = tuple(axis for dim in range(mask.ndim) for axis in own.spec.axes(dim))
@@ -613,7 +613,7 @@ def take(
 
 def _is_split_within(x: Any) -> bool:
     """Whether another dim than the first is split, so that elements in a row are apart."""
-    sharding = getattr(x, "sharding", None)
+    sharding = sharding_of(x)
     if not isinstance(sharding, NamedSharding):
         return False
     return any(sharding.spec.axes(dim) for dim in range(1, x.ndim))
@@ -723,6 +723,8 @@ def _nonzero(x: Any, size: Any, fill_value: Any, name: str) -> tuple[Any, ...]:
     values = fill_value if isinstance(fill_value, tuple | list) else (fill_value,) * x.ndim
     try:
         fills = tuple(operator.index(value) for value in values)
+    except TracedValueError:
+        raise
     except TypeError:
         raise ArgumentTypeError(
             f"{name}: fill_value={fill_value!r} must be an integer, or a tuple of them",

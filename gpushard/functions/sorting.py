@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError, TracedValueError
 from gpushard.functions.checks import check_choice, check_hint
 from gpushard.functions.values import Array
 from gpushard.geometry.sharding import Sharding
@@ -194,6 +194,8 @@ def _check(name: str, kind: Any, order: Any, kinds: Sequence[Any]) -> None:
 def _place(kth: Any, size: int, name: str) -> int:
     try:
         place = operator.index(kth)
+    except TracedValueError:
+        raise
     except TypeError:
         raise ArgumentTypeError(
             f"{name}: kth={kth!r} must be an integer, or several", argument="kth", kth=kth

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
 
+from gpushard.functions.concrete import Concrete
 from gpushard.functions.docstrings import complete
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
@@ -30,6 +31,16 @@ class Value:
 def is_value(x: Any) -> bool:
     """Whether operations take it as it is: an array, or what an interpreter made."""
     return isinstance(x, Value) or hasattr(x, "interpreter")
+
+
+def is_traced(x: Any) -> bool:
+    """Whether an interpreter made it, so that it has no data: neither elements nor a place."""
+    return hasattr(x, "interpreter") and not isinstance(x, Concrete)
+
+
+def sharding_of(x: Any) -> Sharding | None:
+    """Return how an array lies; None for data on the host, and for what an interpreter made."""
+    return None if not isinstance(x, Value) or is_traced(x) else cast("Any", x).sharding
 
 
 def method(function: Callable[P, R]) -> Callable[P, R]:

@@ -17,7 +17,7 @@ from gpushard.cache import BoundedCache
 from gpushard.errors import ArgumentError
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.planning.maps import permute_rows
+from gpushard.movement.planning.maps import permute as permutation
 from gpushard.movement.rearrange import rearrange
 from gpushard.movement.reshard import move
 from gpushard.runtime.memory import Claim
@@ -98,7 +98,7 @@ def permute(
             argument="pairs",
             pairs=list(pairs),
         )
-    return rearrange((rows,), permute_rows(shape, tuple(pairs)), rows.tiling, name)
+    return rearrange((rows,), permutation(shape, (0,), tuple(pairs)), rows.tiling, name)
 
 
 def reduce_scatter(

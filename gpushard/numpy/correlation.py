@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.dtypes import kind_of, result_type
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError, TracedValueError
 from gpushard.functions.checks import as_dtype
 from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
@@ -135,6 +135,8 @@ def _correction(bias: bool, ddof: Any) -> int:
         return 0 if bias else 1
     try:
         return operator.index(int(ddof) if ddof == int(ddof) else ddof)
+    except TracedValueError:
+        raise
     except (TypeError, ValueError):
         raise ArgumentTypeError(
             f"cov: ddof={ddof!r} must be an integer", argument="ddof", value=ddof

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.dtypes import is_custom, kind_of, result_type, wide
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError, TracedValueError
 from gpushard.functions.checks import check_ordered, check_vector, count
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
@@ -356,6 +356,8 @@ def _limits(name: str, range: Any) -> tuple[Any, Any] | None:
 def _number(name: str, bins: Any) -> int:
     try:
         number = operator.index(bins)
+    except TracedValueError:
+        raise
     except TypeError:
         raise ArgumentTypeError(
             f"{name}: bins={bins!r} must be an integer, the edges, or the name of a rule: "

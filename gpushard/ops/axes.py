@@ -6,7 +6,7 @@ import functools
 import operator
 from typing import Any
 
-from gpushard.errors import ArgumentError, ArgumentTypeError, AxisError
+from gpushard.errors import ArgumentError, ArgumentTypeError, AxisError, TracedValueError
 
 
 def from_end(axis: Any, ndim: int, name: str, argument: str = "axis") -> tuple[int, ...]:
@@ -42,6 +42,8 @@ def _as_ints(axis: Any, name: str, argument: str) -> tuple[int, ...]:
         raise _no_axis(axis, name, argument)
     try:
         return tuple(operator.index(value) for value in values)
+    except TracedValueError:
+        raise
     except TypeError:
         raise _no_axis(axis, name, argument) from None
 

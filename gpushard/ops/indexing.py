@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
+from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError, TracedValueError
 from gpushard.movement.planning.dims import DimMap, Piece
 from gpushard.typing import Shape
 
@@ -122,6 +122,8 @@ def as_position(entry: Any) -> int:
         # operator.index takes True for 1, and would fetch a whole array to see that it is none
         if not isinstance(entry, bool | np.bool_) and not getattr(entry, "shape", ()):
             return operator.index(entry)
+    except TracedValueError:
+        raise
     except TypeError:
         pass
     raise NotBasicError(  # without its value, which may be an array on devices
@@ -158,6 +160,8 @@ def as_slice(entry: slice) -> tuple[int | None, int | None, int | None]:
     bounds = entry.start, entry.stop, entry.step
     try:
         start, stop, step = (None if b is None else operator.index(b) for b in bounds)
+    except TracedValueError:
+        raise
     except TypeError:
         raise ArgumentTypeError(
             f"entry {entry!r} of the index is not supported; bounds of slices are integers or None",

@@ -12,7 +12,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.array.aval import KeyDType
 from gpushard.array.key_array import KeyArray, elements_of, keys_of
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError, TracedValueError
 from gpushard.functions.checks import as_shape
 from gpushard.functions.values import is_value
 from gpushard.ops.bind import bind
@@ -77,6 +77,8 @@ def _element(seed: Any) -> Any:
         return low if sys.byteorder == "big" else (low >> high) | (low << high)
     try:
         number = operator.index(seed)
+    except TracedValueError:
+        raise
     except TypeError:
         raise ArgumentTypeError(
             f"key: seed={seed!r} must be an integer", argument="seed", value=seed
@@ -148,6 +150,8 @@ def _fold_number(data: Any) -> Any:
         return data
     try:
         number = operator.index(data)
+    except TracedValueError:
+        raise
     except TypeError:
         raise ArgumentTypeError(
             f"fold_in: data={data!r} must be an integer", argument="data", value=data

@@ -214,21 +214,37 @@ def roll(shape: Shape, shifts: tuple[int, ...], axes: tuple[int, ...]) -> Rearra
 
 
 @_remember
-def permute_rows(shape: Shape, pairs: tuple[tuple[int, int], ...]) -> Rearrangement:
-    """Return what moves rows: row `to` of the result is row `of` for each pair (of, to), or filled.
+def permute(
+    shape: Shape, axes: tuple[int, ...], pairs: tuple[tuple[int, int], ...]
+) -> Rearrangement:
+    """Return what moves slices: slice `to` of the result is slice `of` for each pair (of, to).
 
-    >>> permute_rows((3, 2), ((0, 1), (1, 2))).filled
+    Slices are numbered along the axes, in row-major order. Those that get nothing are filled.
+
+    >>> permute((3, 2), (0,), ((0, 1), (1, 2))).filled
     (((0, 1), (0, 2)),)
     """
-    read, rest = plain(shape), shape[1:]
-    zeros = (0,) * len(rest)
-    sent = {to: of for of, to in pairs}
+    read, sent = plain(shape), {to: of for of, to in pairs}
+    lengths = tuple(1 if dim in axes else n for dim, n in enumerate(shape))
     parts: list[Part] = []
-    for to, of in sorted(sent.items()):
-        write = _placed(0, (1, *rest), (to, *zeros)).write
-        parts += _unless_empty(rest, Part(0, read, write, (of, *zeros)))
-    rows = [((to, to + 1), *((0, n) for n in rest)) for to in range(shape[0]) if to not in sent]
-    return Rearrangement((shape,), shape, tuple(parts), tuple(rows) if 0 not in rest else ())
+    filled: list[Bounds] = []
+    for to, place in enumerate(itertools.product(*(range(shape[axis]) for axis in axes))):
+        starts = _starts(place, axes, len(shape))
+        if to not in sent:
+            bounds = zip(starts, lengths, strict=True)
+            filled.append(tuple((start, start + n) for start, n in bounds))
+            continue
+        number, begin = sent[to], [0] * len(shape)
+        for axis in reversed(axes):
+            number, begin[axis] = divmod(number, shape[axis])
+        write = _placed(0, lengths, starts).write
+        parts += _unless_empty(lengths, Part(0, read, write, tuple(begin)))
+    return Rearrangement((shape,), shape, tuple(parts), tuple(filled) if 0 not in shape else ())
+
+
+def _starts(place: Sequence[int], axes: Sequence[int], ndim: int) -> Shape:
+    at = dict(zip(axes, place, strict=True))
+    return tuple(at.get(dim, 0) for dim in range(ndim))
 
 
 @_remember

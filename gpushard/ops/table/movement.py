@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.planning import maps
 from gpushard.movement.planning.dims import Piece, permutation
@@ -187,6 +189,32 @@ ROLL = _row(
     lambda xp, params: lambda x: xp.roll(x, *params),
 )
 """Parameters: (shifts, axes)."""
+
+
+def _permute(xp: Any, params: Params) -> Callable[..., Any]:
+    axes, pairs = params
+
+    def permute(x: Any) -> Any:
+        made = xp.zeros_like(x)
+        sizes = tuple(x.shape[axis] for axis in axes)
+        source, target = (xp.moveaxis(each, axes, range(len(axes))) for each in (x, made))
+        for of, to in pairs:
+            target[np.unravel_index(to, sizes)] = source[np.unravel_index(of, sizes)]
+        return made
+
+    return permute
+
+
+PERMUTE = _row(
+    "ppermute",
+    lambda shapes, params: maps.permute(
+        shapes[0], tuple(_at(axis, shapes) for axis in params[0]), params[1]
+    ),
+    _all,
+    _permute,
+)
+"""Parameters: (axes, pairs): slice `to` along the axes is slice `of`, for each pair (of, to);
+others are zeros. Slices are numbered in row-major order."""
 
 
 def _tile_kept(shapes: Sequence[Shape], params: Params) -> Dims:

@@ -124,6 +124,10 @@ FORMS: dict[Row, list[Form]] = {
     movement.STACK: [Form(("ij", "ij"), (-2,))],
     movement.PAD: [Form(("ij",), (((1, 2), (0, 1)),), "d", (7.5,))],
     movement.ROLL: [Form(("ij",), ((1, -2), (-2, -1)))],
+    movement.PERMUTE: [
+        Form(("ij",), ((-2,), ((0, 2), (1, 0)))),
+        Form(("ijk",), ((-3, -2), ((0, 1), (1, 0), (5, 3)))),
+    ],
     movement.TILE: [Form(("ij",), ((2, 1, 2),))],
     movement.REPEAT: [Form(("ij",), (2, -2))],
     movement.DIAGONAL: [Form(("ij",), (1, -2, -1)), Form(("ijk",), (0, -3, -1))],

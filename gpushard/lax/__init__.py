@@ -1,0 +1,17 @@
+"""Operations under the names of `jax.lax`.
+
+>>> import gpushard as gs
+>>> f = gs.vmap(lambda x: gs.lax.psum(x, "i"), axis_name="i", out_axes=None)
+>>> f(gs.numpy.arange(4))
+Array(6, dtype=int64)
+"""
+
+from gpushard.lax import collectives
+from gpushard.lax.collectives import *
+
+__all__: list[str] = []
+__all__ += collectives.__all__
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

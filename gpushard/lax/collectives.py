@@ -1,0 +1,435 @@
+"""Collectives: what functions that are mapped over named axes do together.
+
+An axis is one that `shard_map`, `pmap`, `soft_pmap` or `vmap` maps a function over, by its name;
+several are given as a tuple, and numbered in row-major order. Arguments are pytrees of arrays and
+numbers, each of which is a value for every element of the axis.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpushard import tree
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.ops.row import Row
+from gpushard.ops.scalars import KINDS
+from gpushard.ops.table import reductions
+from gpushard.transforms import collectives
+from gpushard.transforms.groups import Groups, checked_groups, in_groups, sizes_of, unequal
+from gpushard.transforms.named_dims import (
+    Mapped,
+    Names,
+    as_mapped,
+    find,
+    innermost,
+    mapped,
+)
+from gpushard.transforms.signature import check_axis, check_leaf
+
+# fmt: off
+__all__ = [
+    "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin",
+    "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes",
+]
+# fmt: on
+
+AxisName: TypeAlias = Hashable
+"""The name of an axis, or a tuple of names."""
+
+
+def psum(
+    x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
+) -> Any:
+    """Return the sum of a value over an axis, everywhere.
+
+    A number, and a value that is the same along the axis, is multiplied by the size of the axis.
+    Integers keep their type; booleans are counted as int32.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the axis, or several.
+      axis_index_groups: the elements of the axis in groups, over each of which is summed. They may
+        have different sizes.
+
+    Raises:
+      UnboundAxisError: no function around maps over that name.
+      ArgumentError: groups overlap, or leave an element out.
+
+    >>> import gpushard as gs
+    >>> f = gs.vmap(lambda x: x / gs.lax.psum(x, "i"), axis_name="i")
+    >>> f(gs.numpy.asarray([1.0, 3.0]))
+    Array([0.25, 0.75], dtype=float64)
+    """
+    names = find(axis_name, "psum")
+    groups = checked_groups(axis_index_groups, names, "psum")
+
+    def one(x: Any) -> Any:
+        if type(x) in KINDS or isinstance(x, np.generic):
+            return x * _size(names, groups)
+        x = _value(x, names)
+        x = x.astype(np.int32) if x.dtype.kind == "b" else x
+        made = _reduced(reductions.SUM, x, names, groups, np.dtype(x.dtype))
+        if groups is not None:
+            return made
+        more = math.prod(name.size for name in names if name not in x._names)
+        return made if more == 1 else made * more
+
+    return _each(one, x, names)
+
+
+def pmean(
+    x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
+) -> Any:
+    """Return the mean of a value over an axis, everywhere.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the axis, or several.
+      axis_index_groups: as for `psum`.
+    """
+    names = find(axis_name, "pmean")
+    groups = checked_groups(axis_index_groups, names, "pmean")
+    total = psum(x, axis_name, axis_index_groups=axis_index_groups)
+    return tree.map(lambda x: x / _size(names, groups), total)
+
+
+def pmax(
+    x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
+) -> Any:
+    """Return the greatest of a value over an axis, everywhere.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the axis, or several.
+      axis_index_groups: as for `psum`.
+    """
+    return _extreme(reductions.MAX, "pmax", x, axis_name, axis_index_groups)
+
+
+def pmin(
+    x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
+) -> Any:
+    """Return the least of a value over an axis, everywhere.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the axis, or several.
+      axis_index_groups: as for `psum`.
+    """
+    return _extreme(reductions.MIN, "pmin", x, axis_name, axis_index_groups)
+
+
+def _extreme(row: Row, function: str, x: Any, axis_name: AxisName, index_groups: Any) -> Any:
+    names = find(axis_name, function)
+    groups = checked_groups(index_groups, names, function)
+    return _each(lambda x: _reduced(row, _value(x, names), names, groups, None), x, names)
+
+
+def _reduced(row: Row, x: Mapped, names: Names, groups: Groups | None, extra: Any) -> Mapped:
+    """Reduce a value over an axis, or over each of its groups."""
+    if groups is None:
+        return collectives.reduced(row, x, names, extra)
+    if groups.size is None:
+        return unequal(row, x, names[0], groups)
+    return in_groups(
+        x, names[0], groups, lambda x, member: collectives.reduced(row, x, (member,), extra)
+    )
+
+
+def all_gather(
+    x: Any,
+    axis_name: AxisName,
+    *,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+    axis: int = 0,
+    tiled: bool = False,
+) -> Any:
+    """Return the values of all elements of an axis, everywhere.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the axis, or several.
+      axis_index_groups: groups of one size, in each of which values are gathered.
+      axis: the dim of the result that counts the elements.
+      tiled: whether values are joined along that dim, rather than along a new one.
+
+    Raises:
+      UnboundAxisError: no function around maps over that name.
+      ArgumentError: a value has no such dim.
+    """
+    names = find(axis_name, "all_gather")
+    groups = checked_groups(axis_index_groups, names, "all_gather", equal=True)
+
+    def one(x: Any) -> Any:
+        x = _value(x, names)
+        dim = _dim(axis, x.ndim + (not tiled), "all_gather", "axis")
+        return _done(
+            lambda x, names: collectives.gathered(x, names, dim, tiled=tiled), x, names, groups
+        )
+
+    return _each(one, x, names)
+
+
+def psum_scatter(
+    x: Any,
+    axis_name: AxisName,
+    *,
+    scatter_dimension: int = 0,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+    tiled: bool = False,
+) -> Any:
+    """Return the sum of a value over an axis, of which each element gets a part along a dim.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the axis, or several.
+      scatter_dimension: the dim, as long as the axis; it is gone from the result.
+      axis_index_groups: groups of one size, over each of which is summed.
+      tiled: whether the dim is any multiple of the axis, and stays.
+
+    Raises:
+      UnboundAxisError: no function around maps over that name.
+      ArgumentError: the dim has another length.
+    """
+    names = find(axis_name, "psum_scatter")
+    groups = checked_groups(axis_index_groups, names, "psum_scatter", equal=True)
+    size = _size(names, groups)
+
+    def one(x: Any) -> Any:
+        x = _value(x, names)
+        x = x.astype(np.int32) if x.dtype.kind == "b" else x
+        dim = _dim(scatter_dimension, x.ndim, "psum_scatter", "scatter_dimension")
+        _check_parts(x, dim, size, "psum_scatter", "scatter_dimension", tiled)
+        return _done(
+            lambda x, names: collectives.scattered_sum(x, names, dim, tiled=tiled), x, names, groups
+        )
+
+    return _each(one, x, names)
+
+
+def all_to_all(
+    x: Any,
+    axis_name: AxisName,
+    split_axis: int,
+    concat_axis: int,
+    *,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+    tiled: bool = False,
+) -> Any:
+    """Split a value along a dim, and give part i to element i of an axis, which joins what it gets.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the axis, or several.
+      split_axis: the dim that is split, as long as the axis; it is gone from the result.
+      concat_axis: the dim of the result that counts the elements the parts come from.
+      axis_index_groups: groups of one size, in each of which values are exchanged.
+      tiled: whether `split_axis` is any multiple of the axis and stays, and parts are joined along
+        `concat_axis`, rather than along a new dim.
+
+    Raises:
+      UnboundAxisError: no function around maps over that name.
+      ArgumentError: the dim has another length.
+    """
+    names = find(axis_name, "all_to_all")
+    groups = checked_groups(axis_index_groups, names, "all_to_all", equal=True)
+    size = _size(names, groups)
+
+    def one(x: Any) -> Any:
+        x = _value(x, names)
+        split = _dim(split_axis, x.ndim, "all_to_all", "split_axis")
+        concat = _dim(concat_axis, x.ndim, "all_to_all", "concat_axis")
+        _check_parts(x, split, size, "all_to_all", "split_axis", tiled)
+        return _done(
+            lambda x, names: collectives.exchanged(x, names, split, concat, tiled=tiled),
+            x,
+            names,
+            groups,
+        )
+
+    return _each(one, x, names)
+
+
+def pswapaxes(
+    x: Any,
+    axis_name: AxisName,
+    axis: int,
+    *,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+) -> Any:
+    """Exchange a dim of a value and an axis that is as long: `all_to_all` along one dim.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the axis, or several.
+      axis: the dim.
+      axis_index_groups: as for `all_to_all`.
+    """
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
+
+
+def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
+    """Return the values of other elements of an axis; zeros where none comes.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the axis, or several.
+      perm: pairs (from, to) of elements, each at most once on either side.
+
+    Raises:
+      UnboundAxisError: no function around maps over that name.
+      ArgumentError: an element sends or receives twice, or there is no such element.
+    """
+    names = find(axis_name, "ppermute")
+    pairs = _pairs(perm, math.prod(name.size for name in names))
+    return _each(lambda x: collectives.permuted(_value(x, names), names, pairs), x, names)
+
+
+def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
+    """Return the values of other elements of an axis, each exactly once.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the axis, or several.
+      perm: for each element the one whose value it gets.
+
+    Raises:
+      ArgumentError: it is no permutation of the elements.
+    """
+    names = find(axis_name, "pshuffle")
+    size = math.prod(name.size for name in names)
+    if sorted(perm) != list(range(size)):
+        raise ArgumentError(
+            f"pshuffle: perm={list(perm)} is no permutation of the {size} elements of the axis; "
+            "name each once, or use ppermute",
+            argument="perm",
+            size=size,
+        )
+    return ppermute(x, axis_name, [(of, to) for to, of in enumerate(perm)])
+
+
+def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
+    """Return the value of one element of an axis, everywhere.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the axis, or several.
+      source: the element.
+
+    Raises:
+      ArgumentError: there is no such element.
+    """
+    names = find(axis_name, "pbroadcast")
+    size = math.prod(name.size for name in names)
+    if not 0 <= operator.index(source) < size:
+        raise ArgumentError(
+            f"pbroadcast: source={source} is none of the {size} elements of the axis; count from 0",
+            argument="source",
+            source=source,
+            size=size,
+        )
+    return _each(lambda x: collectives.broadcast(_value(x, names), names, source), x, names)
+
+
+def axis_index(axis_name: AxisName) -> Any:
+    """Return which element of an axis this is, as int32; of several in row-major order.
+
+    Args:
+      axis_name: the axis, or several.
+
+    Raises:
+      UnboundAxisError: no function around maps over that name.
+    """
+    names = find(axis_name, "axis_index")
+    total: Any = np.int32(0)
+    for name in names:
+        total = total * np.int32(name.size) + collectives.numbers(name)
+    return total
+
+
+def axis_size(axis_name: AxisName) -> int:
+    """Return how many elements an axis has; of several the product.
+
+    Args:
+      axis_name: the axis, or several.
+
+    Raises:
+      UnboundAxisError: no function around maps over that name.
+    """
+    return math.prod(name.size for name in find(axis_name, "axis_size"))
+
+
+def _each(function: Callable[[Any], Any], x: Any, names: Names) -> Any:
+    """Do something with each value of a pytree; nothing if no axis is named."""
+    return tree.map(function, x) if names else x
+
+
+def _value(x: Any, names: Names) -> Mapped:
+    """Return a value as one of the innermost function."""
+    frame = innermost()
+    assert frame is not None
+    check_leaf(x, "a collective", "x")
+    own = as_mapped(x, frame)
+    return mapped(own._value, own._names, frame, own._source)
+
+
+def _done(
+    function: Callable[..., Mapped], x: Mapped, names: Names, groups: Groups | None
+) -> Mapped:
+    """Do something with a value and an axis, or in each of its groups."""
+    if groups is None:
+        return function(x, names)
+    return in_groups(x, names[0], groups, lambda x, member: function(x, (member,)))
+
+
+def _size(names: Names, groups: Groups | None) -> Any:
+    """Return the size of an axis, or of its groups: for each element where that differs."""
+    if groups is None:
+        return math.prod(name.size for name in names)
+    return groups.size or sizes_of(names[0], groups)
+
+
+def _dim(axis: Any, ndim: int, function: str, argument: str) -> int:
+    return check_axis(axis, ndim, function, argument, "x")
+
+
+def _check_parts(x: Any, dim: int, size: int, function: str, argument: str, tiled: bool) -> None:
+    length = x.shape[dim]
+    if length % size if tiled else length != size:
+        wanted = f"a multiple of {size}" if tiled else f"{size}; with tiled=True a multiple of it"
+        raise ArgumentError(
+            f"{function}: dim {argument}={dim} of x has length {length}, and the axis {size} "
+            f"elements; make it {wanted}",
+            argument=argument,
+            length=length,
+            size=size,
+        )
+
+
+def _pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:
+    """Return pairs of elements, each at most once on either side."""
+    try:
+        pairs = tuple((operator.index(of), operator.index(to)) for of, to in perm)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"ppermute: perm={perm!r} must be pairs of integers, such as [(0, 1), (1, 0)]",
+            argument="perm",
+            value=perm,
+        ) from None
+    for side, what in enumerate(("sends", "receives")):
+        own = [pair[side] for pair in pairs]
+        twice = [n for n in own if own.count(n) > 1]
+        if twice or not set(own) <= set(range(size)):
+            why = f"{twice[0]} {what} twice" if twice else f"there are {size} elements"
+            raise ArgumentError(
+                f"ppermute: perm={list(pairs)}: {why}; name elements from 0 to {size - 1}, each "
+                "at most once on either side",
+                argument="perm",
+                size=size,
+            )
+    return pairs

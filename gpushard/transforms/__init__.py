@@ -1,0 +1,9 @@
+"""Layer 7: functions of arrays that become other functions.
+
+- `traced`: values that have no elements, and what they say when somebody asks for some.
+- `named_dims`: values with named dims in front, and the interpreter that does operations on them.
+- `placed_dims`: how dims of arrays become named dims, and back, without a copy.
+- `collectives`: what moves elements along named dims.
+- `signature`: arguments of functions that are transformed.
+- `shard_map`, `vmap`, `pmap`, `soft_pmap`: what users call; each says where named dims live.
+"""

@@ -1,0 +1,468 @@
+"""Values with named dims in front, and what does operations on them.
+
+A function that is mapped over a dim sees values without it. Each is an array with further dims in
+front, and the names of these. An operation on such values is that of arrays, by a row derived from
+its own: nothing here knows what it computes. A value varies along what is mapped if and only if it
+has the name: others are the same everywhere.
+
+`vmap`, `pmap`, `shard_map` and others differ only in where named dims live: on mesh axes, or
+wherever the array has them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeAlias, cast
+
+from gpushard.array.array import Array
+from gpushard.errors import ArgumentError, TracedValueError, UnboundAxisError
+from gpushard.functions.values import is_value
+from gpushard.geometry.mesh import Mesh
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import P
+from gpushard.geometry.sharding import Sharding
+from gpushard.ops.bind import bind, bind_plain, creating
+from gpushard.ops.derived import derived
+from gpushard.ops.programs.move import Replace
+from gpushard.ops.row import Params, Row
+from gpushard.ops.table.movement import BROADCAST_TO, index
+from gpushard.placement.device_put import device_put
+from gpushard.transforms.traced import Traced
+from gpushard.typing import HostArray, Shape
+
+Names: TypeAlias = "tuple[Name, ...]"
+Source: TypeAlias = "tuple[Frame, int] | None"
+"""The argument that a value comes from: of which call, and its number."""
+
+
+class Name:
+    """A named dim.
+
+    Args:
+      name: by which collectives find it; None if they do not.
+      size: how many elements it has.
+      order: where it stands among others: outer ones first.
+      axes: the mesh axes whose positions are its elements; None for any other dim.
+      mesh: whose axes these are.
+      place: the mesh axes that split it; where there are none it is split as any dim is.
+    """
+
+    __slots__ = ("axes", "name", "order", "place", "size")
+
+    def __init__(
+        self,
+        name: Hashable,
+        size: int,
+        order: float,
+        axes: tuple[str, ...] | None = None,
+        mesh: Mesh | None = None,
+        place: tuple[str, ...] | None = None,
+    ) -> None:
+        self.name = name
+        self.size = size
+        self.order = order
+        self.axes = axes
+        self.place: tuple[str, ...] | None = None
+        """The axes of more than one device that it lives on; None where it may lie anyhow."""
+        where = axes if place is None else place
+        if where is not None and mesh is not None:
+            self.place = tuple([axis for axis in where if mesh.shape[axis] > 1])
+
+    def __repr__(self) -> str:
+        return f"{self.name!r}: {self.size}"
+
+
+class Frame:
+    """One call of a function that is mapped.
+
+    Args:
+      what: the function, for errors: "shard_map of f".
+      mesh: the mesh that values lie on; None for that of the call around this one, if any.
+      label: gives the name of an argument by its number, for errors.
+    """
+
+    __slots__ = ("bound", "depth", "is_open", "label", "mesh", "outer", "what")
+
+    depth: int
+    mesh: Mesh | None
+
+    def __init__(self, what: str, mesh: Mesh | None, label: Callable[[int], str]) -> None:
+        self.outer = _innermost.get()
+        self.depth = 0 if self.outer is None else self.outer.depth + 1
+        self.what = what
+        self.mesh = mesh if mesh is not None or self.outer is None else self.outer.mesh
+        self.label = label
+        self.bound: dict[Hashable, Names] = {}
+        """The named dims that collectives find: one for a name, or several, major to minor."""
+        self.is_open = True
+
+    def name(
+        self,
+        name: Hashable,
+        size: int,
+        axes: tuple[str, ...] | None = None,
+        place: tuple[str, ...] | None = None,
+    ) -> Name:
+        """Make a named dim of this call, which collectives find; the last one of several."""
+        made = Name(name, size, next(_orders), axes, self.mesh, place)
+        self.bound[name] = (*self.bound.get(name, ()), made)
+        return made
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Have operations without operands, and collectives, in this call."""
+        inside, around = _innermost.set(self), creating.set(NAMED_DIMS)
+        try:
+            yield
+        finally:
+            self.is_open = False
+            creating.reset(around)
+            _innermost.reset(inside)
+
+
+def _count() -> Iterator[int]:
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+_orders = _count()
+
+_innermost: ContextVar[Frame | None] = ContextVar("innermost", default=None)
+
+
+def innermost() -> Frame | None:
+    """Return the call of a mapped function that this code runs in."""
+    return _innermost.get()
+
+
+def frames() -> Iterator[Frame]:
+    """Yield the calls of mapped functions that this code runs in, the innermost first."""
+    frame = _innermost.get()
+    while frame is not None:
+        yield frame
+        frame = frame.outer
+
+
+def find(axis: Any, function: str) -> Names:
+    """Return the named dims that a collective means.
+
+    Args:
+      axis: a name, or several in a tuple or list.
+      function: the collective, for errors.
+
+    Raises:
+      UnboundAxisError: there is no such name.
+      ArgumentError: one is given twice.
+    """
+    wanted = axis if isinstance(axis, tuple | list) else (axis,)
+    found: list[Name] = []
+    for name in wanted:
+        own = next((frame.bound[name] for frame in frames() if name in frame.bound), None)
+        if own is None:
+            names = [each for frame in frames() for each in frame.bound]
+            there = f"the names here are {', '.join(map(repr, names))}" if names else "none is here"
+            raise UnboundAxisError(
+                f"{function}: axis_name={name!r} is unbound; {there}. Call it in a function that "
+                "shard_map, pmap or vmap maps over that name",
+                argument="axis_name",
+                axis=name,
+            )
+        if own[0] in found:
+            raise ArgumentError(
+                f"{function}: axis_name={axis!r} names {name!r} twice; give each once",
+                argument="axis_name",
+                axis=name,
+            )
+        found += own
+    return tuple(found)
+
+
+class Mapped(Traced):
+    """What a mapped function sees of an array: without the named dims in front.
+
+    Args:
+      value: the array.
+      names: of its first dims, in their order.
+      frame: the call that it belongs to.
+      source: the argument that it comes from.
+    """
+
+    __slots__ = ("_frame", "_names", "_source", "_value")
+
+    _value: Any
+    _names: Names
+    _frame: Frame
+    _source: Source
+
+    def _origin(self) -> tuple[str, str]:
+        varies = ", ".join(map(repr, self._names))
+        value = f"is one for each of {varies}" if varies else "has not been computed"
+        if self._source is None:
+            return "no argument", value
+        frame, number = self._source
+        return f"{frame.label(number)} of the {frame.what}", value
+
+    def _concrete(self, why: str, explicit: bool | None) -> HostArray:
+        self._check_open()
+        if self._names:
+            raise self._refusal(why)
+        found: HostArray = self._value._concrete(why, explicit)
+        return found
+
+    def _at_hand(self, why: str) -> HostArray | None:
+        return self._concrete(why, None)
+
+    def _check_open(self) -> None:
+        if not self._frame.is_open:
+            raise leaked(self)
+
+    def _check_assigned(self, what: str) -> None:
+        self._check_open()
+        if self._frame is not _innermost.get():
+            raise self._error(
+                TracedValueError,
+                f"{what} in a function that is mapped itself changes a value of the one around it",
+                "assign to a copy (y = x + 0), or return the new value",
+            )
+
+    def _become(self, new: Any) -> None:
+        self._value = new._value
+        self._names = new._names
+        self._source = self._source or new._source
+        self._weak_type = False
+
+    def block_until_ready(self) -> Any:
+        """Wait until the value is there, and return this array."""
+        self._value.block_until_ready()
+        return self
+
+    def __copy__(self) -> Mapped:
+        return mapped(self._value, self._names, self._frame, self._source)
+
+    def __repr__(self) -> str:
+        over = f" for each of {', '.join(map(repr, self._names))}" if self._names else ""
+        return f"Array(shape={self._shape}, dtype={self._dtype}{over})"
+
+
+def mapped(value: Any, names: Names, frame: Frame, source: Source) -> Mapped:
+    """Return what a mapped function sees of an array."""
+    made: Mapped = _new(Mapped)
+    made._value = value
+    made._names = names
+    made._frame = frame
+    made._source = source
+    shape = value._shape
+    made._shape = shape[len(names) :] if names else shape
+    made._dtype = value._dtype
+    made._weak_type = value._weak_type
+    return made
+
+
+_new: Any = object.__new__
+
+
+def leaked(x: Mapped) -> TracedValueError:
+    """Return the error about a value that is used after its function has returned."""
+    return x._error(
+        TracedValueError,
+        f"a value of the {x._frame.what}, which has returned, is used",
+        "return it from that function",
+    )
+
+
+def merged(*each: Names) -> Names:
+    """Return all names of several values, outer ones first."""
+    names = {name for names in each for name in names}
+    return tuple(sorted(names, key=lambda name: name.order))
+
+
+@functools.lru_cache(maxsize=1024)
+def _first(count: int) -> tuple[int, ...]:
+    return tuple(range(count))
+
+
+class NamedDims:
+    """The interpreter of values with named dims."""
+
+    level = 10
+
+    def bind(
+        self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
+    ) -> Any:
+        """Do one operation, on the elements that each of the values has for each named dim."""
+        frame: Any = None
+        source: Source = None
+        names: Names = ()
+        for arg in args:
+            if type(arg) is Mapped:
+                own, mine = arg._frame, arg._names
+                if own is not frame:
+                    if not own.is_open:
+                        raise leaked(arg)
+                    if frame is None or own.depth > frame.depth:
+                        frame = own
+                if mine is not names and mine != names:
+                    names = merged(names, mine) if names else mine
+                source = source or arg._source
+        if frame is None:
+            return self._create(row, args, params, out_sharding)
+        if out_sharding is not None:
+            raise ArgumentError(
+                f"{row.name}: out_sharding={out_sharding!r} in a function that is mapped; where "
+                "values lie is what maps it to say. Leave it out, or lay out what it returns",
+                argument="out_sharding",
+            )
+        mesh = frame.mesh
+        if not names:
+            values = [
+                arg._value if type(arg) is Mapped else _lifted(arg, mesh) if is_value(arg) else arg
+                for arg in args
+            ]
+            return _wrapped(bind(row, values, params), (), frame, source)
+        if row.strategies[0].complete:
+            args = completed(row, args, params, names, frame)
+        values, dims, all_of_them = [], [], _first(len(names))
+        for arg in args:
+            if type(arg) is Mapped:
+                values.append(arg._value)
+                mine = arg._names
+                dims.append(
+                    all_of_them
+                    if mine is names or mine == names
+                    else tuple([names.index(name) for name in mine])
+                )
+            else:
+                values.append(_lifted(arg, mesh) if is_value(arg) else arg)
+                dims.append(())
+        own_row = derived(row, tuple(dims), tuple([name.place for name in names]))
+        return _wrapped(bind(own_row, values, params), names, frame, source)
+
+    def _create(
+        self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None
+    ) -> Mapped:
+        """Make an array of numbers, the same everywhere, in the innermost call."""
+        frame = _innermost.get()
+        assert frame is not None
+        shape, dtype, _ = params
+        if frame.mesh is not None:
+            params, out_sharding = (shape, dtype, True), NamedSharding(frame.mesh, P())
+        return mapped(bind_plain(row, args, params, out_sharding), (), frame, None)
+
+
+NAMED_DIMS = NamedDims()
+
+Mapped.interpreter = NAMED_DIMS  # type: ignore[attr-defined]
+
+
+def _wrapped(made: Any, names: Names, frame: Frame, source: Source) -> Any:
+    if type(made) is tuple:
+        return tuple([mapped(one, names, frame, source) for one in made])
+    return mapped(made, names, frame, source)
+
+
+def _lifted(x: Any, mesh: Mesh | None) -> Any:
+    """Return an array of outside on all devices of a mesh, unless it is there or follows others."""
+    if mesh is None or not x._committed:
+        return x
+    sharding = x._sharding
+    if type(sharding) is NamedSharding and sharding.mesh == mesh:
+        return x
+    return x._moved(NamedSharding(mesh, P()), "an array of outside in a mapped function")
+
+
+def as_mapped(x: Any, frame: Frame) -> Mapped:
+    """Return a value of a call: numbers and arrays of outside are the same everywhere."""
+    if type(x) is Mapped:
+        x._check_open()
+        return x
+    if not isinstance(x, Array):
+        x = device_put(x, None if frame.mesh is None else NamedSharding(frame.mesh, P()))
+    return mapped(_lifted(x, frame.mesh), (), frame, None)
+
+
+def completed(
+    row: Row, args: Sequence[Any], params: Params, names: Names, frame: Frame
+) -> list[Any]:
+    """Return operands of what moves elements, arrays among them with all names."""
+    strategy = row.strategies[0]
+    found = []
+    for number, arg in enumerate(args):
+        if not is_value(arg) and not hasattr(arg, "shape"):
+            found.append(arg)
+            continue
+        arg = as_mapped(arg, frame)
+        if number == 1 and isinstance(strategy, Replace) and math.prod(arg.shape) == 1:
+            shape = strategy.how([args[0].shape, arg.shape], params).shape
+            arg = bind(BROADCAST_TO, (arg.reshape(()),), (shape,))
+        elif number and isinstance(strategy, Replace) and number > 1:
+            found.append(args[number])
+            continue
+        found.append(spread(arg, names))
+    return found
+
+
+def spread(x: Mapped, names: Names) -> Mapped:
+    """Return a value with all these names, which is the same along those that it lacks."""
+    if x._names == names:
+        return x
+    value, mesh = x._value, cast("Any", x._frame.mesh)
+    if isinstance(value.sharding, NamedSharding) and x._names:
+        mesh = value.sharding.mesh
+    lead: Shape = tuple([name.size if name in x._names else 1 for name in names])
+    if len(x._names) < len(names):
+        entries: list[Any] = [(0, 1, n) for n in value.shape]
+        for dim, name in enumerate(names):
+            if name not in x._names:
+                entries.insert(dim, None)
+        value = index(value, tuple(entries))
+    full = (*[name.size for name in names], *x.shape)
+    if lead != full[: len(lead)]:
+        value = bind(BROADCAST_TO, (value,), (full,), sharding_of(value, names, mesh))
+    return mapped(value, names, x._frame, x._source)
+
+
+def element_along(x: Mapped, names: Sequence[Name], number: int = 0) -> Mapped:
+    """Return what a value is for one element of some of its named dims, everywhere."""
+    if not names:
+        return x
+    entries: list[Any] = [(0, 1, n) for n in x._value.shape]
+    for name in reversed(names):
+        number, entries[x._names.index(name)] = divmod(number, name.size)
+    rest = tuple([name for name in x._names if name not in names])
+    value = index(x._value, tuple(entries), sharding_without(x, names))
+    return mapped(value, rest, x._frame, x._source)
+
+
+def sharding_without(x: Mapped, names: Sequence[Name]) -> NamedSharding | None:
+    """Return how a value lies that has lost some names: as it does, whole along their axes."""
+    own = x._value.sharding
+    if not isinstance(own, NamedSharding) or not any(name.place for name in names):
+        return None
+    gone = [x._names.index(name) for name in names]
+    axes = [own.spec.axes(dim) for dim in range(x._value.ndim) if dim not in gone]
+    return own.with_spec(P(*[each or None for each in axes]))
+
+
+def sharding_of(value: Any, names: Names, mesh: Mesh | None) -> NamedSharding | None:
+    """Return how a value lies whose first dims get these names: each where it lives.
+
+    Args:
+      value: an array with as many dims more; those keep the axes that they have.
+      names: of the first dims.
+      mesh: of the call; None if nothing is to be said.
+    """
+    if mesh is None or not any(name.place for name in names):
+        return None
+    own = value.sharding
+    taken = {axis for name in names for axis in name.place or ()}
+    entries: list[Any] = [name.place or () for name in names]
+    for dim in range(len(names), value.ndim):
+        axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh == mesh else ()
+        entries.append(tuple(axis for axis in axes if axis not in taken))
+    return NamedSharding(mesh, P(*[entry or None for entry in entries]))

@@ -1,0 +1,180 @@
+"""How dims that mesh axes split become named dims, and back.
+
+A dim of n blocks on n devices is, to a function that sees one of these, a dim with a name and the
+rest. Only what is said of the blocks changes: each device has the same elements in the same memory,
+in another shape. `relabel` does that, and nothing is copied. What lies otherwise is moved first.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gpushard.array.array import Array
+from gpushard.array.data import Data, handle
+from gpushard.frozen import dataclass
+from gpushard.geometry.mesh import Mesh
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import P, PartitionSpec
+from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import ShardedBuffer
+from gpushard.ops.rule import Splits
+from gpushard.placement.device_put import device_put
+from gpushard.transforms.named_dims import Frame, Mapped, Names, mapped, spread
+from gpushard.typing import Shape
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """One array, said in two ways: with some dims split, and with named dims for these splits."""
+
+    whole: NamedSharding  # how it lies without names
+    whole_tiling: Tiling  # its boxes then
+    named: NamedSharding  # how it lies with them
+    named_tiling: Tiling  # its boxes then
+
+
+@functools.lru_cache(maxsize=4096)
+def labels(
+    mesh: Mesh, axes: tuple[str, ...], spec: PartitionSpec, shape: Shape, lead: Splits, kept: Splits
+) -> Labels:
+    """Return how axes of a mesh that split dims become named dims. Pure.
+
+    Args:
+      mesh: the mesh.
+      axes: those that are named where they split something, in their order.
+      spec: which of them split which dim; its dims are those after `lead`.
+      shape: of the array without names; all axes divide its dims.
+      lead: for each dim in front the axes that it keeps.
+      kept: for each other dim the axes that split it further, and do not become names.
+    """
+    named = [axis for axis in axes if axis in spec.all_axes()]
+    body = shape[len(lead) :]
+    blocks = [
+        n // math.prod(mesh.shape[axis] for axis in spec.axes(dim)) for dim, n in enumerate(body)
+    ]
+    whole = [(*spec.axes(dim), *kept[dim]) or None for dim in range(len(body))]
+    front = [own or None for own in lead]
+    while whole and whole[-1] is None and len(whole) > len(spec):
+        whole.pop()
+    sharding = NamedSharding(mesh, spec if not (front or any(kept)) else P(*front, *whole))
+    inner = NamedSharding(mesh, P(*front, *named, *(own or None for own in kept)))
+    sizes = (*shape[: len(lead)], *(mesh.shape[axis] for axis in named), *blocks)
+    return Labels(sharding, sharding.tiling(shape), inner, inner.tiling(sizes))
+
+
+def relabel(x: Any, tiling: Tiling, sharding: Sharding) -> Any:
+    """Return an array whose devices hold the same elements in blocks of other shapes.
+
+    Nothing is copied: the blocks share memory with those of `x`.
+    """
+    held = x._held()
+    data, runtime = held.buffer, held.runtime
+    values, claims = data.values, data.claims
+    if tiling.devices != data.tiling.devices:  # the same ones in another order
+        at = {device: position for position, device in enumerate(data.tiling.devices)}
+        order = [at[device] for device in tiling.devices]
+        values, claims = [values[n] for n in order], [claims[n] for n in order]
+    values = [
+        value.reshape(shape) for value, shape in zip(values, tiling.shard_shapes, strict=True)
+    ]
+    buffer = ShardedBuffer(tiling, data.dtype, values, claims, data.settled)
+    made = handle(
+        type(x), Data(buffer, runtime), tiling.shape, x._dtype, sharding, True, x._weak_type
+    )
+    runtime.register(made)
+    return made
+
+
+def _placed(x: Any, sharding: Sharding, tiling: Tiling) -> Any:
+    """Return an array, or data on the host, where it is wanted."""
+    if not isinstance(x, Array):
+        return device_put(x, sharding)
+    if x._held().tiling is tiling:
+        return x
+    return x._moved(sharding, "what goes into or out of a mapped function")
+
+
+def entered(x: Any, spec: PartitionSpec, names: Sequence[Any], frame: Frame, number: int) -> Mapped:
+    """Return what a function sees of an argument, whose split dims get names.
+
+    Args:
+      x: an array, data on the host, or a value of the call around this one.
+      spec: which axes split which dim.
+      names: the names of the call, one for each of its axes, in their order.
+      frame: the call.
+      number: of the argument.
+    """
+    source: Any = (frame, number)
+    outer: Names = ()
+    if type(x) is Mapped:
+        x._check_open()
+        x, outer, source = x._value, x._names, x._source or source
+    mesh, shape = frame.mesh, x.shape if hasattr(x, "shape") else ()
+    assert mesh is not None
+    lead = tuple([name.place or () for name in outer])
+    axes = tuple([name.axes[0] for name in names])
+    kept = _kept(x, len(outer), mesh, axes, shape, spec)
+    way = labels(mesh, axes, spec, shape, lead, kept)
+    value = _placed(x, way.whole, way.whole_tiling)
+    named = tuple([name for name in names if name.axes[0] in spec.all_axes()])
+    if named:
+        value = relabel(value, way.named_tiling, way.named)
+    return mapped(value, outer + named, frame, source)
+
+
+def left(x: Mapped, spec: PartitionSpec, names: Sequence[Any], frame: Frame) -> Any:
+    """Return a result of a function as an array whose dims are split as a spec says.
+
+    Args:
+      x: the value; it has no other of the names than the spec names.
+      spec: which axes split which dim.
+      names: the names of the call.
+      frame: the call.
+
+    Returns:
+      An array; a value of the call around this one where it has names of that.
+    """
+    mesh = frame.mesh
+    assert mesh is not None
+    split = set(spec.all_axes())
+    outer = tuple([name for name in x._names if name not in names])
+    x = spread(x, outer + tuple([name for name in names if name.axes[0] in split]))
+    value, body = x._value, x._shape
+    sizes = [
+        n * math.prod(mesh.shape[axis] for axis in spec.axes(dim)) for dim, n in enumerate(body)
+    ]
+    lead = tuple([name.place or () for name in outer])
+    axes = tuple([name.axes[0] for name in names])
+    kept = _kept(value, len(x._names), mesh, axes, value._shape, P())
+    way = labels(mesh, axes, spec, value._shape[: len(outer)] + tuple(sizes), lead, kept)
+    value = _placed(value, way.named, way.named_tiling)
+    if split:
+        value = relabel(value, way.whole_tiling, way.whole)
+    if frame.outer is None:
+        return value
+    return mapped(value, outer, frame.outer, x._source)
+
+
+def _kept(
+    x: Any, lead: int, mesh: Mesh, axes: tuple[str, ...], shape: Shape, spec: PartitionSpec
+) -> Splits:
+    """Return the other axes of the mesh that split each dim of an array after the first ones.
+
+    They stay if they divide what is left of the dim.
+    """
+    none: Splits = ((),) * (len(shape) - lead)
+    if len(axes) == len(mesh.axis_names):
+        return none
+    sharding = getattr(x, "_sharding", None)
+    if not isinstance(sharding, NamedSharding) or sharding.mesh != mesh:
+        return none
+    found = []
+    for dim in range(lead, len(shape)):
+        own = tuple(axis for axis in sharding.spec.axes(dim) if axis not in axes)
+        parts = math.prod(mesh.shape[axis] for axis in (*spec.axes(dim - lead), *own))
+        found.append(own if shape[dim] % parts == 0 else ())
+    return tuple(found)

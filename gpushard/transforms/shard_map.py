@@ -1,0 +1,169 @@
+"""`shard_map`: a function of blocks, called once for the blocks of all devices."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from gpushard import tree
+from gpushard.array.array import Array
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.geometry.mesh import AbstractMesh, Mesh
+from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.transforms.named_dims import Frame, Name, as_mapped, element_along
+from gpushard.transforms.placed_dims import entered, left
+from gpushard.transforms.signature import check_function, labelled, place_of, title
+from gpushard.transforms.specs import (
+    check_axes,
+    check_leaf_spec,
+    check_nested,
+    manual_axes,
+    mesh_of,
+    specs_of,
+)
+
+
+def shard_map(
+    f: Any = None,
+    mesh: Mesh | AbstractMesh | None = None,
+    in_specs: Any = None,
+    out_specs: Any = None,
+    check_rep: bool = True,
+    auto: Collection[str] = frozenset(),
+    *,
+    axis_names: Collection[str] | None = None,
+    check_vma: bool | None = None,
+) -> Any:
+    """Map a function over the blocks of arrays: it sees one block of each, whatever the device.
+
+    Nothing moves between blocks but by the collectives of `gpushard.lax`, and by gathering or
+    splitting arguments that lie otherwise than `in_specs` say. Blocks are views of the arrays, and
+    results of what the function returns: nothing is copied on the way in or out.
+
+    Args:
+      f: the function; without it, the result takes the function, as a decorator.
+      mesh: the devices. An `AbstractMesh`, or None, stands for the mesh around the call: that of
+        the function that is mapped there, of `set_mesh` or `use_mesh`, or of the arguments.
+      in_specs: for each argument which axes split which dim, or a pytree of such specs that is a
+        prefix of the arguments; None for what comes whole. Keyword arguments come whole.
+      out_specs: the same for the results: blocks are joined along the axes that a spec names.
+      check_rep: whether a result must be the same along axes that its spec does not name. If not,
+        the first block counts.
+      auto: axes of the mesh that the function is not mapped over; blocks may be split along them.
+      axis_names: the axes that it is mapped over: all others are `auto`.
+      check_vma: the same as `check_rep`.
+
+    Returns:
+      The function of whole arrays.
+
+    Raises:
+      ArgumentTypeError: an argument has a type that cannot be used; f is no function.
+      ArgumentError: axes do not divide a dim, a spec does not fit, or a result varies along an axis
+        that its spec does not name.
+      MeshError: there is no such mesh.
+
+    >>> import gpushard as gs
+    >>> mesh = gs.make_mesh((4,), "x")
+    >>> total = gs.shard_map(lambda x: gs.lax.psum(x.sum(), "x"), mesh, gs.P("x"), gs.P())
+    >>> int(total(gs.numpy.arange(8)))
+    28
+    """
+    how = (mesh, in_specs, out_specs, check_rep if check_vma is None else check_vma)
+    if mesh is not None and not isinstance(mesh, Mesh | AbstractMesh):
+        raise ArgumentTypeError(
+            f"shard_map: mesh={mesh!r} must be a Mesh or an AbstractMesh", argument="mesh"
+        )
+    if mesh is not None:
+        check_axes(mesh, auto, axis_names)
+    axes = frozenset(auto), frozenset(axis_names or ())
+    return _wrapped(f, *how, *axes) if f is not None else lambda f: _wrapped(f, *how, *axes)
+
+
+def _wrapped(
+    f: Any,
+    mesh: Any,
+    in_specs: Any,
+    out_specs: Any,
+    check: bool,
+    auto: frozenset[str],
+    names: frozenset[str],
+) -> Any:
+    check_function(f, "shard_map")
+    if isinstance(in_specs, list):
+        in_specs = tuple(in_specs)
+    what = title("shard_map", f)
+    plain = in_specs if type(in_specs) is tuple else None
+    if plain is not None and not all(isinstance(spec, PartitionSpec) for spec in plain):
+        plain = None
+
+    @functools.wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        own = mesh_of(mesh, args, what)
+        manual = manual_axes(own, auto, names)
+        frame = Frame(what, own, labelled(f, args, kwargs))
+        check_nested(frame, own, manual)
+        dims = [frame.name(axis, own.shape[axis], (axis,)) for axis in manual]
+        leaves: Sequence[Any] = args
+        specs: Sequence[Any] | None = plain
+        if specs is None or len(specs) != len(args) or not all(map(_is_array, args)):
+            leaves, specs = specs_of(args, in_specs, "in_specs", "the arguments")
+        inside: Any = []
+        for number, (leaf, spec) in enumerate(zip(leaves, specs, strict=True)):
+            check_leaf_spec(leaf, spec, own, manual, (what, "in_specs"), frame.label, number)
+            inside.append(entered(leaf, spec, dims, frame, number))
+        if leaves is not args:
+            inside = tree.unflatten(tree.structure(args), inside)
+        whole = {key: tree.map(lambda x: as_mapped(x, frame), x) for key, x in kwargs.items()}
+        with frame.entered():
+            out = f(*inside, **whole)
+            return _results(f, out, out_specs, dims, frame, check)
+
+    return call
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, Array)
+
+
+def _results(
+    f: Any, out: Any, out_specs: Any, dims: Sequence[Name], frame: Frame, check: bool
+) -> Any:
+    """Return what a function gave as arrays."""
+    if type(out_specs) is PartitionSpec and isinstance(out, Array):
+        return _result(f, out, out_specs, dims, frame, check, "the result")
+    leaves, specs = specs_of(out, out_specs, "out_specs", "the results")
+    paths = tree.structure(out).leaf_paths()
+    made = [
+        _result(f, leaf, spec, dims, frame, check, "the result" + "".join(map(str, path)))
+        for leaf, spec, path in zip(leaves, specs, paths, strict=True)
+    ]
+    return tree.unflatten(tree.structure(out), made)
+
+
+def _result(
+    f: Any,
+    x: Any,
+    spec: PartitionSpec,
+    dims: Sequence[Name],
+    frame: Frame,
+    check: bool,
+    arg: str,
+) -> Any:
+    manual = tuple([name.axes[0] for name in dims if name.axes])
+    said = frame.what, "out_specs"
+    check_leaf_spec(x, spec, frame.mesh, manual, said, lambda _: arg, 0, divides=False)
+    x = as_mapped(x, frame)
+    split = set(spec.all_axes())
+    varies = [name for name in x._names if name in dims and name.name not in split]
+    if varies and check:
+        axes = ", ".join(repr(name.name) for name in varies)
+        raise ArgumentError(
+            f"{frame.what} ({place_of(f)}): {arg} varies along {axes}, which out_specs={spec} does "
+            f"not name; name them in the spec, reduce over them (gpushard.lax.psum(x, {axes})), or "
+            "pass check_rep=False for the first block",
+            argument="out_specs",
+            spec=spec,
+            axes=tuple(name.name for name in varies),
+        )
+    return left(element_along(x, varies), spec, dims, frame)

@@ -1,0 +1,159 @@
+"""Values that are no data: what functions see that are mapped.
+
+They have a shape, a type, and everything that is done with arrays. What needs elements, or asks
+where they lie, raises an error that names the argument the value comes from, the line that asks,
+and the way out.
+"""
+
+from __future__ import annotations
+
+import abc
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gpushard.array.array import Array
+from gpushard.errors import (
+    ConcretizationError,
+    TracedArrayError,
+    TracedBoolError,
+    TracedIntegerError,
+    TracedValueError,
+)
+from gpushard.functions.indexing import parse, read
+from gpushard.functions.updating import updated
+from gpushard.functions.values import view
+from gpushard.ops.table.movement import INDEX
+from gpushard.typing import HostArray, Shape, shown_as
+
+_OURS = ("gpushard", "numpy")
+"""Packages whose code is between a user's line and an error."""
+
+_WAYS: tuple[tuple[str, type[TracedValueError], str], ...] = (
+    ("bool(", TracedBoolError, "choose elements with gpushard.numpy.where(condition, a, b)"),
+    (
+        "operator.index(",
+        TracedIntegerError,
+        "index arrays with it, as in x[i]; sizes, axes and counts must be Python's integers",
+    ),
+    ("int(", TracedIntegerError, "keep it an array, as x.astype(int)"),
+    ("numpy.asarray(", TracedArrayError, "call gpushard.numpy's functions, or return the value"),
+    ("x[mask]", ConcretizationError, "give size=, or use where(mask, x, 0)"),
+    ("nonzero", ConcretizationError, "give size="),
+    ("", ConcretizationError, "return the value, and read it where the function was called"),
+)
+"""By how it begins what is asked: the error, and the way out."""
+
+
+class Traced(Array):
+    """An array without elements: the face that functions see which are mapped.
+
+    Args:
+      shape: sizes of the dims.
+      dtype: type of the elements.
+      weak_type: whether it came from a Python scalar.
+    """
+
+    __slots__ = ("_dtype", "_shape", "_weak_type")
+
+    _shape: Shape
+    _dtype: np.dtype[Any]
+    _weak_type: bool
+
+    @abc.abstractmethod
+    def _origin(self) -> tuple[str, str]:
+        """Return the argument that the value comes from, and what a refusal says of the value."""
+
+    @abc.abstractmethod
+    def _become(self, new: Any) -> None:
+        """Take the value of another one."""
+
+    def _refusal(self, what: str) -> TracedValueError:
+        """Return the error that says why something cannot be known."""
+        _, kind, way = next(row for row in _WAYS if what.startswith(row[0]))
+        return self._error(kind, f"{what} needs elements", way)
+
+    def _error(self, kind: type[TracedValueError], what: str, way: str) -> TracedValueError:
+        arg, value = self._origin()
+        line = user_line()
+        return kind(
+            f"{what} at {line}, but the value {value}. It comes from {arg}; {way}",
+            argument="self",
+            arg=arg,
+            line=line,
+            shape=self._shape,
+        )
+
+    def _without_data(self, name: str) -> TracedValueError:
+        what = "what asks for its data" if name == "this" else name
+        way = "look at the array that the function is called with, or returns"
+        return self._error(TracedArrayError, f"{what} needs to know where an array lies", way)
+
+    def _concrete(self, why: str, explicit: bool | None) -> HostArray:
+        raise self._refusal(why)
+
+    def _at_hand(self, why: str) -> HostArray | None:
+        return self._concrete(why, None)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the part that an index selects; positions out of bounds are clipped."""
+        parsed, arrays = parse(self._shape, index)
+        if arrays:
+            return read(self, parsed, arrays)
+        return view(self, INDEX, (parsed.entries,))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Give this variable the value that the array has with a part replaced."""
+        self._check_assigned("x[index] = value")
+        self._become(updated(self, *parse(self._shape, index), value))
+
+    def _renew(self, new: Any) -> None:
+        self._check_assigned("an assignment")
+        self._become(new)
+
+    @abc.abstractmethod
+    def _check_assigned(self, what: str) -> None:
+        """Check that the value may be assigned to where this runs."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the parts along the first dim."""
+        if not self._shape:
+            raise self._error(
+                TracedValueError, "iteration over an array without dims", "use x.ravel()"
+            )
+        return (self[i] for i in range(self._shape[0]))
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise self._refusal("pickling")
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.__copy__()
+
+    @abc.abstractmethod
+    def __copy__(self) -> Any:
+        """Return another handle on the same value."""
+
+    def _live(self) -> Any:
+        raise self._without_data("this")
+
+
+def user_line() -> str:
+    """Return "file:line" of the innermost code that is not of this package, nor NumPy's."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        name = frame.f_globals.get("__name__")
+        if not isinstance(name, str) or name.partition(".")[0] not in _OURS:
+            break
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+shown_as("Array", Traced)

@@ -1,0 +1,252 @@
+"""`vmap`: a function of arrays, for all elements along a dim at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gpushard import tree
+from gpushard.array.array import Array
+from gpushard.errors import ArgumentError, MeshError
+from gpushard.geometry.mesh import Mesh
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.ops.bind import bind
+from gpushard.ops.table.movement import TRANSPOSE
+from gpushard.placement.defaults import get_mesh
+from gpushard.transforms.named_dims import (
+    Frame,
+    Mapped,
+    Name,
+    as_mapped,
+    innermost,
+    mapped,
+    sharding_of,
+    spread,
+)
+from gpushard.transforms.signature import (
+    check_axis,
+    check_function,
+    check_leaf,
+    labelled,
+    place_of,
+    title,
+)
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def vmap(
+    fun: _F,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: Hashable = None,
+    axis_size: int | None = None,
+    spmd_axis_name: str | tuple[str, ...] | None = None,
+) -> _F:
+    """Map a function over a dim of its arguments, for all elements at once.
+
+    The function sees arrays without that dim, and is called once.
+
+    Args:
+      fun: the function.
+      in_axes: for each argument the dim, counted from either end, or None for what is the same for
+        all elements; or a pytree of these that is a prefix of the arguments. Keyword arguments are
+        mapped over their first dim.
+      out_axes: where the results have the dim, likewise; None for results that do not differ.
+      axis_name: the name by which the collectives of `gpushard.lax` find the dim.
+      axis_size: how long it is; needed where no argument has it.
+      spmd_axis_name: the mesh axes that the dim is to be split over. By default it lies as the
+        arguments do.
+
+    Returns:
+      The function of arrays that have the dim.
+
+    Raises:
+      ArgumentTypeError: an argument has a type that cannot be used; fun is no function.
+      ArgumentError: no argument is mapped, lengths differ, or an axis is beyond an argument.
+
+    >>> import gpushard as gs
+    >>> dot = gs.vmap(gs.numpy.dot, in_axes=(0, None))
+    >>> dot(gs.numpy.asarray([[1, 2], [3, 4]]), gs.numpy.asarray([1, 10]))
+    Array([21, 43], dtype=int64)
+    """
+    check_function(fun, "vmap")
+    what = title("vmap", fun)
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+
+    @functools.wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        label = labelled(fun, args, kwargs)
+        leaves, axes, structure = _leaves(args, kwargs, in_axes)
+        leaves, axes, size = checked(leaves, axes, axis_size, label, (what, "in_axes"))
+        mesh = None if spmd_axis_name is None else _mesh_with(spmd_axis_name, leaves, what)
+        frame = Frame(what, mesh, label)
+        place = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
+        name = frame.name(axis_name, size, place=place)
+        inside = [
+            inner(leaf, axis, name, frame, number)
+            for number, (leaf, axis) in enumerate(zip(leaves, axes, strict=True))
+        ]
+        own_args, own_kwargs = (inside, {}) if structure is None else structure(inside)
+        with frame.entered():
+            out = fun(*own_args, **own_kwargs)
+            if isinstance(out, Array) and type(out_axes) is int:
+                return outer(out, out_axes, name, frame, fun, "the result")
+            found, shape = tree.flatten(out)
+            wanted = tree.broadcast_prefix(
+                out_axes, out, lambda x: x is None, names=("out_axes", "the results")
+            )
+            paths = ["".join(map(str, path)) for path in shape.leaf_paths()]
+            made = [
+                outer(leaf, axis, name, frame, fun, "the result" + path)
+                for leaf, axis, path in zip(found, wanted, paths, strict=True)
+            ]
+            return tree.unflatten(shape, made)
+
+    return call  # type: ignore[return-value]
+
+
+def _leaves(args: Any, kwargs: Any, in_axes: Any) -> tuple[list[Any], list[Any], Any]:
+    """Return the leaves of arguments, the dim that is mapped of each, and what puts them together.
+
+    That is None where the leaves are the arguments.
+    """
+    if not kwargs and all(isinstance(arg, Array) for arg in args):
+        if type(in_axes) is int:
+            return list(args), [in_axes] * len(args), None
+        if (
+            type(in_axes) is tuple
+            and len(in_axes) == len(args)
+            and all(axis is None or type(axis) is int for axis in in_axes)
+        ):
+            return list(args), list(in_axes), None
+    leaves, structure = tree.flatten((args, kwargs))
+    axes = tree.broadcast_prefix(
+        in_axes, args, lambda x: x is None, names=("in_axes", "the arguments")
+    )
+    axes += [0] * (len(leaves) - len(axes))
+    return leaves, axes, lambda inside: tree.unflatten(structure, inside)
+
+
+def checked(
+    leaves: list[Any],
+    axes: list[Any],
+    size: int | None,
+    label: Callable[[int], str],
+    said: tuple[str, str],
+) -> tuple[list[Any], list[int | None], int]:
+    """Check the mapped dims of arguments, and count them from the front.
+
+    Args:
+      leaves: the arguments.
+      axes: the dim of each, or None.
+      size: how long they are, if that is said.
+      label: gives the name of an argument by its number.
+      said: the function and the argument that has the axes, for errors.
+
+    Returns:
+      The arguments, the dim of each or None, and how long these are.
+    """
+    found: list[int | None] = []
+    sizes: list[tuple[int, int]] = []
+    for number, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
+        if axis is None:
+            found.append(None)
+            continue
+        if not isinstance(leaf, Array):
+            check_leaf(leaf, said[0], label(number))
+            leaf = leaves[number] = np.asarray(leaf)
+        if type(axis) is not int or not 0 <= axis < leaf.ndim:
+            axis = check_axis(axis, leaf.ndim, *said, label(number))
+        found.append(axis)
+        sizes.append((number, leaf.shape[axis]))
+    if size is None:
+        if not sizes:
+            raise ArgumentError(
+                f"{said[0]}: no argument is mapped, as {said[1]} is None for all; map one, or give "
+                "axis_size=",
+                argument=said[1],
+            )
+        size = sizes[0][1]
+    if any(n != size for _, n in sizes):
+        each = "; ".join(f"{n} in dim {found[number]} of {label(number)}" for number, n in sizes)
+        raise ArgumentError(
+            f"{said[0]}: mapped dims must have one length"
+            + f"{'' if size == sizes[0][1] else f', and axis_size={size}'}: {each}",
+            argument=said[1],
+            sizes=tuple(n for _, n in sizes),
+        )
+    return leaves, found, size
+
+
+def inner(x: Any, axis: int | None, name: Name, frame: Frame, number: int) -> Any:
+    """Return what a function sees of an argument."""
+    if axis is None and not hasattr(x, "shape"):
+        return x
+    source = (frame, number)
+    x = as_mapped(x, frame)
+    value, names = x._value, x._names
+    if axis is None:
+        return mapped(value, names, frame, x._source or source)
+    lead = len(names)
+    if axis:
+        order = [*range(lead), lead + axis]
+        order += [dim for dim in range(lead, value.ndim) if dim != lead + axis]
+        value = bind(TRANSPOSE, (value,), (tuple([dim - value.ndim for dim in order]),))
+    names = (*names, name)
+    sharding = None if name.place is None else sharding_of(value, names, frame.mesh)
+    if sharding is not None and value.sharding != sharding:
+        value = value._moved(sharding, "vmap")
+    return mapped(value, names, frame, source)
+
+
+def outer(x: Any, axis: Any, name: Name, frame: Frame, fun: Any, arg: str) -> Any:
+    """Return a result with the mapped dim where it is wanted."""
+    if type(x) is not Mapped:
+        check_leaf(x, frame.what, arg)
+        x = as_mapped(x, frame)
+    x._check_open()
+    if axis is None:
+        if name in x._names:
+            raise ArgumentError(
+                f"{frame.what} ({place_of(fun)}): out_axes=None for {arg}, which differs between "
+                f"the {name.size} elements; give the dim where it goes, or reduce it",
+                argument="out_axes",
+                size=name.size,
+            )
+        return _outside(x._value, x._names, frame, x)
+    axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
+    if name not in x._names:
+        x = spread(x, (*x._names, name))
+    value, lead = x._value, len(x._names) - 1
+    if axis:
+        order = [*range(lead), *range(lead + 1, value.ndim)]
+        order.insert(lead + axis, lead)
+        value = bind(TRANSPOSE, (value,), (tuple([dim - value.ndim for dim in order]),))
+    return _outside(value, x._names[:-1], frame, x)
+
+
+def _outside(value: Any, names: Any, frame: Frame, x: Mapped) -> Any:
+    return value if frame.outer is None else mapped(value, names, frame.outer, x._source)
+
+
+def _mesh_with(axes: str | tuple[str, ...], leaves: list[Any], what: str) -> Mesh:
+    """Return the mesh that has the axes which a dim is to be split over."""
+    around = innermost()
+    meshes = [None if around is None else around.mesh]
+    own = [getattr(leaf, "_sharding", None) for leaf in leaves]
+    meshes += [s.mesh for s in own if isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh)]
+    names = {axes} if isinstance(axes, str) else set(axes)
+    for mesh in (*meshes, get_mesh()):
+        if mesh is not None and names <= set(mesh.axis_names):
+            return mesh
+    raise MeshError(
+        f"{what}: spmd_axis_name={axes!r} names axes of no mesh that is known here; lay out an "
+        "argument over one that has them, or call it within gpushard.set_mesh(mesh)",
+        argument="spmd_axis_name",
+        axes=axes,
+    )

@@ -1,0 +1,214 @@
+"""Values that mapped functions see: what can be done with them, and what raises which error."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import errors, testing
+
+P = gs.P
+VALUE = np.arange(64.0).reshape(8, 8)
+
+
+@pytest.fixture(autouse=True)
+def mesh() -> Iterator[gs.Mesh]:
+    with testing.runtime(host_devices=8):
+        yield gs.make_mesh((4, 2), ("x", "y"))
+
+
+def placed(mesh: gs.Mesh, *spec: Any) -> gs.Array:
+    return gs.device_put(VALUE, gs.NamedSharding(mesh, P(*spec)))
+
+
+def inside(mesh: gs.Mesh, body: Callable[[Any], Any], *spec: Any) -> Any:
+    """Run a body on a value that varies along x."""
+    return gs.shard_map(body, mesh, P("x"), P("x"), check_rep=False)(placed(mesh, "x"))
+
+
+def test_a_value_is_an_array_with_the_shape_of_a_block(mesh: gs.Mesh) -> None:
+    def body(x: Any) -> Any:
+        assert isinstance(x, gs.Array)
+        assert (x.shape, x.ndim, x.size, len(x)) == ((2, 8), 2, 16, 2)
+        assert (x.dtype, x.itemsize, x.nbytes, x.weak_type) == (np.float64, 8, 128, False)
+        assert x.aval == gs.ShapeDtypeStruct((2, 8), np.float64)
+        assert "(2, 8)" in repr(x) and "'x': 4" in str(x) == f"{x}"
+        assert copy.copy(x) is not x and copy.deepcopy(x).shape == x.shape
+        rows = list(x)
+        assert len(rows) == 2 and rows[0].shape == (8,)
+        return gs.numpy.stack([rows[1], rows[0]])
+
+    want = VALUE.reshape(4, 2, 8)[:, ::-1].reshape(8, 8)
+    np.testing.assert_array_equal(np.asarray(inside(mesh, body)), want)
+
+
+REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
+    "bool": (lambda x: bool(x[0, 0] > 1), errors.TracedBoolError, "where"),
+    "if": (lambda x: 1 if (x > 1).all() else 2, errors.TracedBoolError, "where"),
+    "int": (lambda x: int(x[0, 0]), errors.TracedIntegerError, "astype"),
+    "index": (lambda x: [1, 2][x[0, 0].astype(int)], errors.TracedIntegerError, "x[i]"),
+    "range": (lambda x: range(x[0, 0].astype(int)), errors.TracedIntegerError, "x[i]"),
+    "slice": (lambda x: x[: x[0, 0].astype(int)], errors.TracedIntegerError, "x[i]"),
+    "float": (lambda x: float(x[0, 0]), errors.ConcretizationError, "return"),
+    "complex": (lambda x: complex(x[0, 0]), errors.ConcretizationError, "return"),
+    "math": (lambda x: math.sqrt(x[0, 0]), errors.ConcretizationError, "return"),
+    "item": (lambda x: x[0, 0].item(), errors.ConcretizationError, "return"),
+    "tolist": (lambda x: x.tolist(), errors.ConcretizationError, "return"),
+    "tobytes": (lambda x: x.tobytes(), errors.ConcretizationError, "return"),
+    "pickle": (pickle.dumps, errors.ConcretizationError, "return"),
+    "asarray": (np.asarray, errors.TracedArrayError, "gpushard.numpy"),
+    "device_get": (gs.device_get, errors.TracedArrayError, "returns"),
+    "mask": (lambda x: x[x > 3], errors.ConcretizationError, "size="),
+    "nonzero": (lambda x: gs.numpy.nonzero(x), errors.ConcretizationError, "size="),
+    "unique": (lambda x: gs.numpy.unique(x), errors.ConcretizationError, "return"),
+    "sharding": (lambda x: x.sharding, errors.TracedArrayError, "returns"),
+    "devices": (lambda x: x.devices(), errors.TracedArrayError, "returns"),
+    "device": (lambda x: x.device, errors.TracedArrayError, "returns"),
+    "committed": (lambda x: x.committed, errors.TracedArrayError, "returns"),
+    "shards": (lambda x: x.addressable_shards, errors.TracedArrayError, "returns"),
+    "shard": (lambda x: x.addressable_data(0), errors.TracedArrayError, "returns"),
+    "delete": (lambda x: x.delete(), errors.TracedArrayError, "returns"),
+    "dlpack": (lambda x: np.from_dlpack(x), errors.TracedArrayError, "returns"),
+    "device_put": (lambda x: gs.device_put(x, gs.devices()[0]), errors.TracedArrayError, "returns"),
+    "reshard": (lambda x: gs.reshard(x, P()), errors.TracedArrayError, "returns"),
+    "iteration": (lambda x: list(x[0, 0]), errors.TracedValueError, "ravel"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_needs_elements_or_a_place_is_refused(mesh: gs.Mesh, name: str) -> None:
+    ask, kind, way = REFUSED[name]
+
+    def body(first: Any) -> Any:
+        return ask(first * 2)
+
+    with pytest.raises(TypeError) as caught:
+        inside(mesh, body)
+    error: Any = caught.value
+    assert type(error) is kind and isinstance(error, errors.TracedValueError)
+    assert "argument first of shape (8, 8) of the shard_map of body" in str(error)
+    assert way in str(error)
+    assert f"{__file__}:" in str(error) and error.line in str(error)
+    assert error.arg.startswith("argument first")
+
+
+def test_the_line_that_asks_is_the_user_s(mesh: gs.Mesh) -> None:
+    def body(x: Any) -> Any:
+        return np.sum(x) + float(x[0, 0])
+
+    line = body.__code__.co_firstlineno + 1
+    with pytest.raises(errors.ConcretizationError, match=f"{__file__}:{line}"):
+        inside(mesh, body)
+
+
+def test_what_is_the_same_everywhere_can_be_read(mesh: gs.Mesh) -> None:
+    def body(x: Any) -> Any:
+        total = gs.lax.psum(x, "x").sum()
+        steps = 0
+        while total > 100:
+            total, steps = total / 2, steps + 1
+        assert float(total) == VALUE.sum() / 2**steps
+        assert int(gs.numpy.ones(3).sum()) == 3
+        return x * steps
+
+    np.testing.assert_array_equal(np.asarray(inside(mesh, body)), VALUE * 5)
+
+
+def test_a_value_that_is_used_after_its_function_returned_raises(mesh: gs.Mesh) -> None:
+    kept: list[Any] = []
+    inside(mesh, lambda x: (kept.append(x), x)[1])
+    for use in (lambda: kept[0] + 1, lambda: kept[0].sum(), lambda: bool(kept[0])):
+        with pytest.raises(errors.TracedValueError, match=r"shard_map of <lambda>.* has returned"):
+            use()
+    with pytest.raises(errors.TracedValueError, match="has returned"):
+        inside(mesh, lambda x: x + kept[0])
+
+
+def test_assignment_gives_a_variable_another_value(mesh: gs.Mesh) -> None:
+    def body(x: Any) -> Any:
+        y = x  # another name of the same variable
+        z = copy.copy(x)
+        x[0] = -1
+        x[1, 2:4] = gs.lax.axis_index("x")
+        x[0, [1, 2]] += 5
+        new = gs.numpy.zeros((2, 8))
+        new[0] = x[1]
+        new[1, x[0, 0].astype(int) + 3] = 7
+        new.at[0].set(100)
+        assert y is x
+        return new + z
+
+    want = np.zeros((4, 2, 8))
+    for i, block in enumerate(VALUE.reshape(4, 2, 8)):
+        row = block[1].copy()
+        row[2:4] = i
+        want[i] = block
+        want[i, 0] += row
+        want[i, 1, 2] += 7
+    x = placed(mesh, "x")
+    made = gs.shard_map(body, mesh, P("x"), P("x"))(x)
+    np.testing.assert_array_equal(np.asarray(made), want.reshape(8, 8))
+    np.testing.assert_array_equal(np.asarray(x), VALUE)
+
+
+def test_values_are_not_assigned_to_arrays_of_outside(mesh: gs.Mesh) -> None:
+    outside = gs.device_put(np.zeros((2, 8)))
+
+    def body(x: Any) -> Any:
+        outside[0] = x[0]
+        return x
+
+    with pytest.raises(errors.TracedValueError, match="argument x of shape"):
+        inside(mesh, body)
+    np.testing.assert_array_equal(np.asarray(outside), np.zeros((2, 8)))
+    made = inside(mesh, lambda x: outside.at[0].set(x[0]))
+    np.testing.assert_array_equal(np.asarray(made)[::2], VALUE[::2])
+
+
+def test_arrays_of_outside_are_the_same_everywhere(mesh: gs.Mesh) -> None:
+    other = gs.make_mesh((8,), ("x",))
+    ways = [
+        gs.device_put(VALUE[:2]),
+        gs.device_put(VALUE[:2], gs.devices()[3]),
+        gs.device_put(VALUE[:2], gs.NamedSharding(mesh, P("x", "y"))),
+        gs.device_put(VALUE[:2], gs.NamedSharding(other, P(None, "x"))),
+        VALUE[:2],
+    ]
+    want = (VALUE.reshape(4, 2, 8) + VALUE[:2]).reshape(8, 8)
+    for other_one in ways:
+        made = inside(mesh, lambda x, y=other_one: x + y)
+        np.testing.assert_array_equal(np.asarray(made), want)
+        product = inside(mesh, lambda x, y=other_one: x @ gs.numpy.asarray(y).T @ y)
+        np.testing.assert_allclose(np.asarray(product), VALUE @ VALUE[:2].T @ VALUE[:2])
+
+
+def test_blocks_are_views_on_the_way_in_and_out(mesh: gs.Mesh) -> None:
+    x = placed(mesh, "x", "y")
+    same = gs.shard_map(lambda x: x, mesh, P("x", "y"), P("x", "y"))(x)
+    assert same is not x
+    for one, two in zip(x.addressable_shards, same.addressable_shards, strict=True):
+        assert one.data.unsafe_buffer_pointer() == two.data.unsafe_buffer_pointer()
+    same[0, 0] = 5  # which is not seen by x
+    np.testing.assert_array_equal(np.asarray(x), VALUE)
+    swapped = gs.shard_map(lambda x: x, mesh, P("x", "y"), P("y", "x"))(x)
+    assert swapped.shape == (4, 16)
+
+
+def test_results_that_do_not_vary_have_memory_for_each_block_that_is_assigned_to(
+    mesh: gs.Mesh,
+) -> None:
+    x = placed(mesh)
+    made = gs.shard_map(lambda x: x, mesh, P(), P("x"))(x)
+    np.testing.assert_array_equal(np.asarray(made), np.tile(VALUE, (4, 1)))
+    made[0] = -1
+    want = np.tile(VALUE, (4, 1))
+    want[0] = -1
+    np.testing.assert_array_equal(np.asarray(made), want)
+    np.testing.assert_array_equal(np.asarray(x), VALUE)
