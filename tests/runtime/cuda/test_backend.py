@@ -351,6 +351,17 @@ def test_what_a_gpu_reaches_is_its_own_its_peers_and_what_is_page_locked(peers: 
         assert reaches(own, other) == reaches(locked, other) == peers
 
 
+def test_shards_without_elements_lie_on_their_own_gpus() -> None:
+    with cuda(gpus=4, partitions=2) as (_, driver):
+        mesh = gs.make_mesh((8,), "x")
+        x = gs.device_put(VALUE[:8], gs.NamedSharding(mesh, gs.P("x")))
+        short = gs.device_put(VALUE[:5], x.sharding)
+        made = [short, x[:3], x[:0], x + x[:0, :1].sum(), gs.reshard(x[:0], named(None, "x"))]
+        for array in made:
+            gpus = [driver.gpu_of(value) for value in array._live().values]
+            assert gpus == [0, 0, 1, 1, 2, 2, 3, 3], array.shape
+
+
 def test_plans_say_what_crosses_by_engine_and_what_by_kernel() -> None:
     with cuda(gpus=2, partitions=1, engine_bytes=1024) as _:
         one, other = gs.devices()
