@@ -288,9 +288,8 @@ class LocalCalls:
         tiling, dtype = self.tilings[n], self.dtypes[n]
         if self._replicated:
             count = len(self.of_device)
-            return ShardedBuffer(
-                tiling, dtype, part.values * count, part.claims * count, part.settled
-            )
+            values, claims = [part.values[0]] * count, [part.claims[0]] * count
+            return ShardedBuffer(tiling, dtype, values, claims, part.settled)
         if self._everywhere:
             values = [part.values[call] for call in self.of_device]
             claims = [part.claims[call] for call in self.of_device]
