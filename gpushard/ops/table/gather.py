@@ -330,9 +330,9 @@ def _take_rows(
                     block = block.reshape(-1, *part.shape[1:])
                 block.take(here, 0, target[begin:end], "clip")
                 begin = end
-        if order is not None and begin == len(order):
+        if order is not None and begin == len(order) and part.ndim > 1:
             target.take(_back(order), 0, to, "clip")
-        elif order is not None:
+        elif order is not None:  # single elements are put where they belong at less cost than taken
             to[order[:begin]] = target[:begin]
 
 
