@@ -18,6 +18,7 @@ from gpushard.ops.indexed import Indexed
 from gpushard.ops.row import Site
 from gpushard.ops.table.scatter import SCATTER
 from gpushard.testing import runtime
+from tests.traffic import received
 
 P = gs.P
 DATA = np.arange(64 * 32.0).reshape(64, 32)
@@ -26,17 +27,6 @@ DATA = np.arange(64 * 32.0).reshape(64, 32)
 def placed(data: np.ndarray, *entries: Any) -> gs.Array:
     array: gs.Array = gs.device_put(data, gs.NamedSharding(gs.make_mesh((8,), ("x",)), P(*entries)))
     return array
-
-
-def received(rt: Any, before: dict[tuple[int, int], int]) -> int:
-    """Return the bytes that the memory of devices received from elsewhere."""
-    for stream in rt.streams:
-        stream.synchronize(stream.issued)
-    return sum(
-        n - before.get(link, 0)
-        for link, n in rt.backend.traffic.items()
-        if link[0] != link[1] and min(link) >= 0 and rt.domains[link[1]].kind == "device"
-    )
 
 
 @pytest.fixture
