@@ -11,8 +11,9 @@ import numpy as np
 
 from gpushard.config import Settings
 from gpushard.frozen import dataclass
-from gpushard.runtime.memory import Claim, Memory, Store
+from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
+from gpushard.runtime.pool import Store
 from gpushard.runtime.stream import Event, Stream, Tick
 from gpushard.typing import HostArray, Kinds, LocalArray, Shape
 

@@ -18,8 +18,9 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 import numpy as np
 
 from gpushard.runtime.backend import Item
-from gpushard.runtime.memory import Account, Memory, NoRoomError, Pool
+from gpushard.runtime.memory import Account, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
+from gpushard.runtime.pool import NoRoomError, Pool
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.typing import LocalArray

@@ -17,7 +17,8 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.ops.programs.calls import LocalCalls, Outputs, Work
 from gpushard.runtime.backend import Calls
-from gpushard.runtime.memory import Account, Memory, Pool
+from gpushard.runtime.memory import Account, Memory
+from gpushard.runtime.pool import Pool
 from gpushard.runtime.stream import Stream
 from gpushard.typing import Shape
 
