@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.frozen import dataclass
-from gpushard.ops.rule import Dims, Rule
+from gpushard.ops.rule import Dims, Rule, aligned
 from gpushard.typing import LocalArray, Shape
 
 
@@ -127,7 +127,7 @@ def gather_rule(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Ru
     ((0, 1), (2,))
     """
     array, index, part, sizes = _factors(indexed, shape, shapes)
-    own = [_aligned(one, spread(indexed, shape, shapes), index) for one in shapes]
+    own = [aligned(one, spread(indexed, shape, shapes), index) for one in shapes]
     return Rule((array, *own), (part,), sizes)
 
 
@@ -138,8 +138,8 @@ def scatter_rule(indexed: Indexed, shape: Shape, values: Shape, shapes: tuple[Sh
     ((0, 1), (2, None), (2,))
     """
     array, index, part, sizes = _factors(indexed, shape, shapes)
-    own = [_aligned(one, spread(indexed, shape, shapes), index) for one in shapes]
-    new = _aligned(values, part_shape(indexed, shape, shapes), part)
+    own = [aligned(one, spread(indexed, shape, shapes), index) for one in shapes]
+    new = aligned(values, part_shape(indexed, shape, shapes), part)
     whole = frozenset(factor for factor in index if factor is not None and factor not in array)
     return Rule((array, new, *own), (array,), sizes, whole)
 
@@ -166,14 +166,6 @@ def _factors(
     before, _, after = indexed.order(ndim)
     part = (*(array[dim] for dim in before), *index, *(array[dim] for dim in after))
     return tuple(array), tuple(index), part, tuple(sizes)
-
-
-def _aligned(own: Shape, shape: Shape, dims: Dims) -> Dims:
-    """Return the factors of what broadcasts to a shape whose dims have some."""
-    lead = len(shape) - len(own)
-    return tuple(
-        None if n == 1 and shape[lead + dim] != 1 else dims[lead + dim] for dim, n in enumerate(own)
-    )
 
 
 def located(

@@ -230,15 +230,20 @@ def function_row(
     return Row(name, infer, _rule, kernel, (Local(),), beside_keys=beside_keys)
 
 
-def _promoted(avals: Sequence[Aval], params: Params) -> Dtype:
+def common_dtype(avals: Sequence[Aval], who: str = "") -> Dtype:
+    """Return the type that operands promote to; `who` asks comes first in the error."""
     try:
         return result_type(*promoting(avals))
     except TypeError:
         raise ArgumentTypeError(
-            f"operands of dtypes {', '.join(str(a.dtype) for a in avals)} have no common type; "
-            "convert one with astype",
+            f"{who}operands of dtypes {', '.join(str(a.dtype) for a in avals)} have no common "
+            "type; convert one with astype",
             argument="x",
         ) from None
+
+
+def _promoted(avals: Sequence[Aval], params: Params) -> Dtype:
+    return common_dtype(avals)
 
 
 def _real(avals: Sequence[Aval], params: Params) -> Dtype:
@@ -267,7 +272,7 @@ def _rounded(avals: Sequence[Aval], params: Params) -> Dtype:
 
 
 def _chosen(avals: Sequence[Aval], params: Params) -> Dtype:
-    return _promoted(avals[1:], params)
+    return common_dtype(avals[1:])
 
 
 def _converted(part: Callable[[Any], Any]) -> Callable[[Any, Params, Dtype], Kernel]:

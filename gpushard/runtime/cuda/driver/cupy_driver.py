@@ -89,7 +89,6 @@ class CupyDriver:
     def __init__(self) -> None:
         self._temporary = cupy.cuda.MemoryPool()
         self._used: tuple[int, ...] = ()
-        self._thread = threading.local()
         self._stages: dict[int, CupyStream] = {}  # where kernels are rehearsed
         self._rehearsing = threading.RLock()  # a finalizer may come here on the same thread
         self._functions: dict[tuple[int, str], int] = {}

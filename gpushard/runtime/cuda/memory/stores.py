@@ -69,10 +69,10 @@ class GpuStore:
 class PinnedStore:
     """Page-locked memory of the host; its arrays are NumPy's."""
 
-    def __init__(self, driver: Driver, slab_bytes: int = _PINNED_SLAB_BYTES) -> None:
+    def __init__(self, driver: Driver) -> None:
         self._bytes: dict[int, HostArray] = {}  # of each slab, by address
         self._driver = driver
-        self.slabs = Slabs(self._malloc, self._free, slab_bytes)
+        self.slabs = Slabs(self._malloc, self._free, _PINNED_SLAB_BYTES)
 
     def allocate(self, nbytes: int) -> Block:
         """Return a block, or raise MemoryError."""
