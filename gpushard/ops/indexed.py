@@ -8,14 +8,13 @@ itself, as in `take_along_axis`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gpushard.frozen import dataclass
 from gpushard.ops.rule import Dims, Rule, aligned
-from gpushard.typing import LocalArray, Shape
+from gpushard.typing import LocalArray, LocalArrays, Shape
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Indexed:
         }
 
     def view(
-        self, xp: Any, x: LocalArray, positions: Sequence[LocalArray]
+        self, xp: Any, x: LocalArray, positions: LocalArrays
     ) -> tuple[LocalArray, tuple[Any, ...]]:
         """Return a view of an array with the indexed dims side by side, and the index of it."""
         of = {x.ndim + axis: at for axis, at in zip(self.axes, positions, strict=True)}

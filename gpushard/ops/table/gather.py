@@ -30,7 +30,7 @@ from gpushard.ops.row import Kernel, Params, Row, Site, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.runtime.namespace import own_kernels
-from gpushard.typing import LocalArray, Shape
+from gpushard.typing import LocalArray, LocalArrays, Shape
 
 SMALL = 64 << 10
 """Blocks of so many bytes, or of no more than twice those of the result, are joined at less cost
@@ -44,7 +44,7 @@ PIECE = 1 << 20
 """Bytes that are taken by owner at once, so that they are in the cache when they are put where they
 belong."""
 
-_Collect = Callable[[Owners, Sequence[LocalArray], Sequence[LocalArray], LocalArray], None]
+_Collect = Callable[[Owners, LocalArrays, LocalArrays, LocalArray], None]
 """Takes how blocks lie, they in row-major order, index arrays, and what gets elements in bounds."""
 
 
@@ -61,7 +61,7 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
     return gather_rule(params[0], avals[0].shape, _shapes(avals))
 
 
-def _taken(xp: Any, indexed: Indexed, x: LocalArray, positions: Sequence[LocalArray]) -> Any:
+def _taken(xp: Any, indexed: Indexed, x: LocalArray, positions: LocalArrays) -> Any:
     """Return what positions that are in bounds select, as a fresh array in row-major order."""
     view, index = indexed.view(xp, x, positions)
     found = view[index]
@@ -75,7 +75,7 @@ def _in_block(
     sizes: Sequence[int],
     starts: Sequence[int],
     block: LocalArray,
-    positions: Sequence[LocalArray],
+    positions: LocalArrays,
 ) -> tuple[LocalArray, LocalArray]:
     """Return the elements that lie in a block, and which they are; both broadcast."""
     places, inside = [], xp.ones((), bool)
@@ -125,7 +125,7 @@ def _take_own(
     sizes: Sequence[int],
     starts: Sequence[int],
     block: LocalArray,
-    positions: Sequence[LocalArray],
+    positions: LocalArrays,
     out: LocalArray,
     **what: Any,
 ) -> None:
@@ -214,10 +214,7 @@ def _one_by_one(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
     sizes = [shape[axis] for axis in indexed.axes]
 
     def collect(
-        owners: Owners,
-        blocks: Sequence[LocalArray],
-        positions: Sequence[LocalArray],
-        out: LocalArray,
+        owners: Owners, blocks: LocalArrays, positions: LocalArrays, out: LocalArray
     ) -> None:
         for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
             starts = [of[n] for n, of in zip(number, owners.starts, strict=True)]
@@ -235,10 +232,7 @@ def _by_owner(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
     by_rows, lead = dims == list(range(len(dims))), (slice(None),) * len(before)
 
     def collect(
-        owners: Owners,
-        blocks: Sequence[LocalArray],
-        positions: Sequence[LocalArray],
-        out: LocalArray,
+        owners: Owners, blocks: LocalArrays, positions: LocalArrays, out: LocalArray
     ) -> None:
         nbytes = owners.volume * out.itemsize
         if nbytes <= max(SMALL, 2 * out.nbytes):
@@ -301,11 +295,7 @@ def _back(order: LocalArray) -> LocalArray:
 
 
 def _take_rows(
-    part: LocalArray,
-    owner: LocalArray,
-    at: Sequence[LocalArray],
-    blocks: Sequence[LocalArray],
-    numbers: LocalArray,
+    part: LocalArray, owner: LocalArray, at: LocalArrays, blocks: LocalArrays, numbers: LocalArray
 ) -> None:
     """Take along the first dims, piece by piece."""
     count = len(owner)
@@ -337,12 +327,7 @@ def _take_rows(
 
 
 def _take_joined(
-    out: LocalArray,
-    dim: int,
-    at: LocalArray,
-    size: int,
-    starts: Sequence[int],
-    blocks: Sequence[LocalArray],
+    out: LocalArray, dim: int, at: LocalArray, size: int, starts: Sequence[int], blocks: LocalArrays
 ) -> None:
     """Take along another dim than the first from a few rows of all blocks at a time."""
     lead, after = blocks[0].shape[:dim], blocks[0].shape[dim + 1 :]
@@ -364,7 +349,7 @@ def _take_along(
     dim: int,
     order: LocalArray | None,
     places: LocalArray,
-    blocks: Sequence[LocalArray],
+    blocks: LocalArrays,
     ends: Sequence[int],
 ) -> None:
     """Take along another dim by owner, and then put everything in order at once.
@@ -391,7 +376,7 @@ def _take_along(
 
 
 def _joined(
-    indexed: Indexed, sizes: Sequence[int], owners: Owners, blocks: Sequence[LocalArray]
+    indexed: Indexed, sizes: Sequence[int], owners: Owners, blocks: LocalArrays
 ) -> LocalArray:
     """Return blocks as one array that is whole along the indexed dims."""
     shape = list(blocks[0].shape)
@@ -407,11 +392,7 @@ def _joined(
 
 
 def _owner_of(
-    indexed: Indexed,
-    sizes: Sequence[int],
-    owners: Owners,
-    positions: Sequence[LocalArray],
-    wide: Shape,
+    indexed: Indexed, sizes: Sequence[int], owners: Owners, positions: LocalArrays, wide: Shape
 ) -> tuple[LocalArray, list[LocalArray]]:
     """Return the number of the block that has each element, and its positions in there.
 

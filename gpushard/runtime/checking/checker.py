@@ -32,7 +32,7 @@ from gpushard.runtime.checking.shadow import Access, Shadow, caller_place, raise
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Clock, Event, Stream, Tick
-from gpushard.typing import HostArray, LocalArray
+from gpushard.typing import HostArray, LocalArray, LocalArrays
 
 
 class Checker:
@@ -183,7 +183,7 @@ class Checker:
                     raise_to(self._host, self._clocks.pop((stream, n), {}))
                 self._host[stream] = tick
 
-    def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
+    def copy_phase(self, phase: Phase, operands: LocalArrays, domain: int) -> None:
         """Check and copy the boxes of a phase, one by one."""
         self.copy_boxes(phase.copies(operands), domain)
 
@@ -192,13 +192,11 @@ class Checker:
         run = functools.partial(self.backend.copy_boxes, copies, domain)
         self._use([source for _, source, _ in copies], [target for target, _, _ in copies], run)
 
-    def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+    def fill_boxes(self, targets: LocalArrays, value: np.generic, domain: int) -> None:
         """Fill boxes, once that is known to be right."""
         self._use([], targets, functools.partial(self.backend.fill_boxes, targets, value, domain))
 
-    def _use(
-        self, sources: Sequence[LocalArray], targets: Sequence[LocalArray], run: Callable[[], None]
-    ) -> None:
+    def _use(self, sources: LocalArrays, targets: LocalArrays, run: Callable[[], None]) -> None:
         """Check what the host does, or that an item touches nothing but what it declared; run."""
         with self._mutex:
             reads = {id(s): s for array in sources if (s := self._find(array)) is not None}

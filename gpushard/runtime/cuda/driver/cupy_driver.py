@@ -31,7 +31,7 @@ from gpushard.runtime.cuda.kernels.fills import Fills
 from gpushard.runtime.cuda.kernels.pieces import Pieces
 from gpushard.runtime.cuda.kernels.sources import kernel_source
 from gpushard.runtime.host.views import address
-from gpushard.typing import HostArray, Kinds, LocalArray, Shape
+from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
 _NOT_READY = 600
 _OUT_OF_MEMORY = 2
@@ -185,7 +185,7 @@ class CupyDriver:
         start: int,
         nbytes: int,
         shape: Shape,
-        dtype: np.dtype[Any],
+        dtype: Dtype,
         owner: Any,
         strides: Sequence[int] | None = None,
     ) -> LocalArray:
@@ -202,7 +202,7 @@ class CupyDriver:
         start: int = array.data.ptr
         return start
 
-    def addresses(self, arrays: Sequence[LocalArray]) -> list[int]:
+    def addresses(self, arrays: LocalArrays) -> list[int]:
         """Return the addresses of the first elements of CuPy arrays."""
         return list(map(_address, arrays))
 
@@ -411,7 +411,7 @@ class CupyDriver:
         self._kernels[key] = kernel
         return kernel
 
-    def multiplies(self, gpu: int, function: Any, dtype: np.dtype[Any]) -> bool:
+    def multiplies(self, gpu: int, function: Any, dtype: Dtype) -> bool:
         """Say whether `multiply` does what a function does."""
         if function is not cupy.matmul or dtype.char not in "fdFD" or _multiply is None:
             return False
@@ -429,12 +429,7 @@ class CupyDriver:
             stream.stream.__exit__(None, None, None)
 
     def multiply_all(
-        self,
-        stream: CupyStream,
-        dtype: np.dtype[Any],
-        sizes: tuple[int, int, int],
-        count: int,
-        table: int,
+        self, stream: CupyStream, dtype: Dtype, sizes: tuple[int, int, int], count: int, table: int
     ) -> None:
         """Multiply pairs of matrices by one call of cuBLAS."""
         n, k, m = sizes
