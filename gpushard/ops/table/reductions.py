@@ -289,8 +289,8 @@ def _chan(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
     return merge
 
 
-def _spread(root: bool) -> Any:
-    """Return what makes the finish of a variance, or of its square root."""
+def _spread_row(name: str, *, root: bool) -> Row:
+    """Return the row of a variance, or of its square root."""
 
     def make(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
         correction = params[2]
@@ -306,12 +306,6 @@ def _spread(root: bool) -> Any:
             return (xp.sqrt(spread) if root else spread).astype(dtype, copy=False)
 
         return finish
-
-    return make
-
-
-def _spread_row(name: str, *, root: bool) -> Row:
-    make = _spread(root)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         local, finish = _moments(xp, avals, params), make(xp, avals, params)
