@@ -125,6 +125,7 @@ class Item:
 
         Returns:
           What it raised, for a caller that lends its own thread and has to go on with an interrupt.
+          That gathers frames on its way, so what it writes keeps another one.
         """
         error = None
         for memory in self.reads:
@@ -135,6 +136,9 @@ class Item:
             handled = sys.exception()
             try:
                 self.run()
+            except KeyboardInterrupt as raised:
+                self.fail(KeyboardInterrupt(*raised.args))
+                return raised
             except BaseException as raised:  # whatever it is, it belongs to the readers
                 self.fail(raised, handled)
                 return raised

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+import sys
 import threading
 import time
 import weakref
@@ -386,7 +387,7 @@ class CudaBackend:
           KeyboardInterrupt: the thread was interrupted while it launched; the item has failed.
         """
         stream, driver = item.stream, self._driver
-        queue = self._queues[stream]
+        queue, handled = self._queues[stream], sys.exception()
         try:
             self._health.check()
             if time.monotonic_ns() - queue.recorded_at > _HEAD_NS:
@@ -397,7 +398,7 @@ class CudaBackend:
             give = driver.run if item.scoped else driver.give
             give(queue.handle, functools.partial(self._execute, queue, item))
         except Exception as error:
-            item.fail(self._health.note(error))
+            item.fail(self._health.note(error), handled)
         queue.launched = item.tick
         queue.returned.clear()
 
@@ -413,12 +414,13 @@ class CudaBackend:
                 inside.queue = None
                 if queue.spare:
                     self._drop_spare(queue)
-        if raised is None:
-            return
-        if (noted := self._health.note(raised)) is not raised:
-            item.fail(noted)
         if isinstance(raised, KeyboardInterrupt):
-            raise raised
+            try:
+                raise raised
+            finally:
+                del raised  # a frame and its error that hold each other keep memory alive
+        if raised is not None and (noted := self._health.note(raised)) is not raised:
+            item.fail(noted)
 
     def _record_head(self, stream: Stream, queue: Queue) -> None:
         if queue.launched > stream.done:
