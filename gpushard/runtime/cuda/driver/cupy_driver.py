@@ -422,11 +422,8 @@ class CupyDriver:
     def multiply(self, stream: CupyStream, x: LocalArray, y: LocalArray, out: LocalArray) -> None:
         """Multiply matrices by the call of cuBLAS that CuPy's function ends in."""
         (n, k), m = x.shape, y.shape[1]
-        stream.stream.__enter__()
-        try:  # cuBLAS counts columns first: it takes all three for transposed
+        with stream.stream:  # cuBLAS counts columns first: it takes all three for transposed
             _multiply(0, 0, m, n, k, y, m, x, k, out, m)
-        finally:
-            stream.stream.__exit__(None, None, None)
 
     def multiply_all(
         self, stream: CupyStream, dtype: Dtype, sizes: tuple[int, int, int], count: int, table: int
@@ -435,12 +432,9 @@ class CupyDriver:
         n, k, m = sizes
         multiply, one, zero = _BATCHED[dtype.char]
         x, y, out = (table + 8 * count * part for part in range(3))
-        stream.stream.__enter__()
-        try:  # as above
+        with stream.stream:  # as above
             handle = cupy.cuda.device.get_cublas_handle()
             multiply(handle, 0, 0, m, n, k, one, y, m, x, k, zero, out, m, count)
-        finally:
-            stream.stream.__exit__(None, None, None)
 
     def launcher(
         self, kernel: int, grid: tuple[int, int], parameters: int, stream: CupyStream
