@@ -16,7 +16,7 @@ import numpy as np
 
 from gpushard.frozen import dataclass
 from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.indexed import (
+from gpushard.ops.index_arrays import (
     Indexed,
     gather_rule,
     in_order,

@@ -17,7 +17,7 @@ import numpy as np
 from gpushard import dtypes
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.indexed import (
+from gpushard.ops.index_arrays import (
     Indexed,
     integers,
     located,
@@ -31,9 +31,9 @@ from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.move import Replace
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
-from gpushard.ops.table.combining import update_at
 from gpushard.ops.table.elementwise import ufunc_row, writing
 from gpushard.ops.table.movement import index_of
+from gpushard.ops.update_at import update_at
 from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import LocalArray, LocalArrays, Shape
 
