@@ -32,7 +32,7 @@ from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
-from gpushard.ops.indexed import Indexed, part_shape
+from gpushard.ops.index_arrays import Indexed, part_shape
 from gpushard.ops.indexing import (
     Entry,
     NotBasicError,

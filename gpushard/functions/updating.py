@@ -27,7 +27,7 @@ from gpushard.geometry.partition_spec import P
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
-from gpushard.ops.indexed import Indexed
+from gpushard.ops.index_arrays import Indexed
 from gpushard.ops.indexing import Entry, open_index
 from gpushard.ops.scalars import KINDS, converter
 from gpushard.ops.table.elementwise import ASTYPE, WHERE, ufunc_row

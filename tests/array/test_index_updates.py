@@ -14,7 +14,7 @@ from gpushard.functions import indexing as positions
 from gpushard.functions import masks
 from gpushard.functions.concrete import at_hand, concrete
 from gpushard.ops.aval import Aval
-from gpushard.ops.indexed import Indexed
+from gpushard.ops.index_arrays import Indexed
 from gpushard.ops.row import Site
 from gpushard.ops.table.scatter import SCATTER
 from gpushard.testing import runtime

@@ -19,7 +19,7 @@ from gpushard.ops.row import Kernel, Row, Site
 from gpushard.runtime.backend import Pace
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Device, Runtime
-from gpushard.typing import LocalArray, Shape
+from gpushard.typing import Dtype, LocalArray, Shape
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class Work:
     # For each device the call whose results it has; -1 for none: no elements.
     of_device: Sequence[int]
     tilings: Sequence[Tiling]  # of the results
-    dtypes: Sequence[np.dtype[Any]]  # of the results
+    dtypes: Sequence[Dtype]  # of the results
 
 
 class LocalCalls:
