@@ -18,10 +18,9 @@ import numpy as np
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import indexing
 from gpushard.functions.bounds import MODES, Positions, as_int64, as_integers, bounded, unravelled
-from gpushard.functions.checks import check_choice
 from gpushard.functions.concrete import Concrete, concrete
 from gpushard.functions.docstrings import described
-from gpushard.functions.host_values import as_element, as_part, check_replaced
+from gpushard.functions.host_values import as_element, as_part, check_broadcasts, check_replaced
 from gpushard.functions.index_parsing import ParsedIndex, parse
 from gpushard.functions.values import Array, is_value
 from gpushard.geometry.mesh import Mesh
@@ -92,27 +91,13 @@ def as_new_part(value: Any, shape: Shape, x: Any) -> Any:
     if is_plain(value):
         value._live()  # one that was deleted has a shape still
     own = value.shape
-    more = max(len(own) - len(shape), 0)
-    if set(own[:more]) - {1} or not _fits(own[more:], shape):
-        raise ArgumentError(
-            f"value has shape {own} and the part of the array {shape}: it cannot be broadcast",
-            argument="value",
-            shape=own,
-            expected=shape,
-        )
+    more = check_broadcasts(own, shape)
     value = converted(value, x.dtype)
     if own != shape and math.prod(own) != 1:
         if more:
             value = bind(RESHAPE, (value,), (own[more:],))
         value = bind(BROADCAST_TO, (value,), (shape,))
     return value
-
-
-def _fits(own: Shape, shape: Shape) -> bool:
-    try:
-        return np.broadcast_shapes(own, shape) == shape
-    except ValueError:
-        return False
 
 
 def part_updated(
@@ -204,10 +189,7 @@ def _same_for_all(value: Any, rest: Shape) -> Any:
     Otherwise None: how many these are has to be known.
     """
     try:
-        own = value.shape if hasattr(value, "shape") else np.shape(value)
-        more = max(len(own) - len(rest), 0)
-        if set(own[:more]) - {1} or np.broadcast_shapes(own[more:], rest) != rest:
-            return None
+        check_broadcasts(value.shape if hasattr(value, "shape") else np.shape(value), rest)
     except ValueError:  # or lists of different lengths
         return None
     return _without_lead(value, len(rest))
@@ -443,8 +425,13 @@ class At(Generic[Array]):
         return self.set(part, mode=mode)
 
     def _parsed(self, mode: Any) -> tuple[ParsedIndex, Sequence[Positions]]:
-        if mode is not None:
-            check_choice("x.at[index]", "mode", mode, MODES, ", or None to raise")
+        if mode not in (None, *MODES):
+            raise ArgumentError(
+                f"x.at[index]: mode={mode!r} is unknown; use one of {', '.join(map(repr, MODES))}, "
+                "or None to raise",
+                argument="mode",
+                mode=mode,
+            )
         return parse(self._x.shape, self._index, mode)
 
     def _combined(self, ufunc: np.ufunc, value: Any, hints: dict[str, Any]) -> Array:

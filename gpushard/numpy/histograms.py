@@ -12,7 +12,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import is_custom, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import check_ordered, check_vector, count
+from gpushard.functions.checks import check_choice, check_ordered, check_vector, count
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_value
@@ -406,12 +406,7 @@ def _spaced(x: Any, number: int) -> Any:
 
 def _by_rule(name: str, x: Any, rule: str, limits: Any, weights: Any) -> int:
     """Return how many bins a rule gives; the host reads what it needs to know."""
-    if rule not in RULES:
-        raise ArgumentError(
-            f"{name}: bins={rule!r} is unknown; use one of {', '.join(RULES)}, a number, or edges",
-            argument="bins",
-            value=rule,
-        )
+    check_choice(name, "bins", rule, RULES, ", a number, or edges")
     if weights is not None:
         raise ArgumentTypeError(
             f"{name}: bins={rule!r} does not go with weights; give a number of bins, or edges",

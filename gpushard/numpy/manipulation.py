@@ -14,7 +14,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions import manipulation
-from gpushard.functions.checks import as_shape, count, integer
+from gpushard.functions.checks import as_shape, broadcast, count, do_not_broadcast, integer
 from gpushard.functions.docstrings import described
 from gpushard.numpy.arguments import as_value, as_view
 from gpushard.numpy.public import public, public_array
@@ -159,20 +159,7 @@ def broadcast_shapes(*shapes: Any) -> Shape:
     Raises:
       ArgumentError: they do not.
     """
-    sizes = [as_shape(shape, "shapes") for shape in shapes]
-    try:
-        return np.broadcast_shapes(*sizes)
-    except ValueError:
-        raise _do_not_broadcast("broadcast_shapes", sizes) from None
-
-
-def _do_not_broadcast(name: str, shapes: Sequence[Shape]) -> ArgumentError:
-    return ArgumentError(
-        f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast; dims must be equal or 1, "
-        "counted from the last",
-        argument="shape",
-        shapes=tuple(shapes),
-    )
+    return broadcast("broadcast_shapes", [as_shape(shape, "shapes") for shape in shapes])
 
 
 @public
@@ -191,9 +178,8 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Array:
         n in (1, size) for n, size in zip(own, sizes, strict=True)
     )
     if not fits:
-        raise _do_not_broadcast("broadcast_to", (x.shape, sizes))
-    found = x if x.shape == sizes else bind(movement.BROADCAST_TO, (x,), (sizes,))
-    return found
+        raise do_not_broadcast("broadcast_to", (x.shape, sizes))
+    return x if x.shape == sizes else bind(movement.BROADCAST_TO, (x,), (sizes,))
 
 
 @described(**_ARRAYS)
@@ -204,11 +190,7 @@ def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> tuple[Array, ...]:
       ArgumentError: they do not broadcast.
     """
     arrays = [as_value(x, "broadcast_arrays") for x in xs]
-    shapes = [x.shape for x in arrays]
-    try:
-        shape = np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise _do_not_broadcast("broadcast_arrays", shapes) from None
+    shape = broadcast("broadcast_arrays", [x.shape for x in arrays])
     return tuple(broadcast_to(x, shape, out_sharding=out_sharding) for x in arrays)
 
 
