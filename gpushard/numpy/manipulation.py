@@ -6,8 +6,7 @@ Dims that stay keep the mesh axes that split them; what has to move goes from sh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, Protocol, cast, overload
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions import manipulation
 from gpushard.functions.checks import as_shape, broadcast, count, do_not_broadcast, integer
-from gpushard.functions.docstrings import described
+from gpushard.functions.docstrings import described, named
 from gpushard.numpy.arguments import as_value, as_view
 from gpushard.numpy.public import public, public_array
 from gpushard.ops.axes import from_end, one_from_end
@@ -209,41 +208,43 @@ def tile(A: Any, reps: Any, *, out_sharding: Any = None) -> Array:
     return bind(movement.TILE, (A,), (checked,))
 
 
-def _atleast(ndim: int, xs: Sequence[Any], name: str) -> Any:
-    arrays = []
-    for x in xs:
-        x = as_value(x, name)
-        missing = max(ndim - x.ndim, 0)
-        arrays.append(x[(None,) * missing] if missing else x)
-    return arrays[0] if len(arrays) == 1 else tuple(arrays)
+class AtLeast(Protocol):
+    """A function that gives arrays at least some dims."""
+
+    @overload
+    def __call__(self, x: Any, /) -> Array: ...
+
+    @overload
+    def __call__(self, *xs: Any) -> tuple[Array, ...]: ...
 
 
-@overload
-def atleast_1d(x: Any, /) -> Array: ...
+def _atleast(name: str, text: str, as_array: Any, *new: tuple[Any, ...]) -> AtLeast:
+    """Return such a function; `new` are the indices for arrays of 0, 1 and so on dims."""
+
+    def function(*xs: Any) -> Array | tuple[Array, ...]:
+        arrays = [as_array(x, name) for x in xs]
+        raised = [x[new[x.ndim]] if x.ndim < len(new) else x for x in arrays]
+        return raised[0] if len(raised) == 1 else tuple(raised)
+
+    return cast("AtLeast", described(**_ARRAYS)(named(function, name, text)))
 
 
-@overload
-def atleast_1d(*xs: Any) -> tuple[Array, ...]: ...
-
-
-@described(**_ARRAYS)
-def atleast_1d(*xs: Any) -> Any:
-    """Return arrays with at least one dim."""
-    return _atleast(1, xs, "atleast_1d")
-
-
-@overload
-def atleast_2d(x: Any, /) -> Array: ...
-
-
-@overload
-def atleast_2d(*xs: Any) -> tuple[Array, ...]: ...
-
-
-@described(**_ARRAYS)
-def atleast_2d(*xs: Any) -> Any:
-    """Return arrays with at least two dims; new ones come first."""
-    return _atleast(2, xs, "atleast_2d")
+atleast_1d = _atleast("atleast_1d", "Return arrays with at least one dim.", as_value, (None,))
+atleast_2d = _atleast(
+    "atleast_2d",
+    "Return arrays with at least two dims; new ones come first.",
+    as_value,
+    (None, None),
+    (None,),
+)
+atleast_3d = _atleast(
+    "atleast_3d",
+    "Return arrays with at least three dims; a vector is the middle one, matrices come first.",
+    as_view,
+    (None, None, None),
+    (None, slice(None), None),
+    (..., None),
+)
 
 
 @described()
@@ -323,25 +324,6 @@ def rollaxis(a: Any, axis: int, start: int = 0, *, out_sharding: Any = None) -> 
         )
     place += a.ndim if place < 0 else 0
     return moveaxis(a, own, place - 1 if own < place else place)
-
-
-@overload
-def atleast_3d(x: Any, /) -> Array: ...
-
-
-@overload
-def atleast_3d(*xs: Any) -> tuple[Array, ...]: ...
-
-
-@described(**_ARRAYS)
-def atleast_3d(*xs: Any) -> Any:
-    """Return arrays with at least three dims; a vector is the middle one, matrices come first."""
-    arrays = []
-    for x in xs:
-        x = as_view(x, "atleast_3d")
-        index = {0: (None, None, None), 1: (None, slice(None), None)}
-        arrays.append(x[index.get(x.ndim, (..., None))] if x.ndim < 3 else x)
-    return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
 def part(x: Any, axis: int, chosen: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import check_choice, number_of
+from gpushard.functions.checks import number_of
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import repeat
 from gpushard.numpy.public import public
@@ -51,7 +51,12 @@ def pad(
     Array([3, 2, 1, 0, 1, 2, 3, 2], dtype=int64)
     """
     widths = _widths(pad_width, array.ndim)
-    check_choice("pad", "mode", mode, _MODES)
+    if mode not in _MODES:
+        raise ArgumentError(
+            f"pad: mode={mode!r} is not supported; use one of {', '.join(_MODES)}",
+            argument="mode",
+            value=mode,
+        )
     if mode == "constant":
         return _with_constants(array, widths, constant_values)
     for axis, (before, after) in enumerate(widths):
