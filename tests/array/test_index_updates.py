@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.functions import indexing as positions
-from gpushard.functions import masks
+from gpushard.functions import bounds, indexing, masks
 from gpushard.functions.concrete import at_hand, concrete
 from gpushard.ops.aval import Aval
 from gpushard.ops.index_arrays import Indexed
@@ -51,8 +50,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             seen.append(x.size)
         return value
 
-    monkeypatch.setattr(positions, "concrete", fetched)
-    monkeypatch.setattr(positions, "at_hand", fetched_at_hand)
+    monkeypatch.setattr(bounds, "concrete", fetched)
+    monkeypatch.setattr(indexing, "concrete", fetched)
+    monkeypatch.setattr(bounds, "at_hand", fetched_at_hand)
     monkeypatch.setattr(masks, "counts_of", noted(masks.counts_of))
     return seen
 
