@@ -14,7 +14,6 @@ from gpushard.array.conversions import Conversions
 from gpushard.array.data import Data, Handle, KnownShards, is_gone
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
-from gpushard.array.operators import Operators
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.shard import Shards
@@ -23,7 +22,8 @@ from gpushard.array.views import is_called_by_library, view
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import sharding_at
 from gpushard.functions.concrete import Concrete, concrete
-from gpushard.functions.indexing import parse, read
+from gpushard.functions.index_parsing import parse
+from gpushard.functions.indexing import read
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -37,7 +37,7 @@ from gpushard.runtime.runtime import Device
 from gpushard.typing import HostArray, Shape, shown_as
 
 
-class Array(Shards, Conversions, Protocols, Operators, Methods):
+class Array(Shards, Conversions, Protocols, Methods):
     """An array spread over devices as its sharding says.
 
     Arrays are values: what other arrays hold never changes. `x[index] = value` gives `x` a new

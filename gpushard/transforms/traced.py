@@ -22,7 +22,8 @@ from gpushard.errors import (
     TracedIntegerError,
     TracedValueError,
 )
-from gpushard.functions.indexing import parse, read
+from gpushard.functions.index_parsing import parse
+from gpushard.functions.indexing import read
 from gpushard.functions.updating import updated
 from gpushard.functions.values import view
 from gpushard.ops.table.movement import INDEX
