@@ -11,17 +11,17 @@ from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KeyDType
 from gpushard.array.data import Turned, handle
 from gpushard.errors import ArgumentTypeError
+from gpushard.functions.values import is_traced
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Params, Row
-from gpushard.ops.table.elementwise import ufunc_row
 from gpushard.ops.table.packed_keys import UNPACK
 from gpushard.typing import HostArray
 
 _DTYPE: Any = KeyDType()
 _ELEMENT = np.dtype(np.uint64)
-_COMPARES = frozenset(map(ufunc_row, (np.equal, np.not_equal)))
+_COMPARES = ("equal", "not_equal")
 
 
 class _OfKeys:
@@ -33,7 +33,8 @@ class _OfKeys:
         self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
     ) -> Any:
         """Do one operation."""
-        if row not in _COMPARES and row.beside_keys is None:
+        compares = row.name in _COMPARES
+        if not compares and row.beside_keys is None:
             refuse(row.name)
         for ufunc in params:
             if isinstance(ufunc, np.ufunc):
@@ -43,7 +44,7 @@ class _OfKeys:
             refuse(f"{row.name} of keys and numbers")
         elements = [x if n in numbers else elements_of(x) for n, x in enumerate(args)]
         result = bind(row, elements, params, out_sharding)
-        return result if row in _COMPARES else keys_of(result)
+        return result if compares else keys_of(result)
 
 
 class KeyArray(ConcreteArray):
@@ -103,13 +104,22 @@ class KeyArray(ConcreteArray):
         return object.__format__(self, spec)
 
 
-def elements_of(keys: KeyArray) -> Array:
+def is_keys(x: Any) -> bool:
+    """Whether it is an array of keys, or what an interpreter made of one."""
+    return isinstance(x, Array) and isinstance(x.dtype, KeyDType)
+
+
+def elements_of(keys: Any) -> Any:
     """Return an array with one element of 64 bits for each key, of the same memory."""
+    if is_traced(keys):
+        return keys._of(elements_of)
     return _as(ConcreteArray, keys, _ELEMENT)
 
 
-def keys_of(elements: Array) -> KeyArray:
+def keys_of(elements: Any) -> Any:
     """Return the keys that elements of 64 bits stand for."""
+    if is_traced(elements):
+        return elements._of(keys_of)
     keys: Any = _as(KeyArray, elements, _DTYPE)
     keys._data.runtime.register(keys)
     return keys
@@ -123,7 +133,7 @@ def _as(kind: type[ConcreteArray], x: Any, dtype: Any) -> Array:
 
 def refuse_keys(x: Any, what: str) -> None:
     """Check that an array is one of numbers."""
-    if isinstance(x, KeyArray):
+    if is_keys(x):
         refuse(what)
 
 

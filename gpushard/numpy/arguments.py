@@ -10,9 +10,8 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
-from gpushard.array.views import view
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.values import is_value
+from gpushard.functions.values import is_value, view
 from gpushard.ops.scalars import KINDS
 from gpushard.placement.device_put import as_host_array, device_put, resharded
 

@@ -15,7 +15,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, TracedValueError
 from gpushard.functions.checks import check_choice, check_ordered, check_vector, count
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
-from gpushard.functions.values import is_value
+from gpushard.functions.values import is_traced, is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.arguments import as_value, host_data, settle
@@ -27,6 +27,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table import counting
 from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table.creation import ARANGE
+from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import as_sharding
 
 __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
@@ -397,8 +398,9 @@ def _spaced(x: Any, number: int) -> Any:
     half = ew.multiply(ew.equal(low, high), target.type(0.5))
     low, high = low.astype(target) - half, high.astype(target) + half
     numbers = target.type(0), target.type(1)
-    own = as_sharding(x.device, 1)
-    at = made_on(ARANGE, (number + 1,), target, numbers, own, committed=x.committed)
+    known = not is_traced(x)
+    own = as_sharding(x.device, 1) if known else default_sharding((number + 1,))
+    at = made_on(ARANGE, (number + 1,), target, numbers, own, committed=known and x.committed)
     step = (high - low) / target.type(number)
     return bind(rows.WHERE, (ew.equal(at, number), high, ew.add(ew.multiply(step, at), low)))
 

@@ -12,7 +12,7 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import refuse_out
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
-from gpushard.functions.values import is_value
+from gpushard.functions.values import is_value, sharding_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import host_data, is_number
 from gpushard.numpy.public import public
@@ -58,7 +58,9 @@ def _on_host(x1: Any, x2: Any) -> bool:
     """
     if not (isinstance(x1, Array) and isinstance(x2, Array)):
         return True
-    one, two = x1.sharding, x2.sharding
+    one, two = sharding_of(x1), sharding_of(x2)
+    if one is None or two is None:  # nobody knows the result before the arrays are known
+        return False
     on_devices = one.memory_kind == two.memory_kind == "device"
     return not on_devices or one.device_set != two.device_set
 

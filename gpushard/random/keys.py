@@ -10,7 +10,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.aval import KeyDType
-from gpushard.array.key_array import KeyArray, elements_of, keys_of
+from gpushard.array.key_array import KeyArray, elements_of, is_keys, keys_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_shape, integer
 from gpushard.functions.values import is_value
@@ -158,7 +158,7 @@ def key_data(keys: Any) -> Array:
     Args:
       keys: a `KeyArray`, or raw keys.
     """
-    if isinstance(keys, KeyArray):
+    if is_keys(keys):
         return bind(UNPACK, (elements_of(keys),))
     return copy.copy(_raw_keys(keys, "key_data"))
 
@@ -178,7 +178,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
 
 def clone(key: Any) -> Any:
     """Return the same key, to say that it is used again on purpose."""
-    return copy.copy(key if isinstance(key, KeyArray) else _raw_keys(key, "clone"))
+    return copy.copy(key if is_keys(key) else _raw_keys(key, "clone"))
 
 
 def key_dtype(impl_spec: Any = None) -> KeyDType:
@@ -202,12 +202,12 @@ def key_impl(keys: Any) -> str:
 
 def _like(key: Any, elements: Any) -> Any:
     """Return elements as the kind of keys that a key is."""
-    return keys_of(elements) if isinstance(key, KeyArray) else bind(UNPACK, (elements,))
+    return keys_of(elements) if is_keys(key) else bind(UNPACK, (elements,))
 
 
 def _elements(keys: Any, name: str) -> Any:
     """Return keys as elements of 64 bits."""
-    if isinstance(keys, KeyArray):
+    if is_keys(keys):
         return elements_of(keys)
     return bind(PACK, (_raw_keys(keys, name),))
 
@@ -240,7 +240,7 @@ def _raw_keys(keys: Any, name: str) -> Any:
 
 def single_key(key: Any, name: str) -> Any:
     """Return one key as an element of 64 bits."""
-    element = elements_of(key) if isinstance(key, KeyArray) else _elements(key, name)
+    element = elements_of(key) if is_keys(key) else _elements(key, name)
     if element.shape:
         raise ArgumentError(
             f"{name}: key is an array of keys of shape {element.shape}; give one of them, such "

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.array import Array, ConcreteArray
-from gpushard.functions.values import is_value, wanted
+from gpushard.functions.values import is_traced, is_value, wanted
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -31,12 +31,16 @@ def bind_at(
     if out_sharding is not None:
         to = _sharding_of(out_sharding, len(shape), *others)
         return committed(bind(row, operands, params, to), True)
-    if not isinstance(key, Array) or key.committed or any(is_value(x) and x.shape for x in others):
+    if not _has_place(key) or key.committed or any(is_value(x) and x.shape for x in others):
         return bind(row, operands, params)
     default = default_sharding(shape)
     if default == key.sharding:
         return bind(row, operands, params)
     return committed(bind(row, operands, params, default), False)
+
+
+def _has_place(x: Any) -> bool:
+    return isinstance(x, Array) and not is_traced(x)
 
 
 def moved_to(out_sharding: Any, x: Any) -> Any:
@@ -70,13 +74,13 @@ def _everywhere(sharding: Sharding) -> Sharding:
 
 def committed(x: Any, chosen: bool) -> Any:
     """Return an array as somebody chose its devices, or as one that follows others."""
-    if not isinstance(x, Array) or x.committed == chosen:
+    if not _has_place(x) or x.committed == chosen:
         return x
     return ConcreteArray(x._live(), x.sharding, committed=chosen)
 
 
 def beside(key: Any, x: Any) -> Any:
     """Return a key on all devices of an array that it is used with, unless it is committed."""
-    if not isinstance(key, Array) or not isinstance(x, Array) or key.committed:
+    if not _has_place(key) or not _has_place(x) or key.committed:
         return key
     return committed(device_put(key, _everywhere(x.sharding)), False)

@@ -237,6 +237,10 @@ class Mapped(Traced):
         self._source = self._source or new._source
         self._weak_type = False
 
+    def _of(self, function: Callable[[Any], Any]) -> Mapped:
+        """Return what a function makes of the array, whose dims it keeps."""
+        return mapped(function(self._value), self._names, self._frame, self._source)
+
     def block_until_ready(self) -> Any:
         """Wait until the value is there, and return this array."""
         self._value.block_until_ready()
