@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from gpushard.functions.concrete import Concrete, concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element, as_part, check_broadcasts, check_replaced
 from gpushard.functions.index_parsing import ParsedIndex, parse
-from gpushard.functions.values import Array, is_value
+from gpushard.functions.values import Array, is_traced, is_value
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
@@ -64,7 +64,7 @@ def updated(
     """
     if arrays:
         value = part_updated(x, parsed, arrays, value, ufunc, mode)
-        if parsed.everything and not is_plain(x):
+        if parsed.everything and not (is_plain(x) and is_plain(value)):
             return value
         if parsed.everything:  # what was laid out like `x` is no more committed than that
             x = copy.copy(x)
@@ -161,7 +161,9 @@ def follows(x: Any, *others: Any) -> bool:
 
 def stays(x: Any, *others: Any) -> Sharding | None:
     """Say how an array is laid out that is assigned to; None if it follows others."""
-    return None if not is_plain(x) or follows(x, *others) else x.sharding
+    if not is_plain(x) or any(map(is_traced, others)) or follows(x, *others):
+        return None
+    return cast("Sharding", x.sharding)
 
 
 def beside(x: Any, entries: Sequence[Entry], value: Any) -> Sharding:

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias, cast
 
+import numpy as np
+
 from gpushard.array.array import Array
 from gpushard.errors import ArgumentError, TracedValueError, UnboundAxisError
 from gpushard.functions.values import is_value
@@ -29,7 +31,7 @@ from gpushard.ops.bind import bind, bind_plain, creating
 from gpushard.ops.derived import derived
 from gpushard.ops.programs.move import Replace
 from gpushard.ops.row import Params, Row
-from gpushard.ops.table.movement import BROADCAST_TO, index
+from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE, index
 from gpushard.placement.device_put import device_put
 from gpushard.transforms.traced import Traced
 from gpushard.typing import HostArray, Shape
@@ -73,7 +75,7 @@ class Name:
             self.place = tuple([axis for axis in where if mesh.shape[axis] > 1])
 
     def __repr__(self) -> str:
-        return f"{self.name!r}: {self.size}"
+        return f"{self.size} elements" if self.name is None else f"{self.name!r}: {self.size}"
 
 
 class Frame:
@@ -109,7 +111,8 @@ class Frame:
     ) -> Name:
         """Make a named dim of this call, which collectives find; the last one of several."""
         made = Name(name, size, next(_orders), axes, self.mesh, place)
-        self.bound[name] = (*self.bound.get(name, ()), made)
+        if name is not None:
+            self.bound[name] = (*self.bound.get(name, ()), made)
         return made
 
     @contextmanager
@@ -397,17 +400,13 @@ def completed(
     strategy = row.strategies[0]
     found = []
     for number, arg in enumerate(args):
-        if not is_value(arg) and not hasattr(arg, "shape"):
-            found.append(arg)
-            continue
-        arg = as_mapped(arg, frame)
-        if number == 1 and isinstance(strategy, Replace) and math.prod(arg.shape) == 1:
-            shape = strategy.how([args[0].shape, arg.shape], params).shape
-            arg = bind(BROADCAST_TO, (arg.reshape(()),), (shape,))
-        elif number and isinstance(strategy, Replace) and number > 1:
-            found.append(args[number])
-            continue
-        found.append(spread(arg, names))
+        if is_value(arg) or isinstance(arg, np.ndarray):
+            arg = as_mapped(arg, frame)
+            if number and isinstance(strategy, Replace) and math.prod(arg.shape) == 1:
+                shape = strategy.how([args[0].shape, arg.shape], params).shape
+                arg = bind(BROADCAST_TO, (bind(RESHAPE, (arg,), ((),)),), (shape,))
+            arg = spread(arg, names)
+        found.append(arg)
     return found
 
 
