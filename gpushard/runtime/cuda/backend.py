@@ -24,7 +24,18 @@ import numpy as np
 from gpushard.config import Settings
 from gpushard.dtypes import is_custom
 from gpushard.errors import DeviceLostError, OutOfMemoryError
-from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, Pace, Reducing, T
+from gpushard.runtime.backend import (
+    HOST_DOMAIN,
+    Claiming,
+    Committing,
+    DeviceInfo,
+    Item,
+    Memories,
+    Pace,
+    Reducing,
+    T,
+    Tasks,
+)
 from gpushard.runtime.cuda.copier import Copier
 from gpushard.runtime.cuda.devices.health import Health
 from gpushard.runtime.cuda.devices.selection import select
@@ -47,10 +58,10 @@ from gpushard.runtime.cuda.memory.stores import (
 from gpushard.runtime.cuda.streams import CudaEvent, EventPool, Lease, LostEvent, Queue
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
-from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.memory import Claim
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
-from gpushard.typing import HostArray, LocalArray, Shape
+from gpushard.typing import HostArray, Kinds, LocalArray, Shape
 
 _DLPACK_CUDA = 2
 
@@ -307,12 +318,7 @@ class CudaBackend:
         queue = self._queues[stream] = Queue(chip, domain, handle)
         self._driver.provide(handle, functools.partial(self._temporary, stream, queue))
 
-    def serve(
-        self,
-        claim: Callable[[Stream, int], Claim],
-        borrow: Callable[[Stream, int], Claim],
-        commit: Callable[[Callable[[], Claim]], Claim],
-    ) -> None:
+    def serve(self, claim: Claiming, borrow: Claiming, commit: Committing) -> None:
         """Let CuPy's temporary memory come from our pools."""
         self._claim, self._borrow, self._commit = claim, borrow, commit
 
@@ -548,25 +554,13 @@ class CudaBackend:
         """Call a function, which launches kernels."""
         return function()
 
-    def rehearse(
-        self,
-        kernel: Callable[..., Any],
-        operands: Sequence[Any],
-        results: Sequence[tuple[Shape, np.dtype[Any]]],
-        domain: int,
-    ) -> None:
+    def rehearse(self, kernel: Any, operands: Sequence[Any], results: Kinds, domain: int) -> None:
         """Let CuPy compile what a kernel needs, which takes it up to seconds."""
         gpu = self._ordinals[self._topology.chips[domain]]
         with self._health.watch():
             self._driver.rehearse(kernel, operands, results, gpu)
 
-    def run_now(
-        self,
-        calls: Sequence[Callable[[], None]],
-        reads: Sequence[Memory],
-        writes: Sequence[Memory],
-        pace: Pace,
-    ) -> None:
+    def run_now(self, calls: Tasks, reads: Memories, writes: Memories, pace: Pace) -> None:
         """Run the calls one after the other."""
         for call in calls:
             call()
