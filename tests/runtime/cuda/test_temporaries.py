@@ -149,10 +149,7 @@ def test_memory_that_another_stream_still_reads_is_not_written(seed: int) -> Non
         driver._progress = 0
         one, other = gs.devices()
         value = np.arange(nbytes // 8)
-        x, kept = (
-            gs.device_put(value, one),
-            gs.device_put(value, other),
-        )  # there is no room for more
+        x, kept = gs.device_put(value, one), gs.device_put(value, other)  # which is all there is
         zeros = gs.device_put(np.zeros(8), one).block_until_ready()
         y = gs.device_put(x, x.sharding.with_memory_kind("pinned_host"))
         x.delete()
