@@ -178,7 +178,7 @@ class Mesh:
         axis_types: Sequence[AxisType] | None = None,
     ) -> Mesh:
         """Return the one mesh of these devices and names."""
-        grid = _device_grid(devices)
+        grid = device_grid(devices)
         names = _axis_names(axis_names, grid.ndim)
         _check_axis_types(axis_types, names)
         assignment = tuple(grid.flat)
@@ -392,7 +392,7 @@ def create_device_mesh(
             sizes=sizes,
             devices=len(devices),
         )
-    return _device_grid(devices).reshape(sizes)
+    return device_grid(devices).reshape(sizes)
 
 
 def _sizes(sizes: Any, argument: str) -> Shape:
@@ -411,7 +411,7 @@ def _sizes(sizes: Any, argument: str) -> Shape:
     return result
 
 
-def _device_grid(devices: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
+def device_grid(devices: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
     """Return a fresh object array of devices."""
     grid = np.array(list(devices) if isinstance(devices, str) else devices, dtype=object)
     if grid.size == 0:
