@@ -11,9 +11,11 @@ import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.geometry.memory_kind import checked_kind, place_on
-from gpushard.geometry.mesh import device_grid
+from gpushard.geometry.mesh import device_grid, line_of
+from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.op_sharding import OpSharding
-from gpushard.geometry.sharding import GridSharding
+from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.geometry.sharding import GridSharding, Sharding
 from gpushard.geometry.sharding_spec import (
     Replicated,
     ShardedAxis,
@@ -87,6 +89,11 @@ class ListedSharding(GridSharding):
     def num_devices(self) -> int:
         """Number of devices that hold something."""
         return len(self._devices)
+
+    @property
+    def beside(self) -> Sharding:
+        """Where arrays of whatever rank go: replicas, on the line of the devices."""
+        return NamedSharding(line_of(self._devices), PartitionSpec(), memory_kind=self._memory_kind)
 
     def with_memory_kind(self, kind: str) -> Self:
         """Return the same sharding in another memory of the devices."""

@@ -354,6 +354,15 @@ class set_mesh:
         _current.set(self._before)
 
 
+def line_of(devices: Sequence[Device]) -> Mesh:
+    """Return the mesh that devices of a sharding without one are taken for, in their order.
+
+    >>> line_of(["b", "a"])
+    Mesh('devices': 2)
+    """
+    return Mesh(list(devices), ("devices",))
+
+
 def current_mesh() -> Mesh | None:
     """Return the mesh of the innermost `with mesh:`, or None."""
     stack = _current.get()

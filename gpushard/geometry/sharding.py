@@ -123,6 +123,11 @@ class Sharding(abc.ABC):
         return self.stacked(longest)
 
     @property
+    def beside(self) -> Sharding:
+        """Where arrays of whatever rank go to be on the same devices: here, if it takes them."""
+        return self
+
+    @property
     def unstacked(self) -> tuple[int, ...]:
         """The dims that shards don't have, as they hold one element of each; mostly none."""
         return ()
