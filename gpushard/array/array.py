@@ -14,7 +14,6 @@ from gpushard.array.conversions import Conversions
 from gpushard.array.data import Data, Handle, KnownShards, is_gone, shard_of
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
-from gpushard.array.operators import Operators
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.shard import Shards
@@ -37,7 +36,7 @@ from gpushard.runtime.runtime import Device
 from gpushard.typing import HostArray, Shape, shown_as
 
 
-class Array(Shards, Conversions, Protocols, Operators, Methods):
+class Array(Shards, Conversions, Protocols, Methods):
     """An array spread over devices as its sharding says.
 
     Arrays are values: what other arrays hold never changes. `x[index] = value` gives `x` a new

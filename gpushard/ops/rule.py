@@ -82,7 +82,7 @@ def _aligned(own: Shape, shape: Shape) -> Dims:
     )
 
 
-def reduction(shape: Shape, axes: Sequence[int], *, keepdims: bool, results: int = 1) -> Rule:
+def reduction(shape: Shape, axes: Sequence[int], *, keepdims: bool) -> Rule:
     """Return the rule of a reduction over some dims.
 
     >>> reduction((4, 3), [0], keepdims=True).results
@@ -92,7 +92,7 @@ def reduction(shape: Shape, axes: Sequence[int], *, keepdims: bool, results: int
     kept: Dims = tuple(None if dim in axes else dim for dim in dims)
     if not keepdims:
         kept = tuple(dim for dim in kept if dim is not None)
-    return Rule((dims,), (kept,) * results, shape)
+    return Rule((dims,), (kept,), shape)
 
 
 def along(shapes: Sequence[Shape], axes: Sequence[int], results: Sequence[int] = (1,)) -> Rule:

@@ -29,13 +29,13 @@ def placed(data: np.ndarray, *entries: Any) -> gs.Array:
 
 
 def received(rt: Any, before: dict[tuple[int, int], int]) -> int:
-    """Return the bytes that domains received from others."""
+    """Return the bytes that the memory of devices received from elsewhere."""
     for stream in rt.streams:
         stream.synchronize(stream.issued)
     return sum(
         n - before.get(link, 0)
         for link, n in rt.backend.traffic.items()
-        if link[0] != link[1] and min(link) >= 0
+        if link[0] != link[1] and min(link) >= 0 and rt.domains[link[1]].kind == "device"
     )
 
 

@@ -20,12 +20,23 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import RaceError
-from gpushard.runtime.backend import Backend, Calls, DeviceInfo, Item, Pace, T
+from gpushard.runtime.backend import (
+    Backend,
+    Calls,
+    Claiming,
+    Committing,
+    DeviceInfo,
+    Item,
+    Memories,
+    Pace,
+    T,
+    Tasks,
+)
 from gpushard.runtime.checking.shadow import Access, Shadow, caller_place, raise_to
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Clock, Event, Stream, Tick
-from gpushard.typing import HostArray, LocalArray, Shape
+from gpushard.typing import HostArray, Kinds, LocalArray, Shape
 
 
 class Checker:
@@ -137,12 +148,7 @@ class Checker:
         """Make the queue behind a stream."""
         self.backend.add_stream(stream, domain, device)
 
-    def serve(
-        self,
-        claim: Callable[[Stream, int], Claim],
-        borrow: Callable[[Stream, int], Claim],
-        commit: Callable[[Callable[[], Claim]], Claim],
-    ) -> None:
+    def serve(self, claim: Claiming, borrow: Claiming, commit: Committing) -> None:
         """Follow what libraries allocate, which the item that needs it writes, or the last one."""
         watched, lent = (functools.partial(self._claim, each) for each in (claim, borrow))
         self.backend.serve(watched, lent, commit)
@@ -164,13 +170,7 @@ class Checker:
                 item.writes = (*item.writes, memory)
         return made
 
-    def rehearse(
-        self,
-        kernel: Callable[..., Any],
-        operands: Sequence[Any],
-        results: Sequence[tuple[Shape, np.dtype[Any]]],
-        domain: int,
-    ) -> None:
+    def rehearse(self, kernel: Any, operands: Sequence[Any], results: Kinds, domain: int) -> None:
         """Let a library compile what a kernel needs."""
         self.backend.rehearse(kernel, operands, results, domain)
 
@@ -301,13 +301,7 @@ class Checker:
             writes = {id(s): s for array in targets if (s := self._find(array)) is not None}
         self._watch(reads, writes, run)
 
-    def run_now(
-        self,
-        calls: Sequence[Callable[[], None]],
-        reads: Sequence[Memory],
-        writes: Sequence[Memory],
-        pace: Pace,
-    ) -> None:
+    def run_now(self, calls: Tasks, reads: Memories, writes: Memories, pace: Pace) -> None:
         """Run work of the host's own, once that is known to be right."""
         with self._mutex:
             sources, targets = self._shadows_of(reads), self._shadows_of(writes)

@@ -31,7 +31,7 @@ from gpushard.runtime.cuda.kernels.fills import Fills
 from gpushard.runtime.cuda.kernels.pieces import Pieces
 from gpushard.runtime.cuda.kernels.sources import kernel_source
 from gpushard.runtime.host.views import address
-from gpushard.typing import HostArray, LocalArray, Shape
+from gpushard.typing import HostArray, Kinds, LocalArray, Shape
 
 _NOT_READY = 600
 _OUT_OF_MEMORY = 2
@@ -291,13 +291,7 @@ class CupyDriver:
         self._meet()
         return Scope(stream, _allocator(stream.gpu, allocate))
 
-    def rehearse(
-        self,
-        kernel: Callable[..., Any],
-        operands: Sequence[Any],
-        results: Sequence[tuple[Shape, np.dtype[Any]]],
-        gpu: int,
-    ) -> None:
+    def rehearse(self, kernel: Any, operands: Sequence[Any], results: Kinds, gpu: int) -> None:
         """Call a kernel with small arrays like those given, so that it is compiled.
 
         CuPy compiles for types, numbers of dims and whether arrays are dense, seldom for sizes. A

@@ -13,7 +13,7 @@ from gpushard.runtime.cuda.kernels.batches import Batch
 from gpushard.runtime.cuda.kernels.elementwise import Signature
 from gpushard.runtime.cuda.kernels.fills import Fills
 from gpushard.runtime.cuda.kernels.pieces import Pieces
-from gpushard.typing import HostArray, LocalArray, Shape
+from gpushard.typing import HostArray, Kinds, LocalArray, Shape
 
 StreamHandle: TypeAlias = Any
 """A queue of one GPU, not ordered with the default stream."""
@@ -161,13 +161,7 @@ class Driver(Protocol):
         That is like the one which `provide` takes.
         """
 
-    def rehearse(
-        self,
-        kernel: Callable[..., Any],
-        operands: Sequence[Any],
-        results: Sequence[tuple[Shape, np.dtype[Any]]],
-        gpu: int,
-    ) -> None:
+    def rehearse(self, kernel: Any, operands: Sequence[Any], results: Kinds, gpu: int) -> None:
         """Call a kernel with small arrays like those given, so that it is compiled."""
 
     def provide(self, stream: StreamHandle, allocate: Callable[[int], tuple[int, Any]]) -> None:

@@ -141,17 +141,17 @@ def source(statement: Statement, signature: Signature) -> str:
     types, pointers, reads, writes = [], [], [], []
     at = 0
     for n, (own, given) in enumerate(zip(statement.operands, signature.operands, strict=True)):
-        types.append(f"typedef {_name(own)} in{n}_type;")
+        types.append(f"typedef {cuda_name(own)} in{n}_type;")
         if n in signature.scalars:
-            place = f"*(const {_name(given)}*)batch.scalar[{signature.scalars.index(n)}]"
+            place = f"*(const {cuda_name(given)}*)batch.scalar[{signature.scalars.index(n)}]"
         else:
             pointers.append(
-                f"auto* const from{n} = (const {_name(given)}*)batch.at[{at} * calls + call];"
+                f"auto* const from{n} = (const {cuda_name(given)}*)batch.at[{at} * calls + call];"
             )
             place, at = f"from{n}[i]", at + 1
         reads.append(f"const in{n}_type in{n}({place});")
     for n, own in enumerate(statement.results):
-        types.append(f"typedef {_name(own)} out{n}_type;")
+        types.append(f"typedef {cuda_name(own)} out{n}_type;")
         pointers.append(f"auto* const to{n} = (out{n}_type*)batch.at[{at + n} * calls + call];")
         reads.append(f"out{n}_type out{n};")
         writes.append(f"to{n}[i] = out{n};")
@@ -169,5 +169,10 @@ def source(statement: Statement, signature: Signature) -> str:
     }
 
 
-def _name(dtype: np.dtype[Any]) -> str:
+def cuda_name(dtype: np.dtype[Any]) -> str:
+    """Return what CUDA C++ calls a type.
+
+    >>> cuda_name(np.dtype(np.uint8))
+    'unsigned char'
+    """
     return NAMES[f"{dtype.kind}{dtype.itemsize}"]

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpushard.runtime.cuda.driver.driver import Driver, EventHandle, StreamHandle, Table
+from gpushard.runtime.cuda.kernels.batches import Allocation
 from gpushard.runtime.cuda.kernels.fills import INLINE_FILLS, Filling, Fills, make_fills
 from gpushard.runtime.cuda.kernels.pieces import (
     BASES,
     ENDS,
     INLINE_PIECES,
     MOST_OPERANDS,
-    Allocation,
     Box,
     Pieces,
     make_pieces,

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpushard.frozen import dataclass
-from gpushard.runtime.cuda.kernels.pieces import Allocation, Box, Pieces, make_counted_pieces
+from gpushard.runtime.cuda.kernels.batches import Allocation
+from gpushard.runtime.cuda.kernels.pieces import Box, Pieces, make_counted_pieces
 from gpushard.runtime.phase import Phase
 from gpushard.typing import LocalArray
 
