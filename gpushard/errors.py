@@ -110,6 +110,14 @@ class DeletedArrayError(GpushardError, RuntimeError):
     """An array was used after `delete()` or after it was donated."""
 
 
+class DeletedShardsError(DeletedArrayError, ValueError):
+    """A `ShardedDeviceArray` was used after `delete()`."""
+
+
+class UnsupportedError(GpushardError, NotImplementedError):
+    """What is asked for has no meaning here, or is done in another way."""
+
+
 class TransferGuardError(GpushardError, RuntimeError):
     """A transfer guard forbids this copy between host and device."""
 
