@@ -62,8 +62,8 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
     for position, (_, other) in enumerate(flat):
         if other != structure:
             raise TreeError(
-                f"shards[{position}] is {other}, and shards[0] is {structure}; all must have one "
-                "structure",
+                f"shards[{position}] has another structure than shards[0]: {other.num_leaves} and "
+                f"{structure.num_leaves} leaves; all must have one structure, with the same keys",
                 argument="shards",
                 position=position,
             )
