@@ -18,7 +18,11 @@ HostArray: TypeAlias = npt.NDArray[Any]
 LocalArray: TypeAlias = Any
 """A backend's array on one device: `numpy.ndarray` or `cupy.ndarray`."""
 
-Kinds: TypeAlias = Sequence[tuple[Shape, np.dtype[Any]]]
+LocalArrays: TypeAlias = Sequence[LocalArray]
+
+Dtype: TypeAlias = "np.dtype[Any]"
+
+Kinds: TypeAlias = Sequence[tuple[Shape, Dtype]]
 """Shapes and types of arrays."""
 
 Device: TypeAlias = Hashable

@@ -22,7 +22,8 @@ from gpushard.array.views import is_called_by_library, view
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import sharding_at
 from gpushard.functions.concrete import Concrete, concrete
-from gpushard.functions.indexing import parse, read
+from gpushard.functions.index_parsing import parse
+from gpushard.functions.indexing import read
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec

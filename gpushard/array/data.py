@@ -169,10 +169,11 @@ def shard_of(
     shape = sharding.stacked(tiling.shard_shapes[position])
     device = devices_of(tiling)[position].device
     alone = SingleDeviceSharding(device, memory_kind=sharding.memory_kind)
-    values, claims = buffer.values[position : position + 1], buffer.claims[position : position + 1]
+    at = slice(position, position + 1)  # nothing of a deleted array
+    values = buffer.values[at]
     if sharding.unstacked:
         values = [value.reshape(shape) for value in values]
-    return ShardedBuffer(alone.tiling(shape), buffer.dtype, values, claims), alone
+    return ShardedBuffer(alone.tiling(shape), buffer.dtype, values, buffer.claims[at]), alone
 
 
 _process = object()

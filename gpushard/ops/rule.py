@@ -72,13 +72,19 @@ def elementwise(shapes: Sequence[Shape], shape: Shape, results: int = 1) -> Rule
     ((0, None), (1,))
     """
     dims = tuple(range(len(shape)))
-    return Rule(tuple(_aligned(own, shape) for own in shapes), (dims,) * results, shape)
+    return Rule(tuple(aligned(own, shape) for own in shapes), (dims,) * results, shape)
 
 
-def _aligned(own: Shape, shape: Shape) -> Dims:
-    lead = len(shape) - len(own)
+def aligned(own: Shape, shape: Shape, dims: Dims | None = None) -> Dims:
+    """Return the factors of what broadcasts to a shape whose dims have some: their numbers if None.
+
+    >>> aligned((4, 1), (2, 4, 3)), aligned((3,), (2, 3), (5, 6))
+    ((1, None), (6,))
+    """
+    lead, factors = len(shape) - len(own), range(len(shape)) if dims is None else dims
     return tuple(
-        None if n == 1 and shape[lead + dim] != 1 else lead + dim for dim, n in enumerate(own)
+        None if n == 1 and whole != 1 else factor
+        for n, whole, factor in zip(own, shape[lead:], factors[lead:], strict=True)
     )
 
 
@@ -145,7 +151,7 @@ def cores(shapes: Sequence[Shape], inputs: Sequence[str], outputs: Sequence[str]
     for shape, core in zip(shapes, inputs, strict=True):
         lengths |= dict(zip(core, shape[len(shape) - len(core) :], strict=True))
     operands = tuple(
-        _aligned(loop, lead) + tuple(number[letter] for letter in core)
+        aligned(loop, lead) + tuple(number[letter] for letter in core)
         for loop, core in zip(loops, inputs, strict=True)
     )
     loop_dims: Dims = tuple(range(len(lead)))

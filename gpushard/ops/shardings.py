@@ -12,17 +12,8 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
 from gpushard.ops.aval import Aval
 from gpushard.ops.choose import Choice, Given, Price, Target, choose, of_dims, sharding_of
-from gpushard.ops.operand import (
-    Frame,
-    Operand,
-    Scalar,
-    as_written,
-    common_memory,
-    frame_of,
-    given,
-    in_memory,
-    splits_of,
-)
+from gpushard.ops.committed import Frame, common_memory, frame_of
+from gpushard.ops.operand import Operand, Scalar, as_written, given, in_memory, splits_of
 from gpushard.ops.row import Case, Result, ShardedCall, Strategy
 from gpushard.ops.rule import Dims, Rule, Splits
 from gpushard.runtime.runtime import Runtime

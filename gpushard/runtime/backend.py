@@ -11,10 +11,11 @@ import numpy as np
 
 from gpushard.config import Settings
 from gpushard.frozen import dataclass
-from gpushard.runtime.memory import Claim, Memory, Store
+from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
+from gpushard.runtime.pool import Store
 from gpushard.runtime.stream import Event, Stream, Tick
-from gpushard.typing import HostArray, Kinds, LocalArray, Shape
+from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
 T = TypeVar("T")
 
@@ -250,7 +251,7 @@ class Calls(Protocol):
     """Bytes of the memory for all results, where they share one."""
 
     def on(
-        self, blocks: Sequence[LocalArray], raws: Sequence[Any], numbers: Sequence[np.generic]
+        self, blocks: LocalArrays, raws: Sequence[Any], numbers: Sequence[np.generic]
     ) -> tuple[list[LocalArray], Callable[[], None]]:
         """Return the results of all calls and the work of an item that makes them.
 
@@ -276,7 +277,7 @@ class Backend(Store, Protocol):
     def host_readable(self) -> bool:
         """Whether the host can use device memory as it lies, as it can that of host domains."""
 
-    def computes(self, dtype: np.dtype[Any]) -> bool:
+    def computes(self, dtype: Dtype) -> bool:
         """Whether the functions of `namespace` know a type."""
 
     @property
@@ -368,10 +369,10 @@ class Backend(Store, Protocol):
           domain: `HOST_DOMAIN` for any memory of the host, which items can't write.
         """
 
-    def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+    def fill_boxes(self, targets: LocalArrays, value: np.generic, domain: int) -> None:
         """Set all elements of boxes in `domain`; when that happens is as for `copy_boxes`."""
 
-    def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
+    def copy_phase(self, phase: Phase, operands: LocalArrays, domain: int) -> None:
         """Copy the boxes of a phase between dense row-major operands, as `copy_boxes` does.
 
         The phase may come again with other operands of the same shapes and type.
@@ -380,9 +381,9 @@ class Backend(Store, Protocol):
     def calls(
         self,
         function: Any,
-        operands: Sequence[np.dtype[Any]],
+        operands: Sequence[Dtype],
         scalars: Sequence[int],
-        results: Sequence[np.dtype[Any]],
+        results: Sequence[Dtype],
         batches: Sequence[tuple[Stream, Sequence[Shape]]],
         blocks: Sequence[Shape],
         *,

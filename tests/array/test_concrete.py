@@ -105,6 +105,9 @@ def test_what_has_no_data_says_so() -> None:
         lambda: x.devices(),
         lambda: x.block_until_ready(),
         lambda: gs.device_get(x),
+        lambda: x.to_device(gs.devices()[0]),
+        lambda: x.__setitem__(0, 1),
+        lambda: x.delete(),
     ):
         with pytest.raises(ArgumentTypeError, match="Unknown"):
             read()

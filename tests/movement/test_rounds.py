@@ -17,6 +17,7 @@ from gpushard.errors import OutOfMemoryError
 from gpushard.movement.plan import Plan
 from gpushard.movement.planning.maps import roll
 from gpushard.movement.rearrange import rearrange, rearrange_plan_for
+from gpushard.runtime.chunks import LEAST_SLOT
 from gpushard.testing.runtime import SimRuntime
 from tests.share import seeds
 
@@ -55,6 +56,8 @@ def check_peaks(runtime: SimRuntime, plan: Plan) -> None:
     peaks = {domain.index: domain.ring.peak for domain in runtime.domains if domain.ring.peak}
     assert peaks == {of: staging.nbytes for of, staging in plan.staging.items()}
     assert max(peaks.values(), default=0) <= runtime.settings.pinned_bytes
+    possible = min(4, runtime.settings.pinned_bytes // LEAST_SLOT)
+    assert all(staging.slots == min(possible, staging.chunks) for staging in plan.staging.values())
 
 
 @pytest.mark.parametrize("seed", seeds(40))
@@ -100,6 +103,7 @@ def test_a_move_fits_wherever_its_result_does() -> None:
         check_peaks(runtime, plan)
         assert {of: s.nbytes for of, s in plan.staging.items()} == dict.fromkeys(range(4), 256)
         assert all(s.rounds >= 3 * (1 << 18) // 256 for s in plan.staging.values())
+        assert {s.chunk_bytes for s in plan.staging.values()} == {256 // 4}
         assert [device.account.peak for device in runtime.devices] == list(plan.peak.values())
         assert np.array_equal(y, data)
 

@@ -304,3 +304,35 @@ def test_a_pool_of_forked_processes_reads_arrays_of_the_parent():
         with multiprocessing.get_context("fork").Pool(2) as pool:
             assert pool.map(read, range(8)) == VALUE[:, 0].tolist()
     """)
+
+
+def test_a_fork_while_another_thread_changes_every_cache():
+    run_forking("""
+        import contextlib, gc
+        from gpushard.cache import BoundedCache
+
+        caches = [thing for thing in gc.get_objects() if type(thing) is BoundedCache]
+        inside, gate = threading.Event(), threading.Event()
+
+        def change():
+            with contextlib.ExitStack() as held:
+                for cache in caches:
+                    held.enter_context(cache._lock)
+                inside.set()
+                gate.wait()
+
+        def child():
+            for cache in caches:
+                cache.put("key", VALUE, 1)
+                assert cache.get("key") is VALUE
+            assert right(gs.reshard(x, columns))
+
+        assert rt.plans in caches and len(caches) > 2
+        thread = threading.Thread(target=change)
+        thread.start()
+        inside.wait()
+        pid = fork(child)
+        gate.set()
+        thread.join()
+        join(pid)
+    """)

@@ -24,7 +24,7 @@ _parsing = threading.Lock()
 """CPython 3.11 does not always survive two threads that parse at once (its issue 106905)."""
 
 PACKAGE = Path(__file__).parents[2] / "gpushard"
-FILES = ("runtime/runtime.py", "runtime/memory.py", "runtime/stream.py")
+FILES = tuple(f"runtime/{name}.py" for name in ("runtime", "reclaim", "memory", "pool", "stream"))
 FOLDERS = ("movement", "ops", "array", "placement")
 
 WAITS = {"wait", "wait_for", "wait_idle", "synchronize", "_wait"}

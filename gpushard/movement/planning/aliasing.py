@@ -236,12 +236,9 @@ def _within_block(overlap: Overlap, places: _Places) -> tuple[IntArray, IntArray
     offset, extent = np.zeros(pairs, np.int64), np.ones(pairs, np.int64)
     dense, full_after = np.ones(pairs, bool), np.ones(pairs, bool)
     for dim in range(len(overlap.runs) - 1, -1, -1):
-        m = overlap.runs[dim].map
-        if m.source is None:
-            continue
         length, size = places.length[dim], places.extent[dim]
         single = length == 1
-        dense &= single | full_after if m.step == 1 else single
+        dense &= single | full_after if overlap.runs[dim].map.step == 1 else single
         full_after &= length == size
         offset += places.offset[dim] * extent
         extent *= size

@@ -30,8 +30,7 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
     return Rule((), (tuple(range(len(shape))),), shape)
 
 
-def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval(*params[:2]),)
+_infer = by_factors(_rule, lambda avals, params: params[1])
 
 
 def _row(name: str, make: Callable[[Any, Dtype], Callable[..., None]]) -> Row:

@@ -51,6 +51,17 @@ def reduced_rule(avals: Sequence[Aval], params: Params) -> Rule:
     return Rule(one.operands * len(avals), one.results, one.sizes)
 
 
+def check_not_empty(name: str, x: Aval, axes: Sequence[int]) -> None:
+    """Check that what is reduced has elements."""
+    if any(x.shape[axis] == 0 for axis in axes):
+        raise ArgumentError(
+            f"{name}: the array of shape {x.shape} has no elements along the axes that are "
+            "reduced, and there is no result for that; check its size first",
+            argument="x",
+            shape=x.shape,
+        )
+
+
 def _row(
     name: str,
     dtype_of: Callable[[Dtype, Any], Dtype],
@@ -64,13 +75,8 @@ def _row(
         axes, keepdims, extra = params
         (x,) = avals
         shape = reduced_shape(x.shape, axes, keepdims=keepdims)
-        if not empty and any(x.shape[axis] == 0 for axis in axes):
-            raise ArgumentError(
-                f"{name}: the array of shape {x.shape} has no elements along the axes that are "
-                "reduced, and there is no result for that; check its size first",
-                argument="x",
-                shape=x.shape,
-            )
+        if not empty:
+            check_not_empty(name, x, axes)
         dtype = dtype_of(x.dtype, extra)
         return (Aval(shape, dtype, x.weak and dtype == x.dtype),)
 
@@ -283,8 +289,8 @@ def _chan(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
     return merge
 
 
-def _spread(root: bool) -> Any:
-    """Return what makes the finish of a variance, or of its square root."""
+def _spread_row(name: str, *, root: bool) -> Row:
+    """Return the row of a variance, or of its square root."""
 
     def make(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
         correction = params[2]
@@ -300,12 +306,6 @@ def _spread(root: bool) -> Any:
             return (xp.sqrt(spread) if root else spread).astype(dtype, copy=False)
 
         return finish
-
-    return make
-
-
-def _spread_row(name: str, *, root: bool) -> Row:
-    make = _spread(root)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         local, finish = _moments(xp, avals, params), make(xp, avals, params)

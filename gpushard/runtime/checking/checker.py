@@ -14,7 +14,6 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -22,25 +21,25 @@ import numpy as np
 from gpushard.errors import RaceError
 from gpushard.runtime.backend import (
     Backend,
-    Calls,
     Claiming,
     Committing,
-    DeviceInfo,
     Item,
     Memories,
     Pace,
-    T,
     Tasks,
 )
 from gpushard.runtime.checking.shadow import Access, Shadow, caller_place, raise_to
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Clock, Event, Stream, Tick
-from gpushard.typing import HostArray, Kinds, LocalArray, Shape
+from gpushard.typing import HostArray, LocalArray, LocalArrays
 
 
 class Checker:
-    """Passes every call on to a backend; raises `RaceError` where two uses of memory collide."""
+    """Passes every call on to a backend; raises `RaceError` where two uses of memory collide.
+
+    Calls that use no memory are the backend's own methods.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -65,89 +64,6 @@ class Checker:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.backend, name)
 
-    @property
-    def exact(self) -> bool:
-        """Whether an event can still be placed at a past item of a stream."""
-        return self.backend.exact
-
-    @property
-    def host_readable(self) -> bool:
-        """Whether the host can read device memory as it lies."""
-        return self.backend.host_readable
-
-    def computes(self, dtype: np.dtype[Any]) -> bool:
-        """Whether the backend's functions know a type."""
-        return self.backend.computes(dtype)
-
-    @property
-    def traffic(self) -> dict[tuple[int, int], int]:
-        """Bytes copied so far for each (source domain, destination domain)."""
-        return self.backend.traffic
-
-    def describe(self) -> list[DeviceInfo]:
-        """List the devices."""
-        return self.backend.describe()
-
-    def new_lock(self) -> AbstractContextManager[Any]:
-        """Make a lock."""
-        return self.backend.new_lock()
-
-    def reaches(self, domain: int, source: int) -> bool:
-        """Whether work on the streams of `domain` can read memory of `source`."""
-        return self.backend.reaches(domain, source)
-
-    def calls(self, *of: Any, together: bool) -> Sequence[Calls] | None:
-        """Return what makes calls of an elementwise function, many at once."""
-        return self.backend.calls(*of, together=together)
-
-    def call_among(self, calls: int, function: Callable[[], T]) -> T:
-        """Call a function, as one of several."""
-        return self.backend.call_among(calls, function)
-
-    def prefetch(self, read: Callable[[], object]) -> None:
-        """Perhaps call a function soon."""
-        self.backend.prefetch(read)
-
-    def view(self, raw: Any, shape: Shape, dtype: Any) -> LocalArray:
-        """Return the start of a raw buffer as a dense array."""
-        return self.backend.view(raw, shape, dtype)
-
-    def address(self, array: LocalArray) -> int:
-        """Return the address of the first element."""
-        return self.backend.address(array)
-
-    def dlpack_device(self, domain: int) -> tuple[int, int]:
-        """Return DLPack's device type and id of a memory domain."""
-        return self.backend.dlpack_device(domain)
-
-    def borrow(self, producer: Any, domain: int, stream: Stream) -> LocalArray:
-        """Return what a DLPack producer has."""
-        return self.backend.borrow(producer, domain, stream)
-
-    def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
-        """Make a consumer's stream wait for ticks."""
-        self.backend.follow(consumer, ticks, domain)
-
-    def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
-        """Return a context in which work of this thread runs in the stream."""
-        return self.backend.on_stream(stream, tick)
-
-    def check(self) -> None:
-        """Check that the devices still work."""
-        self.backend.check()
-
-    def recall(self) -> None:
-        """Wait for the work of others on memory that was lent."""
-        self.backend.recall()
-
-    def empty_cache(self) -> int:
-        """Give memory that nothing uses back to the system."""
-        return self.backend.empty_cache()
-
-    def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
-        """Make the queue behind a stream."""
-        self.backend.add_stream(stream, domain, device)
-
     def serve(self, claim: Claiming, borrow: Claiming, commit: Committing) -> None:
         """Follow what libraries allocate, which the item that needs it writes, or the last one."""
         watched, lent = (functools.partial(self._claim, each) for each in (claim, borrow))
@@ -169,14 +85,6 @@ class Checker:
             if item is not None:
                 item.writes = (*item.writes, memory)
         return made
-
-    def rehearse(self, kernel: Any, operands: Sequence[Any], results: Kinds, domain: int) -> None:
-        """Let a library compile what a kernel needs."""
-        self.backend.rehearse(kernel, operands, results, domain)
-
-    def close(self) -> None:
-        """Stop."""
-        self.backend.close()
 
     def allocate(self, domain: int, nbytes: int) -> Any:
         """Make a raw buffer, and follow what is done with it."""
@@ -275,11 +183,7 @@ class Checker:
                     raise_to(self._host, self._clocks.pop((stream, n), {}))
                 self._host[stream] = tick
 
-    def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
-        """Return an array without elements."""
-        return self.backend.empty(domain, shape, dtype)
-
-    def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
+    def copy_phase(self, phase: Phase, operands: LocalArrays, domain: int) -> None:
         """Check and copy the boxes of a phase, one by one."""
         self.copy_boxes(phase.copies(operands), domain)
 
@@ -288,13 +192,11 @@ class Checker:
         run = functools.partial(self.backend.copy_boxes, copies, domain)
         self._use([source for _, source, _ in copies], [target for target, _, _ in copies], run)
 
-    def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+    def fill_boxes(self, targets: LocalArrays, value: np.generic, domain: int) -> None:
         """Fill boxes, once that is known to be right."""
         self._use([], targets, functools.partial(self.backend.fill_boxes, targets, value, domain))
 
-    def _use(
-        self, sources: Sequence[LocalArray], targets: Sequence[LocalArray], run: Callable[[], None]
-    ) -> None:
+    def _use(self, sources: LocalArrays, targets: LocalArrays, run: Callable[[], None]) -> None:
         """Check what the host does, or that an item touches nothing but what it declared; run."""
         with self._mutex:
             reads = {id(s): s for array in sources if (s := self._find(array)) is not None}
@@ -342,10 +244,6 @@ class Checker:
                 access = Access(None, 0, 0, f"the host {caller_place()}")
                 shadow.lend(view, access)
         return view
-
-    def lend(self, array: LocalArray, owner: Any, *, consumer: int | None = None) -> Any:
-        """Lend memory to another library, unwatched: it may have been lent to be written."""
-        return self.backend.lend(array, owner, consumer=consumer)
 
     def _run(self, item: Item) -> None:
         self._inside.item = item

@@ -61,7 +61,7 @@ from gpushard.runtime.host.views import keep
 from gpushard.runtime.memory import Claim
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
-from gpushard.typing import HostArray, Kinds, LocalArray, Shape
+from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
 _DLPACK_CUDA = 2
 
@@ -167,7 +167,7 @@ class CudaBackend:
         """CuPy."""
         return self._driver.namespace
 
-    def computes(self, dtype: np.dtype[Any]) -> bool:
+    def computes(self, dtype: Dtype) -> bool:
         """Whether CuPy knows a type; longdouble and most types of `ml_dtypes` it does not."""
         return dtype.name == "bfloat16" if is_custom(dtype) else dtype.char not in "gG"
 
@@ -449,9 +449,9 @@ class CudaBackend:
     def calls(
         self,
         function: Any,
-        operands: Sequence[np.dtype[Any]],
+        operands: Sequence[Dtype],
         scalars: Sequence[int],
-        results: Sequence[np.dtype[Any]],
+        results: Sequence[Dtype],
         batches: Sequence[tuple[Stream, Sequence[Shape]]],
         blocks: Sequence[Shape],
         *,
@@ -488,7 +488,7 @@ class CudaBackend:
     def _products(
         self,
         function: Any,
-        dtypes: set[np.dtype[Any]],
+        dtypes: set[Dtype],
         batches: Sequence[tuple[Stream, Sequence[Shape]]],
         blocks: Sequence[Shape],
         together: bool,
@@ -519,7 +519,7 @@ class CudaBackend:
             for handle, (_, shapes) in zip(handles, batches, strict=True)
         ]
 
-    def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
+    def copy_phase(self, phase: Phase, operands: LocalArrays, domain: int) -> None:
         """Copy the boxes of a phase: in one launch, and a call per box for copy engines."""
         queue: Queue | None = getattr(self._inside, "queue", None)
         if queue is None:
@@ -536,7 +536,7 @@ class CudaBackend:
         with self._health.watch():
             self._copier.copy_now(copies, domain)
 
-    def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+    def fill_boxes(self, targets: LocalArrays, value: np.generic, domain: int) -> None:
         """Fill boxes: on the stream of the item that calls, or now, and then wait for them."""
         queue: Queue | None = getattr(self._inside, "queue", None)
         if queue is not None:
@@ -600,10 +600,7 @@ class CudaBackend:
 
 
 def _row_length(
-    function: Reducing,
-    blocks: Sequence[Shape],
-    results: Sequence[np.dtype[Any]],
-    sizes: Sequence[int],
+    function: Reducing, blocks: Sequence[Shape], results: Sequence[Dtype], sizes: Sequence[int]
 ) -> int | None:
     """Return how many elements a result has, if rows are reduced and a block of threads can."""
     if len(blocks) != 1 or len(results) != 1:

@@ -13,7 +13,7 @@ from gpushard.runtime.backend import Claiming, Committing, DeviceInfo, Memories,
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import address, keep
 from gpushard.runtime.stream import Stream, Tick
-from gpushard.typing import HostArray, Kinds, Shape
+from gpushard.typing import Dtype, HostArray, Kinds, Shape
 
 ALIGNMENT = 64
 """Bytes that every allocation is aligned to: a cache line, and any vector."""
@@ -49,7 +49,7 @@ class NumpyStore:
         """Describe a device whose memory is the host's."""
         return DeviceInfo("host", 0, device, domain, domain, domain)
 
-    def computes(self, dtype: np.dtype[Any]) -> bool:
+    def computes(self, dtype: Dtype) -> bool:
         """Whether NumPy knows a type: always."""
         return True
 
@@ -95,11 +95,11 @@ class NumpyStore:
     def taken(self, raw: HostArray) -> None:
         """Do nothing."""
 
-    def empty(self, domain: int, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+    def empty(self, domain: int, shape: Shape, dtype: Dtype) -> HostArray:
         """Return an array without elements."""
         return np.empty(shape, dtype)
 
-    def view(self, raw: HostArray, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+    def view(self, raw: HostArray, shape: Shape, dtype: Dtype) -> HostArray:
         """Return the start of a buffer as a C-contiguous array."""
         return np.ndarray(shape, dtype, raw)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import DeviceInfo, Item, Memories, Pace, Tasks
+from gpushard.runtime.backend import Backend, DeviceInfo, Item, Memories, Pace, Tasks
 from gpushard.runtime.checking.checker import Checker
 from gpushard.runtime.host import NumpyStore
 from gpushard.runtime.phase import BoxCopy, Phase
@@ -218,14 +218,14 @@ class SimRuntime(Runtime):
     def __init__(self, settings: Settings, seed: int = 0, **machine: Any) -> None:
         self.sim = SimBackend(settings, seed, **machine)
         self.checker = Checker(self.sim)
-        super().__init__(settings, self.checker)
+        super().__init__(settings, cast(Backend, self.checker))
 
     def restart(self, settings: Settings, seed: int) -> None:
         """Be as if just made, with the same device objects, so that plans stay."""
         devices, plans = self.devices, self.plans
         self.sim.reseed(seed)
         self.checker.reset()
-        super().__init__(settings, self.checker)
+        super().__init__(settings, cast(Backend, self.checker))
         for kept, made in zip(devices, self.devices, strict=True):
             account = kept.account  # compiled operations hold it
             account.restart(made.account.limit)

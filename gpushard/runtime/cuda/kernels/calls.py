@@ -16,7 +16,7 @@ from gpushard.runtime.cuda.kernels.elementwise import SCALAR_BYTES, Signature
 from gpushard.runtime.cuda.memory.slabs import Block
 from gpushard.runtime.cuda.memory.stores import GpuStore
 from gpushard.runtime.host.views import address
-from gpushard.typing import HostArray, LocalArray, Shape
+from gpushard.typing import Dtype, HostArray, LocalArray, LocalArrays, Shape
 
 _ALIGNMENT = 256
 """Bytes that blocks in one memory are aligned to, as those of CUDA's own allocations are."""
@@ -28,12 +28,7 @@ class _Results:
     __slots__ = ("_kinds", "_offsets", "_store", "nbytes")
 
     def __init__(
-        self,
-        store: GpuStore,
-        shapes: Sequence[Shape],
-        dtypes: Sequence[np.dtype[Any]],
-        *,
-        together: bool,
+        self, store: GpuStore, shapes: Sequence[Shape], dtypes: Sequence[Dtype], *, together: bool
     ) -> None:
         self._store = store
         self._kinds = tuple((shape, t) for t in dtypes for shape in shapes)
@@ -99,7 +94,7 @@ class Calls(_Results):
         """Launches with the argument as it is."""
 
     def on(
-        self, blocks: Sequence[LocalArray], raws: Sequence[Block], numbers: Sequence[np.generic]
+        self, blocks: LocalArrays, raws: Sequence[Block], numbers: Sequence[np.generic]
     ) -> tuple[list[LocalArray], Direct]:
         """Return the results of all calls and the work of an item that makes them."""
         places = self._addresses(blocks)
@@ -137,7 +132,7 @@ class Products(_Results):
         stream: StreamHandle,
         shapes: Sequence[Shape],
         depth: int,
-        dtype: np.dtype[Any],
+        dtype: Dtype,
         *,
         together: bool,
     ) -> None:
@@ -159,7 +154,7 @@ class Products(_Results):
         """Brings them there."""
 
     def on(
-        self, blocks: Sequence[LocalArray], raws: Sequence[Block], numbers: Sequence[np.generic]
+        self, blocks: LocalArrays, raws: Sequence[Block], numbers: Sequence[np.generic]
     ) -> tuple[list[LocalArray], Direct]:
         """Return the results and the work of an item that makes them; arguments as for `Calls`."""
         values = self.views(raws)

@@ -9,11 +9,8 @@ addresses change. What a kernel computes is CuPy's own statement in C++, so resu
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from gpushard.frozen import dataclass
+from gpushard.typing import Dtype
 
 MOST_CALLS = 64
 """So many blocks a launch works on at most: its argument must stay below 4 KiB."""
@@ -63,13 +60,13 @@ extern "C" __global__ void elementwise(const __grid_constant__ Batch batch) {
 class Signature:
     """What a kernel takes and gives."""
 
-    operands: tuple[np.dtype[Any], ...]
+    operands: tuple[Dtype, ...]
     """Types of its operands."""
 
     scalars: tuple[int, ...]
     """Which of them are numbers, not blocks."""
 
-    results: tuple[np.dtype[Any], ...]
+    results: tuple[Dtype, ...]
     """Types of its results."""
 
     calls: int
@@ -110,10 +107,10 @@ class Statement:
     preamble: str
     """What stands before the kernel."""
 
-    operands: tuple[np.dtype[Any], ...]
+    operands: tuple[Dtype, ...]
     """The types that it works in."""
 
-    results: tuple[np.dtype[Any], ...]
+    results: tuple[Dtype, ...]
     """The types of what it gives."""
 
 
@@ -169,7 +166,7 @@ def source(statement: Statement, signature: Signature) -> str:
     }
 
 
-def cuda_name(dtype: np.dtype[Any]) -> str:
+def cuda_name(dtype: Dtype) -> str:
     """Return what CUDA C++ calls a type.
 
     >>> cuda_name(np.dtype(np.uint8))

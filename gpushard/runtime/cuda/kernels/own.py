@@ -20,7 +20,7 @@ import numpy as np
 from gpushard.dtypes import kind_of
 from gpushard.runtime.cuda.kernels.elementwise import cuda_name
 from gpushard.runtime.cuda.kernels.sources import kernel_header
-from gpushard.typing import LocalArray, Shape
+from gpushard.typing import Dtype, LocalArray, LocalArrays, Shape
 
 _OPTIONS = ("--fmad=false",)
 """Products and sums are rounded one by one, as on the host."""
@@ -103,7 +103,7 @@ def _drawing(code: str, work: str, types: tuple[str, ...], ndim: int, batch: int
 
 def draw(
     code: str,
-    work: np.dtype[Any],
+    work: Dtype,
     keys: LocalArray,
     parameters: Sequence[Any],
     out: LocalArray,
@@ -242,11 +242,11 @@ FEW = 1 << 10
 
 def update(
     operation: str,
-    work: np.dtype[Any],
-    kind: np.dtype[Any],
+    work: Dtype,
+    kind: Dtype,
     x: LocalArray,
     value: Any,
-    positions: Sequence[LocalArray],
+    positions: LocalArrays,
     dims: Sequence[Along],
     grid: Shape,
     shape: Shape,
@@ -455,7 +455,7 @@ def _finding(ndim: int) -> Any:
 
 
 def nth_places(
-    counts: LocalArray, shape: Shape, fills: Sequence[int], first: int, out: Sequence[LocalArray]
+    counts: LocalArray, shape: Shape, fills: Sequence[int], first: int, out: LocalArrays
 ) -> None:
     """Find where some of the true elements of a mask are, from the one of number `first` on.
 
