@@ -32,6 +32,8 @@ NAMES = [
     "device_count",
     "device_get",
     "device_put",
+    "device_put_replicated",
+    "device_put_sharded",
     "devices",
     "empty_cache",
     "errors",
@@ -52,6 +54,7 @@ NAMES = [
     "process_count",
     "process_index",
     "register_placeable",
+    "replicate",
     "reshard",
     "save",
     "set_mesh",
@@ -102,7 +105,8 @@ def test_nothing_public_is_left_out() -> None:
 
 
 def test_dir_lists_what_users_may_use() -> None:
-    assert set(dir(gs)) == {*NAMES, "lax", "numpy", "random", "sharding", "special", "tree_util"}
+    modules = {"lax", "legacy", "numpy", "random", "sharding", "special", "tree_util"}
+    assert set(dir(gs)) == {*NAMES, *modules}
     assert {"linalg", "fft"} <= set(dir(gs.numpy))
     for module in (
         gs.numpy,
@@ -114,6 +118,7 @@ def test_dir_lists_what_users_may_use() -> None:
         gs.tree,
         gs.sharding,
         gs.tree_util,
+        gs.legacy,
     ):
         foreign = set(dir(module)) - set(module.__all__)
         assert foreign <= {"fft", "lib", "linalg", "special", "__array_api_version__"}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from gpushard.errors import ShardingError
 from gpushard.frozen import dataclass
-from gpushard.geometry.mesh import Mesh
+from gpushard.geometry.mesh import Mesh, line_of
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.ops.operand import Operand, Sharded
@@ -25,12 +25,16 @@ class Frame:
     @functools.cached_property
     def meshes(self) -> tuple[Mesh, ...]:
         """The meshes that work can be split over: a line of the devices if operands have none."""
-        return self.named or (Mesh(list(self.devices), ("devices",)),)
+        return self.named or (line_of(self.devices),)
 
     @property
     def single(self) -> Sharding | None:
         """The sharding of everything, where there is one device."""
-        return self.fixed[0] if not self.named and self.fixed[0].num_devices == 1 else None
+        if self.named or self.fixed[0].num_devices > 1:
+            return None
+        if type(self.fixed[0]) is SingleDeviceSharding:
+            return self.fixed[0]
+        return SingleDeviceSharding(self.devices[0])  # others may be for arrays of one rank
 
 
 def frame_of(
@@ -54,7 +58,7 @@ def frame_of(
             return Frame((sharding.mesh,), (), devices)
         if len(devices) == 1:
             return Frame((), (SingleDeviceSharding(devices[0]),), devices)
-        return Frame((Mesh(list(devices), ("devices",)),), (), devices)
+        return Frame((line_of(devices),), (), devices)
     deciding = _deciding(placed)
     if not deciding[0].committed:
         deciding = [max(deciding, key=lambda x: x.sharding.num_devices)]

@@ -80,6 +80,16 @@ class Device:
         return self.domain.index
 
     @property
+    def host_id(self) -> int:
+        """The process that drives it, by its older name."""
+        return self.process_index
+
+    @property
+    def live_buffers(self) -> Any:
+        """Gone; raises with the new name."""
+        raise AttributeError("live_buffers is gone; use gpushard.live_arrays()")
+
+    @property
     def is_addressable(self) -> bool:
         """Whether this process can reach its memory."""
         return True
