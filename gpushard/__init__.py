@@ -10,7 +10,7 @@ layer  package                           what it knows
 9      `legacy`                          older types of JAX, as faces on `Array`
 8      `numpy`, `random`, `special`      functions, as NumPy, JAX and SciPy name them
 8      `lax`                             what mapped functions do together
-7      `transforms`                      `shard_map`, `vmap`: functions of functions
+7      `transforms`                      `shard_map`, `vmap`, `pmap`: functions of functions
 6      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
 5      `functions`                       functions of values, written once
 4      `ops`                             operations: rows, how they are split, their execution
@@ -82,9 +82,10 @@ __all__ = [
     "from_dlpack", "gather_guard", "get_mesh", "live_arrays", "load", "local_device_count",
     "local_devices", "make_array_from_callback", "make_array_from_process_local_data",
     "make_array_from_single_device_arrays", "make_mesh", "map_shards", "num_addressable_indices",
-    "prefetch", "process_count", "process_index", "register_placeable", "replicate", "reshard",
-    "save", "set_mesh", "shard_map", "transfer_guard", "transfer_guard_device_to_device",
-    "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "use_mesh", "vmap",
+    "pmap", "prefetch", "process_count", "process_index", "register_placeable", "replicate",
+    "reshard", "save", "set_mesh", "shard_map", "soft_pmap", "transfer_guard",
+    "transfer_guard_device_to_device", "transfer_guard_device_to_host",
+    "transfer_guard_host_to_device", "tree", "use_mesh", "vmap",
 ]
 # fmt: on
 
@@ -101,7 +102,9 @@ _FROM = {
     "prefetch": "gpushard.placement.prefetch",
     "replicate": "gpushard.placement.per_device",
     "save": "gpushard.placement.npy",
+    "pmap": "gpushard.transforms.pmap",
     "shard_map": "gpushard.transforms.shard_map",
+    "soft_pmap": "gpushard.transforms.pmap",
     "vmap": "gpushard.transforms.vmap",
 }
 """Where names are that few programs use."""
@@ -123,6 +126,8 @@ if TYPE_CHECKING:
         replicate,
     )
     from gpushard.placement.prefetch import empty_cache, prefetch
+    from gpushard.transforms.pmap import pmap as pmap
+    from gpushard.transforms.pmap import soft_pmap as soft_pmap
     from gpushard.transforms.shard_map import shard_map as shard_map
     from gpushard.transforms.vmap import vmap as vmap
 else:  # a type checker would take it for a module that has every name

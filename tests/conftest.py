@@ -91,6 +91,7 @@ def jax(oracle: Callable[[str, str, str], ModuleType]) -> ModuleType:
         # JAX reads both when it makes its devices, not later.
         patch.setenv("XLA_FLAGS", flags.strip())
         patch.setenv("JAX_PLATFORMS", "cpu")
+        patch.setenv("PJRT_NPROC", "16")  # or collectives of eight devices wait for threads
         module = oracle("jax", "JAX", "pip install 'gpushard[bench]'")
         count = len(module.devices())
     gc.collect()

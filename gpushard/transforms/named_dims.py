@@ -87,8 +87,9 @@ class Frame:
       label: gives the name of an argument by its number, for errors.
     """
 
-    __slots__ = ("bound", "depth", "is_open", "label", "mesh", "outer", "what")
+    __slots__ = ("bound", "brings", "depth", "is_open", "label", "mesh", "outer", "what")
 
+    brings: bool
     depth: int
     mesh: Mesh | None
 
@@ -101,6 +102,8 @@ class Frame:
         self.bound: dict[Hashable, Names] = {}
         """The named dims that collectives find: one for a name, or several, major to minor."""
         self.is_open = True
+        self.brings = self.outer is not None and self.outer.brings
+        """Whether values may lie on another mesh than that of the call, and have to be brought."""
 
     def name(
         self,
@@ -326,6 +329,8 @@ class NamedDims:
                 argument="out_sharding",
             )
         mesh = frame.mesh
+        if frame.brings:
+            args = [as_mapped(arg, frame) if type(arg) is Mapped else arg for arg in args]
         if not names:
             values = [
                 arg._value if type(arg) is Mapped else _lifted(arg, mesh) if is_value(arg) else arg
@@ -387,10 +392,20 @@ def as_mapped(x: Any, frame: Frame) -> Mapped:
     """Return a value of a call: numbers and arrays of outside are the same everywhere."""
     if type(x) is Mapped:
         x._check_open()
-        return x
+        return brought(x, frame.mesh) if frame.brings else x
     if not isinstance(x, Array):
         x = device_put(x, None if frame.mesh is None else NamedSharding(frame.mesh, P()))
     return mapped(_lifted(x, frame.mesh), (), frame, None)
+
+
+def brought(x: Mapped, mesh: Any) -> Mapped:
+    """Return a value on the mesh of a call; other dims than named ones are whole there."""
+    value = x._value
+    if not value._committed or getattr(value.sharding, "mesh", None) is mesh:
+        return x
+    sharding = NamedSharding(mesh, P(*[name.place or None for name in x._names]))
+    value = value._moved(sharding, "a value of the function around this one")
+    return mapped(value, x._names, x._frame, x._source)
 
 
 def completed(

@@ -111,3 +111,54 @@ def check_axis(axis: Any, ndim: int, what: str, argument: str, arg: str) -> int:
             ndim=ndim,
         )
     return int(axis) % ndim
+
+
+def checked(
+    leaves: list[Any],
+    axes: list[Any],
+    size: int | None,
+    label: Callable[[int], str],
+    said: tuple[str, str],
+) -> tuple[list[Any], list[int | None], int]:
+    """Check the mapped dims of arguments, and count them from the front.
+
+    Args:
+      leaves: the arguments.
+      axes: the dim of each, or None.
+      size: how long they are, if that is said.
+      label: gives the name of an argument by its number.
+      said: the function and the argument that has the axes, for errors.
+
+    Returns:
+      The arguments, the dim of each or None, and how long these are.
+    """
+    found: list[int | None] = []
+    sizes: list[tuple[int, int]] = []
+    for number, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
+        if axis is None:
+            found.append(None)
+            continue
+        if not isinstance(leaf, Array):
+            check_leaf(leaf, said[0], label(number))
+            leaf = leaves[number] = np.asarray(leaf)
+        if type(axis) is not int or not 0 <= axis < leaf.ndim:
+            axis = check_axis(axis, leaf.ndim, *said, label(number))
+        found.append(axis)
+        sizes.append((number, leaf.shape[axis]))
+    if size is None:
+        if not sizes:
+            raise ArgumentError(
+                f"{said[0]}: no argument is mapped, as {said[1]} is None for all; map one, or give "
+                "axis_size=",
+                argument=said[1],
+            )
+        size = sizes[0][1]
+    if any(n != size for _, n in sizes):
+        each = "; ".join(f"{n} in dim {found[number]} of {label(number)}" for number, n in sizes)
+        raise ArgumentError(
+            f"{said[0]}: mapped dims must have one length"
+            + f"{'' if size == sizes[0][1] else f', and axis_size={size}'}: {each}",
+            argument=said[1],
+            sizes=tuple(n for _, n in sizes),
+        )
+    return leaves, found, size

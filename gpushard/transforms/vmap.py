@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-import numpy as np
-
 from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.errors import ArgumentError, MeshError
@@ -30,6 +28,7 @@ from gpushard.transforms.signature import (
     check_axis,
     check_function,
     check_leaf,
+    checked,
     labelled,
     place_of,
     title,
@@ -130,57 +129,6 @@ def _leaves(args: Any, kwargs: Any, in_axes: Any) -> tuple[list[Any], list[Any],
     )
     axes += [0] * (len(leaves) - len(axes))
     return leaves, axes, lambda inside: tree.unflatten(structure, inside)
-
-
-def checked(
-    leaves: list[Any],
-    axes: list[Any],
-    size: int | None,
-    label: Callable[[int], str],
-    said: tuple[str, str],
-) -> tuple[list[Any], list[int | None], int]:
-    """Check the mapped dims of arguments, and count them from the front.
-
-    Args:
-      leaves: the arguments.
-      axes: the dim of each, or None.
-      size: how long they are, if that is said.
-      label: gives the name of an argument by its number.
-      said: the function and the argument that has the axes, for errors.
-
-    Returns:
-      The arguments, the dim of each or None, and how long these are.
-    """
-    found: list[int | None] = []
-    sizes: list[tuple[int, int]] = []
-    for number, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
-        if axis is None:
-            found.append(None)
-            continue
-        if not isinstance(leaf, Array):
-            check_leaf(leaf, said[0], label(number))
-            leaf = leaves[number] = np.asarray(leaf)
-        if type(axis) is not int or not 0 <= axis < leaf.ndim:
-            axis = check_axis(axis, leaf.ndim, *said, label(number))
-        found.append(axis)
-        sizes.append((number, leaf.shape[axis]))
-    if size is None:
-        if not sizes:
-            raise ArgumentError(
-                f"{said[0]}: no argument is mapped, as {said[1]} is None for all; map one, or give "
-                "axis_size=",
-                argument=said[1],
-            )
-        size = sizes[0][1]
-    if any(n != size for _, n in sizes):
-        each = "; ".join(f"{n} in dim {found[number]} of {label(number)}" for number, n in sizes)
-        raise ArgumentError(
-            f"{said[0]}: mapped dims must have one length"
-            + f"{'' if size == sizes[0][1] else f', and axis_size={size}'}: {each}",
-            argument=said[1],
-            sizes=tuple(n for _, n in sizes),
-        )
-    return leaves, found, size
 
 
 def inner(x: Any, axis: int | None, name: Name, frame: Frame, number: int) -> Any:

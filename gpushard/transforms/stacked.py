@@ -1,0 +1,341 @@
+"""Dims with an element, or a chunk of elements, for each of several devices: where pmap's lie.
+
+The devices of `pmap` are a line, those of a `pmap` in it a grid: an axis for each, which only this
+module knows. A call does not know of calls within it, which bring what they meet to their grid.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard import tree
+from gpushard.array.array import Array
+from gpushard.errors import ArgumentError, MeshError, NoDeviceError
+from gpushard.frozen import dataclass
+from gpushard.geometry.listed_sharding import PmapSharding
+from gpushard.geometry.mesh import Mesh
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import P
+from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.sharding_spec import (
+    Chunked,
+    Replicated,
+    ShardedAxis,
+    ShardingSpec,
+    Unstacked,
+)
+from gpushard.geometry.tiling import Tiling
+from gpushard.ops.rule import Splits
+from gpushard.placement.device_put import device_put
+from gpushard.transforms.named_dims import Frame, Mapped, Names, as_mapped, mapped, spread
+from gpushard.transforms.placed_dims import relabel
+from gpushard.transforms.signature import (
+    check_axis,
+    check_leaf,
+    checked,
+    labelled,
+    place_of,
+)
+from gpushard.typing import Shape
+
+
+class StackedFrame(Frame):
+    """One call of a function that is mapped over devices.
+
+    Args:
+      what: the function, for errors.
+      label: gives the name of an argument by its number, for errors.
+      size: how many elements are mapped.
+      devices: to choose from; for the outermost call.
+      chunked: whether a device may have several of these elements.
+    """
+
+    __slots__ = ("axis", "pool")
+
+    pool: tuple[Any, ...]
+
+    def __init__(
+        self,
+        what: str,
+        label: Callable[[int], str],
+        size: int,
+        devices: Sequence[Any],
+        *,
+        chunked: bool = False,
+    ) -> None:
+        super().__init__(what, None, label)
+        around = [frame for frame in self._around() if isinstance(frame, StackedFrame)]
+        self.pool = around[0].pool if around else tuple(devices)
+        self.axis = f"pmap {len(around)}"
+        before: tuple[int, ...] = ()
+        if around and around[0].mesh is not None:
+            before = around[0].mesh.axis_sizes[: len(around)]
+        elif self.mesh is not None:
+            raise MeshError(
+                f"{what}: the function around it is mapped over the mesh {dict(self.mesh.shape)}, "
+                "whose devices have their work; use vmap here",
+                argument="fun",
+            )
+        self.mesh = _grid(self.pool, (*before, size), what, chunked)
+        for frame in self._around() if around else ():
+            frame.mesh = self.mesh
+            frame.brings = True
+        self.brings = bool(around)
+
+    def _around(self) -> list[Frame]:
+        found, frame = [], self.outer
+        while frame is not None:
+            found.append(frame)
+            frame = frame.outer
+        return found
+
+    @property
+    def count(self) -> int:
+        """How many devices the mapped dim is on."""
+        assert self.mesh is not None
+        return self.mesh.shape[self.axis]
+
+
+@functools.lru_cache(maxsize=256)
+def _grid(devices: tuple[Any, ...], sizes: Shape, what: str, chunked: bool) -> Mesh:
+    """Return the first devices in a grid."""
+    *before, size = sizes
+    count = int(np.prod(before, dtype=int))
+    most = len(devices) // count
+    if chunked and size > most:
+        if not most or size % most:
+            raise ArgumentError(
+                f"{what}: an axis of {size} elements does not come in equal chunks for {most} "
+                "devices; pad it to a multiple of them",
+                argument="axis_size",
+                size=size,
+                devices=most,
+            )
+        size = most
+    if size > most:
+        inner = f" in {count} functions at once" if before else ""
+        raise NoDeviceError(
+            f"{what}: an axis of {size} elements{inner} needs {size * count} devices, there are "
+            f"{len(devices)}; use soft_pmap, which gives each device several elements, or vmap",
+            argument="axis_size",
+            size=size,
+            devices=len(devices),
+        )
+    grid = np.array(devices[: count * size], object).reshape((*before, size))
+    return Mesh(grid, tuple(f"pmap {n}" for n in range(len(sizes))))
+
+
+@dataclass(frozen=True, eq=False)
+class _Way:
+    """One array, said in three ways; each device has the same elements in all of them."""
+
+    whole: NamedSharding  # with the dim where the caller has it, over the mesh
+    whole_tiling: Tiling
+    named: NamedSharding  # with named dims in front
+    named_tiling: Tiling
+    outside: Sharding  # as users see it
+    outside_tiling: Tiling
+
+
+@functools.lru_cache(maxsize=4096)
+def _way(
+    mesh: Mesh, axis: str, sizes: Shape, shape: Shape, lead: Splits, at: int, kept: Splits
+) -> _Way:
+    """Return how a dim on an axis of devices becomes named dims. Pure.
+
+    Args:
+      mesh: the devices.
+      axis: the axis.
+      sizes: of the named dims: one element for each device, and those of a chunk if there are.
+      shape: of the array without the mapped dim.
+      lead: for each dim in front the axes that it keeps.
+      at: where the mapped dim is, counted from the front of what the function returns.
+      kept: for each other dim the axes that split it.
+    """
+    body, n = shape[len(lead) :], int(np.prod(sizes))
+    entries = [*lead, *kept[:at], (axis,), *kept[at:]]
+    whole = NamedSharding(mesh, P(*[entry or None for entry in entries]))
+    full = (*shape[: len(lead)], *body[:at], n, *body[at:])
+    inner = [*lead, (axis,), *[()] * (len(sizes) - 1), *kept]
+    named = NamedSharding(mesh, P(*[entry or None for entry in inner]))
+    parts = (*shape[: len(lead)], *sizes, *body)
+    outside = listed(mesh, whole, full)
+    return _Way(
+        whole,
+        whole.tiling(full),
+        named,
+        named.tiling(parts),
+        outside,
+        outside.tiling(full),
+    )
+
+
+def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
+    """Return how an array over the grid lies, as a list of devices: dims of one element each go."""
+    cuts: dict[str, int] = {}
+    dims: list[Any] = []
+    for dim, n in enumerate(shape):
+        axes = sharding.spec.axes(dim)
+        if not axes:
+            dims.append(None)
+            continue
+        (axis,) = axes
+        cuts[axis] = len(cuts)
+        dims.append(Unstacked(n) if n == mesh.shape[axis] else Chunked(mesh.shape[axis]))
+    spec = ShardingSpec(
+        dims,
+        [
+            ShardedAxis(cuts[axis]) if axis in cuts else Replicated(size)
+            for axis, size in mesh.shape.items()
+        ],
+    )
+    return PmapSharding(list(mesh.assignment), spec)
+
+
+def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number: int) -> Any:
+    """Return what a function sees of an argument, a dim of which has elements for devices."""
+    source: Any = (frame, number)
+    mesh = frame.mesh
+    assert mesh is not None
+    if axis is None:
+        if not isinstance(x, Array):
+            return x
+        own = as_mapped(x, frame)
+        return mapped(own._value, own._names, frame, own._source or source)
+    outer: Names = ()
+    if isinstance(x, Mapped):
+        x = as_mapped(x, frame)
+        x, outer, source = x._value, x._names, x._source or source
+    lead = tuple([name.place or () for name in outer])
+    at = len(outer) + axis
+    shape = (*x.shape[:at], *x.shape[at + 1 :])
+    sizes = tuple([name.size for name in names])
+    none: Splits = ((),) * (len(shape) - len(outer))
+    way = _way(mesh, frame.axis, sizes, shape, lead, axis, none)
+    if not isinstance(x, Array):
+        x = device_put(x, way.whole)
+    elif x._held().tiling is not way.whole_tiling and x.sharding != way.outside:
+        x = x._moved(way.whole, "pmap")
+    return mapped(relabel(x, way.named_tiling, way.named), outer + names, frame, source)
+
+
+def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) -> Any:
+    """Return a result with the mapped dim where it is wanted, or without it."""
+    mesh, outer = frame.mesh, tuple([name for name in x._names if name not in names])
+    assert mesh is not None
+    value = as_mapped(spread(x, outer + names) if axis is not None else x, frame)._value
+    ahead = len(outer) + (0 if axis is None else len(names))
+    kept = _elements(value, ahead, mesh)
+    lead = tuple([name.place or () for name in outer])
+    if axis is None:
+        sharding = NamedSharding(mesh, P(*[entry or None for entry in (*lead, *kept)]))
+        if value._held().tiling is not (tiling := sharding.tiling(value.shape)):
+            value = value._moved(sharding, "pmap")
+        if frame.outer is None:
+            outside = listed(mesh, sharding, value.shape)
+            value = relabel(value, outside.tiling(tiling.shape), outside)
+    else:
+        shape = (*value.shape[: len(outer)], *value.shape[ahead:])
+        sizes = tuple([name.size for name in names])
+        way = _way(mesh, frame.axis, sizes, shape, lead, axis, kept)
+        if value._held().tiling is not way.named_tiling:
+            value = value._moved(way.named, "pmap")
+        if frame.outer is None:
+            return relabel(value, way.outside_tiling, way.outside)
+        value = relabel(value, way.whole_tiling, way.whole)
+    return value if frame.outer is None else mapped(value, outer, frame.outer, x._source)
+
+
+def _elements(value: Any, ahead: int, mesh: Mesh) -> Splits:
+    """Return the axis of each dim after the first ones that has an element for each of its devices.
+
+    Others are brought together.
+    """
+    own = value.sharding
+    found: list[tuple[str, ...]] = []
+    for dim in range(ahead, value.ndim):
+        axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh is mesh else ()
+        fits = len(axes) == 1 and value.shape[dim] == mesh.shape[axes[0]]
+        found.append(axes if fits else ())
+    return tuple(found)
+
+
+def mapped_call(
+    fun: Any,
+    what: str,
+    given: tuple[tuple[Any, ...], dict[str, Any]],
+    axes: tuple[Any, Any],
+    axis_name: Hashable,
+    axis_size: int | None,
+    pool: tuple[tuple[Any, ...], bool | None],
+    run: Callable[[StackedFrame, Any, Any], Any],
+) -> Any:
+    """Call a function that is mapped over devices.
+
+    Args:
+      fun: the function.
+      what: what errors call it.
+      given: its arguments.
+      axes: their mapped dims, and those of the results.
+      axis_name: the name of the dim.
+      axis_size: how long it is, if that is said.
+      pool: devices, and whether all of them are to be used; None where each may have several
+        elements.
+      run: calls the function in a frame.
+    """
+    args, kwargs = given
+    in_axes, out_axes = axes
+    leaves, structure = tree.flatten(given)
+    own = tree.broadcast_prefix(in_axes, args, _is_none, names=("in_axes", "the arguments"))
+    own += [0] * (len(leaves) - len(own))
+    label = labelled(fun, args, kwargs)
+    leaves, dims, size = checked(leaves, own, axis_size, label, (what, "in_axes"))
+    if pool[1] and len(pool[0]) != size:
+        raise ArgumentError(
+            f"{what}: devices= has {len(pool[0])} devices for an axis of {size} elements; give one "
+            "for each",
+            argument="devices",
+            devices=len(pool[0]),
+            size=size,
+        )
+    frame = StackedFrame(what, label, size, pool[0], chunked=pool[1] is None)
+    names: Names = (frame.name(axis_name, frame.count, (frame.axis,)),)
+    if pool[1] is None:
+        names = (*names, frame.name(axis_name, size // frame.count))
+    inside = [
+        stacked(leaf, dim, names, frame, number)
+        for number, (leaf, dim) in enumerate(zip(leaves, dims, strict=True))
+    ]
+    with frame.entered():
+        out = run(frame, *tree.unflatten(structure, inside))
+        found, shape = tree.flatten(out)
+        wanted = tree.broadcast_prefix(out_axes, out, _is_none, names=("out_axes", "the results"))
+        paths = ["".join(map(str, path)) for path in shape.leaf_paths()]
+        made = [
+            _result(fun, leaf, axis, names, frame, "the result" + path)
+            for leaf, axis, path in zip(found, wanted, paths, strict=True)
+        ]
+        return tree.unflatten(shape, made)
+
+
+def _is_none(x: Any) -> bool:
+    return x is None
+
+
+def _result(fun: Any, x: Any, axis: Any, names: Names, frame: StackedFrame, arg: str) -> Any:
+    check_leaf(x, frame.what, arg)
+    x = as_mapped(x, frame)
+    if axis is not None:
+        at = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
+        return unstacked(x, at, names, frame)
+    if set(names) & set(x._names):
+        raise ArgumentError(
+            f"{frame.what} ({place_of(fun)}): out_axes=None for {arg}, which differs between "
+            "devices; give the dim where it goes, or reduce it",
+            argument="out_axes",
+        )
+    return unstacked(x, None, names, frame)

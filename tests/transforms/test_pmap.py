@@ -1,0 +1,245 @@
+"""`pmap` and `soft_pmap`: what `vmap` gives, on devices of their own."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import testing
+from gpushard.geometry.sharding_spec import Chunked, Unstacked
+from tests.share import some
+
+lax = gs.lax
+PmapSharding = gs.sharding.PmapSharding
+CUBE = np.arange(24.0).reshape(4, 3, 2)
+
+
+@pytest.fixture(autouse=True)
+def eight_devices() -> Iterator[None]:
+    with testing.runtime(host_devices=8):
+        yield
+
+
+def equal(got: Any, want: Any) -> None:
+    np.testing.assert_allclose(np.asarray(got), np.asarray(want))
+
+
+BODIES: list[Callable[[Any], Any]] = [
+    lambda x: x * 2 + 1,
+    lambda x: x / lax.psum(x + 1, "i"),
+    lambda x: x - lax.pmean(x, "i") + lax.axis_index("i"),
+    lambda x: lax.all_gather(x, "i").sum(0) * x,
+    lambda x: lax.all_gather(x, "i", axis=x.ndim - 1, tiled=True),
+    lambda x: lax.ppermute(x, "i", [(0, 1), (1, 0)]),
+    lambda x: lax.pmax(x, "i") - lax.pmin(x, "i"),
+    lambda x: gs.numpy.ones(3),
+    lambda x: lax.pbroadcast(x, "i", 1).sum(0),
+    lambda x: lax.psum_scatter(
+        gs.numpy.concatenate([x] * lax.axis_size("i")), "i", tiled=True, scatter_dimension=0
+    ),
+    lambda x: lax.all_to_all(gs.numpy.stack([x] * lax.axis_size("i")), "i", 0, x.ndim),
+]
+
+
+def random_axes(rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], int, int]:
+    shape = [int(n) for n in rng.integers(1, 4, int(rng.integers(2, 4)))]
+    axis = int(rng.integers(len(shape)))
+    shape[axis] = int(rng.choice([2, 4, 8, 3]))
+    value = rng.random(shape)
+    return value, axis - len(shape) * int(rng.integers(2)), int(rng.integers(-1, 2))
+
+
+def test_pmap_is_vmap_on_devices() -> None:
+    for seed in range(some(60, 500)):
+        rng = np.random.default_rng(seed)
+        value, into, out = random_axes(rng)
+        body = BODIES[int(rng.integers(len(BODIES)))]
+        want = gs.vmap(body, into, out, axis_name="i")(value)
+        x = gs.device_put(value)
+        made = gs.pmap(body, "i", in_axes=into, out_axes=out)(x)
+        equal(made, want)
+        size = value.shape[into]
+        assert isinstance(made.sharding, PmapSharding)
+        assert made.sharding.sharding_spec.sharding[out] == Unstacked(size)
+        assert [shard.device for shard in made.addressable_shards] == gs.devices()[:size]
+        shard = np.take(np.asarray(want), 1, out)
+        equal(made.addressable_data(1), shard)
+        equal(x, value)
+
+
+def test_soft_pmap_is_vmap_in_chunks() -> None:
+    for seed in range(some(40, 300)):
+        rng = np.random.default_rng(seed)
+        size = int(rng.choice([1, 4, 8, 16, 24]))
+        value = rng.random((size, 2, 3))
+        body = BODIES[int(rng.integers(len(BODIES)))]
+        if size == 1:
+            body = BODIES[2]
+        want = gs.vmap(body, axis_name="i")(value)
+        made = gs.soft_pmap(body, "i")(value)
+        equal(made, want)
+        spec = made.sharding.sharding_spec.sharding[0]
+        assert spec == (Chunked(8) if size > 8 else Unstacked(size))
+    total = gs.soft_pmap(lambda x: lax.psum(x, "i"), "i", 0, None)(np.arange(16.0))
+    assert float(total) == 120
+    assert int(gs.soft_pmap(lambda x: x * lax.psum(1, "i"), "i")(np.ones(16, int))[3]) == 16
+
+
+index = lax.axis_index
+
+NESTED: list[Callable[[Any, Any], Any]] = [
+    lambda m, x: m(lambda y: y * 2 + 1, "j")(x),
+    lambda m, x: m(lambda y: lax.psum(y, "j") + lax.psum(y, ("i", "j")) * index("i"), "j")(x),
+    lambda m, x: x + m(lambda y: y * 3 + x.sum() + lax.psum(x[0], "i"), "j")(x * 1.5),
+    lambda m, x: m(lambda y: y + lax.psum(x, "i").sum(), "j")(x[:2]).sum(0) + x[1],
+    lambda m, x: m(lambda y: lax.all_gather(y, ("i", "j")), "j")(x),
+    lambda m, x: lax.psum(m(lambda y: y - lax.pmax(y, "i"), "j")(x), "i").reshape(-1) + 1,
+    lambda m, x: m(m(lambda z: z + lax.psum(z, ("i", "k")), "k"), "j")(x),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(NESTED)))
+def test_pmap_of_pmap_is_vmap_of_vmap(number: int) -> None:
+    value = np.random.default_rng(number).random((2, 2, 2, 3))
+    body = NESTED[number]
+    want = gs.vmap(lambda x: body(lambda f, name: gs.vmap(f, axis_name=name), x), axis_name="i")(
+        value
+    )
+    made = gs.pmap(lambda x: body(gs.pmap, x), "i")(value)
+    equal(made, want)
+    assert isinstance(made.sharding, PmapSharding)
+    if number == 0:
+        assert made.sharding.sharding_spec.sharding[:2] == (Unstacked(2), Unstacked(2))
+        assert made.sharding.num_devices == 4
+
+
+def test_maps_of_other_kinds_in_and_around_pmap() -> None:
+    value = np.arange(24.0).reshape(4, 3, 2)
+    inner = gs.pmap(lambda x: gs.vmap(lambda y: y + lax.psum(y, "i"))(x), "i")(value)
+    equal(inner, value + value.sum(0))
+    outer = gs.vmap(gs.pmap(lambda x: x + lax.psum(x, "i"), "i"))(value)
+    equal(outer, value + value.sum(1, keepdims=True))
+
+
+def test_results_go_from_one_call_to_the_next_without_a_copy() -> None:
+    x = gs.pmap(lambda x: x + 1)(np.arange(16.0).reshape(8, 2))
+    before = [shard.data.unsafe_buffer_pointer() for shard in x.addressable_shards]
+    same = gs.pmap(lambda x: x)(x)
+    assert [s.data.unsafe_buffer_pointer() for s in same.addressable_shards] == before
+    same[0] = 0
+    equal(x[0], [1, 2])
+    equal(pickle.loads(pickle.dumps(x)), x)
+    equal(gs.device_put(x, gs.devices()[0]), x)
+
+
+def test_all_parameters() -> None:
+    devices = gs.devices()[::-1][:4]
+    x = gs.device_put(CUBE)
+
+    def body(x: Any, k: int, y: Any, *, z: Any) -> Any:
+        assert k == 3
+        return {"a": x * k + y, "b": (z,)}
+
+    f = gs.pmap(
+        body,
+        in_axes=(0, None),
+        static_broadcasted_argnums=1,
+        devices=devices,
+        donate_argnums=(0,),
+        axis_size=4,
+        out_axes={"a": 1, "b": 0},
+    )
+    made = f(x, 3, CUBE[0], z=CUBE)
+    equal(made["a"], np.moveaxis(CUBE * 3 + CUBE[0], 0, 1))
+    equal(made["b"][0], CUBE)
+    assert [shard.device for shard in made["a"].addressable_shards] == devices
+    assert x.is_deleted()
+    index = gs.pmap(lambda: lax.axis_index("i"), "i", axis_size=3, backend="cpu")()
+    equal(index, np.arange(3))
+    total = gs.pmap(lambda x: lax.psum(x, "i"), "i", out_axes=None)(CUBE)
+    equal(total, CUBE.sum(0))
+    assert total.sharding.is_fully_replicated and total.sharding.num_devices == 4
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "not mapped": (lambda: gs.pmap(lambda x: x, in_axes=None)(CUBE), ValueError, "no argument"),
+    "sizes": (lambda: gs.pmap(lambda x, y: x)(CUBE, CUBE[0]), ValueError, "4 in .* 3 in dim 0"),
+    "rank 0": (lambda: gs.pmap(lambda x: x)(1.0), ValueError, "argument x, which has 0 dims"),
+    "beyond": (lambda: gs.pmap(lambda x: x, in_axes=3)(CUBE), ValueError, "in_axes=3 is beyond"),
+    "size": (lambda: gs.pmap(lambda x: x, axis_size=5)(CUBE), ValueError, "axis_size=5: 4 in"),
+    "empty": (lambda: gs.pmap(lambda x: x, devices=[]), ValueError, "devices=.. is empty"),
+    "inner devices": (
+        lambda: gs.pmap(gs.pmap(lambda x: x, devices=gs.devices()[:3]))(CUBE),
+        ValueError,
+        "devices= in another pmap",
+    ),
+    "devices": (
+        lambda: gs.pmap(lambda x: x, devices=gs.devices()[:3])(CUBE),
+        ValueError,
+        "3 devices for an axis of 4",
+    ),
+    "too long": (
+        lambda: gs.pmap(lambda x: x)(np.ones(9)),
+        ValueError,
+        "needs 9 devices, there are 8; use soft_pmap",
+    ),
+    "too many": (
+        lambda: gs.pmap(gs.pmap(lambda x: x))(np.ones((4, 3))),
+        ValueError,
+        "3 elements in 4 functions at once needs 12 devices",
+    ),
+    "static": (
+        lambda: gs.pmap(lambda x, k: x, static_broadcasted_argnums=1)(CUBE, [1]),
+        TypeError,
+        "argument 1 is static and a list",
+    ),
+    "out": (
+        lambda: gs.pmap(lambda x: x, out_axes=None)(CUBE),
+        ValueError,
+        r"test_pmap.py:\d+\): out_axes=None for the result",
+    ),
+    "global": (
+        lambda: gs.pmap(lambda x: x, global_arg_shapes=((4,),)),
+        ValueError,
+        "global_arg_shapes",
+    ),
+    "backend": (lambda: gs.pmap(lambda x: x, backend="tpu")(CUBE), ValueError, "backend='tpu'"),
+    "in shard_map": (
+        lambda: gs.shard_map(
+            gs.pmap(lambda x: x), gs.make_mesh((4,), "x"), gs.P("x"), gs.P("x")
+        )(CUBE),
+        ValueError,
+        "mapped over the mesh",
+    ),
+    "ragged": (
+        lambda: gs.soft_pmap(lambda x: x)(np.ones(9)),
+        ValueError,
+        "9 elements does not come in equal chunks for 8 devices",
+    ),
+    "soft axes": (lambda: gs.soft_pmap(lambda x: x, in_axes=1), ValueError, "only have 0 and None"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_arguments_are_refused(name: str) -> None:
+    call, builtin, message = REFUSED[name]
+    with pytest.raises(builtin, match=message) as caught:
+        call()
+    assert isinstance(caught.value, gs.errors.GpushardError)
+    equal(gs.pmap(lambda x: x + 1)(CUBE), CUBE + 1)
+
+
+def test_late_devices() -> None:
+    for seed in range(some(6, 40)):
+        with testing.simulated(seed, host_devices=8, host_domains=(1, 4)[seed % 2]) as runtime:
+            runtime.sim.failing = 0  # of allocations
+            value = np.arange(48.0).reshape(8, 3, 2)
+            body = BODIES[seed % len(BODIES)]
+            want = gs.vmap(body, axis_name="i")(value)
+            equal(gs.pmap(body, "i")(value), want)
+            equal(gs.soft_pmap(body, "i")(value), want)
