@@ -4180,11 +4180,304 @@ OLDER: dict[str, Case] = {
 }
 
 
+def mapped(
+    body: Callable[[Any], Any],
+    into: Any = ("x",),
+    out: Any = ("x",),
+    **how: Any,
+) -> Callable[[World], Any]:
+    """Return a call of `shard_map` of a body of one argument."""
+    into, out = gs.P(*into), gs.P(*out)
+    return lambda w: gs.shard_map(body, w.mesh, into, out, **how)(w.x)
+
+
+def collective(name: str, *args: Any, **how: Any) -> Callable[[World], Any]:
+    """Return a call of a collective, on blocks of shape (2, 6) along x."""
+    return mapped(lambda x: getattr(gs.lax, name)(x, *args, **how), check_rep=False)
+
+
+def refused(
+    call: Callable[[World], Any], error: type[Exception], builtin: type[Exception], *words: str
+) -> Case:
+    return Case(call, error, builtin, words)
+
+
+HERE = "test_bad_input.py:"
+"""A line of a user's own."""
+
+MAPPED: dict[str, Case] = {
+    "shard_map of a class": refused(
+        lambda w: gs.shard_map(dict, w.mesh, gs.P(), gs.P()),
+        ArgumentTypeError, TypeError, "shard_map: f=<class 'dict'>", "lambda",
+    ),
+    "shard_map over no mesh": refused(
+        lambda w: gs.shard_map(abs, 3, gs.P(), gs.P()), ArgumentTypeError, TypeError, "mesh=3"
+    ),
+    "shard_map where no mesh is": refused(
+        lambda w: gs.shard_map(lambda x: x, None, gs.P(), gs.P())(w.value),
+        MeshError, ValueError, "mesh=None has no devices", "set_mesh",
+    ),
+    "shard_map over another abstract mesh": refused(
+        lambda w: gs.shard_map(lambda x: x, gs.AbstractMesh((2,), "x"), gs.P(), gs.P())(w.x),
+        MeshError, ValueError, "differs from the mesh around the call, {'x': 4, 'y': 2}",
+    ),
+    "auto axis that the mesh lacks": refused(
+        mapped(abs, auto={"z"}), ArgumentError, ValueError, "auto names ['z']", "'x': 4"
+    ),
+    "axis_names that the mesh lacks": refused(
+        mapped(abs, axis_names={"q"}), ArgumentError, ValueError, "axis_names names ['q']"
+    ),
+    "in_specs that is longer than the rank": refused(
+        mapped(lambda a: a, ("x", None, "y")),
+        ArgumentError, ValueError, "in_specs for argument a of shape (8, 6)", "3 entries", "2 dims",
+    ),
+    "in_specs with an unknown axis": refused(
+        mapped(lambda a: a, ("q",)), ArgumentError, ValueError, "'q'", "mesh {'x': 4, 'y': 2} does"
+    ),
+    "in_specs with an axis twice": refused(
+        mapped(lambda a: a, ("x", "x")), ArgumentError, ValueError, "'x', 2 times", "each once"
+    ),
+    "in_specs with an auto axis": refused(
+        mapped(lambda a: a, ("y",), auto={"y"}), ArgumentError, ValueError, "'y', which is in auto"
+    ),
+    "in_specs that is no spec": refused(
+        lambda w: gs.shard_map(abs, w.mesh, "x", gs.P())(w.x),
+        ArgumentTypeError, TypeError, "in_specs holds 'x'", "P('x')",
+    ),
+    "in_specs that is no prefix": refused(
+        lambda w: gs.shard_map(abs, w.mesh, (gs.P(), gs.P()), gs.P())(w.x),
+        TreeError, ValueError, "in_specs", "the arguments",
+    ),
+    "dim that axes do not divide": refused(
+        mapped(lambda a: a, (None, "x")),
+        ArgumentError, ValueError, "dim 1 of argument a of shape (8, 6)", "length 6", "{'x': 4}",
+        "Pad it", "map_shards",
+    ),
+    "argument of shard_map that is no array": refused(
+        lambda w: gs.shard_map(lambda s: s, w.mesh, gs.P(), gs.P())("text"),
+        ArgumentTypeError, TypeError, "argument s is a str", "pytrees",
+    ),
+    "result of shard_map that is no array": refused(
+        mapped(lambda x: "text", out=()), ArgumentTypeError, TypeError, "the result is a str", HERE
+    ),
+    "result that varies along an axis its spec lacks": refused(
+        mapped(lambda x: x, out=()),
+        ArgumentError, ValueError, "the result varies along 'x'", "PartitionSpec()", "psum", HERE,
+    ),
+    "part of a result that varies": refused(
+        lambda w: gs.shard_map(
+            lambda x: {"a": x, "b": x}, w.mesh, gs.P("x"), {"a": gs.P("x"), "b": gs.P()}
+        )(w.x),
+        ArgumentError, ValueError, "the result['b'] varies along 'x'", HERE,
+    ),
+    "result without dims under a spec with axes": refused(
+        mapped(lambda x: x.sum()), ArgumentError, ValueError, "the result", "1 entries", "0 dims"
+    ),
+    "out_specs with an unknown axis": refused(
+        mapped(lambda x: x, out=("q",)), ArgumentError, ValueError, "out_specs", "'q'"
+    ),
+    "out_specs that is no prefix": refused(
+        lambda w: gs.shard_map(lambda x: (x, x), w.mesh, gs.P("x"), (gs.P("x"),))(w.x),
+        TreeError, ValueError, "out_specs", "the results",
+    ),
+    "shard_map over axes that are mapped already": refused(
+        mapped(lambda x: gs.shard_map(abs, None, gs.P(), gs.P())(x)),
+        ArgumentError, ValueError, "['x'] are mapped already", "axis_names",
+    ),
+    "shard_map over another mesh inside": refused(
+        lambda w: gs.shard_map(
+            gs.shard_map(abs, gs.make_mesh((8,), "z"), gs.P(), gs.P()), w.mesh, gs.P(), gs.P()
+        )(w.x),
+        MeshError, ValueError, "{'z': 8} is not the mesh {'x': 4, 'y': 2}",
+    ),
+    "deleted argument": refused(
+        lambda w: gs.shard_map(abs, w.mesh, gs.P("x"), gs.P("x"))(w.gone),
+        DeletedArrayError, RuntimeError, "was deleted",
+    ),
+    "if on a block": refused(
+        mapped(lambda a: a if a.sum() > 0 else -a),
+        errors.TracedBoolError, TypeError, "argument a of shape (8, 6)", "where(", HERE,
+    ),
+    "block as a size": refused(
+        mapped(lambda a: gs.numpy.zeros(a[0, 0].astype(int))),
+        errors.TracedIntegerError, TypeError, "argument a", "Python's integers", HERE,
+    ),
+    "block as a count": refused(
+        mapped(lambda a: a.repeat(a[0].astype(int), 1)),
+        errors.ConcretizationError, TypeError, "argument a", HERE,
+    ),
+    "block as a number": refused(
+        mapped(lambda a: a * float(a[0, 0])),
+        errors.ConcretizationError, TypeError, "float(x) needs elements", "argument a", HERE,
+    ),
+    "block for NumPy": refused(
+        mapped(lambda a: np.asarray(a)),
+        errors.TracedArrayError, TypeError, "numpy.asarray(x)", "gpushard.numpy", HERE,
+    ),
+    "block in a mask": refused(
+        mapped(lambda a: a[a > 1]), errors.ConcretizationError, TypeError, "size=", HERE
+    ),
+    "place of a block": refused(
+        mapped(lambda a: a.sharding), errors.TracedArrayError, TypeError, "x.sharding", HERE
+    ),
+    "shards of a block": refused(
+        mapped(lambda a: a.addressable_shards), errors.TracedArrayError, TypeError, HERE
+    ),
+    "place for a block": refused(
+        mapped(lambda a: gs.numpy.add(a, 1, out_sharding=gs.P("x"))),
+        errors.TracedArrayError, TypeError, "argument a", HERE,
+    ),
+    "block put on a device": refused(
+        lambda w: gs.shard_map(
+            lambda a: gs.device_put(a, w.devices[0]), w.mesh, gs.P("x"), gs.P("x")
+        )(w.x),
+        errors.TracedArrayError, TypeError, "device_put", HERE,
+    ),
+    "block assigned to an array of outside": refused(
+        lambda w: gs.shard_map(
+            lambda a: operator.setitem(w.one, 0, a[0]), w.mesh, gs.P("x"), gs.P("x")
+        )(w.x),
+        errors.TracedArrayError, TypeError, "argument a", HERE,
+    ),
+    "assignment to a value of the function around": refused(
+        mapped(lambda a: gs.vmap(lambda row: operator.setitem(a, 0, row))(a)),
+        errors.TracedValueError, TypeError, "argument a", "a copy", HERE,
+    ),
+    "value of a function that has returned": refused(
+        lambda w: [(gs.vmap(kept.append)(w.x), kept[0] + 1) for kept in [[]]],
+        errors.TracedValueError, TypeError, "vmap of append, which has returned", HERE,
+    ),
+    "collective over no axis": refused(
+        collective("psum", "q"),
+        errors.UnboundAxisError, NameError, "axis_name='q' is unbound", "'x', 'y'",
+    ),
+    "collective outside of a mapped function": refused(
+        lambda w: gs.lax.psum(w.x, "x"), errors.UnboundAxisError, NameError, "none is here"
+    ),
+    "collective over an auto axis": refused(
+        mapped(lambda x: gs.lax.psum(x, "y"), auto={"y"}),
+        errors.UnboundAxisError, NameError, "axis_name='y' is unbound",
+    ),
+    "collective over an axis twice": refused(
+        collective("pmax", ("x", "x")), ArgumentError, ValueError, "names 'x' twice"
+    ),
+    "collective of what is no array": refused(
+        mapped(lambda x: gs.lax.psum("text", "x")), ArgumentTypeError, TypeError, "x is a str"
+    ),
+    "groups that overlap": refused(
+        collective("psum", "x", axis_index_groups=[[0, 1], [1, 2, 3]]),
+        ArgumentError, ValueError, "overlap in [1]", "4 elements",
+    ),
+    "groups that leave one out": refused(
+        collective("psum", "x", axis_index_groups=[[0, 1], [3]]),
+        ArgumentError, ValueError, "lack [2]",
+    ),
+    "groups beyond the axis": refused(
+        collective("pmin", "x", axis_index_groups=[[0, 1], [2, 3, 4]]),
+        ArgumentError, ValueError, "have [4]",
+    ),
+    "groups of two axes": refused(
+        collective("psum", ("x", "y"), axis_index_groups=[[0]]),
+        ArgumentError, ValueError, "of one axis",
+    ),
+    "groups that are no lists": refused(
+        collective("psum", "x", axis_index_groups=[0, 1]),
+        ArgumentTypeError, TypeError, "[[0, 1], [2, 3]]",
+    ),
+    "gathering in unequal groups": refused(
+        collective("all_gather", "x", axis_index_groups=[[0], [1, 2, 3]]),
+        ArgumentError, ValueError, "different sizes",
+    ),
+    "gathering along a dim that is not there": refused(
+        collective("all_gather", "x", axis=5), ArgumentError, ValueError, "axis=5", "3 dims"
+    ),
+    "scattering a dim of another length": refused(
+        collective("psum_scatter", "x"),
+        ArgumentError, ValueError, "dim scatter_dimension=0", "length 2", "4; with tiled=True",
+    ),
+    "scattering a dim that is no multiple": refused(
+        collective("psum_scatter", "x", scatter_dimension=1, tiled=True),
+        ArgumentError, ValueError, "length 6", "a multiple of 4",
+    ),
+    "exchanging a dim of another length": refused(
+        collective("all_to_all", "x", 0, 1), ArgumentError, ValueError, "dim split_axis=0", "4"
+    ),
+    "exchanging a dim that is not there": refused(
+        collective("all_to_all", "x", 0, 7), ArgumentError, ValueError, "concat_axis=7"
+    ),
+    "permutation that sends twice": refused(
+        collective("ppermute", "x", [(0, 1), (0, 2)]), ArgumentError, ValueError, "0 sends twice"
+    ),
+    "permutation that receives twice": refused(
+        collective("ppermute", "x", [(0, 1), (2, 1)]),
+        ArgumentError, ValueError, "1 receives twice",
+    ),
+    "permutation beyond the axis": refused(
+        collective("ppermute", "x", [(0, 4)]), ArgumentError, ValueError, "there are 4 elements"
+    ),
+    "permutation that is none": refused(
+        collective("ppermute", "x", [0, 1]), ArgumentTypeError, TypeError, "pairs of integers"
+    ),
+    "shuffle that is no permutation": refused(
+        collective("pshuffle", "x", [0, 1, 1, 2]),
+        ArgumentError, ValueError, "no permutation of the 4 elements",
+    ),
+    "broadcast from nowhere": refused(
+        collective("pbroadcast", "x", 4), ArgumentError, ValueError, "source=4", "4 elements"
+    ),
+    "vmap of nothing": refused(
+        lambda w: gs.vmap(abs, None)(w.x), ArgumentError, ValueError, "no argument is mapped"
+    ),
+    "vmap of lengths that differ": refused(
+        lambda w: gs.vmap(lambda a, b: a)(w.x, w.one[:3]),
+        ArgumentError, ValueError, "8 in dim 0 of argument a", "3 in dim 0 of argument b",
+    ),
+    "vmap beyond the rank": refused(
+        lambda w: gs.vmap(abs, 2)(w.x), ArgumentError, ValueError, "in_axes=2 is beyond", "2 dims"
+    ),
+    "vmap of a number": refused(
+        lambda w: gs.vmap(lambda a: a)(2.5), ArgumentError, ValueError, "argument a", "0 dims"
+    ),
+    "vmap whose result differs": refused(
+        lambda w: gs.vmap(lambda a: a, 0, None)(w.x),
+        ArgumentError, ValueError, "out_axes=None for the result", HERE,
+    ),
+    "vmap over a mesh axis that is not there": refused(
+        lambda w: gs.vmap(abs, spmd_axis_name="q")(w.x),
+        MeshError, ValueError, "spmd_axis_name='q'", "set_mesh",
+    ),
+    "pmap over too many": refused(
+        lambda w: gs.pmap(lambda a: a)(np.ones(9)),
+        errors.NoDeviceError, ValueError, "9 devices, there are 8", "soft_pmap",
+    ),
+    "pmap over other devices than elements": refused(
+        lambda w: gs.pmap(lambda a: a, devices=w.devices[:3])(w.x),
+        ArgumentError, ValueError, "3 devices for an axis of 8",
+    ),
+    "pmap of a static argument without a hash": refused(
+        lambda w: gs.pmap(lambda a, k: a, static_broadcasted_argnums=1)(w.x, []),
+        ArgumentTypeError, TypeError, "argument 1 is static and a list",
+    ),
+    "pmap whose result differs": refused(
+        lambda w: gs.pmap(lambda a: a, out_axes=None)(w.x),
+        ArgumentError, ValueError, "differs between devices", HERE,
+    ),
+    "soft_pmap in chunks that differ": refused(
+        lambda w: gs.soft_pmap(lambda a: a)(np.ones(12)),
+        ArgumentError, ValueError, "12 elements", "8 devices", "pad it",
+    ),
+    "exception of a body": refused(
+        mapped(lambda a: fail(ZeroDivisionError("mine"))()), ZeroDivisionError, ArithmeticError,
+        "mine",
+    ),
+}  # fmt: skip
+
 TABLE: dict[str, Case] = {
     f"{group}: {name}": case
     for group, cases in {
         "mesh": MESHES,
         "sharding": SHARDINGS,
+        "mapped": MAPPED,
         "placement": PLACEMENTS,
         "making": MAKING,
         "array": ARRAYS,

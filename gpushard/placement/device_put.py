@@ -15,6 +15,7 @@ from gpushard.array.key_array import KeyArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.functions.concrete import concrete
+from gpushard.functions.values import is_traced
 from gpushard.geometry.format import Format
 from gpushard.geometry.mesh import current_mesh
 from gpushard.geometry.named_sharding import NamedSharding
@@ -287,7 +288,8 @@ def _prefix(prefix: Any, x: Any, argument: str) -> list[Any]:
 def _read_leaf(x: Any) -> Array | HostData:
     """Return an array that was not deleted as it is, and anything else as host data."""
     if not isinstance(x, np.ndarray) and isinstance(x, Array):
-        x._live()
+        if not is_traced(x):
+            x._live()
         return x
     return as_host_array(x)
 

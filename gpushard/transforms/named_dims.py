@@ -33,7 +33,7 @@ from gpushard.ops.programs.move import Replace
 from gpushard.ops.row import Params, Row
 from gpushard.ops.table.movement import BROADCAST_TO, RESHAPE, index
 from gpushard.placement.device_put import device_put
-from gpushard.transforms.traced import Traced
+from gpushard.transforms.traced import Traced, user_line
 from gpushard.typing import HostArray, Shape
 
 Names: TypeAlias = "tuple[Name, ...]"
@@ -279,10 +279,14 @@ _new: Any = object.__new__
 
 def leaked(x: Mapped) -> TracedValueError:
     """Return the error about a value that is used after its function has returned."""
-    return x._error(
-        TracedValueError,
-        f"a value of the {x._frame.what}, which has returned, is used",
-        "return it from that function",
+    arg, line = x._origin()[0], user_line()
+    return TracedValueError(
+        f"{line} uses a value of the {x._frame.what}, which has returned; return it from that "
+        f"function. It comes from {arg}",
+        argument="self",
+        arg=arg,
+        line=line,
+        shape=x._shape,
     )
 
 

@@ -80,7 +80,7 @@ class Traced(Array):
         arg, value = self._origin()
         line = user_line()
         return kind(
-            f"{what} at {line}, but the value {value}. It comes from {arg}; {way}",
+            f"{what}, at {line}, and the value {value}; {way}. It comes from {arg}",
             argument="self",
             arg=arg,
             line=line,
