@@ -1,0 +1,71 @@
+"""What collectives, and the ways into and out of mapped functions, move between memories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import testing
+from tests.traffic import received
+
+lax, P = gs.lax, gs.P
+N = 8
+BLOCK = 16 * N * 8
+"""Bytes of a block."""
+
+ALL = N * (N - 1)
+
+BOUNDS: dict[str, tuple[Callable[[Any], Any], Any, float]] = {
+    "psum": (lambda x: lax.psum(x, "x"), P(), 2 * ALL / N),
+    "pmean": (lambda x: lax.pmean(x, "x"), P(), 2 * ALL / N),
+    "pmax": (lambda x: lax.pmax(x, "x"), P(), 2 * ALL / N),
+    "psum_scatter": (lambda x: lax.psum_scatter(x, "x", tiled=True), P("x"), ALL / N),
+    "psum_scatter, last dim": (
+        lambda x: lax.psum_scatter(x, "x", scatter_dimension=1, tiled=True),
+        P("x"),
+        ALL / N,
+    ),
+    "all_gather": (lambda x: lax.all_gather(x, "x"), P(), ALL),
+    "all_gather, joined": (lambda x: lax.all_gather(x, "x", axis=1, tiled=True), P(), ALL),
+    "all_to_all": (lambda x: lax.all_to_all(x, "x", 1, 0), P("x"), ALL / N),
+    "all_to_all, joined": (lambda x: lax.all_to_all(x, "x", 0, 1, tiled=True), P("x"), ALL / N),
+    "pswapaxes": (lambda x: lax.pswapaxes(x, "x", 1), P("x"), ALL / N),
+    "ppermute": (
+        lambda x: lax.ppermute(x, "x", [(i, (i + 1) % N) for i in range(N)]),
+        P("x"),
+        N,
+    ),
+    "pbroadcast": (lambda x: lax.pbroadcast(x, "x", 3), P(), N - 1),
+    "axis_index": (lambda x: x + lax.axis_index("x"), P("x"), 0),
+    "psum in groups": (
+        lambda x: lax.psum(x, "x", axis_index_groups=[[0, 2, 4, 6], [1, 3, 5, 7]]),
+        P("x"),
+        2 * 2 * 3,
+    ),
+    "all_gather in groups": (
+        lambda x: lax.all_gather(x, "x", axis_index_groups=[[0, 5], [1, 2], [3, 7], [4, 6]]),
+        P("x"),
+        N,
+    ),
+    "nothing": (lambda x: x, P("x"), 0),
+    "arithmetic": (lambda x: (x * 2 + 1).sum(0), P("x"), 0),
+    "matmul": (lambda x: x @ x.T, P("x"), 0),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_no_more_moves_than_must(name: str) -> None:
+    body, out, blocks = BOUNDS[name]
+    with testing.runtime(host_devices=N, host_domains=N) as runtime:
+        mesh = gs.make_mesh((N,), ("x",))
+        value = np.arange(N * 16.0 * N).reshape(N * 16, N)
+        x = gs.device_put(value, gs.NamedSharding(mesh, P("x")))
+        f = gs.shard_map(body, mesh, P("x"), out)
+        f(x).block_until_ready()
+        before = dict(runtime.backend.traffic)
+        f(x).block_until_ready()
+        assert received(runtime, before) == blocks * BLOCK
