@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -162,3 +162,51 @@ def checked(
             sizes=tuple(n for _, n in sizes),
         )
     return leaves, found, size
+
+
+Arguments: TypeAlias = tuple[Sequence[Any], dict[str, Any]]
+"""Positional and keyword arguments."""
+
+
+def mapped_leaves(
+    args: Any, kwargs: Any, in_axes: Any
+) -> tuple[list[Any], list[Any], Callable[[list[Any]], Arguments]]:
+    """Return the leaves of arguments, the dim that is mapped of each, and what puts them together.
+
+    Keyword arguments are mapped over their first dim.
+    """
+    if not kwargs and all(isinstance(arg, Array) for arg in args):
+        if type(in_axes) is int:
+            return list(args), [in_axes] * len(args), _alone
+        if (
+            type(in_axes) is tuple
+            and len(in_axes) == len(args)
+            and all(axis is None or type(axis) is int for axis in in_axes)
+        ):
+            return list(args), list(in_axes), _alone
+    leaves, structure = tree.flatten((args, kwargs))
+    axes = tree.broadcast_prefix(
+        in_axes, args, lambda x: x is None, names=("in_axes", "the arguments")
+    )
+    axes += [0] * (len(leaves) - len(axes))
+    return leaves, axes, lambda inside: tree.unflatten(structure, inside)
+
+
+def _alone(inside: list[Any]) -> Arguments:
+    return inside, {}
+
+
+def each_result(out: Any, out_axes: Any, outside: Callable[[Any, Any, str], Any]) -> Any:
+    """Return results as a function of each leaf, its mapped dim and its name gives them."""
+    if isinstance(out, Array) and type(out_axes) is int:
+        return outside(out, out_axes, "the result")
+    leaves, structure = tree.flatten(out)
+    axes = tree.broadcast_prefix(
+        out_axes, out, lambda x: x is None, names=("out_axes", "the results")
+    )
+    paths = ["".join(map(str, path)) for path in structure.leaf_paths()]
+    made = [
+        outside(leaf, axis, "the result" + path)
+        for leaf, axis, path in zip(leaves, axes, paths, strict=True)
+    ]
+    return tree.unflatten(structure, made)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from gpushard import tree
 from gpushard.array.array import Array
 from gpushard.errors import ArgumentError, MeshError, NoDeviceError
 from gpushard.frozen import dataclass
@@ -37,7 +36,9 @@ from gpushard.transforms.signature import (
     check_axis,
     check_leaf,
     checked,
+    each_result,
     labelled,
+    mapped_leaves,
     place_of,
 )
 from gpushard.typing import Shape
@@ -289,9 +290,7 @@ def mapped_call(
     """
     args, kwargs = given
     in_axes, out_axes = axes
-    leaves, structure = tree.flatten(given)
-    own = tree.broadcast_prefix(in_axes, args, _is_none, names=("in_axes", "the arguments"))
-    own += [0] * (len(leaves) - len(own))
+    leaves, own, together = mapped_leaves(args, kwargs, in_axes)
     label = labelled(fun, args, kwargs)
     leaves, dims, size = checked(leaves, own, axis_size, label, (what, "in_axes"))
     if pool[1] and len(pool[0]) != size:
@@ -311,19 +310,10 @@ def mapped_call(
         for number, (leaf, dim) in enumerate(zip(leaves, dims, strict=True))
     ]
     with frame.entered():
-        out = run(frame, *tree.unflatten(structure, inside))
-        found, shape = tree.flatten(out)
-        wanted = tree.broadcast_prefix(out_axes, out, _is_none, names=("out_axes", "the results"))
-        paths = ["".join(map(str, path)) for path in shape.leaf_paths()]
-        made = [
-            _result(fun, leaf, axis, names, frame, "the result" + path)
-            for leaf, axis, path in zip(found, wanted, paths, strict=True)
-        ]
-        return tree.unflatten(shape, made)
-
-
-def _is_none(x: Any) -> bool:
-    return x is None
+        out = run(frame, *together(inside))
+        return each_result(
+            out, out_axes, lambda x, axis, arg: _result(fun, x, axis, names, frame, arg)
+        )
 
 
 def _result(fun: Any, x: Any, axis: Any, names: Names, frame: StackedFrame, arg: str) -> Any:

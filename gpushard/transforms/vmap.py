@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from gpushard import tree
-from gpushard.array.array import Array
 from gpushard.errors import ArgumentError, MeshError
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
@@ -29,7 +27,9 @@ from gpushard.transforms.signature import (
     check_function,
     check_leaf,
     checked,
+    each_result,
     labelled,
+    mapped_leaves,
     place_of,
     title,
 )
@@ -80,7 +80,7 @@ def vmap(
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         label = labelled(fun, args, kwargs)
-        leaves, axes, structure = _leaves(args, kwargs, in_axes)
+        leaves, axes, together = mapped_leaves(args, kwargs, in_axes)
         leaves, axes, size = checked(leaves, axes, axis_size, label, (what, "in_axes"))
         mesh = None if spmd_axis_name is None else _mesh_with(spmd_axis_name, leaves, what)
         frame = Frame(what, mesh, label)
@@ -90,45 +90,14 @@ def vmap(
             inner(leaf, axis, name, frame, number)
             for number, (leaf, axis) in enumerate(zip(leaves, axes, strict=True))
         ]
-        own_args, own_kwargs = (inside, {}) if structure is None else structure(inside)
+        own_args, own_kwargs = together(inside)
         with frame.entered():
             out = fun(*own_args, **own_kwargs)
-            if isinstance(out, Array) and type(out_axes) is int:
-                return outer(out, out_axes, name, frame, fun, "the result")
-            found, shape = tree.flatten(out)
-            wanted = tree.broadcast_prefix(
-                out_axes, out, lambda x: x is None, names=("out_axes", "the results")
+            return each_result(
+                out, out_axes, lambda x, axis, arg: outer(x, axis, name, frame, fun, arg)
             )
-            paths = ["".join(map(str, path)) for path in shape.leaf_paths()]
-            made = [
-                outer(leaf, axis, name, frame, fun, "the result" + path)
-                for leaf, axis, path in zip(found, wanted, paths, strict=True)
-            ]
-            return tree.unflatten(shape, made)
 
     return call  # type: ignore[return-value]
-
-
-def _leaves(args: Any, kwargs: Any, in_axes: Any) -> tuple[list[Any], list[Any], Any]:
-    """Return the leaves of arguments, the dim that is mapped of each, and what puts them together.
-
-    That is None where the leaves are the arguments.
-    """
-    if not kwargs and all(isinstance(arg, Array) for arg in args):
-        if type(in_axes) is int:
-            return list(args), [in_axes] * len(args), None
-        if (
-            type(in_axes) is tuple
-            and len(in_axes) == len(args)
-            and all(axis is None or type(axis) is int for axis in in_axes)
-        ):
-            return list(args), list(in_axes), None
-    leaves, structure = tree.flatten((args, kwargs))
-    axes = tree.broadcast_prefix(
-        in_axes, args, lambda x: x is None, names=("in_axes", "the arguments")
-    )
-    axes += [0] * (len(leaves) - len(axes))
-    return leaves, axes, lambda inside: tree.unflatten(structure, inside)
 
 
 def inner(x: Any, axis: int | None, name: Name, frame: Frame, number: int) -> Any:
