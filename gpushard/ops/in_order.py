@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
 from typing import Any
+
+import numpy as np
 
 from gpushard.dtypes import kind_of
 from gpushard.ops.row import State
+from gpushard.runtime.sharing import share
 from gpushard.typing import Dtype, LocalArray, LocalArrays
 
 _AT_ONCE = 8
 """Arrays that a launch merges; all that a kernel is told of more might not fit its arguments."""
+
+_STRIP = 1 << 15
+"""Elements that are merged at a time on the host: they stay in cache."""
+
+_STRIPS = 4
+"""So many for each thread, at least."""
+
+_MOST_THREADS = 8
+"""At most so many threads merge one block."""
 
 _STEPS = {
     "add": "s + a",
@@ -52,6 +65,8 @@ class InOrder:
         `out` is where the result may go, memory that no part lies in.
         """
         dtype = arrays[0].dtype
+        if self._xp is np:
+            return self._in_strips(arrays, out)
         if self.elementwise(dtype, 2) is None:
             return None
         if out is None or out.dtype != dtype or out.shape != arrays[0].shape:
@@ -62,6 +77,37 @@ class InOrder:
             self.elementwise(dtype, 1 + len(more))(result, *more, out)
             result = out
         return result
+
+    def _in_strips(self, arrays: LocalArrays, out: Any) -> LocalArray | None:
+        """Merge long arrays piece by piece, so that what comes between stays in cache."""
+        first = arrays[0]
+        dense = all(array.flags.c_contiguous for array in arrays)
+        if first.size <= _STRIP or not dense or first.dtype.isbuiltin != 1:
+            return None
+        if out is None or out.dtype != first.dtype or out.shape != first.shape:
+            out = np.empty_like(first)
+        if not out.flags.c_contiguous:
+            return None
+        lines, target, function = (
+            [array.reshape(-1) for array in arrays],
+            out.reshape(-1),
+            self._function,
+        )
+        left = deque(range(0, first.size, _STRIP))
+
+        def work() -> None:
+            while left:
+                try:
+                    start = left.popleft()
+                except IndexError:  # another thread took the last one
+                    return
+                part = slice(start, start + _STRIP)
+                function(lines[0][part], lines[1][part], out=target[part])
+                for line in lines[2:]:
+                    function(target[part], line[part], out=target[part])
+
+        share([work] * min(_MOST_THREADS, max(1, len(left) // _STRIPS)))
+        return out
 
 
 def _unordered(dtype: Any, name: str) -> bool:

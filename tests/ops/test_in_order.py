@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpushard as gs
+from gpushard import testing
 from gpushard.ops.in_order import InOrder
 from gpushard.ops.programs.reduce import as_state, finished, merged_rows
 
@@ -73,3 +75,42 @@ def test_the_host_and_complex_extremes_go_two_at_a_time() -> None:
     parts = [np.array([2 + 1j]), np.array([1 + 5j]), np.array([1 + 2j])]
     made = finished(1, InOrder(xp, "minimum"), lambda s, n: s[0], (1, 1, 1), *parts)
     assert made.tolist() == [1 + 2j] and launches == []
+
+
+@pytest.mark.parametrize("name", ["add", "maximum", "logical_or", "multiply"])
+def test_long_parts_are_merged_in_strips_on_the_host(name: str) -> None:
+    ufunc = getattr(np, name)
+    rng = np.random.default_rng(0)
+    parts = [rng.random((3, 40_000)) - 0.5 for _ in range(4)]
+    parts = [part > 0 for part in parts] if name == "logical_or" else parts
+    kept = [part.copy() for part in parts]
+    merge, want = InOrder(np, name), functools.reduce(ufunc, parts)
+    made = merge.at_once(parts)
+    assert made is not None and not any(made is part for part in parts)
+    np.testing.assert_array_equal(made, want)
+    out = np.empty_like(parts[0])
+    assert merge.at_once(parts, out) is out
+    np.testing.assert_array_equal(out, want)
+    np.testing.assert_array_equal(parts, kept)
+    assert merge.at_once([part[:, ::2] for part in parts]) is None
+    assert merge.at_once([part[:1, :10] for part in parts]) is None
+
+
+def test_blocks_of_one_element_are_states_as_they_are() -> None:
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((4,), ("x",))
+        value = np.arange(4 * 1000.0).reshape(4, 1000)
+        x = gs.device_put(value, gs.NamedSharding(mesh, gs.P("x")))
+        made = x.sum(0)
+        np.testing.assert_array_equal(made, value.sum(0))
+        made[0] = -1
+        np.testing.assert_array_equal(x, value)
+    for seed in range(8):
+        with testing.simulated(seed, host_devices=4, host_domains=(1, 2, 4)[seed % 3]) as sim:
+            sim.sim.failing = 0  # of allocations
+            mesh = gs.make_mesh((4,), ("x",))
+            x = gs.device_put(value, gs.NamedSharding(mesh, gs.P("x"))) + 1
+            made = [x.sum(0), x.max(0)]
+            del x
+            np.testing.assert_array_equal(made[0], (value + 1).sum(0))
+            np.testing.assert_array_equal(made[1], (value + 1).max(0))

@@ -132,3 +132,93 @@ def test_random_bodies_on_a_backend_that_does_its_work_late() -> None:
             runtime.sim.failing = 0  # of allocations
             check(10_000 + seed)
             runtime.backend.check()
+
+
+def test_axes_that_are_not_mapped_stay_split() -> None:
+    mesh = gs.make_mesh((4, 2), ("x", "y"))
+    value = np.arange(8 * 6.0).reshape(8, 6)
+    x = gs.device_put(value, gs.NamedSharding(mesh, P("x", "y")))
+    for how in ({"axis_names": {"x"}}, {"auto": frozenset({"y"})}):
+
+        def body(block: Any) -> Any:
+            assert block.shape == (2, 6)
+            return block - gs.lax.pmean(block, "x") + block.sum(1, keepdims=True)
+
+        made = gs.shard_map(body, mesh, P("x"), P("x"), **how)(x)
+        blocks = value.reshape(4, 2, 6)
+        want = blocks - blocks.mean(0) + blocks.sum(2, keepdims=True)
+        np.testing.assert_allclose(np.asarray(made), want.reshape(8, 6))
+        assert made.sharding.spec == P("x", "y")
+        swapped = gs.shard_map(
+            lambda b: gs.lax.all_to_all(b, "x", 1, 0, tiled=True) @ gs.numpy.ones((1, 3)),
+            mesh, P("x"), P(None, "x"), **how,
+        )  # fmt: skip
+        wide = gs.device_put(np.arange(32.0).reshape(8, 4), gs.NamedSharding(mesh, P("x", "y")))
+        np.testing.assert_array_equal(
+            np.asarray(swapped(wide)), np.repeat(np.arange(32.0).reshape(8, 4), 3, 1)
+        )
+    inner = gs.shard_map(lambda b: gs.lax.psum(b, "y"), mesh, P(None, "y"), P(), axis_names={"y"})
+    outer = gs.shard_map(
+        lambda b: inner(b) * gs.lax.axis_index("x"), mesh, P("x"), P("x"), axis_names={"x"}
+    )
+    want = (value[:, :3] + value[:, 3:]).reshape(4, 2, 3) * np.arange(4)[:, None, None]
+    np.testing.assert_array_equal(np.asarray(outer(x)), want.reshape(8, 3))
+
+
+def test_specs_are_prefixes_and_none_is_whole() -> None:
+    mesh = gs.make_mesh((4, 2), ("x", "y"))
+    value = np.arange(16.0).reshape(8, 2)
+
+    def body(tree: Any, one: Any, *, key: Any) -> Any:
+        assert tree["a"].shape == (2, 2) and tree["b"][0].shape == (2, 2)
+        assert one.shape == (8, 2) and key.shape == (8, 2)
+        return {"sum": tree["a"] + tree["b"][0], "rest": (one.sum(), key[:2])}
+
+    f = gs.shard_map(body, mesh, ({"a": P("x"), "b": P("x")}, None), {"sum": P("x"), "rest": None})
+    made = f({"a": value, "b": [value]}, value, key=value)
+    np.testing.assert_array_equal(np.asarray(made["sum"]), 2 * value)
+    assert float(made["rest"][0]) == value.sum()
+    np.testing.assert_array_equal(np.asarray(made["rest"][1]), value[:2])
+    same = gs.shard_map(lambda *xs: xs, mesh, P("x"), P("x"))(value, value)
+    assert [x.shape for x in same] == [(8, 2), (8, 2)]
+    assert gs.shard_map(lambda: gs.numpy.ones(2), mesh, (), P("x"))().shape == (8,)
+    assert int(gs.shard_map(lambda n: n + 1, mesh, P(), P())(2)) == 3
+
+
+def test_meshes_that_are_found_where_it_is_called() -> None:
+    mesh = gs.make_mesh((4, 2), ("x", "y"))
+    value = np.arange(8.0)
+    for given in (None, gs.AbstractMesh((4, 2), ("x", "y"))):
+        f = gs.shard_map(
+            lambda b: b * gs.lax.axis_size("x"), mesh=given, in_specs=P("x"), out_specs=P("x")
+        )
+        with gs.set_mesh(mesh):
+            np.testing.assert_array_equal(np.asarray(f(value)), value * 4)
+        placed = gs.device_put(value, gs.NamedSharding(mesh, P("y")))
+        np.testing.assert_array_equal(np.asarray(f(placed)), value * 4)
+
+    @gs.shard_map(mesh=mesh, in_specs=P("x"), out_specs=P(), check_vma=False)
+    def first(block: Any) -> Any:
+        """Return the first block."""
+        return block
+
+    assert first.__name__ == "first" and first.__doc__
+    np.testing.assert_array_equal(np.asarray(first(value)), value[:2])
+
+
+def test_an_exception_leaves_everything_usable() -> None:
+    mesh = gs.make_mesh((4, 2), ("x", "y"))
+    x = gs.device_put(np.arange(8.0), gs.NamedSharding(mesh, P("x")))
+
+    def body(block: Any) -> Any:
+        block[0] = 7
+        raise KeyError("mine")
+
+    for _ in range(2):
+        with pytest.raises(KeyError, match="mine"):
+            gs.shard_map(body, mesh, P("x"), P("x"))(x)
+        np.testing.assert_array_equal(np.asarray(x), np.arange(8.0))
+        with pytest.raises(NameError):
+            gs.lax.axis_index("x")
+        assert type(gs.numpy.ones(2)).__name__ == "Array"
+        float(gs.numpy.ones(()))

@@ -126,6 +126,7 @@ class Reduce(Strategy):
     merge: Callable[[Any, Sequence[Aval], Params], Callable[[State, State, int, int], State]]
     # Makes `finish(state, n)`: the result from the state of all n elements.
     finish: Callable[[Any, Sequence[Aval], Params], Callable[[State, int], LocalArray]]
+    plain: bool = False  # whether the state of one element is the element, if it has its type
     numbers = False
 
     def price(self, case: Case) -> Price:
@@ -156,6 +157,7 @@ class Reduce(Strategy):
             adapter.local(self.local),
             lambda xp, avals, params: self.merge(xp, adapter.avals(avals), adapter.params(params)),
             adapter.finish(self.finish),
+            self.plain,
         )
 
 
@@ -316,6 +318,14 @@ class Merge:
         taken = zip(reduced.case.avals, reduced.operands, strict=True)
         blocks = [(aval.dtype, tiling) for aval, tiling in taken]
         self._local = launched(work, blocks) or LocalCalls(work, threaded=row.threaded)
+        self._views: list[tuple[int, Shape]] = []
+        """The operand's blocks that are states as they are, and these states' shapes."""
+        if (
+            reduced.strategy.plain
+            and set(counts) == {1}
+            and reduced.case.avals[0].dtype == dtypes[0]
+        ):
+            self._views = [(call.home, call.shapes[0]) for call in calls]
         found = _find(reduced, of_device)
         own = [counts[call.home] for call in calls]
         self._across = [Between(reduced, block, calls, own) for block in found.across]
@@ -325,7 +335,7 @@ class Merge:
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]]
     ) -> list[ShardedBuffer]:
         """Run the reduction."""
-        state = self._local.run_parts(operands, scalars)
+        state = self._viewed(operands[0]) or self._local.run_parts(operands, scalars)
         for across in self._across:
             for parts, more in zip(state, across.run(state), strict=True):
                 parts.values.extend(more.values)
@@ -333,6 +343,14 @@ class Merge:
                 parts.settled = parts.settled and more.settled
         (made,) = self._last.run_parts(state)
         return [self._last.assemble(0, made)]
+
+    def _viewed(self, operand: ShardedBuffer) -> list[Outputs]:
+        """Return an operand as states, if each of its blocks has one element to reduce."""
+        if not self._views:
+            return []
+        values = [operand.values[home].reshape(shape) for home, shape in self._views]
+        claims = [operand.claims[home] for home, _ in self._views]
+        return [Outputs(values, claims, operand.is_settled())]
 
 
 @dataclasses.dataclass(eq=False)

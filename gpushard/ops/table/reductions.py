@@ -130,7 +130,9 @@ def _by_ufunc(name: str, dtype_of: Callable[[Dtype, Any], Dtype], *, empty: bool
     def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
         return (dtype_of(avals[0].dtype, params[2]),)
 
-    return _row(title, dtype_of, kernel, Reduce(states, kernel, merge, finish), empty=empty)
+    return _row(
+        title, dtype_of, kernel, Reduce(states, kernel, merge, finish, plain=True), empty=empty
+    )
 
 
 _TITLES = {
