@@ -12,6 +12,7 @@ wherever the array has them.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -130,14 +131,7 @@ class Frame:
             _innermost.reset(inside)
 
 
-def _count() -> Iterator[int]:
-    number = 0
-    while True:
-        yield number
-        number += 1
-
-
-_orders = _count()
+_orders = itertools.count()
 
 _innermost: ContextVar[Frame | None] = ContextVar("innermost", default=None)
 
