@@ -159,7 +159,7 @@ def test_all_parameters() -> None:
     equal(made["b"][0], CUBE)
     assert [shard.device for shard in made["a"].addressable_shards] == devices
     assert x.is_deleted()
-    index = gs.pmap(lambda: lax.axis_index("i"), "i", axis_size=3, backend="cpu")()
+    index = gs.pmap(lambda: lax.axis_index("i"), "i", axis_size=3, backend=gs.default_backend())()
     equal(index, np.arange(3))
     total = gs.pmap(lambda x: lax.psum(x, "i"), "i", out_axes=None)(CUBE)
     equal(total, CUBE.sum(0))

@@ -14,6 +14,7 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
+from gpushard.ops.table.linalg import SVD
 from tests.ops.cases import AXES, FORMS, Case, cases, moves, tolerance_of, unless_refused
 from tests.share import some
 
@@ -64,6 +65,8 @@ def check(case: Case, mapped: tuple[bool, ...], number: int, mesh: gs.Mesh) -> N
     calls = [dataclasses.replace(case, arrays=own).expected() for own in loops]
     for value, each in zip(values, zip(*calls, strict=True), strict=True):
         got, want = np.asarray(value), np.stack(each)
+        if case.row is SVD and gs.default_backend() == "gpu":  # which choose other signs
+            got, want = abs(got), abs(want)
         assert got.shape == want.shape and got.dtype == want.dtype
         if want.dtype.kind in "fc" and not moves(case.row):
             tolerance = tolerance_of(want.dtype, 1e-11)

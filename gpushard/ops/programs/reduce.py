@@ -349,8 +349,8 @@ class Merge:
         if not self._views:
             return []
         values = [operand.values[home].reshape(shape) for home, shape in self._views]
-        claims = [operand.claims[home] for home, _ in self._views]
-        return [Outputs(values, claims, operand.is_settled())]
+        kept = [operand.claims[home] for home, _ in self._views]
+        return [Outputs(values, kept, operand.is_settled())]
 
 
 @dataclasses.dataclass(eq=False)
