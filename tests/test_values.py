@@ -49,6 +49,7 @@ NOT_CALLED = {
     *("process_count", "process_index", "gather_guard", "register_placeable", "get_mesh"),
     *("set_mesh",),
     *("make_array_from_callback", "map_shards", "num_addressable_indices"),
+    *("pmap", "shard_map", "soft_pmap", "vmap"),
 }
 """Functions of other things than arrays, or whose results come from functions of the caller."""
 
@@ -104,6 +105,8 @@ def calls(function: Any, x: gs.Array) -> Iterator[tuple[tuple[Any, ...], dict[st
     more: list[tuple[Any, ...]] = [(x.shape, x), ([x],), ([x, x],), (x, x, x), (x, x, 1), (2,)]
     more += [(True, x, x), ([True], [x], x), (x, [x > 0], [x]), (x, 0, 0), (x, (), ())]
     more += [(x, None, None), (lambda a: a, x), (lambda a: a, 0, x), (x, 2, 3)]
+    devices = list(x.devices())
+    more += [(x, devices), ([x], devices), (x, 1, 1)]
     key = random.key(0)
     more += [
         (x.shape, x.sharding, [x]),

@@ -32,7 +32,7 @@ def shard_map(
     check_rep: bool = True,
     auto: Collection[str] = frozenset(),
     *,
-    axis_names: Collection[str] | None = None,
+    axis_names: Collection[str] = frozenset(),
     check_vma: bool | None = None,
 ) -> Any:
     """Map a function over the blocks of arrays: it sees one block of each, whatever the device.
@@ -51,7 +51,7 @@ def shard_map(
       check_rep: whether a result must be the same along axes that its spec does not name. If not,
         the first block counts.
       auto: axes of the mesh that the function is not mapped over; blocks may be split along them.
-      axis_names: the axes that it is mapped over: all others are `auto`.
+      axis_names: the axes that it is mapped over, if not all: the others are `auto`.
       check_vma: the same as `check_rep`.
 
     Returns:
@@ -76,7 +76,7 @@ def shard_map(
         )
     if mesh is not None:
         check_axes(mesh, auto, axis_names)
-    axes = frozenset(auto), frozenset(axis_names or ())
+    axes = frozenset(auto), frozenset(axis_names)
     return _wrapped(f, *how, *axes) if f is not None else lambda f: _wrapped(f, *how, *axes)
 
 

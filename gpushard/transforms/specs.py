@@ -20,9 +20,9 @@ from gpushard.transforms.signature import check_leaf
 from gpushard.typing import Shape
 
 
-def check_axes(mesh: Any, auto: Collection[str], axis_names: Collection[str] | None) -> None:
+def check_axes(mesh: Any, auto: Collection[str], axis_names: Collection[str]) -> None:
     """Check that a mesh has the axes that a function is mapped over, or is not."""
-    for argument, axes in (("auto", auto), ("axis_names", axis_names or ())):
+    for argument, axes in (("auto", auto), ("axis_names", axis_names)):
         unknown = sorted(set(axes) - set(mesh.axis_names))
         if unknown:
             raise ArgumentError(
