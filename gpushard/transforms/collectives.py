@@ -28,7 +28,7 @@ from gpushard.ops.table.reductions import SUM
 from gpushard.placement.defaults import default_sharding
 from gpushard.transforms.named_dims import (
     Mapped,
-    Name,
+    NamedDim,
     Names,
     element_along,
     innermost,
@@ -201,7 +201,7 @@ def broadcast(x: Mapped, names: Names, source: int) -> Mapped:
     return element_along(spread(x, merged(x._names, names)), names, source)
 
 
-def numbers(name: Name) -> Mapped:
+def numbers(name: NamedDim) -> Mapped:
     """Return the number of each element of a named dim."""
     frame = innermost()
     assert frame is not None

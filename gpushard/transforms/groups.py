@@ -26,7 +26,7 @@ from gpushard.ops.table.reductions import MAX, MIN, SUM
 from gpushard.transforms.collectives import numbers, permuted
 from gpushard.transforms.named_dims import (
     Mapped,
-    Name,
+    NamedDim,
     Names,
     as_mapped,
     innermost,
@@ -110,7 +110,7 @@ def checked_groups(
     return found
 
 
-def in_groups(x: Mapped, name: Name, groups: Groups, function: Callable[..., Mapped]) -> Mapped:
+def in_groups(x: Mapped, name: NamedDim, groups: Groups, function: Callable[..., Mapped]) -> Mapped:
     """Do what a function does with a value and a named dim, in each of several groups of one size.
 
     Args:
@@ -128,7 +128,7 @@ def in_groups(x: Mapped, name: Name, groups: Groups, function: Callable[..., Map
     if name.axes is not None:
         mesh, *axes = _regrouped(value.sharding.mesh, name.axes[0], groups.members)
     two = tuple(
-        Name(None, n, name.order + number / 4, None if axis is None else (axis,), mesh)
+        NamedDim(None, n, name.order + number / 4, None if axis is None else (axis,), mesh)
         for number, (n, axis) in enumerate(zip(parts, axes, strict=True))
     )
     names = (*x._names[:at], *two, *x._names[at + 1 :])
@@ -151,7 +151,7 @@ def in_groups(x: Mapped, name: Name, groups: Groups, function: Callable[..., Map
     return mapped(value, names, made._frame, made._source)
 
 
-def unequal(row: Row, x: Mapped, name: Name, groups: Groups) -> Mapped:
+def unequal(row: Row, x: Mapped, name: NamedDim, groups: Groups) -> Mapped:
     """Reduce a value over each of several groups, which may differ in size.
 
     Members are taken in their order, each from where it is to all of its group. What is left over
@@ -170,7 +170,7 @@ def unequal(row: Row, x: Mapped, name: Name, groups: Groups) -> Mapped:
     return cast("Mapped", total)
 
 
-def sizes_of(name: Name, groups: Groups) -> Mapped:
+def sizes_of(name: NamedDim, groups: Groups) -> Mapped:
     """Return for each element how many members its group has."""
     sizes = [len(groups.of_element[element]) for element in range(name.size)]
     frame = innermost()

@@ -37,12 +37,12 @@ from gpushard.placement.device_put import device_put
 from gpushard.transforms.traced import Traced, user_line
 from gpushard.typing import HostArray, Shape
 
-Names: TypeAlias = "tuple[Name, ...]"
+Names: TypeAlias = "tuple[NamedDim, ...]"
 Source: TypeAlias = "tuple[Frame, int] | None"
 """The argument that a value comes from: of which call, and its number."""
 
 
-class Name:
+class NamedDim:
     """A named dim.
 
     Args:
@@ -112,9 +112,9 @@ class Frame:
         size: int,
         axes: tuple[str, ...] | None = None,
         place: tuple[str, ...] | None = None,
-    ) -> Name:
+    ) -> NamedDim:
         """Make a named dim of this call, which collectives find; the last one of several."""
-        made = Name(name, size, next(_orders), axes, self.mesh, place)
+        made = NamedDim(name, size, next(_orders), axes, self.mesh, place)
         if name is not None:
             self.bound[name] = (*self.bound.get(name, ()), made)
         return made
@@ -161,7 +161,7 @@ def find(axis: Any, function: str) -> Names:
       ArgumentError: one is given twice.
     """
     wanted = axis if isinstance(axis, tuple | list) else (axis,)
-    found: list[Name] = []
+    found: list[NamedDim] = []
     for name in wanted:
         own = next((frame.bound[name] for frame in frames() if name in frame.bound), None)
         if own is None:
@@ -443,7 +443,7 @@ def spread(x: Mapped, names: Names) -> Mapped:
     return mapped(value, names, x._frame, x._source)
 
 
-def element_along(x: Mapped, names: Sequence[Name], number: int = 0) -> Mapped:
+def element_along(x: Mapped, names: Sequence[NamedDim], number: int = 0) -> Mapped:
     """Return what a value is for one element of some of its named dims, everywhere."""
     if not names:
         return x
@@ -455,7 +455,7 @@ def element_along(x: Mapped, names: Sequence[Name], number: int = 0) -> Mapped:
     return mapped(value, rest, x._frame, x._source)
 
 
-def sharding_without(x: Mapped, names: Sequence[Name]) -> NamedSharding | None:
+def sharding_without(x: Mapped, names: Sequence[NamedDim]) -> NamedSharding | None:
     """Return how a value lies that has lost some names: as it does, whole along their axes."""
     own = x._value.sharding
     if not isinstance(own, NamedSharding) or not any(name.place for name in names):

@@ -66,10 +66,11 @@ def labels(
     return Labels(sharding, sharding.tiling(shape), inner, inner.tiling(sizes))
 
 
-def relabel(x: Any, tiling: Tiling, sharding: Sharding) -> Any:
+def relabel(x: Any, tiling: Tiling, sharding: Sharding, *, inside: bool = False) -> Any:
     """Return an array whose devices hold the same elements in blocks of other shapes.
 
-    Nothing is copied: the blocks share memory with those of `x`.
+    Nothing is copied: the blocks share memory with those of `x`. What is `inside` of a function is
+    none of the arrays that users have.
     """
     held = x._held()
     data, runtime = held.buffer, held.runtime
@@ -85,7 +86,8 @@ def relabel(x: Any, tiling: Tiling, sharding: Sharding) -> Any:
     made = handle(
         type(x), Data(buffer, runtime), tiling.shape, x._dtype, sharding, True, x._weak_type
     )
-    runtime.register(made)
+    if not inside:
+        runtime.register(made)
     return made
 
 
@@ -122,7 +124,7 @@ def entered(x: Any, spec: PartitionSpec, names: Sequence[Any], frame: Frame, num
     value = _placed(x, way.whole, way.whole_tiling)
     named = tuple([name for name in names if name.axes[0] in spec.all_axes()])
     if named:
-        value = relabel(value, way.named_tiling, way.named)
+        value = relabel(value, way.named_tiling, way.named, inside=True)
     return mapped(value, outer + named, frame, source)
 
 

@@ -7,13 +7,12 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from gpushard import tree
-from gpushard.array.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.mesh import AbstractMesh, Mesh
 from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.transforms.named_dims import Frame, Name, as_mapped, element_along
+from gpushard.transforms.named_dims import Frame, NamedDim, as_mapped, element_along
 from gpushard.transforms.placed_dims import entered, left
-from gpushard.transforms.signature import check_function, labelled, place_of, title
+from gpushard.transforms.signature import check_function, is_array, labelled, place_of, title
 from gpushard.transforms.specs import (
     check_axes,
     check_leaf_spec,
@@ -106,7 +105,7 @@ def _wrapped(
         dims = [frame.name(axis, own.shape[axis], (axis,)) for axis in manual]
         leaves: Sequence[Any] = args
         specs: Sequence[Any] | None = plain
-        if specs is None or len(specs) != len(args) or not all(map(_is_array, args)):
+        if specs is None or len(specs) != len(args) or not all(map(is_array, args)):
             leaves, specs = specs_of(args, in_specs, "in_specs", "the arguments")
         inside: Any = []
         for number, (leaf, spec) in enumerate(zip(leaves, specs, strict=True)):
@@ -122,15 +121,11 @@ def _wrapped(
     return call
 
 
-def _is_array(x: Any) -> bool:
-    return isinstance(x, Array)
-
-
 def _results(
-    f: Any, out: Any, out_specs: Any, dims: Sequence[Name], frame: Frame, check: bool
+    f: Any, out: Any, out_specs: Any, dims: Sequence[NamedDim], frame: Frame, check: bool
 ) -> Any:
     """Return what a function gave as arrays."""
-    if type(out_specs) is PartitionSpec and isinstance(out, Array):
+    if type(out_specs) is PartitionSpec and is_array(out):
         return _result(f, out, out_specs, dims, frame, check, "the result")
     leaves, specs = specs_of(out, out_specs, "out_specs", "the results")
     paths = tree.structure(out).leaf_paths()
@@ -145,7 +140,7 @@ def _result(
     f: Any,
     x: Any,
     spec: PartitionSpec,
-    dims: Sequence[Name],
+    dims: Sequence[NamedDim],
     frame: Frame,
     check: bool,
     arg: str,

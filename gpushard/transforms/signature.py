@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard import tree
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.transforms.traced import user_line
 
@@ -72,13 +72,18 @@ def _names(f: Any, count: int) -> list[str]:
     return names
 
 
+def is_array(x: Any) -> bool:
+    """Whether it is an `Array`; quick for the most common kind."""
+    return type(x) is ConcreteArray or isinstance(x, Array)
+
+
 def check_leaf(x: Any, what: str, arg: str) -> None:
     """Check that a leaf of the arguments or results is an array or a number.
 
     Raises:
       ArgumentTypeError: it is something else.
     """
-    if isinstance(x, Array | np.ndarray | np.generic | bool | int | float | complex):
+    if is_array(x) or isinstance(x, np.ndarray | np.generic | bool | int | float | complex):
         return
     if not hasattr(x, "__array__"):
         raise ArgumentTypeError(
@@ -138,7 +143,7 @@ def checked(
         if axis is None:
             found.append(None)
             continue
-        if not isinstance(leaf, Array):
+        if not is_array(leaf):
             check_leaf(leaf, said[0], label(number))
             leaf = leaves[number] = np.asarray(leaf)
         if type(axis) is not int or not 0 <= axis < leaf.ndim:
@@ -175,7 +180,7 @@ def mapped_leaves(
 
     Keyword arguments are mapped over their first dim.
     """
-    if not kwargs and all(isinstance(arg, Array) for arg in args):
+    if not kwargs and all(map(is_array, args)):
         if type(in_axes) is int:
             return list(args), [in_axes] * len(args), _alone
         if (
@@ -198,7 +203,7 @@ def _alone(inside: list[Any]) -> Arguments:
 
 def each_result(out: Any, out_axes: Any, outside: Callable[[Any, Any, str], Any]) -> Any:
     """Return results as a function of each leaf, its mapped dim and its name gives them."""
-    if isinstance(out, Array) and type(out_axes) is int:
+    if type(out_axes) is int and is_array(out):
         return outside(out, out_axes, "the result")
     leaves, structure = tree.flatten(out)
     axes = tree.broadcast_prefix(

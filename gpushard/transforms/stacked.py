@@ -221,7 +221,8 @@ def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number:
         x = device_put(x, way.whole)
     elif x._held().tiling is not way.whole_tiling and x.sharding != way.outside:
         x = x._moved(way.whole, "pmap")
-    return mapped(relabel(x, way.named_tiling, way.named), outer + names, frame, source)
+    value = relabel(x, way.named_tiling, way.named, inside=True)
+    return mapped(value, outer + names, frame, source)
 
 
 def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) -> Any:

@@ -15,7 +15,7 @@ from gpushard.placement.defaults import get_mesh
 from gpushard.transforms.named_dims import (
     Frame,
     Mapped,
-    Name,
+    NamedDim,
     as_mapped,
     innermost,
     mapped,
@@ -100,7 +100,7 @@ def vmap(
     return call  # type: ignore[return-value]
 
 
-def inner(x: Any, axis: int | None, name: Name, frame: Frame, number: int) -> Any:
+def inner(x: Any, axis: int | None, name: NamedDim, frame: Frame, number: int) -> Any:
     """Return what a function sees of an argument."""
     if axis is None and not hasattr(x, "shape"):
         return x
@@ -121,7 +121,7 @@ def inner(x: Any, axis: int | None, name: Name, frame: Frame, number: int) -> An
     return mapped(value, names, frame, source)
 
 
-def outer(x: Any, axis: Any, name: Name, frame: Frame, fun: Any, arg: str) -> Any:
+def outer(x: Any, axis: Any, name: NamedDim, frame: Frame, fun: Any, arg: str) -> Any:
     """Return a result with the mapped dim where it is wanted."""
     if type(x) is not Mapped:
         check_leaf(x, frame.what, arg)
