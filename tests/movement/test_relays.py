@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 import gpushard as gs
 from gpushard import testing
 from gpushard.errors import DeletedArrayError, ExecutionError
+from gpushard.movement import rearrange
+from gpushard.movement.execute import run
 from gpushard.movement.plan import Plan
 from gpushard.movement.planning import broadcast_tree
 from gpushard.movement.planning.copies import Copies, expand
@@ -188,6 +190,39 @@ def test_relays_are_the_copies_of_what_their_source_did_not_hold() -> None:
         (_, copies), *others = plan.how.tables()
         assert plan.relays and not others
         assert plan.relays == (copies.remote & (copies.source_domain != holder)).sum()
+
+
+REARRANGED = {
+    "repeat": lambda x, to: gs.numpy.repeat(x, 3, axis=0, out_sharding=to),
+    "reshape": lambda x, to: gs.numpy.reshape(x, (60, 8), out_sharding=to),
+    "rows in turn": lambda x, to: gs.numpy.reshape(x, (5, 96), out_sharding=to),
+}
+
+
+@pytest.mark.parametrize("settings", [EAGER, CALLER], ids=["streams", "caller"])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("operation", list(REARRANGED))
+def test_what_is_rearranged_is_passed_on_too(
+    monkeypatch: pytest.MonkeyPatch, operation: str, count: int, settings: dict[str, Any]
+) -> None:
+    plans: list[Plan] = []
+
+    def noted(plan: Plan, *args: Any) -> Any:
+        plans.append(plan)
+        return run(plan, *args)
+
+    monkeypatch.setattr(rearrange, "run", noted)
+    sent, values = [], []
+    for relaying in ({}, settings):
+        chosen = settings | {"relay_bytes": 1 << 40} | relaying
+        with testing.runtime(host_domains=8, **chosen) as runtime:
+            x = gs.device_put(DATA, few(runtime, count, P("x")))
+            values.append(np.asarray(REARRANGED[operation](x, everywhere(runtime))))
+            sent.append(egress(plans[-1]))
+    direct, relayed = plans
+    assert direct.relays == 0 < relayed.relays
+    assert (direct.written, direct.received) == (relayed.written, relayed.received)
+    assert np.array_equal(*values) and max(sent[1]) <= 0.5 * max(sent[0])
 
 
 def test_a_slow_link_between_neighbourhoods_carries_each_byte_once() -> None:

@@ -98,7 +98,8 @@ def joined(copies: StridedCopies, axis: int) -> StridedCopies:
     """
     if len(copies.block) <= FEW:
         return copies
-    fields = (copies.block, copies.device, copies.made, copies.source_domain, copies.remote)
+    fields = [copies.block, copies.device, copies.made, copies.source_domain, copies.remote]
+    fields.append(copies.wave)
     beside = np.delete(copies.point, axis, axis=0)
     alike = np.concatenate(
         (np.stack(fields), beside, copies.length, copies.target_stride, copies.source_stride)
