@@ -7,6 +7,7 @@ layer  package                           what it knows
 ====== ================================= ===================================================
 10     `cli`, `testing`                  the command line; tools for tests
 9      `interop`                         other array libraries: DLPack, CUDA arrays, PyTorch
+9      `legacy`                          older types of JAX, as faces on `Array`
 8      `numpy`, `random`, `special`      functions, as NumPy, JAX and SciPy name them
 6      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
 5      `functions`                       functions of values, written once
@@ -74,31 +75,35 @@ __all__ = [
     "AbstractMesh", "Array", "Device", "Format", "Layout", "Mesh", "NamedSharding", "P",
     "PartitionSpec", "Plan", "Settings", "ShapeDtypeStruct", "Shard", "Sharding",
     "SingleDeviceSharding", "block_until_ready", "configure", "create_device_mesh",
-    "default_backend", "default_device", "device_count", "device_get", "device_put", "devices",
-    "empty_cache", "errors", "from_dlpack", "gather_guard", "get_mesh", "live_arrays", "load",
-    "local_device_count", "local_devices", "make_array_from_callback",
-    "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_mesh",
-    "map_shards", "num_addressable_indices", "prefetch", "process_count", "process_index",
-    "register_placeable", "reshard", "save", "set_mesh", "transfer_guard",
-    "transfer_guard_device_to_device", "transfer_guard_device_to_host",
-    "transfer_guard_host_to_device", "tree", "use_mesh",
+    "default_backend", "default_device", "device_count", "device_get", "device_put",
+    "device_put_replicated", "device_put_sharded", "devices", "empty_cache", "errors",
+    "from_dlpack", "gather_guard", "get_mesh", "live_arrays", "load", "local_device_count",
+    "local_devices", "make_array_from_callback", "make_array_from_process_local_data",
+    "make_array_from_single_device_arrays", "make_mesh", "map_shards", "num_addressable_indices",
+    "prefetch", "process_count", "process_index", "register_placeable", "replicate", "reshard",
+    "save", "set_mesh", "transfer_guard", "transfer_guard_device_to_device",
+    "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "use_mesh",
 ]
 # fmt: on
 
-_MODULES = ("numpy", "random", "sharding", "special", "tree_util")
+_MODULES = ("legacy", "numpy", "random", "sharding", "special", "tree_util")
 """Not in `__all__`, where some would hide others of these names."""
 
 _FROM = {
+    "device_put_replicated": "gpushard.placement.per_device",
+    "device_put_sharded": "gpushard.placement.per_device",
     "empty_cache": "gpushard.placement.prefetch",
     "from_dlpack": "gpushard.interop",
     "load": "gpushard.placement.npy",
     "map_shards": "gpushard.interop",
     "prefetch": "gpushard.placement.prefetch",
+    "replicate": "gpushard.placement.per_device",
     "save": "gpushard.placement.npy",
 }
 """Where names are that few programs use."""
 
 if TYPE_CHECKING:
+    from gpushard import legacy as legacy
     from gpushard import numpy as numpy
     from gpushard import random as random
     from gpushard import sharding as sharding
@@ -107,6 +112,11 @@ if TYPE_CHECKING:
     from gpushard.interop import from_dlpack as from_dlpack
     from gpushard.interop.map_shards import map_shards as map_shards
     from gpushard.placement.npy import load, save
+    from gpushard.placement.per_device import (
+        device_put_replicated,
+        device_put_sharded,
+        replicate,
+    )
     from gpushard.placement.prefetch import empty_cache, prefetch
 else:  # a type checker would take it for a module that has every name
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import functools
 import importlib
 from importlib.util import find_spec
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
-
-Dtype: TypeAlias = "np.dtype[Any]"
+from gpushard.typing import Dtype as Dtype
 
 NAMES = (
     "bfloat16",

@@ -54,6 +54,18 @@ class ShardingError(GpushardError, ValueError):
     """A sharding does not fit its mesh, an array's shape, or the data given for it."""
 
 
+class UnstackedError(ShardingError, RuntimeError):
+    """A sharding has shards of fewer dims than the array, where they must have all."""
+
+
+class ParseError(GpushardError, ValueError):
+    """A text is not what it should be; `position` says where."""
+
+
+class ImmutableError(GpushardError, RuntimeError):
+    """What was to be set or deleted belongs to a value, and values cannot be changed."""
+
+
 class ArgumentError(GpushardError, ValueError):
     """An argument has the right type and an impossible value."""
 
@@ -96,6 +108,14 @@ class ArrayIndexError(GpushardError, IndexError):
 
 class DeletedArrayError(GpushardError, RuntimeError):
     """An array was used after `delete()` or after it was donated."""
+
+
+class DeletedShardsError(DeletedArrayError, ValueError):
+    """A `ShardedDeviceArray` was used after `delete()`."""
+
+
+class UnsupportedError(GpushardError, NotImplementedError):
+    """What is asked for has no meaning here, or is done in another way."""
 
 
 class TransferGuardError(GpushardError, RuntimeError):

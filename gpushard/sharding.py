@@ -8,6 +8,7 @@ PartitionSpec('x')
 
 from __future__ import annotations
 
+from gpushard.geometry.listed_sharding import GSPMDSharding, PmapSharding
 from gpushard.geometry.mesh import AbstractMesh, AxisType, Mesh, set_mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P, PartitionSpec
@@ -17,8 +18,9 @@ from gpushard.placement.device_put import reshard
 
 # fmt: off
 __all__ = [
-    "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "P", "PartitionSpec", "Sharding",
-    "SingleDeviceSharding", "get_mesh", "reshard", "set_mesh", "use_mesh",
+    "AbstractMesh", "AxisType", "GSPMDSharding", "Mesh", "NamedSharding", "P", "PartitionSpec",
+    "PmapSharding", "Sharding", "SingleDeviceSharding", "get_mesh", "reshard", "set_mesh",
+    "use_mesh",
 ]
 # fmt: on
 

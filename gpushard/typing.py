@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from types import FunctionType
 from typing import Any, TypeAlias
 
@@ -17,6 +17,13 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 HostArray: TypeAlias = npt.NDArray[Any]
 LocalArray: TypeAlias = Any
 """A backend's array on one device: `numpy.ndarray` or `cupy.ndarray`."""
+
+LocalArrays: TypeAlias = Sequence[LocalArray]
+
+Dtype: TypeAlias = "np.dtype[Any]"
+
+Kinds: TypeAlias = Sequence[tuple[Shape, Dtype]]
+"""Shapes and types of arrays."""
 
 Device: TypeAlias = Hashable
 """A device as geometry sees it: opaque."""

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard import errors, random, special
+from gpushard import errors, legacy, random, special
 from gpushard.config import Settings
 from gpushard.errors import (
     ArgumentError,
@@ -33,17 +33,23 @@ from gpushard.errors import (
     AxisError,
     ConfigurationError,
     DeletedArrayError,
+    DeletedShardsError,
     DeserializationError,
     ExecutionError,
     ExportError,
     FileAccessError,
     FileFormatError,
+    ImmutableError,
     MeshError,
+    NoDeviceError,
     OutOfMemoryError,
+    ParseError,
     ProtocolError,
     ShardingError,
     TransferGuardError,
     TreeError,
+    UnstackedError,
+    UnsupportedError,
 )
 from gpushard.runtime import current
 from gpushard.runtime.cuda.backend import CudaBackend
@@ -72,7 +78,7 @@ def internal_classes() -> set[str]:
     }
     public = {
         name
-        for module in (gs, errors, random, gs.sharding, gs.numpy.linalg)
+        for module in (gs, errors, legacy, random, gs.sharding, gs.numpy.linalg)
         for name in vars(module)
     }
     return {kind.__name__ for kind in classes} - public
@@ -3588,6 +3594,595 @@ def after(end: str, use: Callable[[World, gs.Array], Any]) -> Case:
 GONE = {f"{name} after delete": after("gone", use) for name, use in USES.items()}
 DONATED = {f"{name} after donation": after("donated", use) for name, use in USES.items()}
 
+
+def older(
+    call: Callable[[World], Any],
+    error: type[Exception],
+    builtin: type[Exception],
+    *words: str,
+    **facts: Any,
+) -> Case:
+    return Case(call, error, builtin, words, facts)
+
+
+def spec_of(*sharding: Any, mapping: Any = None) -> legacy.ShardingSpec:
+    """Return a spec of one cut, unless its axes are given."""
+    return legacy.ShardingSpec(sharding, [AXIS(0)] if mapping is None else mapping)
+
+
+def rows_of(w: World) -> list[gs.Array]:
+    """Return the rows of the value, each on a device of its own."""
+    return [gs.device_put(row, device) for row, device in zip(w.value, w.devices, strict=True)]
+
+
+def deleted_rows(w: World) -> legacy.ShardedDeviceArray:
+    x = legacy.ShardedDeviceArray(gs.ShapeDtypeStruct((8, 6), np.float32), rows_of(w))
+    x.delete()
+    return x
+
+
+def gda(w: World, axes: Any = ("x", "y"), parts: Any = None, shape: Any = (8, 6)) -> Any:
+    return legacy.GlobalDeviceArray(shape, w.mesh, axes, w.parts if parts is None else parts)
+
+
+AVAL = gs.ShapeDtypeStruct((8, 6), np.float32)
+CHUNKED, UNSTACKED, AXIS = legacy.Chunked, legacy.Unstacked, legacy.ShardedAxis
+PARSED = legacy.OpSharding.from_string
+KINDS = legacy.OpSharding.Type
+
+OLDER: dict[str, Case] = {
+    "chunks that are set": older(
+        lambda w: setattr(CHUNKED(2), "chunks", (3,)),
+        ImmutableError,
+        RuntimeError,
+        "Chunked((2,))",
+        "'chunks'",
+        "make another",
+        argument="chunks",
+    ),
+    "chunks that are deleted": older(
+        lambda w: delattr(CHUNKED(2), "chunks"),
+        ImmutableError,
+        RuntimeError,
+        "Chunked((2,))",
+        "make another",
+        argument="chunks",
+    ),
+    "chunks that are no integers": older(
+        lambda w: CHUNKED((2, 1.5)),
+        ArgumentTypeError,
+        TypeError,
+        "chunks=1.5",
+        "integer",
+        value=1.5,
+    ),
+    "no chunks": older(lambda w: CHUNKED(0), ShardingError, ValueError, "chunks=0", "positive"),
+    "cut on no axis": older(
+        lambda w: spec_of(CHUNKED(2), mapping=[]),
+        ShardingError,
+        ValueError,
+        "mesh_mapping=()",
+        "ShardedAxis(0)",
+        "once each",
+        axes=(),
+        cuts=1,
+    ),
+    "cut on two axes": older(
+        lambda w: spec_of(CHUNKED(2), mapping=[AXIS(0)] * 2),
+        ShardingError,
+        ValueError,
+        "cuts [0, 0]",
+        "once each",
+        axes=(0, 0),
+        cuts=1,
+    ),
+    "axis of a cut that there is not": older(
+        lambda w: spec_of(None, mapping=[AXIS(0)]),
+        ShardingError,
+        ValueError,
+        "cuts [0]",
+        "has none",
+        axes=(0,),
+        cuts=0,
+    ),
+    "entry of a spec that is none": older(
+        lambda w: spec_of(4), ArgumentTypeError, TypeError, "sharding[0]=4", "Chunked(n)"
+    ),
+    "entry of a mapping that is none": older(
+        lambda w: spec_of(mapping=["x"]),
+        ArgumentTypeError,
+        TypeError,
+        "mesh_mapping[0]='x'",
+        "Replicated(n)",
+    ),
+    "spec of another rank": older(
+        lambda w: spec_of(CHUNKED(2)).indices((8, 6)),
+        ShardingError,
+        ValueError,
+        "(8, 6)",
+        "2 dims",
+        "has 1",
+        shape=(8, 6),
+        ndim=1,
+    ),
+    "unstacked dim of another length": older(
+        lambda w: legacy.spec_to_indices((8, 6), spec_of(UNSTACKED(4), None)),
+        ShardingError,
+        ValueError,
+        "dim 0",
+        "8 elements",
+        "Unstacked(4)",
+        dim=0,
+        size=4,
+    ),
+    "chunks that do not divide": older(
+        lambda w: spec_of(None, CHUNKED(4)).indices((8, 6)),
+        ShardingError,
+        ValueError,
+        "dim 1",
+        "6 elements",
+        "4 chunks",
+        "pad it",
+        dim=1,
+        chunks=(4,),
+    ),
+    "proto of an unstacked dim": older(
+        lambda w: spec_of(UNSTACKED(8), None).sharding_proto(),
+        UnstackedError,
+        RuntimeError,
+        "dim 0",
+        "use Chunked",
+        dims=(0,),
+    ),
+    "spec of an order of no grid": older(
+        lambda w: legacy.ShardingSpec.from_sharding_proto(PARSED("{devices=[4]0,1,3,2}"), 1),
+        ShardingError,
+        ValueError,
+        "no grid",
+        "GSPMDSharding",
+        argument="proto",
+    ),
+    "partitions that do not multiply out": older(
+        lambda w: legacy.partitioned_sharding_spec(8, (2, 2), AVAL),
+        ShardingError,
+        ValueError,
+        "partitions=(2, 2)",
+        "num_partitions=8",
+        num_partitions=8,
+    ),
+    "replicas that do not divide": older(
+        lambda w: legacy.pmap_sharding_spec(8, 3, 1, None, AVAL, 0),
+        ShardingError,
+        ValueError,
+        "nrep=8",
+        "multiple of axis_size=3",
+        nrep=8,
+        axis_size=3,
+    ),
+    "mapped axis that there is not": older(
+        lambda w: legacy.pmap_sharding_spec(8, 8, 1, None, AVAL, 3),
+        ShardingError,
+        ValueError,
+        "map_axis=3",
+        "0 to 2",
+        map_axis=3,
+    ),
+    "tile that axes do not divide": older(
+        lambda w: legacy.tile_aval_nd({"x": 4}, {"x": 1}, AVAL),
+        ShardingError,
+        ValueError,
+        "in_axes={'x': 1}",
+        "dim 1",
+        "does not divide 6",
+        axis="x",
+        dim=1,
+    ),
+    "tile along an unknown axis": older(
+        lambda w: legacy.untile_aval_nd({"x": 4}, {"z": 1}, AVAL),
+        ShardingError,
+        ValueError,
+        "out_axes={'z': 1}",
+        "'z'",
+        "{'x': 4}",
+        axis="z",
+    ),
+    "spec over a mesh of a dim that there is not": older(
+        lambda w: legacy.mesh_sharding_specs({"x": 4}, ["x"])(AVAL, {"x": 2}),
+        ShardingError,
+        ValueError,
+        "dim 2",
+        "2 dims",
+        axis="x",
+        dim=2,
+        ndim=2,
+    ),
+    "text of no sharding": older(
+        lambda w: PARSED("{devices=[2,2]<=[4}"),
+        ParseError,
+        ValueError,
+        "'}' at position 18",
+        "']'",
+        position=18,
+    ),
+    "text that goes on": older(
+        lambda w: PARSED("{replicated} now"),
+        ParseError,
+        ValueError,
+        "position 13",
+        "the end",
+        position=13,
+    ),
+    "text of an unknown kind": older(
+        lambda w: PARSED("{sharded}"),
+        ParseError,
+        ValueError,
+        "'sharded' at position 1",
+        "'devices='",
+        position=1,
+    ),
+    "text of a tile too many": older(
+        lambda w: PARSED("{devices=[2,2]0,1,2}"),
+        ParseError,
+        ValueError,
+        "position 0",
+        "below 4",
+        position=0,
+    ),
+    "text that is none": older(
+        lambda w: PARSED(b"{replicated}"), ArgumentTypeError, TypeError, "text=", "a string"
+    ),
+    "proto with a device twice": older(
+        lambda w: legacy.OpSharding(KINDS.OTHER, (2,), (1, 1)),
+        ArgumentError,
+        ValueError,
+        "(1, 1)",
+        "once each",
+        dimensions=(2,),
+    ),
+    "proto of tuples of tuples": older(
+        lambda w: legacy.OpSharding(KINDS.TUPLE, tuple_shardings=[PARSED("{}")]),
+        ArgumentError,
+        ValueError,
+        "flat",
+        argument="tuple_shardings",
+    ),
+    "manual layout of an array": older(
+        lambda w: gs.sharding.GSPMDSharding(w.devices, "{manual}"),
+        ShardingError,
+        ValueError,
+        "{manual}",
+        "does not say",
+        argument="op_sharding",
+    ),
+    "tiles for other devices": older(
+        lambda w: gs.sharding.GSPMDSharding(w.devices, "{devices=[4]<=[4]}"),
+        ShardingError,
+        ValueError,
+        "4 devices, got 8",
+        needed=4,
+        devices=8,
+    ),
+    "tiles of another rank": older(
+        lambda w: gs.device_put(w.one, gs.sharding.GSPMDSharding(w.devices, "{devices=[8]<=[8]}")),
+        ShardingError,
+        ValueError,
+        "1 dims",
+        "has 2",
+        ndim=2,
+    ),
+    "maximal device that there is not": older(
+        lambda w: gs.sharding.GSPMDSharding(w.devices, "{maximal device=8}"),
+        ShardingError,
+        ValueError,
+        "device 8",
+        "there are 8",
+        position=8,
+        devices=8,
+    ),
+    "layout that is none": older(
+        lambda w: gs.sharding.GSPMDSharding(w.devices, 3),
+        ArgumentTypeError,
+        TypeError,
+        "op_sharding=3",
+        value=3,
+    ),
+    "pmap's sharding for other devices": older(
+        lambda w: gs.sharding.PmapSharding(w.devices, spec_of(UNSTACKED(4))),
+        ShardingError,
+        ValueError,
+        "4 devices, got 8",
+        needed=4,
+    ),
+    "pmap's sharding of one device twice": older(
+        lambda w: gs.sharding.PmapSharding([w.devices[0]] * 2, spec_of(UNSTACKED(2))),
+        ShardingError,
+        ValueError,
+        "CpuDevice(id=0)",
+        "more than once",
+    ),
+    "pmap's sharding without a spec": older(
+        lambda w: gs.sharding.PmapSharding(w.devices, gs.P("x")),
+        ArgumentTypeError,
+        TypeError,
+        "sharding_spec=",
+        "a ShardingSpec",
+    ),
+    "pmap's sharding of no dim": older(
+        lambda w: gs.sharding.PmapSharding.default((8, 6), 2),
+        ArgumentError,
+        ValueError,
+        "sharded_dim=2",
+        "(8, 6)",
+        sharded_dim=2,
+    ),
+    "pmap's sharding of neither dim nor devices": older(
+        lambda w: gs.sharding.PmapSharding.default((8, 6), None),
+        ArgumentError,
+        ValueError,
+        "both None",
+        argument="sharded_dim",
+    ),
+    "pmap's sharding of a longer dim": older(
+        lambda w: gs.sharding.PmapSharding.default((9, 6)),
+        ShardingError,
+        ValueError,
+        "9 devices, got 8",
+        needed=9,
+        devices=8,
+    ),
+    "value of another length in pmap's sharding": older(
+        lambda w: gs.device_put(w.one[:7], gs.sharding.PmapSharding.default((8, 6))),
+        ShardingError,
+        ValueError,
+        "7 elements",
+        "Unstacked(8)",
+        dim=0,
+        size=8,
+    ),
+    "shards with a dim too many": older(
+        lambda w: gs.make_array_from_single_device_arrays(
+            (8, 6), gs.sharding.PmapSharding.default((8, 6)), [row[None] for row in rows_of(w)]
+        ),
+        ShardingError,
+        ValueError,
+        "(1, 6)",
+        "needs (6,)",
+        shape=(1, 6),
+        expected=(6,),
+    ),
+    "boxes with a dim too many": older(
+        lambda w: gs.make_array_from_callback(
+            (8, 6), gs.sharding.PmapSharding.default((8, 6)), lambda i: w.value[i][None]
+        ),
+        ShardingError,
+        ValueError,
+        "(1, 6)",
+        "of shape (6,)",
+        shape=(1, 6),
+        expected=(6,),
+    ),
+    "fewer shards than devices": older(
+        lambda w: gs.device_put_sharded([1, 2], w.devices),
+        ArgumentError,
+        ValueError,
+        "2 shards",
+        "8 devices",
+        shards=2,
+        devices=8,
+    ),
+    "shards of several shapes": older(
+        lambda w: gs.device_put_sharded([BOX, BOX[:1]], w.devices[:2]),
+        ShardingError,
+        ValueError,
+        "shards[1]",
+        "(1, 6)",
+        "(2, 6)",
+        position=1,
+    ),
+    "shards of several types": older(
+        lambda w: gs.device_put_sharded([1, 1.5], w.devices[:2]),
+        ArgumentTypeError,
+        TypeError,
+        "shards[1]",
+        "float64",
+        "int64",
+        position=1,
+    ),
+    "shards of several structures": older(
+        lambda w: gs.device_put_sharded([{"a": 1}, {"b": 1}], w.devices[:2]),
+        TreeError,
+        ValueError,
+        "shards[1]",
+        "one structure",
+        position=1,
+    ),
+    "replicas on no devices": older(
+        lambda w: gs.device_put_replicated(1.0, []),
+        ArgumentError,
+        ValueError,
+        "devices=[]",
+        argument="devices",
+    ),
+    "more replicas than devices": older(
+        lambda w: gs.replicate(1.0, 9, 9),
+        NoDeviceError,
+        RuntimeError,
+        "nrep=9",
+        "there are 8",
+        "CpuDevice(id=0)",
+        nrep=9,
+        devices=8,
+    ),
+    "fewer replicas than devices": older(
+        lambda w: gs.replicate(1.0, 4, 4, w.devices),
+        ArgumentError,
+        ValueError,
+        "nrep=4",
+        "8",
+        nrep=4,
+        devices=8,
+    ),
+    "rows for another number of devices": older(
+        lambda w: legacy.ShardedDeviceArray(AVAL, rows_of(w)[:7]),
+        ShardingError,
+        ValueError,
+        "8 devices, got 7",
+        needed=8,
+        devices=7,
+    ),
+    "rows of another type": older(
+        lambda w: legacy.make_sharded_device_array(
+            gs.ShapeDtypeStruct((8, 6), float), None, rows_of(w)
+        ),
+        ArgumentTypeError,
+        TypeError,
+        "float32",
+        "float64",
+        argument="arrays",
+    ),
+    "rows that are on the host": older(
+        lambda w: legacy.ShardedDeviceArray(AVAL, list(w.value)),
+        ArgumentTypeError,
+        TypeError,
+        "device_buffers[0]",
+        "ndarray",
+        "device_put",
+        position=0,
+    ),
+    "rows with other indices": older(
+        lambda w: legacy.ShardedDeviceArray(AVAL, None, rows_of(w), list(range(8))),
+        ShardingError,
+        ValueError,
+        "indices=(0, 1",
+        "leave them out",
+        argument="indices",
+    ),
+    "buffers of deleted rows": older(
+        lambda w: deleted_rows(w).device_buffers,
+        DeletedShardsError,
+        ValueError,
+        "ShardedDeviceArray of shape (8, 6)",
+        "was deleted",
+        shape=(8, 6),
+    ),
+    "deleted rows in an operation": older(
+        lambda w: deleted_rows(w) + 1, DeletedShardsError, RuntimeError, "was deleted"
+    ),
+    "class of arrays on one device": older(
+        lambda w: legacy.DeviceArray(w.one),
+        ArgumentTypeError,
+        TypeError,
+        "device_put",
+        "make_device_array",
+    ),
+    "device that the data is not on": older(
+        lambda w: legacy.make_device_array(AVAL, w.devices[0], w.one),
+        ShardingError,
+        ValueError,
+        "CpuDevice(id=0)",
+        "CpuDevice(id=3)",
+        "move it first",
+        argument="device",
+    ),
+    "global array of buffers in another order": older(
+        lambda w: gda(w, parts=w.parts[::-1]),
+        ShardingError,
+        ValueError,
+        "order",
+        "global_mesh.local_devices",
+        argument="device_buffers",
+    ),
+    "global array of too few buffers": older(
+        lambda w: gda(w, parts=w.parts[1:]),
+        ShardingError,
+        ValueError,
+        "7 devices",
+        "Without an array",
+    ),
+    "global array of other blocks": older(
+        lambda w: gda(w, ("y", "x")), ShardingError, ValueError, "(2, 3)", "needs (4, 2)"
+    ),
+    "global array of too many axes": older(
+        lambda w: gda(w, ("x", "y", None)), ShardingError, ValueError, "3 entries", "2 dims"
+    ),
+    "global array of an unknown axis": older(
+        lambda w: gda(w, ("z",)), ShardingError, ValueError, "'z'", "{'x': 4, 'y': 2}", axis="z"
+    ),
+    "global array of one name": older(
+        lambda w: gda(w, "x"), ArgumentTypeError, TypeError, "mesh_axes='x'", "for each dim"
+    ),
+    "global array without a mesh": older(
+        lambda w: legacy.GlobalDeviceArray((8, 6), w.devices, ("x",), w.parts),
+        ArgumentTypeError,
+        TypeError,
+        "global_mesh=",
+        "a Mesh",
+    ),
+    "global arrays compared": older(
+        lambda w: gda(w) == w.x, UnsupportedError, NotImplementedError, "==", "no process has all"
+    ),
+    "batched callback that gives too few": older(
+        lambda w: legacy.GlobalDeviceArray.from_batched_callback(
+            (8, 6), w.mesh, ("x",), lambda indices: [BOX]
+        ),
+        ArgumentError,
+        ValueError,
+        "returned 1 arrays",
+        "8 are needed",
+        returned=1,
+        needed=8,
+    ),
+    "batched callback that puts data elsewhere": older(
+        lambda w: legacy.GlobalDeviceArray.from_batched_callback_with_devices(
+            (8, 6), w.mesh, ("x", "y"), lambda pairs: w.parts[::-1]
+        ),
+        ShardingError,
+        ValueError,
+        "[CpuDevice(id=7)] for CpuDevice(id=0)",
+        "in the order",
+    ),
+    "pieces for another number of devices": older(
+        lambda w: legacy.shard_args(w.devices, [[0]], [w.one]),
+        ArgumentError,
+        ValueError,
+        "lengths [1]",
+        "length 8",
+        lengths=[1],
+        devices=8,
+    ),
+    "pieces of what has none": older(
+        lambda w: legacy.shard_args(w.devices[:1], [[0]], ["abc"]),
+        ArgumentTypeError,
+        TypeError,
+        "args[0]",
+        "str",
+    ),
+    "element along a dim of another length": older(
+        lambda w: legacy.shard_aval(8, 1, AVAL),
+        ArgumentError,
+        ValueError,
+        "size=8",
+        "dim 1",
+        "which is 6",
+        size=8,
+        axis=1,
+    ),
+    "element along a dim that there is not": older(
+        lambda w: legacy.shard_aval(8, 2, AVAL), ArgumentError, ValueError, "axis=2", "2 dims"
+    ),
+    "element of a type without shards": older(
+        lambda w: legacy.shard_aval(8, 0, w.value),
+        ArgumentTypeError,
+        TypeError,
+        "aval=",
+        "ShapeDtypeStruct",
+    ),
+    "live buffers of a device": older(
+        lambda w: w.devices[0].live_buffers, AttributeError, AttributeError, "live_arrays"
+    ),
+}
+
+
 TABLE: dict[str, Case] = {
     f"{group}: {name}": case
     for group, cases in {
@@ -3605,6 +4200,7 @@ TABLE: dict[str, Case] = {
         "operation": OPERATIONS,
         "random": RANDOM,
         "matrix": MATRICES,
+        "older": OLDER,
         "deleted": GONE,
         "donated": DONATED,
     }.items()

@@ -32,6 +32,8 @@ NAMES = [
     "device_count",
     "device_get",
     "device_put",
+    "device_put_replicated",
+    "device_put_sharded",
     "devices",
     "empty_cache",
     "errors",
@@ -52,6 +54,7 @@ NAMES = [
     "process_count",
     "process_index",
     "register_placeable",
+    "replicate",
     "reshard",
     "save",
     "set_mesh",
@@ -100,7 +103,7 @@ def test_nothing_public_is_left_out() -> None:
 
 
 def test_dir_lists_what_users_may_use() -> None:
-    assert set(dir(gs)) == {*NAMES, "numpy", "random", "sharding", "special", "tree_util"}
+    assert set(dir(gs)) == {*NAMES, "legacy", "numpy", "random", "sharding", "special", "tree_util"}
     assert {"linalg", "fft"} <= set(dir(gs.numpy))
     for module in (
         gs.numpy,
@@ -111,6 +114,7 @@ def test_dir_lists_what_users_may_use() -> None:
         gs.tree,
         gs.sharding,
         gs.tree_util,
+        gs.legacy,
     ):
         foreign = set(dir(module)) - set(module.__all__)
         assert foreign <= {"fft", "lib", "linalg", "special", "__array_api_version__"}

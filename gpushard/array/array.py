@@ -11,10 +11,9 @@ import numpy as np
 from gpushard.array.assignment import assign, renew
 from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.conversions import Conversions
-from gpushard.array.data import Data, Handle, KnownShards, is_gone
+from gpushard.array.data import Data, Handle, KnownShards, is_gone, shard_of
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
 from gpushard.array.methods import Methods
-from gpushard.array.operators import Operators
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.shard import Shards
@@ -23,7 +22,8 @@ from gpushard.array.views import is_called_by_library, view
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import sharding_at
 from gpushard.functions.concrete import Concrete, concrete
-from gpushard.functions.indexing import parse, read
+from gpushard.functions.index_parsing import parse
+from gpushard.functions.indexing import read
 from gpushard.geometry.format import Format, Layout
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -37,7 +37,7 @@ from gpushard.runtime.runtime import Device
 from gpushard.typing import HostArray, Shape, shown_as
 
 
-class Array(Shards, Conversions, Protocols, Operators, Methods):
+class Array(Shards, Conversions, Protocols, Methods):
     """An array spread over devices as its sharding says.
 
     Arrays are values: what other arrays hold never changes. `x[index] = value` gives `x` a new
@@ -122,13 +122,13 @@ class Array(Shards, Conversions, Protocols, Operators, Methods):
         """Where new data should go to be beside this array, whatever its rank.
 
         The device of an array on one device; otherwise a sharding that holds replicas on the
-        array's mesh.
+        array's mesh, or on the line of its devices. A user's own sharding stands for itself.
         """
         if self.sharding.num_devices == 1:
             return next(iter(self.devices()))
         if isinstance(self.sharding, NamedSharding):
             return self.sharding.with_spec(PartitionSpec())
-        return self.sharding
+        return self.sharding.beside
 
     @property
     def is_fully_replicated(self) -> bool:
@@ -427,12 +427,23 @@ class ConcreteArray(Handle, Array, Concrete):
         self[...] = value
         return self
 
+    def _shard_at(self, box: tuple[tuple[int, int], ...]) -> Array | None:
+        """Return the shard of which a box is all, uncommitted; None if there is none."""
+        buffer = self._live()
+        position = buffer.tiling.homes.get(box)
+        if position is None:
+            return None
+        part, sharding = shard_of(buffer, self._sharding, position)
+        shard: ConcreteArray = self._handle(Data(part, part.runtime), sharding)
+        shard._committed = False
+        return shard
+
     def _known_shards(self) -> KnownShards:
         data = self._held()
         if data.shards is None:
             like = self._handle(data, self._sharding, registered=False)
             like._data = None  # shards know what they are of
-            known = KnownShards(data.buffer, self._sharding.memory_kind, like._handle)
+            known = KnownShards(data.buffer, self._sharding, like._handle)
             if data.shards is None:  # no call up to the next line, so no other thread either
                 data.shards = known
         return data.shards

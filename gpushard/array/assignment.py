@@ -19,7 +19,7 @@ from gpushard.array.data import Data, Detached, Handle, Turned
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.views import assigned
 from gpushard.functions.host_values import as_element
-from gpushard.functions.indexing import ParsedIndex, parse
+from gpushard.functions.index_parsing import ParsedIndex, parse
 from gpushard.functions.updating import as_new_part, follows, part_updated, with_part
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer

@@ -120,39 +120,34 @@ class KnownShards(Holder):
 
     Args:
       buffer: the data of the array.
-      kind: in which memory of the devices they lie.
+      sharding: how it is laid out.
       make: returns a new handle on data in a sharding.
     """
 
-    __slots__ = ("_dtype", "_kind", "_make", "_runtime", "arrays", "tiling")
+    __slots__ = ("_make", "_runtime", "arrays", "empty", "sharding", "tiling")
 
     def __init__(
-        self, buffer: ShardedBuffer, kind: str, make: Callable[[Data, Sharding], Handle]
+        self, buffer: ShardedBuffer, sharding: Sharding, make: Callable[[Data, Sharding], Handle]
     ) -> None:
         self.buffer: ShardedBuffer | None = buffer  # type: ignore[assignment]
         self.tiling = buffer.tiling
         """Which device holds what."""
         self.arrays: dict[int, ShardData] = {}
         """The shards that were asked for as arrays, by position."""
-        self._dtype, self._runtime = buffer.dtype, buffer.runtime
-        self._kind, self._make = kind, make
+        self.sharding, self._runtime, self._make = sharding, buffer.runtime, make
+        self.empty = ShardedBuffer(self.tiling, buffer.dtype, [], [])
+        """Stands for the data once they are deleted."""
 
     def array(self, position: int) -> Any:
         """Return a new handle on the shard of one device; a deleted one where the array was."""
         shard = self.arrays.get(position)
         if shard is None:
             buffer = self.buffer  # read once: another thread may delete the array
-            device = devices_of(self.tiling)[position].device
-            sharding = SingleDeviceSharding(device, memory_kind=self._kind)
-            part = ShardedBuffer(
-                sharding.tiling(self.tiling.shard_shapes[position]), self._dtype, [], []
-            )
+            part, sharding = shard_of(buffer or self.empty, self.sharding, position)
             if buffer is None:
                 array = self._make(Data(part, self._runtime), sharding)
                 array.delete()
                 return array
-            part.values.append(buffer.values[position])
-            part.claims.append(buffer.claims[position])
             made = ShardData(Data(part, self._runtime), sharding)
             shard = self.arrays.setdefault(position, made)  # another thread may be here too
         array = self._make(shard.data, shard.sharding)
@@ -164,6 +159,21 @@ class KnownShards(Holder):
         self.buffer = None
         while self.arrays:
             self.arrays.popitem()[1].delete()
+
+
+def shard_of(
+    buffer: ShardedBuffer, sharding: Sharding, position: int
+) -> tuple[ShardedBuffer, Sharding]:
+    """Return what one device holds of an array, as the data of an array on that device."""
+    tiling = buffer.tiling
+    shape = sharding.stacked(tiling.shard_shapes[position])
+    device = devices_of(tiling)[position].device
+    alone = SingleDeviceSharding(device, memory_kind=sharding.memory_kind)
+    at = slice(position, position + 1)  # nothing of a deleted array
+    values = buffer.values[at]
+    if sharding.unstacked:
+        values = [value.reshape(shape) for value in values]
+    return ShardedBuffer(alone.tiling(shape), buffer.dtype, values, buffer.claims[at]), alone
 
 
 _process = object()

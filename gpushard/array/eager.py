@@ -16,8 +16,7 @@ from gpushard.geometry.sharding import Sharding
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.movement.reshard import move
 from gpushard.ops.aval import Aval
-from gpushard.ops.create import create
-from gpushard.ops.dispatch import check_out, program_for
+from gpushard.ops.dispatch import check_out, create, program_for
 from gpushard.ops.operand import Hosted, Operand, Scalar, Sharded
 from gpushard.ops.row import Params, Program, Result, Row
 from gpushard.ops.scalars import KINDS

@@ -70,15 +70,8 @@ class KeyArray(ConcreteArray):
     __array_ufunc__ = None  # type: ignore[assignment]
     interpreter = _OfKeys()
 
-    def __init__(
-        self,
-        buffer: ShardedBuffer,
-        sharding: Sharding,
-        *,
-        committed: bool = True,
-        weak_type: bool = False,
-    ) -> None:
-        super().__init__(buffer, sharding, committed=committed, weak_type=weak_type)
+    def __init__(self, buffer: ShardedBuffer, sharding: Sharding, **how: bool) -> None:
+        super().__init__(buffer, sharding, **how)
         self._dtype = _DTYPE
 
     def _concrete(self, why: str, explicit: bool | None) -> HostArray:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from gpushard.array.operators import Operators
 from gpushard.dtypes import can_cast, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import (
@@ -21,36 +22,25 @@ from gpushard.functions import (
     updating,
 )
 from gpushard.functions.checks import as_dtype, check_order
-from gpushard.functions.values import Value, method, view
+from gpushard.functions.values import method, view
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import elementwise as rows
 from gpushard.ops.table.elementwise import ufunc_row
-from gpushard.typing import Shape
 
 _CONJUGATE = ufunc_row(np.conjugate)
 
 
-class Methods(Value):
+class Methods(Operators):
     """What arrays have, and what interpreters make of them."""
 
     __slots__ = ()
 
     @property
     @abc.abstractmethod
-    def shape(self) -> Shape:
-        """Sizes of the dims."""
-
-    @property
-    @abc.abstractmethod
     def ndim(self) -> int:
         """Number of dims."""
-
-    @property
-    @abc.abstractmethod
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
 
     all = method(statistical.all)
     any = method(statistical.any)

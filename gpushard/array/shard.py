@@ -22,7 +22,8 @@ class Shard(Generic[A]):
 
     Args:
       device: the device.
-      index: slices of the global array.
+      index: what gives the part from the global array: slices, and integers for dims that it
+        does not have, as with `PmapSharding`.
       replica_id: how many devices before this one hold the same part.
       data: the part as an array on the device, or what makes it when it is first asked for; None
         if this process cannot reach it.
@@ -50,7 +51,7 @@ class Shard(Generic[A]):
 
     @property
     def index(self) -> Index:
-        """Slices of the global array."""
+        """What gives the part from the global array."""
         return self._index
 
     @property
@@ -131,7 +132,7 @@ def _shard(known: KnownShards, position: int, *, reachable: bool = True) -> Shar
     tiling = known.tiling
     return Shard(
         device_of(tiling.devices[position]),
-        tiling.indices[position],
+        known.sharding.shard_index(tiling.indices[position]),
         tiling.assignment.replicas[position],
         functools.partial(known.array, position) if reachable else None,
     )

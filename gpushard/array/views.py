@@ -56,8 +56,26 @@ def _step(x: Handle, row: Row | None, params: Params) -> Handle:
     """Return what an operation takes from an array; of indexing the whole index is a parameter."""
     if row is None:
         return copy.copy(x)
-    part: Handle = index_part(x, *params) if row is INDEX else bind(row, (x,), params)
-    return part
+    if row is not INDEX:
+        part: Handle = bind(row, (x,), params)
+        return part
+    shard: Handle | None = _shard(x, *params)
+    return index_part(x, *params) if shard is None else shard
+
+
+def _shard(x: Any, entries: Sequence[Any]) -> Any:
+    """Return the shard that an index takes all of, where shards have fewer dims than the array."""
+    dims = x._sharding.unstacked if isinstance(x, Handle) else ()
+    if not dims:
+        return None
+    box: list[tuple[int, int]] = []
+    for entry in entries:
+        if isinstance(entry, int) == (len(box) in dims) and entry is not None:
+            start, step, length = (entry, 1, 1) if isinstance(entry, int) else entry
+            box.append((start, start + length if step == 1 else -1))
+        else:
+            return None
+    return x._shard_at(tuple(box))
 
 
 def is_called_by_library() -> bool:

@@ -216,6 +216,24 @@ def check_hint(name: str, argument: str, value: Any, known: Collection[Any]) -> 
     check_choice(name, argument, value, known, "; it makes no difference")
 
 
+def broadcast(name: str, shapes: Collection[Shape]) -> Shape:
+    """Return the shape that shapes broadcast to."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise do_not_broadcast(name, shapes) from None
+
+
+def do_not_broadcast(name: str, shapes: Collection[Shape]) -> ArgumentError:
+    """Return what to raise for shapes that do not broadcast."""
+    return ArgumentError(
+        f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast; dims must be equal or 1, "
+        "counted from the last",
+        argument="shape",
+        shapes=tuple(shapes),
+    )
+
+
 def check_vector(name: str, argument: str, x: Any) -> None:
     """Check that an array, here or on the host, has one dim."""
     if len(x.shape) != 1:

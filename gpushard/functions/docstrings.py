@@ -11,22 +11,14 @@ from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# fmt: off
+_ARRAYS = (
+    "A", "a", "ar", "arr", "array", "ary", "b", "filt", "m", "v", "val", "x", "x1", "x2", "z",
+)
+# fmt: on
+
 COMMON = {
-    "a": "an array.",
-    "b": "an array.",
-    "x": "an array.",
-    "x1": "an array.",
-    "x2": "an array.",
-    "m": "an array.",
-    "A": "an array.",
-    "array": "an array.",
-    "filt": "an array.",
-    "v": "an array.",
-    "val": "an array.",
-    "z": "an array.",
-    "ar": "an array.",
-    "arr": "an array.",
-    "ary": "an array.",
+    **dict.fromkeys(_ARRAYS, "an array."),
     "axis": "which dims.",
     "axis1": "the dim of rows.",
     "axis2": "the dim of columns.",
@@ -101,6 +93,13 @@ def _split(text: str) -> tuple[str, str]:
     """Return what comes before the next section of a docstring, and the rest."""
     end = _PARTS.search(text)
     return (text, "") if end is None else (text[: end.start()], text[end.start() :])
+
+
+def named(function: F, name: str, text: str) -> F:
+    """Return a function with a name and a docstring, as one of a family."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
 
 
 def described(**texts: str) -> Callable[[F], F]:

@@ -42,7 +42,10 @@ def as_part(value: Any, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
         converted = array.astype(dtype, copy=False)
     else:
         converted = _converted(value, dtype, array.shape)
-    return converted if array.shape == shape else _broadcast(converted, shape)
+    if array.shape == shape:
+        return converted
+    more = check_broadcasts(array.shape, shape)
+    return np.broadcast_to(converted.reshape(array.shape[more:]), shape)
 
 
 def check_replaced(value: Any, dtype: np.dtype[Any]) -> None:
@@ -55,19 +58,19 @@ def check_replaced(value: Any, dtype: np.dtype[Any]) -> None:
         )
 
 
-def _broadcast(array: HostArray, shape: Shape) -> HostArray:
-    """Return an array of a part's shape; leading dims of length 1 may be too many."""
-    lead = max(array.ndim - len(shape), 0)
-    if not set(array.shape[:lead]) - {1}:
-        try:
-            return np.broadcast_to(array.reshape(array.shape[lead:]), shape)
-        except ValueError:
-            pass
+def check_broadcasts(own: Shape, shape: Shape) -> int:
+    """Check that a shape broadcasts to a part's; return how many first dims, of 1, are too many."""
+    more = max(len(own) - len(shape), 0)
+    try:
+        if not set(own[:more]) - {1} and np.broadcast_shapes(own[more:], shape) == shape:
+            return more
+    except ValueError:
+        pass
     raise ArgumentError(
-        f"value has shape {array.shape} and the part of the array {shape}: it cannot be "
-        "broadcast; give a value of the part's shape",
+        f"value has shape {own} and the part of the array {shape}: it cannot be broadcast; give a "
+        "value of the part's shape",
         argument="value",
-        shape=array.shape,
+        shape=own,
         expected=shape,
     )
 

@@ -1,267 +1,54 @@
-"""Indices: parsed once, and what reads elements by position.
+"""What reads elements by position: `x[index]` and functions such as `take` and `nonzero`.
 
-https://numpy.org/doc/stable/user/basics.indexing.html
-
-`parse` makes of an index a basic one, which comes first, and says which dims of what that selects
-are left to index arrays. Reading, assignment and `x.at[index]` all start from it. A mask becomes
-an array of positions for each of its dims. What the host has to know of positions on devices (how
-many there are, and that they are in bounds) are the only reads of the host that indexing makes.
+A mask becomes an array of positions for each of its dims. What the host has to know of positions on
+devices (how many there are, and that they are in bounds) are the only reads of the host here.
 """
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from gpushard.dtypes import iinfo, kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError
-from gpushard.frozen import dataclass
+from gpushard.functions.bounds import (
+    INDEX,
+    Positions,
+    as_int64,
+    as_integers,
+    bounded,
+    check_positions,
+    clipped,
+    has_traced,
+    inside,
+    unravelled,
+)
 from gpushard.functions.checks import check_dtype, check_vector, count, refuse_out
-from gpushard.functions.concrete import at_hand, concrete
+from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.host_values import as_element
+from gpushard.functions.index_parsing import ParsedIndex, parse
 from gpushard.functions.masks import is_in_place, select_true, true_places
-from gpushard.functions.values import Array, Value, is_value, laid_out
+from gpushard.functions.values import Array, is_value, laid_out
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
-from gpushard.ops.indexed import Indexed, part_shape
-from gpushard.ops.indexing import (
-    Entry,
-    NotBasicError,
-    as_position,
-    as_slice,
-    index_piece,
-    out_of_bounds,
-    parse_index,
-)
-from gpushard.ops.table.elementwise import ASTYPE, CLIP, WHERE, ufunc_row
+from gpushard.ops.index_arrays import Indexed, part_shape
+from gpushard.ops.table.elementwise import WHERE, ufunc_row
 from gpushard.ops.table.gather import GATHER
 from gpushard.ops.table.movement import RESHAPE, STACK
 from gpushard.ops.table.movement import index as index_part
-from gpushard.ops.table.positions import FURTHEST, NONZERO
+from gpushard.ops.table.positions import NONZERO
 from gpushard.ops.table.reductions import COUNT_NONZERO
-from gpushard.typing import HostArray, Shape
+from gpushard.typing import Shape
 
-Positions: TypeAlias = Any
-"""Integers: a NumPy array, or an array on devices."""
-
-MODES = ("fill", "drop", "clip", "wrap", "promise_in_bounds")
-"""What may be done with positions out of bounds, rather than raise."""
-
-_INDEX = np.dtype(np.int64)
 _NOT_EQUAL = ufunc_row(np.not_equal)
-_MINIMUM = ufunc_row(np.minimum)
-_POSITIONS = "positions"
-
-
-@dataclass(frozen=True, eq=False)
-class ParsedIndex:
-    """An index without its arrays. Pure."""
-
-    of: Shape
-    """Shape of the array."""
-
-    entries: tuple[Entry, ...]
-    """The basic index that comes first; whole along the dims that arrays index."""
-
-    shape: Shape
-    """Shape of what it selects."""
-
-    everything: bool
-    """Whether that is the array as it is."""
-
-    dims: tuple[int, ...] = ()
-    """The dims of the array that index arrays index, one for each; -1 for new ones."""
-
-    indexed: Indexed = Indexed((), 0)
-    """How index arrays, all in bounds, index what `entries` select."""
-
-    unchecked: Indexed = Indexed((), 0)
-    """The same where positions may be out of bounds."""
-
-    masks: tuple[bool, ...] = ()
-    """Which of its arrays are masks."""
-
-    only_mask: bool = False
-    """Whether there is one mask, which has dims, and nothing else but slices."""
-
-
-def parse(
-    shape: Shape, index: Any, mode: str | None = None
-) -> tuple[ParsedIndex, Sequence[Positions]]:
-    """Parse an index.
-
-    Args:
-      shape: of the array.
-      index: as NumPy takes it.
-      mode: one of `MODES`; integers are then index arrays too, as they may be out of bounds.
-
-    Returns:
-      The index, and its arrays: of integers with some dims, and of booleans.
-
-    Raises:
-      ArrayIndexError: it is no index of the array, or an integer is out of bounds.
-
-    >>> parsed, arrays = parse((4, 6), (-1, slice(None, None, -2)))
-    >>> parsed.entries, parsed.shape, arrays
-    ((3, (5, -2, 3)), (3,), ())
-    >>> parsed, arrays = parse((4, 6), (..., [0, 2]))
-    >>> parsed.everything, parsed.indexed, arrays
-    (True, Indexed(axes=(-1,), after=0, paired=(), inside=True), [array([0, 2])])
-    """
-    if type(index) is int and mode is None:
-        return _parsed(shape, (index,)), ()
-    keys: list[Any] = []
-    arrays: list[Positions] = []
-    for entry in index if isinstance(index, tuple) else (index,):
-        kind = type(entry)
-        if entry is None or entry is Ellipsis:
-            keys.append(entry)
-        elif kind is slice:
-            start, stop, step = entry.start, entry.stop, entry.step
-            plain = (
-                (start is None or type(start) is int)
-                and (stop is None or type(stop) is int)
-                and (step is None or type(step) is int)
-            )
-            keys.append((start, stop, step) if plain else as_slice(entry))
-        else:
-            key, array = (entry, None) if kind is int else _array_of(entry)
-            if array is None and mode is not None:
-                key, array = _POSITIONS, np.asarray(key)
-            keys.append(key)
-            if array is not None:
-                arrays.append(array)
-    return _parsed(shape, tuple(keys)), arrays or ()
-
-
-def _array_of(entry: Any) -> tuple[Any, Any]:
-    """Convert an entry that is no slice to an array of integers or booleans, or an integer.
-
-    Returns:
-      What `_parsed` takes, and the array; or an integer, and None.
-    """
-    array = entry
-    if isinstance(entry, bool | np.bool_):
-        array = np.asarray(entry)
-    elif isinstance(entry, list | tuple):
-        try:
-            array = np.asarray(entry)
-        except ValueError:
-            why = "made of lists of different lengths; make them equally long"
-            raise _refused(entry, why) from None
-        if not array.ndim or array.dtype.kind == "O":
-            raise _refused(entry, "no list of integers or booleans")
-        array = array if array.size else array.astype(_INDEX)
-    elif not isinstance(entry, np.ndarray | Value) and getattr(entry, "shape", None):
-        array = entry if is_value(entry) else np.asarray(entry)
-    dtype = getattr(array, "dtype", None)
-    if dtype is not None and ((ndim := array.ndim) or dtype == np.bool_):
-        if dtype.kind == "b":
-            return (ndim,), array if ndim else np.asarray(bool(array))
-        if dtype.kind in "iu":
-            return _POSITIONS, array
-        raise _refused(entry, f"an array of {dtype}; arrays of integers or booleans are fine")
-    try:
-        return as_position(array), None
-    except NotBasicError:
-        why = "not supported; use integers, slices, '...', None, or arrays of integers or booleans"
-        raise _refused(entry, why) from None
-
-
-def _refused(entry: Any, why: str) -> ArrayIndexError:
-    text = f"of shape {entry.shape} on devices" if is_value(entry) else repr(entry)
-    return ArrayIndexError(f"entry {text} of the index is {why}", argument="index", entry=entry)
-
-
-@functools.lru_cache(maxsize=4096)
-def _parsed(shape: Shape, keys: tuple[Any, ...]) -> ParsedIndex:
-    """Parse an index whose slices are tuples, positions "positions", and masks (ndim,).
-
-    Slices have no hash before Python 3.12.
-    """
-    basic: list[Any] = []
-    indexing: list[int] = []  # numbers of the entries that index arrays have
-    breaks: list[int] = []  # numbers of entries before which `...` stands
-    for key in keys:
-        if key == _POSITIONS or _is_mask(key):
-            added: list[Any] = [slice(None)] * (1 if key == _POSITIONS else key[0]) or [None]
-            indexing += range(len(basic), len(basic) + len(added))
-            basic += added
-        else:
-            breaks += [len(basic)] * (key is Ellipsis)
-            basic.append(slice(*key) if isinstance(key, tuple) else key)
-    entries = parse_index(shape, tuple(basic))
-    whole = tuple((0, 1, n) for n in shape)
-    selected = index_piece(entries).shape
-    if not indexing:
-        return ParsedIndex(shape, entries, selected, entries == whole)
-    more = len(entries) - len(basic)  # `...` stands for so many more, or fewer
-    start = breaks[0] if breaks else len(basic)
-    numbers = [n if n < start else n + more for n in indexing]
-    axes, dims, after = _placed(entries, numbers, start)
-    inside = all(selected[axis] for axis in axes)
-    masks = tuple(_is_mask(key) for key in keys if key == _POSITIONS or _is_mask(key))
-    others = [key for key in keys if key is not Ellipsis and not isinstance(key, tuple)]
-    return ParsedIndex(
-        shape,
-        entries,
-        selected,
-        entries == whole,
-        dims,
-        Indexed(axes, after, (), inside),
-        Indexed(axes, after),
-        masks,
-        len(masks) == 1 and not others and -1 not in dims,
-    )
-
-
-def _placed(
-    entries: Sequence[Entry], numbers: Sequence[int], dots: int
-) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """Say which dims index arrays index, and how many of the others come after theirs.
-
-    The dims of index arrays come first where arrays and integers are not beside one another.
-
-    Args:
-      entries: a basic index, whole along indexed dims.
-      numbers: of the entries of these.
-      dots: number of the entry before which `...` stood.
-
-    Returns:
-      The dims of what the basic index selects, counted from the end; those of the array; how many.
-    """
-    axes, dims, runs = [], [], []
-    plain = width = source = 0
-    in_run = False
-    for number, entry in enumerate(entries):
-        in_run = in_run and number != dots
-        if number in numbers:
-            axes.append(width)
-            dims.append(-1 if entry is None else source)
-        if number in numbers or isinstance(entry, int):
-            if not in_run:
-                runs.append(plain)
-            in_run = True
-        else:
-            in_run = False
-            plain += 1
-        width += not isinstance(entry, int)
-        source += entry is not None
-    after = plain - (runs[0] if len(runs) == 1 else 0)
-    return tuple(axis - width for axis in axes), tuple(dims), after
-
-
-def _is_mask(key: Any) -> bool:
-    return isinstance(key, tuple) and len(key) == 1
 
 
 def part_of(x: Array, parsed: ParsedIndex, out: Sharding | None = None) -> Array:
@@ -343,7 +130,7 @@ def positions(
     Returns:
       The positions, and how they index what the basic index selects.
     """
-    if mode == "promise_in_bounds" or (mode is None and _has_traced(arrays)):
+    if mode == "promise_in_bounds" or (mode is None and has_traced(arrays)):
         mode = unknown
     shape, at = parsed.of, list[Positions]()
     for array, is_mask in zip(arrays, parsed.masks, strict=True):
@@ -354,15 +141,11 @@ def positions(
             check_positions(array, shape[dim], dim)
             at.append(array)
         else:
-            at.append(_inside(array, shape[dim], mode))
+            at.append(inside(array, shape[dim], mode))
     indexed = parsed.indexed if mode is None or mode == "wrap" else parsed.unchecked
     if len(at) > 1:
         selected_shape(indexed, parsed.shape, at)
     return at, indexed
-
-
-def _has_traced(arrays: Sequence[Positions]) -> bool:
-    return any([type(at) is not np.ndarray and hasattr(at, "interpreter") for at in arrays])
 
 
 def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> Shape:
@@ -382,7 +165,7 @@ def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> S
 def _of_mask(mask: Any, shape: Shape, dim: int) -> Sequence[Positions]:
     """Find where a mask is true; one without dims selects a new dim, of length 1 or 0."""
     if not mask.ndim:
-        return (np.zeros(int(mask), _INDEX),)
+        return (np.zeros(int(mask), INDEX),)
     for at, (own, size) in enumerate(zip(mask.shape, shape[dim:], strict=False)):
         if own not in (size, 0):  # no elements select none, as the Array API has it
             raise ArrayIndexError(
@@ -396,85 +179,14 @@ def _of_mask(mask: Any, shape: Shape, dim: int) -> Sequence[Positions]:
     return true_positions(mask) if is_value(mask) else np.nonzero(mask)
 
 
-def _inside(at: Positions, size: int, mode: str) -> Positions:
-    """Bring positions into bounds as a mode has it, or leave them."""
-    if mode == "clip":
-        return clipped(at, -size, size - 1)
-    if mode == "wrap" and size:
-        return as_int64(at) % size
-    return at if is_value(at) else as_int64(at)
-
-
-def check_positions(at: Positions, size: int, dim: int) -> None:
-    """Check that positions are in bounds; waits for those on devices."""
-    if at.size:
-        furthest = _furthest_of(at) if isinstance(at, np.ndarray) else _furthest(at)
-        if not -size <= furthest < size:
-            if isinstance(at, np.ndarray):  # as NumPy has it, the first one
-                furthest = int(at[(at >= size) | (at < -size)][0])
-            raise out_of_bounds(furthest, dim, size)
-
-
-def _furthest(at: Any) -> int:
-    """Return the position that needs the longest dim, of some on devices, which remember it."""
-    data = at._held()
-    furthest: int | None = data.furthest
-    if furthest is None:
-        read = at_hand(at, why := "x[index]")
-        if read is None:
-            furthest = int(concrete(bind(FURTHEST, (at,), (_all(at), False)), why))
-        else:
-            furthest = _furthest_of(read)
-        if at._held() is data:  # no other thread has assigned to them
-            data.furthest = furthest
-    return furthest
-
-
-def _furthest_of(at: HostArray) -> int:
-    high, low = int(np.maximum.reduce(at, None)), int(np.minimum.reduce(at, None))
-    return high if high >= -1 - low else low
-
-
-def clipped(at: Positions, low: int, high: int) -> Positions:
-    """Bring positions into a range."""
-    at = as_int64(at)
-    if not is_value(at):
-        return np.clip(at, low, high)
-    return bind(CLIP, (at, low, high), (True, True))
-
-
-def as_int64(at: Positions) -> Positions:
-    """Convert positions to 64-bit integers; the largest there is for larger ones."""
-    if at.dtype == np.uint64:
-        most = np.iinfo(np.int64).max
-        at = bind(_MINIMUM, (at, most)) if is_value(at) else np.minimum(at, np.uint64(most))
-    if at.dtype == _INDEX:
-        return at
-    return bind(ASTYPE, (at,), (_INDEX,)) if is_value(at) else at.astype(_INDEX)
-
-
-def check_mode(mode: Any, modes: Sequence[str] = MODES, name: str = "x.at[index]") -> None:
-    """Check what is to happen to positions out of bounds."""
-    if mode not in modes:
-        raise ArgumentError(
-            f"{name}: mode={mode!r} is unknown; use one of {', '.join(map(repr, modes))}"
-            + (", or None to raise" if modes is MODES else ""),
-            argument="mode",
-            mode=mode,
-        )
-
-
-def _all(x: Any) -> tuple[int, ...]:
-    return tuple(range(-x.ndim, 0))
-
-
 def count_true(mask: Any) -> int:
     """Count the elements that are true, on the host or on devices; waits for the mask."""
     if not mask.size:
         return 0
     if not is_value(mask):
         return int(np.count_nonzero(mask))
-    return int(concrete(bind(COUNT_NONZERO, (mask,), (_all(mask), False, None)), "x[mask]"))
+    every = tuple(range(-mask.ndim, 0))
+    return int(concrete(bind(COUNT_NONZERO, (mask,), (every, False, None)), "x[mask]"))
 
 
 def true_positions(
@@ -502,52 +214,6 @@ def true_positions(
         out = own.with_spec(PartitionSpec(axes) if axes else PartitionSpec())
     result = bind(NONZERO, (mask,), (number, fills or (0,) * mask.ndim), out)
     return result if isinstance(result, tuple) else (result,)
-
-
-def as_integers(at: Any, name: str, argument: str = "indices") -> Positions:
-    """Convert positions to integers: an array on devices, or on the host."""
-    try:
-        array = at if is_value(at) else np.asarray(at)
-    except ValueError:
-        raise ArgumentError(
-            f"{name}: {argument} has lists of different lengths; make them equally long",
-            argument=argument,
-        ) from None
-    if isinstance(at, list | tuple) and not array.size:
-        return array.astype(_INDEX)
-    if array.dtype.kind not in "biu":
-        raise ArgumentTypeError(
-            f"{name}: {argument} has dtype {array.dtype}; positions are integers",
-            argument=argument,
-            dtype=array.dtype,
-        )
-    return as_int64(array) if array.dtype.kind == "b" else array
-
-
-def bounded(
-    at: Positions, size: int, mode: Any, name: str, dim: int = 0, *, fill: bool = False
-) -> Positions:
-    """Bring positions into bounds, as a mode of `numpy.take` has it; those to be filled stay."""
-    check_mode(mode, ("raise", "clip", "wrap", *(("fill",) if fill else ())), name)
-    if mode == "fill":
-        return as_int64(at)
-    if mode == "raise" and size and _has_traced((at,)):  # nobody knows them
-        return clipped(at, -size, size - 1)
-    if mode == "raise" or not size:
-        check_positions(at, size, dim)
-        return at
-    if mode == "wrap":
-        return as_int64(at) % size
-    return clipped(at, 0, size - 1)
-
-
-def unravelled(at: Positions, shape: Shape) -> list[Positions]:
-    """Split the numbers of elements in row-major order into positions along each dim."""
-    dims: list[Positions] = []
-    for size in reversed(shape):
-        dims.append(at % size)
-        at = at // size
-    return dims[::-1]
 
 
 def _filling(mode: str, fill_value: Any, dtype: np.dtype[Any], name: str) -> bytes:

@@ -28,7 +28,6 @@ from gpushard.ops.axes import from_end, one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import Entry
 from gpushard.ops.table import movement
-from gpushard.ops.table.repeating import REPEAT_EACH
 
 
 def reshape(
@@ -212,7 +211,7 @@ def repeat(
         return bind(movement.REPEAT, (x,), (total, at), out_sharding)
     if not is_value(counts):
         counts = as_part(counts, counts.shape, np.dtype(np.int64))
-    return bind(REPEAT_EACH, (x, counts), (total, at), out_sharding)
+    return bind(movement.REPEAT_EACH, (x, counts), (total, at), out_sharding)
 
 
 def _counts(repeats: Any, x: Any, axis: int) -> Any:

@@ -15,14 +15,13 @@ import numpy as np
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_choice, check_hint
 from gpushard.functions.values import Array
-from gpushard.geometry.sharding import Sharding
 from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
-from gpushard.ops.row import Row
 from gpushard.ops.table import searching
 from gpushard.ops.table import sorting as rows
 
 _SORTS = ("quicksort", "heapsort", "mergesort", "stable", None)
+_SELECTIONS = ("introselect", None)
 METHODS = (None, "default", "scan", "scan_unrolled", "sort", "compare_all")
 """Hints of how to search, which make no difference."""
 
@@ -47,7 +46,10 @@ def sort(
     >>> sort(gs.numpy.asarray([3.0, float("nan"), 1.0, 2.0]), descending=True)
     Array([ 3.,  2.,  1., nan], dtype=float64)
     """
-    return _sorted(rows.SORT, a, axis, kind, order, descending, stable, out_sharding)
+    _check("sort", kind, order, _SORTS)
+    x, at = along("sort", a, axis)
+    how = at, bool(descending), stable is None or bool(stable)
+    return bind(rows.SORT, (x,), how, out_sharding)
 
 
 def argsort(
@@ -66,7 +68,10 @@ def argsort(
       axis: which dim; None for all elements in row-major order.
       kind: any of NumPy's; the result does not depend on it.
     """
-    return _sorted(rows.ARGSORT, a, axis, kind, order, descending, stable, out_sharding)
+    _check("argsort", kind, order, _SORTS)
+    x, at = along("argsort", a, axis)
+    how = at, bool(descending), stable is None or bool(stable)
+    return bind(rows.ARGSORT, (x,), how, out_sharding)
 
 
 def partition(
@@ -88,7 +93,9 @@ def partition(
     Raises:
       ArgumentError: there is no such place.
     """
-    return _partitioned(rows.PARTITION, a, kth, axis, kind, order, out_sharding)
+    _check("partition", kind, order, _SELECTIONS)
+    x, at = along("partition", a, axis)
+    return bind(rows.PARTITION, (x,), (at, _places("partition", kth, x.shape[at])), out_sharding)
 
 
 def argpartition(
@@ -110,7 +117,10 @@ def argpartition(
     Raises:
       ArgumentError: there is no such place.
     """
-    return _partitioned(rows.ARGPARTITION, a, kth, axis, kind, order, out_sharding)
+    _check("argpartition", kind, order, _SELECTIONS)
+    x, at = along("argpartition", a, axis)
+    places = _places("argpartition", kth, x.shape[at])
+    return bind(rows.ARGPARTITION, (x,), (at, places), out_sharding)
 
 
 def searchsorted(
@@ -148,32 +158,6 @@ def searchsorted(
     return bind(searching.SEARCHSORTED, operands, (side,), out_sharding)
 
 
-def _sorted(
-    row: Row,
-    x: Any,
-    axis: Any,
-    kind: Any,
-    order: Any,
-    descending: Any,
-    stable: Any,
-    to: Sharding | None,
-) -> Any:
-    _check(row.name, kind, order, _SORTS)
-    x, at = along(row.name, x, axis)
-    return bind(row, (x,), (at, bool(descending), stable is None or bool(stable)), to)
-
-
-def _partitioned(
-    row: Row, x: Any, kth: Any, axis: Any, kind: Any, order: Any, to: Sharding | None
-) -> Any:
-    _check(row.name, kind, order, ("introselect", None))
-    x, at = along(row.name, x, axis)
-    size = x.shape[at]
-    several = kth if np.ndim(kth) else (kth,)
-    places = tuple(_place(place, size, row.name) for place in several) if size else ()
-    return bind(row, (x,), (at, places), to)
-
-
 def along(name: str, x: Any, axis: Any) -> tuple[Any, int]:
     """Return a value and one of its dims, counted from the end; of None all elements in a row."""
     if axis is None:
@@ -189,6 +173,12 @@ def _check(name: str, kind: Any, order: Any, kinds: Sequence[Any]) -> None:
             argument="order",
             order=order,
         )
+
+
+def _places(name: str, kth: Any, size: int) -> tuple[int, ...]:
+    """Return places of a dim of some size, from 0; none of an empty one."""
+    several = kth if np.ndim(kth) else (kth,)
+    return tuple(_place(place, size, name) for place in several) if size else ()
 
 
 def _place(kth: Any, size: int, name: str) -> int:

@@ -17,9 +17,11 @@ import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import indexing
+from gpushard.functions.bounds import MODES, Positions, as_int64, as_integers, bounded, unravelled
 from gpushard.functions.concrete import Concrete, concrete
 from gpushard.functions.docstrings import described
-from gpushard.functions.host_values import as_element, as_part, check_replaced
+from gpushard.functions.host_values import as_element, as_part, check_broadcasts, check_replaced
+from gpushard.functions.index_parsing import ParsedIndex, parse
 from gpushard.functions.values import Array, is_value
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
@@ -27,7 +29,7 @@ from gpushard.geometry.partition_spec import P
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
-from gpushard.ops.indexed import Indexed
+from gpushard.ops.index_arrays import Indexed
 from gpushard.ops.indexing import Entry, open_index
 from gpushard.ops.scalars import KINDS, converter
 from gpushard.ops.table.elementwise import ASTYPE, WHERE, ufunc_row
@@ -41,8 +43,8 @@ _AND = ufunc_row(np.logical_and)
 
 def updated(
     x: Any,
-    parsed: indexing.ParsedIndex,
-    arrays: Sequence[indexing.Positions],
+    parsed: ParsedIndex,
+    arrays: Sequence[Positions],
     value: Any,
     ufunc: np.ufunc | None = None,
     mode: str | None = None,
@@ -55,7 +57,7 @@ def updated(
       arrays: its arrays.
       value: a number or an array; it is broadcast.
       ufunc: what combines elements with values, as its `at` does; None to replace them.
-      mode: one of `indexing.MODES`, or None to raise where positions are out of bounds.
+      mode: one of `MODES`, or None to raise where positions are out of bounds.
 
     Returns:
       The new array, laid out like `x` unless that follows others.
@@ -89,14 +91,7 @@ def as_new_part(value: Any, shape: Shape, x: Any) -> Any:
     if is_plain(value):
         value._live()  # one that was deleted has a shape still
     own = value.shape
-    more = max(len(own) - len(shape), 0)
-    if set(own[:more]) - {1} or not _fits(own[more:], shape):
-        raise ArgumentError(
-            f"value has shape {own} and the part of the array {shape}: it cannot be broadcast",
-            argument="value",
-            shape=own,
-            expected=shape,
-        )
+    more = check_broadcasts(own, shape)
     value = converted(value, x.dtype)
     if own != shape and math.prod(own) != 1:
         if more:
@@ -105,17 +100,10 @@ def as_new_part(value: Any, shape: Shape, x: Any) -> Any:
     return value
 
 
-def _fits(own: Shape, shape: Shape) -> bool:
-    try:
-        return np.broadcast_shapes(own, shape) == shape
-    except ValueError:
-        return False
-
-
 def part_updated(
     x: Any,
-    parsed: indexing.ParsedIndex,
-    arrays: Sequence[indexing.Positions],
+    parsed: ParsedIndex,
+    arrays: Sequence[Positions],
     value: Any,
     ufunc: np.ufunc | None = None,
     mode: str | None = None,
@@ -138,7 +126,7 @@ def part_updated(
 def scattered(
     x: Any,
     indexed: Indexed,
-    at: Sequence[indexing.Positions],
+    at: Sequence[Positions],
     value: Any,
     shape: Shape,
     ufunc: np.ufunc | None = None,
@@ -201,10 +189,7 @@ def _same_for_all(value: Any, rest: Shape) -> Any:
     Otherwise None: how many these are has to be known.
     """
     try:
-        own = value.shape if hasattr(value, "shape") else np.shape(value)
-        more = max(len(own) - len(rest), 0)
-        if set(own[:more]) - {1} or np.broadcast_shapes(own[more:], rest) != rest:
-            return None
+        check_broadcasts(value.shape if hasattr(value, "shape") else np.shape(value), rest)
     except ValueError:  # or lists of different lengths
         return None
     return _without_lead(value, len(rest))
@@ -439,10 +424,15 @@ class At(Generic[Array]):
             part = converted(new, self._x.dtype)
         return self.set(part, mode=mode)
 
-    def _parsed(self, mode: Any) -> tuple[indexing.ParsedIndex, Sequence[indexing.Positions]]:
-        if mode is not None:
-            indexing.check_mode(mode)
-        return indexing.parse(self._x.shape, self._index, mode)
+    def _parsed(self, mode: Any) -> tuple[ParsedIndex, Sequence[Positions]]:
+        if mode not in (None, *MODES):
+            raise ArgumentError(
+                f"x.at[index]: mode={mode!r} is unknown; use one of {', '.join(map(repr, MODES))}, "
+                "or None to raise",
+                argument="mode",
+                mode=mode,
+            )
+        return parse(self._x.shape, self._index, mode)
 
     def _combined(self, ufunc: np.ufunc, value: Any, hints: dict[str, Any]) -> Array:
         mode = _mode(hints)
@@ -527,15 +517,15 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise", *, inplace: bool = True
       ArrayIndexError: a number is out of bounds.
     """
     x = _target(a, "put", "a", inplace)
-    at = indexing.as_integers(ind, "put").ravel()
+    at = as_integers(ind, "put").ravel()
     new = _repeated(v, at.shape[0])
     if new is not None or not x.size:  # NumPy does not look at the positions otherwise
-        at = indexing.bounded(at, x.size, mode, "put")
+        at = bounded(at, x.size, mode, "put")
     if new is not None and not x.shape:
         x[...] = new[-1]
     elif new is not None:
         indexed = Indexed(tuple(range(-x.ndim, 0)), 0, (), True)
-        dims = indexing.unravelled(indexing.as_int64(at) % x.size, x.shape)
+        dims = unravelled(as_int64(at) % x.size, x.shape)
         x._renew(scattered(x, indexed, dims, new, at.shape))
     return None if inplace else x
 

@@ -8,6 +8,8 @@ from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from gpushard.functions.docstrings import complete
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Params, Row
@@ -48,6 +50,26 @@ def method(function: Callable[P, R]) -> Callable[P, R]:
 def laid_out(x: Any, sharding: Sharding | None) -> Any:
     """Return a value in the sharding that is wanted, if any."""
     return x if sharding is None else bind(COPY, (x,), (), sharding)
+
+
+def wanted(out_sharding: Any, *xs: Any) -> Sharding | None:
+    """Return how a result is wanted, in the form that operations take, so that they choose by it.
+
+    Args:
+      out_sharding: a sharding, a `PartitionSpec` on the mesh of the first operand that has one, or
+        None.
+      *xs: the operands.
+
+    Returns:
+      The sharding; None if nothing is wanted, or if only the result can say what is meant.
+    """
+    if isinstance(out_sharding, Sharding):
+        return out_sharding
+    if isinstance(out_sharding, PartitionSpec):
+        for x in xs:
+            if isinstance(own := getattr(x, "sharding", None), NamedSharding):
+                return own.with_spec(out_sharding)
+    return None
 
 
 def view(x: Any, row: Row | None, params: Params = (), to: Sharding | None = None) -> Any:

@@ -178,7 +178,7 @@ class Mesh:
         axis_types: Sequence[AxisType] | None = None,
     ) -> Mesh:
         """Return the one mesh of these devices and names."""
-        grid = _device_grid(devices)
+        grid = device_grid(devices)
         names = _axis_names(axis_names, grid.ndim)
         _check_axis_types(axis_types, names)
         assignment = tuple(grid.flat)
@@ -354,6 +354,15 @@ class set_mesh:
         _current.set(self._before)
 
 
+def line_of(devices: Sequence[Device]) -> Mesh:
+    """Return the mesh that devices of a sharding without one are taken for, in their order.
+
+    >>> line_of(["b", "a"])
+    Mesh('devices': 2)
+    """
+    return Mesh(list(devices), ("devices",))
+
+
 def current_mesh() -> Mesh | None:
     """Return the mesh of the innermost `with mesh:`, or None."""
     stack = _current.get()
@@ -392,7 +401,7 @@ def create_device_mesh(
             sizes=sizes,
             devices=len(devices),
         )
-    return _device_grid(devices).reshape(sizes)
+    return device_grid(devices).reshape(sizes)
 
 
 def _sizes(sizes: Any, argument: str) -> Shape:
@@ -411,7 +420,7 @@ def _sizes(sizes: Any, argument: str) -> Shape:
     return result
 
 
-def _device_grid(devices: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
+def device_grid(devices: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
     """Return a fresh object array of devices."""
     grid = np.array(list(devices) if isinstance(devices, str) else devices, dtype=object)
     if grid.size == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import os
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -119,7 +120,27 @@ class Sharding(abc.ABC):
         """
         tiling = self.tiling(global_shape)
         longest: list[int] = (tiling.stops - tiling.starts).max(axis=1, initial=0).tolist()
-        return tuple(longest)
+        return self.stacked(longest)
+
+    @property
+    def beside(self) -> Sharding:
+        """Where arrays of whatever rank go to be on the same devices: here, if it takes them."""
+        return self
+
+    @property
+    def unstacked(self) -> tuple[int, ...]:
+        """The dims that shards don't have, as they hold one element of each; mostly none."""
+        return ()
+
+    def stacked(self, sizes: Sequence[int]) -> Shape:
+        """Return what a shard has of the sizes of a box, one per dim."""
+        dropped = self.unstacked
+        return tuple(n for dim, n in enumerate(sizes) if dim not in dropped)
+
+    def shard_index(self, box: Index) -> tuple[Any, ...]:
+        """Return the slices of a box as the index that gives the shard, from the array."""
+        dropped = self.unstacked
+        return tuple((s.start or 0) if dim in dropped else s for dim, s in enumerate(box))
 
     @property
     def is_fully_replicated(self) -> bool:
@@ -165,7 +186,8 @@ class GridSharding(Sharding):
     def devices_indices_map(self, global_shape: Shape) -> dict[Device, Index]:
         """Map each device to the slices of the global array that it holds."""
         tiling = self.tiling(tuple(global_shape))
-        return dict(zip(map(device_of, tiling.devices), tiling.indices, strict=True))
+        indices = map(self.shard_index, tiling.indices) if self.unstacked else tiling.indices
+        return dict(zip(map(device_of, tiling.devices), indices, strict=True))
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
         """Whether both lay out every array of `ndim` dims alike, over the same devices in order."""
@@ -176,6 +198,7 @@ class GridSharding(Sharding):
         mine, theirs = self.assignment(ndim), other.assignment(ndim)
         return (
             mine.devices == theirs.devices
+            and self.unstacked == other.unstacked
             and mine.counts == theirs.counts
             and np.array_equal(mine.blocks, theirs.blocks)
         )

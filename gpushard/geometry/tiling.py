@@ -181,6 +181,13 @@ class Tiling:
         ]
 
     @functools.cached_property
+    def homes(self) -> dict[tuple[tuple[int, int], ...], int]:
+        """The first device that holds each box, which is (start, stop) of each dim."""
+        boxes = np.stack((self.starts, self.stops), -1).transpose(1, 0, 2).tolist()
+        numbered = enumerate(tuple(map(tuple, box)) for box in boxes)
+        return {box: position for position, box in reversed(list(numbered))}
+
+    @functools.cached_property
     def volumes(self) -> IntArray:
         """Number of elements of each device's box."""
         return np.asarray(np.prod(self.stops - self.starts, axis=0, dtype=np.int64))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -64,7 +65,7 @@ def map_shards(f: Callable[..., Any], *arrays: Array, out: Any, sharding: Any = 
     Array([1, 0, 3, 2], dtype=int64, sharding=NamedSharding(mesh=('x': 2), spec=P('x')))
     """
     _check_call(f, arrays)
-    inputs = [array._live() for array in arrays]
+    inputs = [_shards(array._live(), array.sharding) for array in arrays]
     leaves, structure = tree.flatten(out)
     declared = [_declare(leaf, sharding, arrays) for leaf in leaves]
     devices = _common_devices(inputs, declared)
@@ -188,10 +189,11 @@ def _run(
         return outputs, _mark(runtime, devices, inputs, outputs)
 
     outputs, ticks = runtime.commit(begin, streams)
+    targets = [_shards(made, how.sharding) for made, how in zip(outputs, declared, strict=True)]
     try:
         for position, (device, tick) in enumerate(zip(devices, ticks, strict=True)):
             with runtime.backend.on_stream(device.stream, tick):
-                _call(f, device, position, inputs, outputs)
+                _call(f, device, position, inputs, targets)
     finally:
         runtime.commit(lambda: _mark(runtime, devices, inputs, outputs), streams)
     return outputs
@@ -261,6 +263,14 @@ def _call(
             type=type(result),
             device=device,
         )
+
+
+def _shards(buffer: ShardedBuffer, sharding: Sharding) -> ShardedBuffer:
+    """Return data with shards of the dims that users see."""
+    if not sharding.unstacked:
+        return buffer
+    values = [value.reshape(sharding.stacked(value.shape)) for value in buffer.values]
+    return dataclasses.replace(buffer, values=values)
 
 
 def _lend(device: Device, position: int, buffers: Sequence[ShardedBuffer]) -> list[LocalArray]:

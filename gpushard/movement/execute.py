@@ -254,12 +254,12 @@ def _assembled(
         return ShardedBuffer(plan.destination, dtype, values, claims, settled)
     values, claims = [], []
     nothing: Claim | None = None
-    for shape, (kind, of, index) in zip(plan.destination.shard_shapes, plan.slots, strict=True):
+    shards = zip(launch.places, plan.destination.shard_shapes, plan.slots, strict=True)
+    for place, shape, (kind, of, index) in shards:
         if kind == COPY:
             values.append(targets.values[of])
             claims.append(targets.claims[of])
         elif kind == EMPTY:
-            place = launch.places[0]
             values.append(place.device.runtime.backend.empty(place.memory_domain, shape, dtype))
             nothing = nothing or claim_nothing(place)
             claims.append(nothing)

@@ -23,8 +23,9 @@ from gpushard.movement.plan import Plan, Step
 from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.runtime.chunks import LEAST_SLOT, Move, bytes_of, chunks, lay_out
 from gpushard.runtime.domain import Domain
-from gpushard.runtime.memory import Claim, Memory, NoRoomError
+from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Copy, Phase
+from gpushard.runtime.pool import NoRoomError
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.typing import HostArray, LocalArray

@@ -20,42 +20,14 @@ PartitionSpec('x')
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from typing import TYPE_CHECKING, Any
 
 from gpushard import dtypes
 from gpushard.array import Array
 from gpushard.array.protocols import provide
-from gpushard.numpy import (
-    adding_removing,
-    bits,
-    correlation,
-    creation,
-    data_type,
-    differences,
-    elementwise,
-    functional,
-    grids,
-    histograms,
-    host,
-    indexing,
-    info,
-    joining,
-    linear_algebra,
-    logic,
-    manipulation,
-    nan_functions,
-    padding,
-    polynomials,
-    protocol,
-    quantiles,
-    ranges,
-    sets,
-    signals,
-    sorting,
-    statistical,
-    windows,
-)
+from gpushard.numpy import protocol
 from gpushard.numpy.adding_removing import *
 from gpushard.numpy.bits import *
 from gpushard.numpy.correlation import *
@@ -83,7 +55,8 @@ from gpushard.numpy.signals import *
 from gpushard.numpy.sorting import *
 from gpushard.numpy.statistical import *
 from gpushard.numpy.windows import *
-from gpushard.placement.npy import load, save
+from gpushard.placement.npy import load as load
+from gpushard.placement.npy import save as save
 
 ndarray = Array
 asanyarray = ascontiguousarray = asarray
@@ -118,31 +91,7 @@ provide("__array_namespace__", _namespace)
 provide("__array_ufunc__", protocol.array_ufunc)
 provide("__array_function__", protocol.array_function(globals()))
 
-__all__ = ["asanyarray", "ascontiguousarray", "load", "ndarray", "save"]
-__all__ += adding_removing.__all__
-__all__ += bits.__all__
-__all__ += correlation.__all__
-__all__ += creation.__all__
-__all__ += data_type.__all__
-__all__ += differences.__all__
-__all__ += elementwise.__all__
-__all__ += functional.__all__
-__all__ += grids.__all__
-__all__ += histograms.__all__
-__all__ += host.__all__
-__all__ += indexing.__all__
-__all__ += info.__all__
-__all__ += joining.__all__
-__all__ += linear_algebra.__all__
-__all__ += logic.__all__
-__all__ += manipulation.__all__
-__all__ += nan_functions.__all__
-__all__ += padding.__all__
-__all__ += polynomials.__all__
-__all__ += quantiles.__all__
-__all__ += ranges.__all__
-__all__ += sets.__all__
-__all__ += signals.__all__
-__all__ += sorting.__all__
-__all__ += statistical.__all__
-__all__ += windows.__all__
+_SECTIONS = [x for x in [*globals().values()] if inspect.ismodule(x) and x.__package__ == __name__]
+__all__ = ["asanyarray", "ascontiguousarray", "load", "ndarray", "save"] + [
+    name for section in _SECTIONS for name in getattr(section, "__all__", ())
+]

@@ -21,7 +21,7 @@ from gpushard.numpy.manipulation import broadcast_to, moveaxis, part, tile
 from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end
 from gpushard.ops.bind import bind
-from gpushard.ops.table.repeating import REPEAT_EACH
+from gpushard.ops.table.movement import REPEAT_EACH
 
 __all__ = ["append", "delete", "insert", "resize", "trim_zeros"]
 

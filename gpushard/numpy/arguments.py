@@ -13,9 +13,6 @@ from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.views import view
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.values import is_value
-from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.partition_spec import PartitionSpec
-from gpushard.geometry.sharding import Sharding
 from gpushard.ops.scalars import KINDS
 from gpushard.placement.device_put import as_host_array, device_put, resharded
 
@@ -106,23 +103,3 @@ def operands(name: str, *xs: Any) -> list[Any]:
 def settle(result: Any, place: Any, argument: str = "out_sharding") -> Any:
     """Return a result, or a tuple of them, as it is, or in the sharding that was asked for."""
     return result if place is None else resharded(result, place, argument)
-
-
-def wanted(out_sharding: Any, *xs: Any) -> Sharding | None:
-    """Return how a result is wanted, in the form that operations take, so that they choose by it.
-
-    Args:
-      out_sharding: a sharding, a `PartitionSpec` on the mesh of the first operand that has one, or
-        None.
-      *xs: the operands.
-
-    Returns:
-      The sharding; None if nothing is wanted, or if only `settle` can say what is meant.
-    """
-    if isinstance(out_sharding, Sharding):
-        return out_sharding
-    if isinstance(out_sharding, PartitionSpec):
-        own = [x.sharding for x in xs if isinstance(x, Array)]
-        named = [sharding for sharding in own if isinstance(sharding, NamedSharding)]
-        return named[0].with_spec(out_sharding) if named else None
-    return None

@@ -11,8 +11,8 @@ from gpushard import dtypes
 from gpushard.array import Array
 from gpushard.array.aval import KeyDType
 from gpushard.dtypes import is_custom, kind_of
-from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype
+from gpushard.errors import ArgumentTypeError
+from gpushard.functions.checks import as_dtype, check_choice
 from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_value
 from gpushard.numpy.arguments import as_value, is_number, settle
@@ -142,12 +142,7 @@ def isdtype(dtype: Any, kind: Any) -> builtins.bool:
 def _is_of(own: np.dtype[Any], kind: Any) -> builtins.bool:
     if not isinstance(kind, str):
         return own == as_dtype(kind, "kind")
-    if kind not in _KINDS:
-        raise ArgumentError(
-            f"isdtype: kind={kind!r} is unknown; use one of {', '.join(_KINDS)}, or a type",
-            argument="kind",
-            value=kind,
-        )
+    check_choice("isdtype", "kind", kind, _KINDS, ", or a type")
     return kind_of(own) in _KINDS[kind]
 
 

@@ -15,6 +15,7 @@ from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions import elementwise
 from gpushard.functions.checks import refuse_out
+from gpushard.functions.docstrings import named
 from gpushard.functions.indexing import nonzero
 from gpushard.numpy import ufuncs
 from gpushard.numpy.arguments import as_value, operands, settle
@@ -77,9 +78,7 @@ def _unary(name: str, ufunc: np.ufunc, text: str) -> Unary:
         refuse_out(name, out)
         return settle(ufuncs.call(ufunc, (x,), dtype, out_sharding=out_sharding), out_sharding)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = text + _DETAILS.format(operands="x")
-    return function
+    return named(function, name, text + _DETAILS.format(operands="x"))
 
 
 def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
@@ -90,9 +89,7 @@ def _binary(name: str, ufunc: np.ufunc, text: str) -> Binary:
         result = ufuncs.call(ufunc, (x1, x2), dtype, out_sharding=out_sharding)
         return settle(result, out_sharding)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = text + _DETAILS.format(operands="x1, x2")
-    return function
+    return named(function, name, text + _DETAILS.format(operands="x1, x2"))
 
 
 abs = absolute = _unary("abs", np.absolute, "Return the absolute value of each element.")

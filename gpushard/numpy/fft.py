@@ -18,8 +18,9 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import as_dtype, check_choice, integer, number_of, refuse_out
-from gpushard.functions.docstrings import described
+from gpushard.functions.checks import check_choice, integer, number_of, refuse_out
+from gpushard.functions.docstrings import described, named
+from gpushard.functions.statistical import in_type
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, settle
 from gpushard.numpy.creation import place_of
@@ -121,10 +122,8 @@ def _one(name: str, row: Row, text: str, *, from_half: bool = False) -> One:
         check_choice(name, "norm", norm, _NORMS)
         return settle(_along(name, row, x, n, at, norm, from_half=from_half), out_sharding)
 
-    function.__name__ = function.__qualname__ = name
     counted = "that the result has" if from_half else "transformed"
-    function.__doc__ = text + _ONE.format(counted=counted)
-    return function
+    return named(function, name, text + _ONE.format(counted=counted))
 
 
 def _along(
@@ -185,10 +184,8 @@ def _many(
             x = _along(name, row, x, n, axis, norm, from_half=row is last)
         return settle(x, out_sharding)
 
-    function.__name__ = function.__qualname__ = name
     known = "all by default" if default is None else "the last two by default"
-    function.__doc__ = text + _MANY.format(axes=known)
-    return function
+    return named(function, name, text + _MANY.format(axes=known))
 
 
 def _dims(name: str, x: Any, s: Any, axes: Any) -> tuple[Sequence[Any], tuple[int, ...]]:
@@ -277,7 +274,7 @@ def fftfreq(
     place = place_of(device, out_sharding)
     at = arange(length, out_sharding=place)
     signed = ew.where(at < (length + 1) // 2, at, at - length)
-    return _finished(signed * unit, dtype, None if place is None else at.sharding)
+    return settle(in_type(signed * unit, dtype), None if place is None else at.sharding)
 
 
 @_frequencies
@@ -300,7 +297,7 @@ def rfftfreq(
     length, unit = _unit("rfftfreq", n, d)
     place = place_of(device, out_sharding)
     at = arange(length // 2 + 1, out_sharding=place)
-    return _finished(at * unit, dtype, None if place is None else at.sharding)
+    return settle(in_type(at * unit, dtype), None if place is None else at.sharding)
 
 
 def _unit(name: str, n: Any, d: Any) -> tuple[int, float]:
@@ -312,11 +309,6 @@ def _unit(name: str, n: Any, d: Any) -> tuple[int, float]:
             f"{name}: n={length} must be positive, and d={d} not 0", argument="n", n=length, d=d
         )
     return length, 1.0 / (length * distance)
-
-
-def _finished(x: Any, dtype: Any, place: Any) -> Any:
-    """Return frequencies in the type and the place that were asked for."""
-    return settle(x if dtype is None else x.astype(as_dtype(dtype)), place)
 
 
 @public

@@ -12,7 +12,7 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.dtypes import is_custom, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import check_ordered, check_vector, count
+from gpushard.functions.checks import check_choice, check_ordered, check_vector, count
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
 from gpushard.functions.values import is_value
@@ -77,18 +77,17 @@ def bincount(
         )
     check_vector("bincount", "x", x)
     heavy = _weights_like(x, weights, "bincount")
-    if heavy is not None and kind_of(heavy.dtype) == "c":
+    if heavy and kind_of(heavy[0].dtype) == "c":
         raise ArgumentTypeError(
-            f"bincount: weights of {heavy.dtype} must be real numbers; count real and imaginary "
+            f"bincount: weights of {heavy[0].dtype} must be real numbers; count real and imaginary "
             "parts one after the other",
             argument="weights",
-            dtype=heavy.dtype,
+            dtype=heavy[0].dtype,
         )
     least = count(minlength, "bincount", "minlength")
     bins = _length(x, least) if length is None else count(length, "bincount", "length")
-    operands = (x,) if heavy is None else (x, heavy)
-    dtype = _COUNTED if heavy is None else _SUMMED
-    return bind(counting.BINCOUNT, operands, (bins, dtype))
+    dtype = _SUMMED if heavy else _COUNTED
+    return bind(counting.BINCOUNT, (x, *heavy), (bins, dtype))
 
 
 def _length(x: Any, least: int) -> int:
@@ -105,10 +104,10 @@ def _length(x: Any, least: int) -> int:
     return max(least, int(concrete(statistical.max(x), "bincount")) + 1)
 
 
-def _weights_like(x: Any, weights: Any, name: str) -> Any:
-    """Return weights, here or on the host; None if there are none."""
+def _weights_like(x: Any, weights: Any, name: str) -> tuple[Any, ...]:
+    """Return weights, here or on the host, as one operand; none if there are none."""
     if weights is None:
-        return None
+        return ()
     heavy = weights if is_value(weights) else host_data(weights, name)
     if heavy.shape != x.shape:
         raise ArgumentError(
@@ -117,7 +116,7 @@ def _weights_like(x: Any, weights: Any, name: str) -> Any:
             shape=heavy.shape,
             expected=x.shape,
         )
-    return heavy
+    return (heavy,)
 
 
 @described()
@@ -177,9 +176,8 @@ def histogram(
     x = _real(a, "histogram")
     heavy = _weights_like(x, weights, "histogram")
     edges = edges_of("histogram", x, bins, range, weights)
-    dtype = _COUNTED if heavy is None else heavy.dtype
-    operands = (x, edges) if heavy is None else (x, edges, heavy)
-    counts = bind(counting.HISTOGRAM, operands, (1, dtype))
+    dtype = heavy[0].dtype if heavy else _COUNTED
+    counts = bind(counting.HISTOGRAM, (x, edges, *heavy), (1, dtype))
     edges = as_value(edges, "histogram")
     if density:
         widths = (but_first(edges, -1) - but_last(edges, -1)).astype(np.float64)
@@ -251,8 +249,7 @@ def _histogramdd(
     xs = [_real(x, name) for x in xs]
     edges = [edges_of(name, *wish, weights) for wish in zip(xs, each, limits, strict=True)]
     heavy = _weights_like(xs[0], weights, name)
-    operands = (*xs, *edges) if heavy is None else (*xs, *edges, heavy)
-    counts = bind(counting.HISTOGRAM, operands, (dims, _SUMMED))
+    counts = bind(counting.HISTOGRAM, (*xs, *edges, *heavy), (dims, _SUMMED))
     placed = tuple(as_value(edge, name) for edge in edges)
     if density:
         counts = counts / statistical.sum(counts)
@@ -406,12 +403,7 @@ def _spaced(x: Any, number: int) -> Any:
 
 def _by_rule(name: str, x: Any, rule: str, limits: Any, weights: Any) -> int:
     """Return how many bins a rule gives; the host reads what it needs to know."""
-    if rule not in RULES:
-        raise ArgumentError(
-            f"{name}: bins={rule!r} is unknown; use one of {', '.join(RULES)}, a number, or edges",
-            argument="bins",
-            value=rule,
-        )
+    check_choice(name, "bins", rule, RULES, ", a number, or edges")
     if weights is not None:
         raise ArgumentTypeError(
             f"{name}: bins={rule!r} does not go with weights; give a number of bins, or edges",

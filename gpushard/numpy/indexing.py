@@ -16,9 +16,10 @@ import numpy as np
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions import indexing, updating
+from gpushard.functions.bounds import as_int64, as_integers, bounded, unravelled
 from gpushard.functions.checks import as_shape, check_choice, count, integer
 from gpushard.functions.docstrings import described
-from gpushard.functions.indexing import as_int64, as_integers, bounded, count_true, unravelled
+from gpushard.functions.indexing import count_true
 from gpushard.functions.values import is_value
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.arguments import as_value, is_number, settle

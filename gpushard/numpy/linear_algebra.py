@@ -16,9 +16,9 @@ from gpushard.functions import linear_algebra as products
 from gpushard.functions import manipulation
 from gpushard.functions.checks import check_dtype, integer, refuse_out
 from gpushard.functions.linear_algebra import in_types, shape_of
-from gpushard.functions.values import is_value
+from gpushard.functions.values import is_value, wanted
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import operands, wanted
+from gpushard.numpy.arguments import operands
 from gpushard.numpy.manipulation import expand_dims, moveaxis, roll
 from gpushard.numpy.public import public, public_array
 from gpushard.numpy.subscripts import from_lists, parse

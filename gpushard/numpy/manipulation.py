@@ -6,16 +6,15 @@ Dims that stay keep the mesh axes that split them; what has to move goes from sh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, Protocol, cast, overload
 
 import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
 from gpushard.functions import manipulation
-from gpushard.functions.checks import as_shape, count, integer
-from gpushard.functions.docstrings import described
+from gpushard.functions.checks import as_shape, broadcast, count, do_not_broadcast, integer
+from gpushard.functions.docstrings import described, named
 from gpushard.numpy.arguments import as_value, as_view
 from gpushard.numpy.public import public, public_array
 from gpushard.ops.axes import from_end, one_from_end
@@ -159,20 +158,7 @@ def broadcast_shapes(*shapes: Any) -> Shape:
     Raises:
       ArgumentError: they do not.
     """
-    sizes = [as_shape(shape, "shapes") for shape in shapes]
-    try:
-        return np.broadcast_shapes(*sizes)
-    except ValueError:
-        raise _do_not_broadcast("broadcast_shapes", sizes) from None
-
-
-def _do_not_broadcast(name: str, shapes: Sequence[Shape]) -> ArgumentError:
-    return ArgumentError(
-        f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast; dims must be equal or 1, "
-        "counted from the last",
-        argument="shape",
-        shapes=tuple(shapes),
-    )
+    return broadcast("broadcast_shapes", [as_shape(shape, "shapes") for shape in shapes])
 
 
 @public
@@ -191,9 +177,8 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Array:
         n in (1, size) for n, size in zip(own, sizes, strict=True)
     )
     if not fits:
-        raise _do_not_broadcast("broadcast_to", (x.shape, sizes))
-    found = x if x.shape == sizes else bind(movement.BROADCAST_TO, (x,), (sizes,))
-    return found
+        raise do_not_broadcast("broadcast_to", (x.shape, sizes))
+    return x if x.shape == sizes else bind(movement.BROADCAST_TO, (x,), (sizes,))
 
 
 @described(**_ARRAYS)
@@ -204,11 +189,7 @@ def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> tuple[Array, ...]:
       ArgumentError: they do not broadcast.
     """
     arrays = [as_value(x, "broadcast_arrays") for x in xs]
-    shapes = [x.shape for x in arrays]
-    try:
-        shape = np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise _do_not_broadcast("broadcast_arrays", shapes) from None
+    shape = broadcast("broadcast_arrays", [x.shape for x in arrays])
     return tuple(broadcast_to(x, shape, out_sharding=out_sharding) for x in arrays)
 
 
@@ -227,41 +208,43 @@ def tile(A: Any, reps: Any, *, out_sharding: Any = None) -> Array:
     return bind(movement.TILE, (A,), (checked,))
 
 
-def _atleast(ndim: int, xs: Sequence[Any], name: str) -> Any:
-    arrays = []
-    for x in xs:
-        x = as_value(x, name)
-        missing = max(ndim - x.ndim, 0)
-        arrays.append(x[(None,) * missing] if missing else x)
-    return arrays[0] if len(arrays) == 1 else tuple(arrays)
+class AtLeast(Protocol):
+    """A function that gives arrays at least some dims."""
+
+    @overload
+    def __call__(self, x: Any, /) -> Array: ...
+
+    @overload
+    def __call__(self, *xs: Any) -> tuple[Array, ...]: ...
 
 
-@overload
-def atleast_1d(x: Any, /) -> Array: ...
+def _atleast(name: str, text: str, as_array: Any, *new: tuple[Any, ...]) -> AtLeast:
+    """Return such a function; `new` are the indices for arrays of 0, 1 and so on dims."""
+
+    def function(*xs: Any) -> Array | tuple[Array, ...]:
+        arrays = [as_array(x, name) for x in xs]
+        raised = [x[new[x.ndim]] if x.ndim < len(new) else x for x in arrays]
+        return raised[0] if len(raised) == 1 else tuple(raised)
+
+    return cast("AtLeast", described(**_ARRAYS)(named(function, name, text)))
 
 
-@overload
-def atleast_1d(*xs: Any) -> tuple[Array, ...]: ...
-
-
-@described(**_ARRAYS)
-def atleast_1d(*xs: Any) -> Any:
-    """Return arrays with at least one dim."""
-    return _atleast(1, xs, "atleast_1d")
-
-
-@overload
-def atleast_2d(x: Any, /) -> Array: ...
-
-
-@overload
-def atleast_2d(*xs: Any) -> tuple[Array, ...]: ...
-
-
-@described(**_ARRAYS)
-def atleast_2d(*xs: Any) -> Any:
-    """Return arrays with at least two dims; new ones come first."""
-    return _atleast(2, xs, "atleast_2d")
+atleast_1d = _atleast("atleast_1d", "Return arrays with at least one dim.", as_value, (None,))
+atleast_2d = _atleast(
+    "atleast_2d",
+    "Return arrays with at least two dims; new ones come first.",
+    as_value,
+    (None, None),
+    (None,),
+)
+atleast_3d = _atleast(
+    "atleast_3d",
+    "Return arrays with at least three dims; a vector is the middle one, matrices come first.",
+    as_view,
+    (None, None, None),
+    (None, slice(None), None),
+    (..., None),
+)
 
 
 @described()
@@ -341,25 +324,6 @@ def rollaxis(a: Any, axis: int, start: int = 0, *, out_sharding: Any = None) -> 
         )
     place += a.ndim if place < 0 else 0
     return moveaxis(a, own, place - 1 if own < place else place)
-
-
-@overload
-def atleast_3d(x: Any, /) -> Array: ...
-
-
-@overload
-def atleast_3d(*xs: Any) -> tuple[Array, ...]: ...
-
-
-@described(**_ARRAYS)
-def atleast_3d(*xs: Any) -> Any:
-    """Return arrays with at least three dims; a vector is the middle one, matrices come first."""
-    arrays = []
-    for x in xs:
-        x = as_view(x, "atleast_3d")
-        index = {0: (None, None, None), 1: (None, slice(None), None)}
-        arrays.append(x[index.get(x.ndim, (..., None))] if x.ndim < 3 else x)
-    return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
 def part(x: Any, axis: int, chosen: Any) -> Any:

@@ -25,7 +25,7 @@ from gpushard.numpy.padding import pad
 from gpushard.numpy.public import public
 from gpushard.numpy.signals import convolve
 from gpushard.ops.bind import bind
-from gpushard.ops.table import polynomials as rows
+from gpushard.ops.table import signals as rows
 
 # fmt: off
 __all__ = [

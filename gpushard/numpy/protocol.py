@@ -14,9 +14,9 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.array.callers import caller, is_in_place
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentTypeError
 from gpushard.functions import cumulative
-from gpushard.functions.checks import refuse_out
+from gpushard.functions.checks import check_choice, refuse_out
 from gpushard.functions.values import is_value
 from gpushard.numpy import linear_algebra, statistical, ufuncs
 from gpushard.numpy.arguments import is_number
@@ -68,12 +68,7 @@ _NAMES = {"a_min": "min", "a_max": "max"}
 
 def namespace_of(module: ModuleType, api_version: str | None) -> ModuleType:
     """Do the work of `Array.__array_namespace__`."""
-    if api_version is not None and api_version not in VERSIONS:
-        raise ArgumentError(
-            f"api_version={api_version!r} is unknown; use one of {', '.join(VERSIONS)}, or None",
-            argument="api_version",
-            value=api_version,
-        )
+    check_choice("__array_namespace__", "api_version", api_version, (*VERSIONS, None))
     return module
 
 

@@ -12,8 +12,8 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from gpushard.array import Array
 from gpushard.functions.docstrings import complete
-from gpushard.functions.values import Value, is_value
-from gpushard.numpy.arguments import as_values, operands, settle, wanted
+from gpushard.functions.values import Value, is_value, wanted
+from gpushard.numpy.arguments import as_values, operands, settle
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -113,9 +113,6 @@ def percentile(a: Any, q: Any, *how: Any, **more: Any) -> Any:
 def nanquantile(a: Any, q: Any, *how: Any, **more: Any) -> Any:
     """Return quantiles over dims of what is no NaN; NaN if there is nothing else.
 
-    Args:
-      q: the shares, from 0 to 1: a number, or an array, whose dims come first in the result.
-
     Raises:
       ArgumentError: a share is outside, or the method is unknown.
       ArgumentTypeError: the array is of complex numbers.

@@ -13,6 +13,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, count, integer, number_of
 from gpushard.functions.concrete import concrete
 from gpushard.functions.docstrings import described
+from gpushard.functions.statistical import in_type
 from gpushard.numpy.arguments import is_number, operands
 from gpushard.numpy.creation import kept_at, made, place_of
 from gpushard.numpy.data_type import result_type
@@ -277,7 +278,7 @@ def logspace(
     else:
         exponents = linspace(start, stop, num, endpoint, axis=axis, out_sharding=place)
         powers = power(_number(base, "logspace", "base"), exponents)
-    return kept_at(powers if dtype is None else powers.astype(as_dtype(dtype)), place)
+    return kept_at(in_type(powers, dtype), place)
 
 
 @_ranges
@@ -309,7 +310,7 @@ def geomspace(
     place = place_of(device, out_sharding)
     if shape(start) or shape(stop):
         values = moveaxis(_ratios(start, stop, count(num, "geomspace", "num"), endpoint), 0, axis)
-        return kept_at(values if dtype is None else values.astype(as_dtype(dtype)), place)
+        return kept_at(in_type(values, dtype), place)
     one_from_end(axis, 1, "geomspace")
     ends = [_number(x, "geomspace", name) for x, name in ((start, "start"), (stop, "stop"))]
     if any(np.iscomplexobj(end) for end in ends):
@@ -334,7 +335,7 @@ def geomspace(
     values = where(equal(at, 0), float(ends[0]), ratios)  # as logarithms go, near but not at it
     if endpoint and num > 1:
         values = where(equal(at, num - 1), float(ends[1]), values)
-    return kept_at(values if dtype is None else values.astype(as_dtype(dtype)), place)
+    return kept_at(in_type(values, dtype), place)
 
 
 def _ratios(start: Any, stop: Any, count: int, endpoint: bool) -> Array:

@@ -10,7 +10,8 @@ from gpushard.array import Array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import as_dtype, check_choice, check_precision
-from gpushard.numpy.arguments import as_value, is_number, operands, wanted
+from gpushard.functions.values import wanted
+from gpushard.numpy.arguments import as_value, is_number, operands
 from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.row import Row

@@ -17,9 +17,9 @@ from gpushard.functions import sorting
 from gpushard.functions.checks import check_hint, check_vector, count
 from gpushard.functions.docstrings import described
 from gpushard.functions.sorting import METHODS, along
-from gpushard.functions.values import is_value
+from gpushard.functions.values import is_value, wanted
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, host_data, is_number, operands, settle, wanted
+from gpushard.numpy.arguments import as_value, host_data, is_number, operands, settle
 from gpushard.numpy.manipulation import flip
 from gpushard.numpy.public import public, public_array
 from gpushard.ops.axes import one_from_end

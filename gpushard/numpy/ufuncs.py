@@ -11,7 +11,8 @@ from gpushard.array import Array
 from gpushard.dtypes import can_cast, check_casting, is_custom
 from gpushard.errors import ArgumentTypeError
 from gpushard.functions.checks import as_dtype, number_of
-from gpushard.numpy.arguments import operands, wanted
+from gpushard.functions.values import wanted
+from gpushard.numpy.arguments import operands
 from gpushard.ops.bind import bind
 from gpushard.ops.table.elementwise import ufunc_row
 

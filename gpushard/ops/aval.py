@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import Any
 
 from gpushard.frozen import dataclass
+from gpushard.typing import Dtype as Dtype
 from gpushard.typing import Shape
-
-Dtype: TypeAlias = "np.dtype[Any]"
 
 _WEAK_TYPES = {"i": int, "u": int, "f": float, "c": complex}
 

@@ -1,4 +1,4 @@
-"""Eager dispatch: rows on sharded buffers, compiled once for operands of a kind.
+"""Eager dispatch: rows on sharded buffers or on none, compiled once for operands of a kind.
 
 The first call chooses how the work is split, plans what has to move and makes the kernels; what it
 finds is a program, which later calls only run.
@@ -11,10 +11,13 @@ from typing import Any
 
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
-from gpushard.movement.buffer import devices_of
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.operand import Operand, Sharded
+from gpushard.ops.programs.calls import LocalCalls, Work, calls_of
 from gpushard.ops.row import Case, Params, Program, Row
-from gpushard.ops.shardings import sharded_call
+from gpushard.ops.shardings import check_available, sharded_call
 from gpushard.runtime.runtime import Runtime
 
 _KEY_BYTES = 200
@@ -53,3 +56,22 @@ def program_for(
     program = strategy.compile(case, call)
     runtime.plans.put(key, program, program.nbytes + _KEY_BYTES * len(operands))
     return program
+
+
+def create(row: Row, tiling: Tiling, dtype: Dtype, numbers: Sequence[Any]) -> ShardedBuffer:
+    """Make an array of nothing but numbers, which the row's kernel takes after the site.
+
+    Each shard is made where it will live.
+    """
+    runtime = devices_of(tiling)[0].runtime
+    check_available(runtime, row.name, (Aval((), dtype),))
+    key = (row, tiling, dtype)
+    program: LocalCalls | None = runtime.plans.get(key)
+    if program is None:
+        kernel = row.kernel(runtime.backend.namespace, (), (tiling.shape, dtype))
+        calls, of_device = calls_of(row, (), [tiling])
+        work = Work(runtime, row.name, kernel, calls, of_device, [tiling], [dtype])
+        program = LocalCalls(work, light=True)
+        runtime.plans.put(key, program, 3000 + 500 * len(tiling.devices))
+    (made,) = program.run((), list(enumerate(numbers)))
+    return made

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from gpushard.dtypes import kind_of
 from gpushard.ops.row import State
-from gpushard.typing import LocalArray
+from gpushard.typing import Dtype, LocalArray, LocalArrays
 
 _AT_ONCE = 8
 """Arrays that a launch merges; all that a kernel is told of more might not fit its arguments."""
@@ -40,7 +37,7 @@ class InOrder:
         """Merge two states."""
         return (self._function(a[0], b[0]),)
 
-    def elementwise(self, dtype: np.dtype[Any], count: int) -> Any:
+    def elementwise(self, dtype: Dtype, count: int) -> Any:
         """Return what merges so many arrays of a type at once; None where nothing does."""
         step = _STEPS.get(self._name, "")
         if kind_of(dtype) != "f":
@@ -49,7 +46,7 @@ class InOrder:
             return None
         return _kernel(self._xp, step, count)
 
-    def at_once(self, arrays: Sequence[LocalArray], out: Any = None) -> LocalArray | None:
+    def at_once(self, arrays: LocalArrays, out: Any = None) -> LocalArray | None:
         """Merge two arrays or more of one type and shape; None where that takes a call for each.
 
         `out` is where the result may go, memory that no part lies in.

@@ -77,6 +77,24 @@ class ShardedCall:
         return [lies[1] for lies in self.operands if lies is not None]
 
 
+RuleMaker: TypeAlias = Callable[[Sequence[Aval], Params], Rule]
+
+Infer: TypeAlias = Callable[[Sequence[Aval], Params], tuple[Aval, ...]]
+
+
+def by_factors(rule: RuleMaker, dtype_of: Callable[[Sequence[Aval], Params], Dtype]) -> Infer:
+    """Return what infers results whose dims have the lengths of their factors."""
+
+    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+        factors, dtype = rule(avals, params), dtype_of(avals, params)
+        return tuple(
+            Aval(tuple(1 if f is None else factors.sizes[f] for f in dims), dtype)
+            for dims in factors.results
+        )
+
+    return infer
+
+
 class Program(Protocol):
     """A row compiled for operands of particular shapes, types and layouts."""
 
@@ -185,9 +203,9 @@ class Row:
 
     name: str  # what users call it
     # Checks operands and parameters and says what the results are.
-    infer: Callable[[Sequence[Aval], Params], tuple[Aval, ...]]
+    infer: Infer
     # The factor rule: a string, or what makes it.
-    rule: str | Callable[[Sequence[Aval], Params], Rule]
+    rule: str | RuleMaker
     # Makes the local kernel. The second argument has the dtypes that operands come in.
     kernel: KernelMaker
     # The ways to run it, in order of preference; the last one runs what is not split.

@@ -72,17 +72,23 @@ def elementwise(shapes: Sequence[Shape], shape: Shape, results: int = 1) -> Rule
     ((0, None), (1,))
     """
     dims = tuple(range(len(shape)))
-    return Rule(tuple(_aligned(own, shape) for own in shapes), (dims,) * results, shape)
+    return Rule(tuple(aligned(own, shape) for own in shapes), (dims,) * results, shape)
 
 
-def _aligned(own: Shape, shape: Shape) -> Dims:
-    lead = len(shape) - len(own)
+def aligned(own: Shape, shape: Shape, dims: Dims | None = None) -> Dims:
+    """Return the factors of what broadcasts to a shape whose dims have some: their numbers if None.
+
+    >>> aligned((4, 1), (2, 4, 3)), aligned((3,), (2, 3), (5, 6))
+    ((1, None), (6,))
+    """
+    lead, factors = len(shape) - len(own), range(len(shape)) if dims is None else dims
     return tuple(
-        None if n == 1 and shape[lead + dim] != 1 else lead + dim for dim, n in enumerate(own)
+        None if n == 1 and whole != 1 else factor
+        for n, whole, factor in zip(own, shape[lead:], factors[lead:], strict=True)
     )
 
 
-def reduction(shape: Shape, axes: Sequence[int], *, keepdims: bool, results: int = 1) -> Rule:
+def reduction(shape: Shape, axes: Sequence[int], *, keepdims: bool) -> Rule:
     """Return the rule of a reduction over some dims.
 
     >>> reduction((4, 3), [0], keepdims=True).results
@@ -92,7 +98,7 @@ def reduction(shape: Shape, axes: Sequence[int], *, keepdims: bool, results: int
     kept: Dims = tuple(None if dim in axes else dim for dim in dims)
     if not keepdims:
         kept = tuple(dim for dim in kept if dim is not None)
-    return Rule((dims,), (kept,) * results, shape)
+    return Rule((dims,), (kept,), shape)
 
 
 def along(shapes: Sequence[Shape], axes: Sequence[int], results: Sequence[int] = (1,)) -> Rule:
@@ -145,7 +151,7 @@ def cores(shapes: Sequence[Shape], inputs: Sequence[str], outputs: Sequence[str]
     for shape, core in zip(shapes, inputs, strict=True):
         lengths |= dict(zip(core, shape[len(shape) - len(core) :], strict=True))
     operands = tuple(
-        _aligned(loop, lead) + tuple(number[letter] for letter in core)
+        aligned(loop, lead) + tuple(number[letter] for letter in core)
         for loop, core in zip(loops, inputs, strict=True)
     )
     loop_dims: Dims = tuple(range(len(lead)))

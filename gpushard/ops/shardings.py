@@ -7,22 +7,13 @@ from collections.abc import Sequence
 from gpushard.errors import ArgumentTypeError, ShardingError
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
-from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import devices_of
 from gpushard.ops.aval import Aval
 from gpushard.ops.choose import Choice, Given, Price, Target, choose, of_dims, sharding_of
-from gpushard.ops.operand import (
-    Frame,
-    Operand,
-    Scalar,
-    as_written,
-    common_memory,
-    frame_of,
-    given,
-    in_memory,
-    splits_of,
-)
+from gpushard.ops.committed import Frame, common_memory, frame_of
+from gpushard.ops.operand import Operand, Scalar, as_written, given, in_memory, splits_of
 from gpushard.ops.row import Case, Result, ShardedCall, Strategy
 from gpushard.ops.rule import Dims, Rule, Splits
 from gpushard.runtime.runtime import Runtime
@@ -41,8 +32,9 @@ def sharded_call(case: Case) -> tuple[Strategy, ShardedCall | None]:
     operands = [in_memory(x, "device") for x in case.operands]
     out = case.out
     frame = frame_of(row.name, operands, None if out is None else (out, avals[0].shape))
-    if frame.single is not None or _stays(frame, rule, operands):
-        places, results = _without_mesh(frame.fixed[0], operands, avals)
+    own = frame.fixed[0] if _stays(frame, rule, operands) else frame.single
+    if own is not None:
+        places, results = _without_mesh(own, operands, avals)
         ends = [result.sharding for result in results]
         call = ShardedCall(places, results, _in_the_end(case, ends, memory), None)
         return row.strategies[-1], call
@@ -203,16 +195,11 @@ def _without_mesh(
     sharding: Sharding, operands: Sequence[Operand], avals: Sequence[Aval]
 ) -> tuple[tuple[tuple[Sharding, Tiling] | None, ...], tuple[Result, ...]]:
     """Lay out what is on one device, or what has a user's own sharding throughout."""
-    places = [None if isinstance(x, Scalar) else _place(sharding, x.aval.shape) for x in operands]
+    places = [
+        None if isinstance(x, Scalar) else (sharding, sharding.tiling(x.aval.shape))
+        for x in operands
+    ]
     return tuple(places), tuple(in_sharding(aval, sharding) for aval in avals)
-
-
-def _place(sharding: Sharding, shape: Shape) -> tuple[Sharding, Tiling]:
-    """Return where an operand lies; a user's own sharding may know of no arrays without dims."""
-    if not shape and sharding.num_devices == 1:
-        (device,) = sharding.device_set
-        sharding = SingleDeviceSharding(device)
-    return sharding, sharding.tiling(shape)
 
 
 def in_sharding(aval: Aval, sharding: Sharding) -> Result:

@@ -11,6 +11,7 @@ from typing import Any
 from gpushard.errors import ArgumentTypeError, MeshError, NoDeviceError
 from gpushard.frozen import dataclass
 from gpushard.functions.checks import as_shape
+from gpushard.geometry.listed_sharding import bring_devices
 from gpushard.geometry.mesh import AxisType, Mesh, create_device_mesh, current_mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -66,6 +67,9 @@ def local_devices(backend: str | None = None) -> list[Device]:
       backend: only those of a platform, "cpu" or "gpu".
     """
     return devices(backend)
+
+
+bring_devices(local_devices)
 
 
 def device_count(backend: str | None = None) -> int:

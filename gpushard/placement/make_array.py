@@ -40,9 +40,9 @@ def make_array_from_callback(
     Args:
       shape: shape of the array.
       sharding: how to lay it out.
-      data_callback: takes slices of the global array and returns their data. It is called once for
-        every distinct box that this process holds, so once for a replicated array; boxes of no
-        elements are left out.
+      data_callback: takes slices of the global array and returns their data, with an integer for
+        a dim that shards don't have. It is called once for every distinct box that this process
+        holds, so once for a replicated array; boxes of no elements are left out.
       dtype: type of the elements; that of the first data by default.
 
     Returns:
@@ -71,9 +71,9 @@ def make_array_from_callback(
     blocks = blocks_of(tiling)
     sample = blocks.distinct[0] if blocks.distinct else 0
     # The first box that is read; popped there, so that it is not kept any longer than others.
-    data = data_callback(blocks.indices[sample])
+    data = data_callback(sharding.shard_index(blocks.indices[sample]))
     kind = KeyArray if isinstance(data, KeyArray) else ConcreteArray
-    first = [_checked_data(data, kind, blocks.shapes[sample], None)]
+    first = [_checked_data(data, kind, sharding.stacked(blocks.shapes[sample]), None)]
     del data
     own = first[0].dtype
     expected = check_dtype(own, "data_callback") if wanted is None else wanted
@@ -87,7 +87,10 @@ def make_array_from_callback(
         )
 
     def read(index: Index, box_shape: Shape) -> HostArray:
-        return first.pop() if first else _checked_data(data_callback(index), kind, box_shape, own)
+        if first:
+            return first.pop().reshape(box_shape)
+        data = data_callback(sharding.shard_index(index))
+        return _checked_data(data, kind, sharding.stacked(box_shape), own).reshape(box_shape)
 
     runtime = devices_of(tiling)[0].runtime
     buffer = from_host(runtime, tiling, expected, read, batch_nbytes=_BATCH_NBYTES)
@@ -194,9 +197,11 @@ def make_array_from_single_device_arrays(
     buffers = [part._live() for part in parts]
     kind: Any = type(parts[0]) if parts else ConcreteArray
     stored = buffers[0].dtype if parts else expected
-    buffer = ShardedBuffer(
-        tiling, stored, [b.values[0] for b in buffers], [b.claims[0] for b in buffers]
-    )
+    values = [b.values[0] for b in buffers]
+    if sharding.unstacked:
+        shapes = [tiling.shard_shapes[position] for position in tiling.addressable]
+        values = [value.reshape(shape) for value, shape in zip(values, shapes, strict=True)]
+    buffer = ShardedBuffer(tiling, stored, values, [b.claims[0] for b in buffers])
     joined: Array = kind(buffer, sharding)
     return joined
 
@@ -307,7 +312,8 @@ def _check_parts(
 ) -> None:
     """Check that arrays can be the shards of a tiling, in the order of its devices."""
     devices = map(device_of, tiling.devices)
-    for device, part, shard_shape in zip(devices, parts, tiling.shard_shapes, strict=True):
+    shapes = map(sharding.stacked, tiling.shard_shapes)
+    for device, part, shard_shape in zip(devices, parts, shapes, strict=True):
         if part.sharding.memory_kind != sharding.memory_kind:
             raise ShardingError(
                 f"arrays hold memory_kind={part.sharding.memory_kind!r} on {device!r}; the "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 import sys
 from typing import Any
 
@@ -13,7 +12,7 @@ from gpushard.array import Array
 from gpushard.array.aval import KeyDType
 from gpushard.array.key_array import KeyArray, elements_of, keys_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_shape
+from gpushard.functions.checks import as_shape, integer
 from gpushard.functions.values import is_value
 from gpushard.ops.bind import bind
 from gpushard.ops.table import random_keys
@@ -30,11 +29,14 @@ __all__ = [
 _IMPLEMENTATIONS = ("threefry2x32", "fry")
 
 
-def _check_impl(impl: Any) -> None:
-    if impl is not None and not isinstance(impl, KeyDType) and impl not in _IMPLEMENTATIONS:
-        raise ArgumentError(
-            f"impl={impl!r} is not available; keys are of threefry2x32", argument="impl", impl=impl
-        )
+def _check_impl(*impls: Any) -> None:
+    for impl in impls:
+        if impl is not None and not isinstance(impl, KeyDType) and impl not in _IMPLEMENTATIONS:
+            raise ArgumentError(
+                f"impl={impl!r} is not available; keys are of threefry2x32",
+                argument="impl",
+                impl=impl,
+            )
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
@@ -53,8 +55,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
     >>> key_data(key(42))
     Array([ 0, 42], dtype=uint32)
     """
-    _check_impl(dtype)
-    _check_impl(impl)
+    _check_impl(dtype, impl)
     return keys_of(_element(seed))
 
 
@@ -75,12 +76,7 @@ def _element(seed: Any) -> Any:
         wide = seed if seed.dtype.itemsize == 8 else seed.astype(np.uint32)
         low, high = wide.astype(np.uint64), np.uint64(32)
         return low if sys.byteorder == "big" else (low >> high) | (low << high)
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        raise ArgumentTypeError(
-            f"key: seed={seed!r} must be an integer", argument="seed", value=seed
-        ) from None
+    number = integer(seed, "key", "seed")
     if not -(1 << 63) <= number < 1 << 64:
         raise ArgumentError(
             f"key: seed={number} has more than 64 bits; fold_in takes more numbers",
@@ -146,12 +142,7 @@ def _fold_number(data: Any) -> Any:
         )
     if isinstance(data, Array) and data.dtype.kind in "iu":
         return data
-    try:
-        number = operator.index(data)
-    except TypeError:
-        raise ArgumentTypeError(
-            f"fold_in: data={data!r} must be an integer", argument="data", value=data
-        ) from None
+    number = integer(data, "fold_in", "data")
     if not -(1 << 31) <= number < 1 << 32:
         raise ArgumentError(
             f"fold_in: data={number} has more than 32 bits; fold in its parts one after another",
@@ -180,8 +171,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
       impl: the generator; "threefry2x32" is the only one.
       dtype: the same, as the type of keys.
     """
-    _check_impl(impl)
-    _check_impl(dtype)
+    _check_impl(impl, dtype)
     elements: Any = _elements(key_bits_array, "wrap_key_data")
     return keys_of(elements)
 

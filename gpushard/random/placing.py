@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array.array import Array, ConcreteArray
-from gpushard.functions.values import is_value
+from gpushard.functions.values import is_value, wanted
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -47,13 +47,7 @@ def moved_to(out_sharding: Any, x: Any) -> Any:
 
 
 def _sharding_of(out_sharding: Any, ndim: int, *operands: Any) -> Sharding:
-    if isinstance(out_sharding, Sharding):
-        return out_sharding
-    if isinstance(out_sharding, PartitionSpec):
-        for x in operands:
-            if isinstance(x, Array) and isinstance(x.sharding, NamedSharding):
-                return x.sharding.with_spec(out_sharding)
-    return as_sharding(out_sharding, ndim, "out_sharding")
+    return wanted(out_sharding, *operands) or as_sharding(out_sharding, ndim, "out_sharding")
 
 
 def new_data(x: Any) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.functions.checks import as_dtype, as_shape
+from gpushard.functions.checks import as_dtype, as_shape, broadcast, check_choice
 from gpushard.functions.docstrings import complete
 from gpushard.functions.values import is_value
 from gpushard.ops.prng.distribution import Distribution, Domain
@@ -75,22 +75,9 @@ def sample(
     element = single_key(key, row.title)
     sizes = () if shape is None else as_shape(shape)
     if shape is None or tail is None:
-        tail = common_shape(row.title, *[np.shape(x) for x in operands])
+        tail = broadcast(row.title, [np.shape(x) for x in operands])
     whole = (*sizes, *tail)
     return bind_at(row, (element, *operands), (whole, target), whole, out_sharding)
-
-
-def common_shape(name: str, *shapes: Shape) -> Shape:
-    """Return the shape that parameters broadcast to."""
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise ArgumentError(
-            f"{name}: parameters of shapes {', '.join(map(str, shapes))} do not broadcast; dims "
-            "must be equal or 1, counted from the last",
-            argument="shape",
-            shapes=shapes,
-        ) from None
 
 
 def dtype_of(row: Distribution, dtype: Any, name: str = "") -> np.dtype[Any]:
@@ -122,10 +109,7 @@ def is_whole(dtype: Any) -> bool:
 
 def is_high(mode: Any, name: str) -> bool:
     """Whether numbers are made of twice as many bits."""
-    if mode not in (None, "low", "high"):
-        raise ArgumentError(
-            f'{name}: mode={mode!r} must be "low" or "high"', argument="mode", value=mode
-        )
+    check_choice(name, "mode", mode, ("low", "high", None))
     return bool(mode == "high")
 
 

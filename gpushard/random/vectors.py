@@ -8,7 +8,7 @@ import numpy as np
 
 from gpushard.array import Array
 from gpushard.errors import ArgumentError
-from gpushard.functions.checks import as_shape, count
+from gpushard.functions.checks import as_shape, broadcast, check_choice, count
 from gpushard.ops.bind import bind
 from gpushard.ops.prng.distribution import floats
 from gpushard.ops.table import elementwise, linalg, movement
@@ -17,7 +17,7 @@ from gpushard.placement.device_put import device_put
 from gpushard.random.distributions import binomial, exponential, generalized_normal, normal, uniform
 from gpushard.random.keys import split
 from gpushard.random.placing import moved_to
-from gpushard.random.sampling import common_shape, documented, dtype_of, is_whole, parameter, sample
+from gpushard.random.sampling import documented, dtype_of, is_whole, parameter, sample
 
 __all__ = ["ball", "dirichlet", "multinomial", "multivariate_normal", "orthogonal"]
 
@@ -79,7 +79,8 @@ def multivariate_normal(
             shape=np.shape(cov),
         )
     if shape is None:
-        shape = common_shape(name, tuple(batch), np.shape(cov)[:-2])
+        shape = broadcast(name, [tuple(batch), np.shape(cov)[:-2]])
+    check_choice(name, "method", method, ("cholesky", "eigh", "svd"))
     if method != "cholesky":
         row, cov = table.MULTIVARIATE_NORMAL_OF_FACTOR, _factor(cov, method)
     return sample(row, key, (mean, cov), shape, dtype, out_sharding, (n,))
@@ -87,12 +88,6 @@ def multivariate_normal(
 
 def _factor(cov: Any, method: str) -> Any:
     """Return a matrix whose product with its transpose is a covariance."""
-    if method not in ("eigh", "svd"):
-        raise ArgumentError(
-            f'multivariate_normal: method={method!r} must be "cholesky", "eigh" or "svd"',
-            argument="method",
-            value=method,
-        )
     matrix = cov if isinstance(cov, Array) else device_put(cov)
     if method == "eigh":
         squares, vectors = bind(linalg.EIGH, (matrix,), ("L",))
@@ -185,7 +180,7 @@ def multinomial(
     odds = parameter(p, name, "p", table.COUNT_OR_NAN)
     _check_dims(name, "p", odds, 1)
     sizes = np.shape(odds) if shape is None else as_shape(shape)
-    if common_shape(name, sizes, np.shape(odds), (*np.shape(left), 1)) != sizes:
+    if broadcast(name, [sizes, np.shape(odds), (*np.shape(left), 1)]) != sizes:
         raise ArgumentError(
             f"multinomial: n of shape {np.shape(left)} and p of shape {np.shape(odds)} do not "
             f"broadcast to shape={sizes}, whose last dim is that of p; leave shape out, or give "

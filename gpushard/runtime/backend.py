@@ -11,12 +11,25 @@ import numpy as np
 
 from gpushard.config import Settings
 from gpushard.frozen import dataclass
-from gpushard.runtime.memory import Claim, Memory, Store
+from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
+from gpushard.runtime.pool import Store
 from gpushard.runtime.stream import Event, Stream, Tick
-from gpushard.typing import HostArray, LocalArray, Shape
+from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
 T = TypeVar("T")
+
+Tasks: TypeAlias = Sequence[Callable[[], None]]
+"""Calls that are independent of one another."""
+
+Memories: TypeAlias = Sequence[Memory]
+"""What calls read, or write."""
+
+Claiming: TypeAlias = Callable[[Stream, int], Claim]
+"""Claims so many bytes for items of a stream."""
+
+Committing: TypeAlias = Callable[[Callable[[], Claim]], Claim]
+"""Runs what claims under the submission lock."""
 
 HOST_DOMAIN = -1
 """Stands for the user's own host memory where memory domains are counted."""
@@ -112,6 +125,7 @@ class Item:
 
         Returns:
           What it raised, for a caller that lends its own thread and has to go on with an interrupt.
+          That gathers frames on its way, so what it writes keeps another one.
         """
         error = None
         for memory in self.reads:
@@ -122,6 +136,9 @@ class Item:
             handled = sys.exception()
             try:
                 self.run()
+            except KeyboardInterrupt as raised:
+                self.fail(KeyboardInterrupt(*raised.args))
+                return raised
             except BaseException as raised:  # whatever it is, it belongs to the readers
                 self.fail(raised, handled)
                 return raised
@@ -234,7 +251,7 @@ class Calls(Protocol):
     """Bytes of the memory for all results, where they share one."""
 
     def on(
-        self, blocks: Sequence[LocalArray], raws: Sequence[Any], numbers: Sequence[np.generic]
+        self, blocks: LocalArrays, raws: Sequence[Any], numbers: Sequence[np.generic]
     ) -> tuple[list[LocalArray], Callable[[], None]]:
         """Return the results of all calls and the work of an item that makes them.
 
@@ -260,7 +277,7 @@ class Backend(Store, Protocol):
     def host_readable(self) -> bool:
         """Whether the host can use device memory as it lies, as it can that of host domains."""
 
-    def computes(self, dtype: np.dtype[Any]) -> bool:
+    def computes(self, dtype: Dtype) -> bool:
         """Whether the functions of `namespace` know a type."""
 
     @property
@@ -325,12 +342,7 @@ class Backend(Store, Protocol):
     def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
         """Make the queue behind a stream of a domain, on the share of a device if one is given."""
 
-    def serve(
-        self,
-        claim: Callable[[Stream, int], Claim],
-        borrow: Callable[[Stream, int], Claim],
-        commit: Callable[[Callable[[], Claim]], Claim],
-    ) -> None:
+    def serve(self, claim: Claiming, borrow: Claiming, commit: Committing) -> None:
         """Hear where memory comes from that libraries allocate for themselves.
 
         Args:
@@ -357,10 +369,10 @@ class Backend(Store, Protocol):
           domain: `HOST_DOMAIN` for any memory of the host, which items can't write.
         """
 
-    def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+    def fill_boxes(self, targets: LocalArrays, value: np.generic, domain: int) -> None:
         """Set all elements of boxes in `domain`; when that happens is as for `copy_boxes`."""
 
-    def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
+    def copy_phase(self, phase: Phase, operands: LocalArrays, domain: int) -> None:
         """Copy the boxes of a phase between dense row-major operands, as `copy_boxes` does.
 
         The phase may come again with other operands of the same shapes and type.
@@ -369,9 +381,9 @@ class Backend(Store, Protocol):
     def calls(
         self,
         function: Any,
-        operands: Sequence[np.dtype[Any]],
+        operands: Sequence[Dtype],
         scalars: Sequence[int],
-        results: Sequence[np.dtype[Any]],
+        results: Sequence[Dtype],
         batches: Sequence[tuple[Stream, Sequence[Shape]]],
         blocks: Sequence[Shape],
         *,
@@ -399,26 +411,14 @@ class Backend(Store, Protocol):
         In it libraries with threads of their own take no more than a part of the cores.
         """
 
-    def rehearse(
-        self,
-        kernel: Callable[..., Any],
-        operands: Sequence[Any],
-        results: Sequence[tuple[Shape, np.dtype[Any]]],
-        domain: int,
-    ) -> None:
+    def rehearse(self, kernel: Any, operands: Sequence[Any], results: Kinds, domain: int) -> None:
         """Let a library compile what a kernel needs, outside of the submission lock.
 
         Operands are like those that it will get, and are not read; of results it gets shape and
         type.
         """
 
-    def run_now(
-        self,
-        calls: Sequence[Callable[[], None]],
-        reads: Sequence[Memory],
-        writes: Sequence[Memory],
-        pace: Pace,
-    ) -> None:
+    def run_now(self, calls: Tasks, reads: Memories, writes: Memories, pace: Pace) -> None:
         """Run work of the host's own that waits for nothing; threads without work may help.
 
         The calls are independent of one another. The caller keeps claims on what they read and

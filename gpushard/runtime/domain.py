@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpushard.geometry.memory_kind import MEMORY_KINDS
-from gpushard.runtime.memory import Pool
+from gpushard.runtime.pool import Pool
 from gpushard.runtime.stream import Stream
 
 

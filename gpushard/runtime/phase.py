@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from gpushard.frozen import dataclass
 from gpushard.runtime.view import View
-from gpushard.typing import LocalArray, Shape
+from gpushard.typing import LocalArray, LocalArrays, Shape
 
 Copy: TypeAlias = tuple[int, View, int, View, int]
 """(operand written, part of it, operand read, part of it, memory domain read)."""
@@ -56,7 +56,7 @@ class Phase:
         """All of them."""
         return sum(self.links.values())
 
-    def copies(self, operands: Sequence[LocalArray]) -> list[BoxCopy]:
+    def copies(self, operands: LocalArrays) -> list[BoxCopy]:
         """Return the copies of particular operands."""
         indexed, others = self.indices()
         arrays = [

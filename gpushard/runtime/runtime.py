@@ -11,13 +11,15 @@ from typing import Any, TypeAlias, TypeVar
 
 from gpushard.cache import BoundedCache
 from gpushard.config import Settings
-from gpushard.errors import OutOfMemoryError, ReentrantCallError
+from gpushard.errors import ReentrantCallError
 from gpushard.frozen import dataclass
 from gpushard.geometry.memory_kind import MEMORY_KINDS, checked_kind
 from gpushard.runtime.backend import HOST_DOMAIN, Backend, DeviceInfo, Item
 from gpushard.runtime.chunks import LEAST_SLOT
 from gpushard.runtime.domain import Domain
-from gpushard.runtime.memory import Account, Claim, Claims, Memory, NoRoomError, Pool
+from gpushard.runtime.memory import Account, Claim, Claims, Memory
+from gpushard.runtime.pool import NoRoomError, Pool
+from gpushard.runtime.reclaim import beside, out_of_memory, reclaim, reclaim_locked
 from gpushard.runtime.stream import Clock, Stream
 
 T = TypeVar("T")
@@ -76,6 +78,16 @@ class Device:
     def memory_domain(self) -> int:
         """Number of the memory domain; devices with equal numbers share physical memory."""
         return self.domain.index
+
+    @property
+    def host_id(self) -> int:
+        """The process that drives it, by its older name."""
+        return self.process_index
+
+    @property
+    def live_buffers(self) -> Any:
+        """Gone; raises with the new name."""
+        raise AttributeError("live_buffers is gone; use gpushard.live_arrays()")
 
     @property
     def is_addressable(self) -> bool:
@@ -307,23 +319,12 @@ class Runtime:
             pool = shortage.pool
         gc.collect()  # first: what it finds may wait for work, too, and finalizers may come here
         with self._reclaiming:
-            beside = self._beside(pool)
-            self.run_locked(self.backend.empty_cache)  # libraries may keep memory of the pools
-            pending = self.run_locked(lambda: [tick for p in beside for tick in p.pending()])
-            for stream, tick in pending:
-                stream.synchronize(tick)
-            self.backend.recall()
+            reclaim(self.backend, beside(pool, self.domains), self.run_locked)
             self.empty_cache()
             try:
                 return self.run_locked(step, streams)
             except NoRoomError as shortage:
-                raise self._out_of_memory(shortage) from None
-
-    def _beside(self, pool: Pool) -> list[Pool]:
-        """Return the pools of the same chip: another one may hold what this one lacks."""
-        pinned = [d.memories["pinned_host"] for d in self.domains if pool in (d.pool, d.ring)]
-        beside = [d for d in self.domains if d.memories["pinned_host"] in pinned]
-        return [pool, *(p for d in beside for p in (d.pool, d.ring) if p is not pool)]
+                raise out_of_memory(shortage, self._live_arrays()) from None
 
     def empty_cache(self) -> int:
         """Give free memory that nothing uses any more back to the system; return its bytes."""
@@ -437,17 +438,11 @@ class Runtime:
             return self._borrow(stream, nbytes)
         except NoRoomError as shortage:
             pool = shortage.pool
-        self.backend.empty_cache()
-        self.backend.recall()
-        self._claims.drain()
-        for beside in self._beside(pool):
-            beside.settle()
-            beside.trim()
-        self.backend.empty_cache()
+        reclaim_locked(self.backend, beside(pool, self.domains), self._claims.drain)
         try:
             return self._borrow(stream, nbytes)
         except NoRoomError as shortage:
-            raise self._out_of_memory(shortage) from None
+            raise out_of_memory(shortage, self._live_arrays()) from None
 
     def _borrow(self, stream: Stream, nbytes: int) -> Claim:
         """Allocate for what a library uses in items of `stream`; inside `commit`."""
@@ -590,27 +585,6 @@ class Runtime:
         self._changing = self._changing and not torn
         if torn and self._threshold is not None:
             gc.set_threshold(self._threshold)
-
-    def _out_of_memory(self, shortage: NoRoomError) -> OutOfMemoryError:
-        account = shortage.account
-        arrays = [array for array in self._live_arrays() if not array.is_deleted()]
-        arrays = sorted(arrays, key=lambda array: -int(array.nbytes))[:5]
-        names = [f"{a.dtype}{list(a.shape)} {a.nbytes:,} bytes" for a in arrays]
-        where, limit = "the host", None
-        in_use = shortage.pool.total - shortage.pool.free
-        if account is not None:
-            where, in_use, limit = account.owner, account.in_use, account.limit
-        quota = "no quota" if limit is None else f"a quota of {limit:,}"
-        return OutOfMemoryError(
-            f"{where} has no room for {shortage.nbytes:,} bytes ({quota}, {in_use:,} in use). "
-            f"Largest live arrays: {'; '.join(names) or 'none'}. Delete arrays, shard over more "
-            "devices or raise memory_limit",
-            device=where,
-            nbytes=shortage.nbytes,
-            in_use=in_use,
-            limit=limit,
-            largest=names,
-        )
 
 
 def _reentrant() -> ReentrantCallError:

@@ -71,7 +71,7 @@ class Stream:
         if not event.query():
             return False
         self.done = max(self.done, event.tick)
-        return True
+        return tick <= event.tick  # after an interrupt the item may be in no queue yet
 
     def synchronize(self, tick: int) -> None:
         """Wait, on the host, until item `tick` has run."""

@@ -10,8 +10,9 @@ from gpushard.array import Array
 from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError
 from gpushard.functions.docstrings import described
+from gpushard.functions.values import wanted
 from gpushard.numpy import elementwise as ew
-from gpushard.numpy.arguments import as_value, is_number, operands, settle, wanted
+from gpushard.numpy.arguments import as_value, is_number, operands, settle
 from gpushard.numpy.manipulation import broadcast_arrays
 from gpushard.numpy.public import public
 from gpushard.ops.axes import from_end

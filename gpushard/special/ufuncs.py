@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from gpushard.array import Array
+from gpushard.functions.docstrings import named
 from gpushard.numpy import ufuncs
 from gpushard.numpy.arguments import settle
 from gpushard.runtime.namespace import special_ufunc
@@ -65,31 +66,25 @@ def _call(name: str, xs: tuple[Any, ...], out_sharding: Any) -> Any:
     return settle(ufuncs.call(ufunc, xs, out_sharding=out_sharding), out_sharding)
 
 
-def _named(function: Any, name: str, text: str, operands: str) -> Any:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = text + _DETAILS.format(operands=operands)
-    return function
-
-
 def _unary(name: str, text: str) -> Unary:
     def function(x: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x,), out_sharding)
 
-    return _named(function, name, text, "x")
+    return named(function, name, text + _DETAILS.format(operands="x"))
 
 
 def _binary(name: str, text: str) -> Binary:
     def function(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x1, x2), out_sharding)
 
-    return _named(function, name, text, "x1, x2")
+    return named(function, name, text + _DETAILS.format(operands="x1, x2"))
 
 
 def _ternary(name: str, text: str) -> Ternary:
     def function(x1: Any, x2: Any, x3: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x1, x2, x3), out_sharding)
 
-    return _named(function, name, text, "x1, x2, x3")
+    return named(function, name, text + _DETAILS.format(operands="x1, x2, x3"))
 
 
 erf = _unary("erf", "Return the error function.")

@@ -20,7 +20,6 @@ from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.placement.device_put import device_put, reshard
-from gpushard.runtime import current
 from gpushard.runtime.backend import HOST_DOMAIN, Item
 from gpushard.runtime.memory import Memory
 from gpushard.runtime.phase import Phase
@@ -29,6 +28,7 @@ from gpushard.runtime.stream import Stream, Tick
 from gpushard.runtime.view import View
 from gpushard.testing.deferred import deferred
 from gpushard.testing.programs import check_nothing_left, run_on
+from gpushard.testing.runtime import using
 from gpushard.typing import HostArray, LocalArray
 
 
@@ -62,12 +62,8 @@ class Conformance:
     def runtime(self, **settings: Any) -> Iterator[Runtime]:
         """Use a runtime as the current one within a `with` block."""
         made = self.make_runtime(**settings)
-        before = current.swap(made)
-        try:
+        with using(made):
             yield made
-        finally:
-            current.swap(before)
-            made.close()
 
 
 def give(

@@ -15,14 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
-import numpy as np
-
 from gpushard.runtime.backend import Item
-from gpushard.runtime.memory import Account, Memory, NoRoomError, Pool
-from gpushard.runtime.phase import BoxCopy, Phase
+from gpushard.runtime.memory import Account, Memory
+from gpushard.runtime.phase import Phase
+from gpushard.runtime.pool import NoRoomError, Pool
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
-from gpushard.typing import LocalArray
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -108,9 +106,9 @@ class Faults:
         backend = runtime.backend
         yield backend, "allocate", self._allocate(backend.allocate)
         yield backend, "enqueue", self._enqueue(backend.enqueue)
-        yield backend, "copy_boxes", self._copy_boxes(backend.copy_boxes)
-        yield backend, "copy_phase", self._copy_phase(backend.copy_phase)
-        yield backend, "fill_boxes", self._fill_boxes(backend.fill_boxes)
+        yield backend, "copy_boxes", self._by_caller(backend.copy_boxes, "copies to")
+        yield backend, "copy_phase", self._by_caller(backend.copy_phase, "copies to")
+        yield backend, "fill_boxes", self._by_caller(backend.fill_boxes, "fills of")
         rings = [domain.ring for domain in runtime.domains]
         for pool in runtime.pools():
             what = "a ring" if pool in rings else "a pool"
@@ -168,33 +166,20 @@ class Faults:
         finally:
             self._inside.item = False
 
-    def _copy_boxes(self, copy: Callable[..., None]) -> Callable[..., None]:
-        def replaced(copies: Sequence[BoxCopy], domain: int) -> None:
-            if not getattr(self._inside, "item", False):
-                self._pass(COPY, f"{len(copies)} copies to domain {domain}")
-            copy(copies, domain)
+    def _by_caller(self, copy: Callable[..., None], what: str) -> Callable[..., None]:
+        """Return a method that copies or fills as one whose calls by the caller are points."""
 
-        return replaced
-
-    def _copy_phase(self, copy: Callable[..., None]) -> Callable[..., None]:
-        def replaced(phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
+        def replaced(work: Phase | Sequence[Any], *rest: Any) -> None:
             if getattr(self._inside, "item", False):
-                copy(phase, operands, domain)
+                copy(work, *rest)
                 return
-            self._pass(COPY, f"{len(phase.moves)} copies to domain {domain}")
-            self._inside.item = True  # what passes by `copy_boxes` is the same copies
+            count = len(work.moves if isinstance(work, Phase) else work)
+            self._pass(COPY, f"{count} {what} domain {rest[-1]}")
+            self._inside.item = True  # a phase may pass by `copy_boxes`: that is the same copies
             try:
-                copy(phase, operands, domain)
+                copy(work, *rest)
             finally:
                 self._inside.item = False
-
-        return replaced
-
-    def _fill_boxes(self, fill: Callable[..., None]) -> Callable[..., None]:
-        def replaced(targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
-            if not getattr(self._inside, "item", False):
-                self._pass(COPY, f"{len(targets)} fills of domain {domain}")
-            fill(targets, value, domain)
 
         return replaced
 

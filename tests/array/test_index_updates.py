@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.functions import indexing as positions
-from gpushard.functions import masks
+from gpushard.functions import bounds, indexing, masks
 from gpushard.functions.concrete import at_hand, concrete
 from gpushard.ops.aval import Aval
-from gpushard.ops.indexed import Indexed
+from gpushard.ops.index_arrays import Indexed
 from gpushard.ops.row import Site
 from gpushard.ops.table.scatter import SCATTER
 from gpushard.testing import runtime
+from tests.traffic import received
 
 P = gs.P
 DATA = np.arange(64 * 32.0).reshape(64, 32)
@@ -26,17 +26,6 @@ DATA = np.arange(64 * 32.0).reshape(64, 32)
 def placed(data: np.ndarray, *entries: Any) -> gs.Array:
     array: gs.Array = gs.device_put(data, gs.NamedSharding(gs.make_mesh((8,), ("x",)), P(*entries)))
     return array
-
-
-def received(rt: Any, before: dict[tuple[int, int], int]) -> int:
-    """Return the bytes that domains received from others."""
-    for stream in rt.streams:
-        stream.synchronize(stream.issued)
-    return sum(
-        n - before.get(link, 0)
-        for link, n in rt.backend.traffic.items()
-        if link[0] != link[1] and min(link) >= 0
-    )
 
 
 @pytest.fixture
@@ -61,8 +50,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             seen.append(x.size)
         return value
 
-    monkeypatch.setattr(positions, "concrete", fetched)
-    monkeypatch.setattr(positions, "at_hand", fetched_at_hand)
+    monkeypatch.setattr(bounds, "concrete", fetched)
+    monkeypatch.setattr(indexing, "concrete", fetched)
+    monkeypatch.setattr(bounds, "at_hand", fetched_at_hand)
     monkeypatch.setattr(masks, "counts_of", noted(masks.counts_of))
     return seen
 

@@ -19,7 +19,7 @@ import numpy as np
 import gpushard as gs
 from gpushard.errors import GpushardError
 from gpushard.ops.bind import bind
-from gpushard.ops.create import create
+from gpushard.ops.dispatch import create
 from gpushard.ops.row import Row
 from gpushard.testing.runtime import using
 from tests.gpu.device import Split, make_gpu_runtime

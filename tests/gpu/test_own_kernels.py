@@ -11,7 +11,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.ops.aval import Aval
-from gpushard.ops.indexed import Indexed
+from gpushard.ops.index_arrays import Indexed
 from gpushard.ops.row import Row, Site
 from gpushard.ops.table import (
     counting,

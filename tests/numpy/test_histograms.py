@@ -15,6 +15,7 @@ from gpushard.ops.search import search
 from gpushard.ops.table import counting
 from tests.numpy.calls import Call, alike, everywhere
 from tests.numpy.compare import LAYOUTS, memory_of, placed, put, same
+from tests.traffic import received
 
 gnp = gs.numpy
 pytestmark = pytest.mark.usefixtures("domains")
@@ -174,18 +175,14 @@ def test_only_counts_move() -> None:
         value = np.arange(8000) % 5
         x = gs.device_put(value, gs.NamedSharding(mesh, gs.P("x")))
         with gs.transfer_guard("disallow_explicit"):
-            before = _crossed(runtime)
+            before = received(runtime)
             made = gnp.bincount(x, length=5)
-            assert _crossed(runtime) - before <= 14 * 5 * 8
+            assert received(runtime) - before <= 14 * 5 * 8
         with gs.transfer_guard("disallow"):
             counts, edges = gnp.histogram(x, 5)
         np.testing.assert_array_equal(np.asarray(made), np.bincount(value))
         np.testing.assert_array_equal(np.asarray(counts), np.bincount(value))
         assert edges.dtype == np.float64
-
-
-def _crossed(runtime: Any) -> int:
-    return sum(n for link, n in runtime.backend.traffic.items() if link[0] != link[1])
 
 
 @pytest.mark.parametrize("dtype", ["b", "B", "l", "f", "d"])

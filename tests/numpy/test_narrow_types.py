@@ -92,6 +92,22 @@ def test_sums_are_of_single_precision(call: Callable[[Any], Any], dtype: Any) ->
             assert abs(float(value) - exact) <= 2 * float(dtypes.finfo(dtype).eps) * abs(exact)
 
 
+@pytest.mark.parametrize("dtype", [BF, np.dtype(np.float16)], ids=str)
+def test_counts_add_narrow_weights_up_as_wide_ones(dtype: Any) -> None:
+    """`bincount` gives float64, as NumPy's does; `histogram` gives the type of the weights."""
+    data = np.arange(3000) * 5 % 7 // 3
+    weights = (np.arange(3000) % 16 * 0.25).astype(dtype)
+    wanted = np.bincount(data, weights.astype(np.float64))
+    for split in SPLITS:
+        x, heavy = put(data, *split), put(weights, *split)
+        for found in (gnp.bincount(x, heavy), gnp.bincount(x, weights, length=3)):
+            assert found.dtype == np.asarray(found).dtype == np.bincount(data, weights).dtype
+            np.testing.assert_array_equal(np.asarray(found), wanted)
+        sums, _ = gnp.histogram(x, np.arange(4), weights=heavy)
+        assert sums.dtype == np.asarray(sums).dtype == dtype
+        np.testing.assert_array_equal(np.asarray(sums), wanted.astype(dtype))
+
+
 def test_a_hundred_thousand_ones() -> None:
     x = put(np.ones(100_000, BF), "x")
     assert float(x.sum()) == float(x.sum(dtype="f4").astype(BF)) == 99840

@@ -11,7 +11,6 @@ import numpy as np
 import gpushard as gs
 from gpushard import testing
 from gpushard.array.methods import Methods
-from gpushard.array.operators import Operators
 from gpushard.functions import indexing, updating
 from gpushard.functions.values import Value
 from gpushard.ops.aval import Aval
@@ -50,7 +49,7 @@ class Flops:
         return Aval(value.shape, value.dtype, value.weak_type)
 
 
-class Counted(Operators, Methods):
+class Counted(Methods):
     """An array whose operations are counted."""
 
     def __init__(self, interpreter: Flops, value: gs.Array) -> None:

@@ -23,6 +23,7 @@ from gpushard.ops.table import reductions
 from gpushard.ops.table.contractions import DOT
 from gpushard.ops.table.elementwise import ufunc_row
 from tests.ops.test_bind import Counted
+from tests.traffic import received
 
 AXES = ("p", "q", "r")
 SIZES = (2, 2, 2)
@@ -131,7 +132,7 @@ def test_dims_that_are_pinned_stay_on_their_axes_for_the_fewest_bytes(name: str)
             ]
             before = dict(runtime.backend.traffic)
             result = function(*placed).block_until_ready()
-            assert _received(runtime, before) == least(rule, shapes, specs, 8), specs
+            assert received(runtime, before) == least(rule, shapes, specs, 8), specs
             spec = result.sharding.spec
             for factor, axes in rule.pinned:
                 assert spec.axes(factor) == axes
@@ -139,16 +140,6 @@ def test_dims_that_are_pinned_stay_on_their_axes_for_the_fewest_bytes(name: str)
                 not rule.taken.intersection(spec.axes(dim))
                 for dim in range(len(rule.pinned), result.ndim)
             )
-
-
-def _received(runtime: Any, before: dict[Any, int]) -> int:
-    """The bytes that memories of devices got from others; on the way they may be on the host."""
-    domains = {device.memory_domain for device in runtime.devices}
-    return sum(
-        nbytes - before.get(link, 0)
-        for link, nbytes in runtime.backend.traffic.items()
-        if link[0] != link[1] and link[0] >= 0 and link[1] in domains
-    )
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -167,7 +158,7 @@ def test_the_bytes_moved_are_the_least(name: str) -> None:
             ]
             before = dict(runtime.backend.traffic)
             result = function(*placed).block_until_ready()
-            assert _received(runtime, before) == least(rule, shapes, specs, 8), specs
+            assert received(runtime, before) == least(rule, shapes, specs, 8), specs
             np.testing.assert_array_equal(np.asarray(result), function(*values))
 
 
@@ -220,7 +211,7 @@ def test_a_sum_that_is_wanted_split_is_scattered_as_it_is_merged(count: int) -> 
         out = gs.NamedSharding(mesh, gs.P("x"))
         before = dict(runtime.backend.traffic)
         made = bind(reductions.SUM, (x,), ((-2,), False, None), out).block_until_ready()
-        assert _received(runtime, before) == (count - 1) * 48 * 8 and made.sharding == out
+        assert received(runtime, before) == (count - 1) * 48 * 8 and made.sharding == out
         np.testing.assert_array_equal(np.asarray(made), value.sum(0))
 
 

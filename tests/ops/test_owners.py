@@ -188,12 +188,12 @@ def test_rows_of_blocks_are_taken_in_pieces_of_any_size(
     rng = np.random.default_rng(piece)
     blocks = [rng.integers(0, 99, (4, 3, 2), np.int64) for _ in range(4)]
     numbers = np.arange(4, dtype=np.uint8)
-    for dims, count, beyond in itertools.product((1, 2), (0, 1, 5, 11, 16), (False, True)):
+    for dims, count, beyond in itertools.product((1, 2, 3), (0, 1, 5, 11, 16), (False, True)):
         # Nothing is taken from the block between, and what is in none stays as it is.
         owner = rng.choice([0, 1, 3, 4] if beyond else [0, 1, 3], count).astype(np.uint8)
         if ascending:
             owner.sort()
-        at = [rng.integers(0, size, count) for size in (4, 3)[:dims]]
+        at = [rng.integers(0, size, count) for size in (4, 3, 2)[:dims]]
         part = np.full((count, *(3, 2)[dims - 1 :]), -1)
         gather._take_rows(part, owner, at, blocks, numbers)
         nobody = np.full(blocks[0].shape, -1)

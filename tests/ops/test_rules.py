@@ -14,7 +14,7 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard.ops.aval import Aval
-from gpushard.ops.create import create
+from gpushard.ops.dispatch import create
 from gpushard.ops.programs.owners import FromOwners
 from gpushard.ops.row import Row, Site
 from gpushard.ops.rule import Rule

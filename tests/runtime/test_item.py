@@ -79,3 +79,29 @@ def test_what_the_thread_was_handling_is_no_part_of_the_story():
         assert isinstance(cause.__context__, KeyError)
         assert cause.__context__.__context__ is None
         assert handled.__traceback__ is not None, "somebody else's traceback is gone"
+
+
+def test_an_interrupt_that_is_raised_on_leaves_no_frame_with_the_memory():
+    def interrupted() -> None:
+        raise KeyboardInterrupt("of the user's")
+
+    def launch() -> None:
+        held = Precious()
+        _alive.append(weakref.ref(held))
+        raised = item.execute()
+        try:
+            assert raised is not None
+            raise raised
+        finally:
+            del raised
+
+    _alive.clear()
+    memory: Any = Memory(np.empty(8, np.uint8), 8, 8, (), None)  # type: ignore[arg-type]
+    stream: Any = None
+    item = Item("work", interrupted, stream, 1, writes=[memory])
+    with pytest.raises(KeyboardInterrupt) as caught:
+        launch()
+    assert caught.traceback[-1].name == "interrupted", "the user is not told where it struck"
+    del caught
+    assert _alive[0]() is None, "a frame is alive"
+    assert repr(memory.error.cause) == 'KeyboardInterrupt("of the user\'s")'

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard.runtime.memory import size_class
+from gpushard.runtime.pool import size_class
 from gpushard.testing import runtime, simulated
 from gpushard.testing.programs import check_nothing_left
 

@@ -81,6 +81,17 @@ def test_the_earliest_event_that_covers_a_tick_is_used_again():
     assert queue.finished[stream] == 2
 
 
+def test_an_item_that_an_interrupt_kept_out_of_its_queue_is_not_finished():
+    queue = Queue(exact=False)
+    stream = Stream(queue, "s")
+    stream.issued = 1
+    event = stream.event(1)
+    queue.record = lambda stream, tick: event
+    stream.issued = 2
+    event.synchronize()
+    assert stream.finished(1) and not stream.finished(2)
+
+
 def test_events_that_are_done_are_dropped():
     queue = Queue(exact=False)
     stream = Stream(queue, "s")

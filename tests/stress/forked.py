@@ -150,6 +150,7 @@ def run(
     runner = _Runner(changes, suite, known, budget, jobs, report)
     options = ["-q", "--all", "-m", "not minutes", "--capture=sys", f"--timeout={TEST_SECONDS}"]
     options += ["-p", "no:cacheprovider", "-p", "no:xdist", f"--rootdir={PACKAGE.parent}"]
+    options += ["--tb=native"]  # others print arrays, which what was changed may never end
     status = pytest.main([*options, "tests", "gpushard"], plugins=[runner])
     if status != pytest.ExitCode.OK:
         raise SystemExit(f"the tests cannot be collected: {status!r}")

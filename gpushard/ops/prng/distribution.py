@@ -15,7 +15,7 @@ from gpushard.ops.prng.blocks import each_block, even, words_of
 from gpushard.ops.prng.stream import Stream
 from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row, Site
-from gpushard.ops.rule import Dims, Rule
+from gpushard.ops.rule import Dims, Rule, aligned
 from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import Shape
 
@@ -151,7 +151,7 @@ class _Sampler:
         sizes = [*whole]
         operands: list[Dims] = [tuple(range(len(avals[0].shape)))]
         for own, more in self.broadcasting(avals):
-            operands.append((*_aligned(own, whole), *range(len(sizes), len(sizes) + len(more))))
+            operands.append((*aligned(own, whole), *range(len(sizes), len(sizes) + len(more))))
             sizes += more
         kept = range(len(whole) - (self.last is not None), len(sizes))
         return Rule(tuple(operands), (tuple(range(len(whole))),), tuple(sizes), frozenset(kept))
@@ -188,13 +188,6 @@ class _Sampler:
             return out
 
         return sample
-
-
-def _aligned(own: Shape, whole: Shape) -> Dims:
-    lead = len(whole) - len(own)
-    return tuple(
-        None if n == 1 and whole[lead + dim] != 1 else lead + dim for dim, n in enumerate(own)
-    )
 
 
 def _flat(xp: Any, parameter: Any, shape: Shape, work: Dtype) -> Any:

@@ -19,7 +19,7 @@ from gpushard.ops.row import Kernel, Row, Site
 from gpushard.runtime.backend import Pace
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.runtime import Device, Runtime
-from gpushard.typing import LocalArray, Shape
+from gpushard.typing import Dtype, LocalArray, Shape
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class Work:
     # For each device the call whose results it has; -1 for none: no elements.
     of_device: Sequence[int]
     tilings: Sequence[Tiling]  # of the results
-    dtypes: Sequence[np.dtype[Any]]  # of the results
+    dtypes: Sequence[Dtype]  # of the results
 
 
 class LocalCalls:
@@ -129,6 +129,7 @@ class LocalCalls:
         self._plain = all(shape for call in calls for shape in call.shapes)
         self._direct = self._one_result and list(of_device) == list(range(len(calls)))
         self._everywhere = min(of_device, default=-1) >= 0
+        self._replicated = self._everywhere and len(calls) == 1
         self._sites = list(zip(*(call.site for call in calls), strict=True))
         self._rehearsed = runtime.backend.host_readable
 
@@ -285,6 +286,10 @@ class LocalCalls:
     def assemble(self, n: int, part: Outputs) -> ShardedBuffer:
         """Return one result: what every device has of the calls."""
         tiling, dtype = self.tilings[n], self.dtypes[n]
+        if self._replicated:
+            count = len(self.of_device)
+            values, claims = [part.values[0]] * count, [part.claims[0]] * count
+            return ShardedBuffer(tiling, dtype, values, claims, part.settled)
         if self._everywhere:
             values = [part.values[call] for call in self.of_device]
             claims = [part.claims[call] for call in self.of_device]

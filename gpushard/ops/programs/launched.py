@@ -10,16 +10,15 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import numpy as np
-
 from gpushard.frozen import dataclass
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.ops.programs.calls import LocalCalls, Outputs, Work
 from gpushard.runtime.backend import Calls
-from gpushard.runtime.memory import Account, Memory, Pool
+from gpushard.runtime.memory import Account, Memory
+from gpushard.runtime.pool import Pool
 from gpushard.runtime.stream import Stream
-from gpushard.typing import Shape
+from gpushard.typing import Dtype, Shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,9 +46,7 @@ class Launched(LocalCalls):
     for those of another: then each device has a launch of its own.
     """
 
-    def __init__(
-        self, groups: Sequence[Group], numbers: Sequence[np.dtype[Any]], work: Work
-    ) -> None:
+    def __init__(self, groups: Sequence[Group], numbers: Sequence[Dtype], work: Work) -> None:
         super().__init__(work)
         self._groups = groups
         self._numbers = list(numbers)
@@ -145,9 +142,7 @@ def _wait_alike(lead: Stream, reads: dict[Memory, None]) -> bool:
     return True
 
 
-def launched(
-    work: Work, operands: Sequence[tuple[np.dtype[Any], Tiling | None]]
-) -> Launched | None:
+def launched(work: Work, operands: Sequence[tuple[Dtype, Tiling | None]]) -> Launched | None:
     """Return calls as launches, if the backend has kernels for a function on such blocks.
 
     Of operands that are numbers the tiling is None.
@@ -177,7 +172,7 @@ def launched_merges(
 
 def _launched(
     work: Work,
-    types: Sequence[np.dtype[Any]],
+    types: Sequence[Dtype],
     scalars: Sequence[int],
     shapes: Sequence[Sequence[Shape]],
     takes: Sequence[Sequence[tuple[int, int]]],
@@ -212,7 +207,7 @@ def _launched(
 
 def _group(
     work: Work,
-    types: Sequence[np.dtype[Any]],
+    types: Sequence[Dtype],
     scalars: Sequence[int],
     shapes: Sequence[Shape],
     takes: Sequence[Sequence[tuple[int, int]]],

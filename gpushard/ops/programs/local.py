@@ -16,8 +16,9 @@ from gpushard.movement.reshard import Mover
 from gpushard.ops import choose
 from gpushard.ops.aval import Aval
 from gpushard.ops.choose import Price
+from gpushard.ops.committed import is_committed
 from gpushard.ops.gather_guard import check_gather, watched
-from gpushard.ops.operand import Hosted, Scalar, Sharded, in_memory, is_committed, placed
+from gpushard.ops.operand import Hosted, Scalar, Sharded, in_memory, placed
 from gpushard.ops.programs.calls import LocalCalls, Work, calls_of
 from gpushard.ops.programs.launched import launched
 from gpushard.ops.row import Case, ShardedCall, Strategy

@@ -22,16 +22,14 @@ from gpushard.movement.rearrange import rearrange
 from gpushard.movement.reshard import move, move_window, window_to
 from gpushard.movement.update import Overlay, overlay_of, overlay_of_single, rewrite, touched_by
 from gpushard.ops.choose import sharding_of
+from gpushard.ops.committed import common_memory, frame_of, is_committed
 from gpushard.ops.operand import (
     Hosted,
     Operand,
     Scalar,
     Sharded,
     as_written,
-    common_memory,
-    frame_of,
     in_memory,
-    is_committed,
     nearest_axes,
     placed,
 )

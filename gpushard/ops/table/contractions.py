@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.dtypes import is_custom, result_type, wide
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.dtypes import is_custom, wide
+from gpushard.errors import ArgumentError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.in_order import InOrder
@@ -21,7 +21,7 @@ from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Kernel, Params, Row, only
 from gpushard.ops.rule import Rule
-from gpushard.ops.table.elementwise import promoting
+from gpushard.ops.table.elementwise import common_dtype
 from gpushard.typing import LocalArray, Shape
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -30,14 +30,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 def product_dtype(name: str, avals: Sequence[Aval]) -> Dtype:
     """Return the type of a sum of products."""
-    try:
-        return result_type(*promoting(avals))
-    except TypeError:
-        raise ArgumentTypeError(
-            f"{name}: operands of dtypes {', '.join(str(a.dtype) for a in avals)} have no common "
-            "type; convert one with astype",
-            argument="x",
-        ) from None
+    return common_dtype(avals, f"{name}: ")
 
 
 def _sizes(name: str, avals: Sequence[Aval], subscripts: str) -> dict[str, int]:
@@ -46,15 +39,20 @@ def _sizes(name: str, avals: Sequence[Aval], subscripts: str) -> dict[str, int]:
         for dim, (letter, n) in enumerate(zip(letters, aval.shape, strict=True)):
             known = sizes.get(letter, 1)
             if n != known and 1 not in (n, known):
-                raise ArgumentError(
-                    f"{name}: operands of shapes {', '.join(str(a.shape) for a in avals)} do not "
-                    f"fit: dim {dim} of one has length {n}, where the other has {known}",
-                    argument="x",
-                    shapes=tuple(a.shape for a in avals),
-                )
+                why = f"dim {dim} of one has length {n}, where the other has {known}"
+                raise _unfit(name, avals, why)
             if letter not in sizes or known == 1:
                 sizes[letter] = n
     return sizes
+
+
+def _unfit(name: str, avals: Sequence[Aval], why: str) -> ArgumentError:
+    shapes = tuple(a.shape for a in avals)
+    return ArgumentError(
+        f"{name}: operands of shapes {', '.join(map(str, shapes))} do not fit: {why}",
+        argument="x",
+        shapes=shapes,
+    )
 
 
 def _check_summed(name: str, avals: Sequence[Aval], subscripts: str, sizes: dict[str, int]) -> None:
@@ -62,12 +60,8 @@ def _check_summed(name: str, avals: Sequence[Aval], subscripts: str, sizes: dict
     for letters, aval in zip(left.split(","), avals, strict=True):
         for letter, n in zip(letters, aval.shape, strict=True):
             if name != "einsum" and letter not in right and n != sizes[letter]:
-                raise ArgumentError(
-                    f"{name}: operands of shapes {', '.join(str(a.shape) for a in avals)} do not "
-                    f"fit: dims that are summed have lengths {n} and {sizes[letter]}",
-                    argument="x",
-                    shapes=tuple(a.shape for a in avals),
-                )
+                why = f"dims that are summed have lengths {n} and {sizes[letter]}"
+                raise _unfit(name, avals, why)
 
 
 def _whole(subscripts: str) -> str:

@@ -15,7 +15,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.row import Kernel, Params, Row, RuleMaker, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.search import search
 from gpushard.ops.table.elementwise import writing
@@ -63,22 +63,18 @@ def _tallied(xp: Any, number: Any, weights: Any, length: int, dtype: Dtype) -> A
     return made.astype(dtype, copy=False)
 
 
-def _counting(name: str, shape_of: Any, rule: Any, make: Any, whole: str = "") -> Row:
+def _counting(name: str, rule: RuleMaker, make: Any, whole: str = "") -> Row:
     """Return the row of a count; the last parameter is the type of the result.
 
     Narrow floats are converted first: that is exact, and GPUs compare and add up no others.
 
     Args:
       name: what users call it.
-      shape_of: takes avals and parameters; gives the shape of the result.
       rule: the factor rule.
       make: takes the namespace, avals, parameters and the type to add in; gives the function that
         counts a block.
       whole: as for `Local`.
     """
-
-    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-        return (Aval(shape_of(avals, params), params[-1]),)
 
     def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return writing(make(xp, avals, params, _state(params[-1])))
@@ -93,6 +89,7 @@ def _counting(name: str, shape_of: Any, rule: Any, make: Any, whole: str = "") -
         lambda xp, avals, params: lambda a, b, m, n: (a[0] + b[0],),
         lambda xp, avals, params: lambda s, n: s[0].astype(params[-1], copy=False),
     )
+    infer = by_factors(rule, lambda avals, params: params[-1])
     return in_single(Row(name, infer, rule, kernel, (reduction, Local(whole))))
 
 
@@ -120,7 +117,7 @@ def _bincount(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> A
     return count if own is None or avals[0].dtype.kind not in "biu" else count_here
 
 
-BINCOUNT = _counting("bincount", lambda avals, params: (params[0],), _bincount_rule, _bincount)
+BINCOUNT = _counting("bincount", _bincount_rule, _bincount)
 """Operands: integers, and weights of their shape if there are any. Parameters: (length, dtype)."""
 
 
@@ -214,7 +211,7 @@ def _histogram(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> 
 
 
 HISTOGRAM = _counting(
-    "histogram", _bins, _histogram_rule, _histogram, "the bins, a small table, come to every device"
+    "histogram", _histogram_rule, _histogram, "the bins, a small table, come to every device"
 )
 """Operands: coordinates of the elements, an array for each dim; the edges of the bins of each dim,
 ascending; weights, if there are any. Parameters: (dims, dtype)."""

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from gpushard import dtypes
+from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row, Site
+from gpushard.ops.row import Kernel, Params, Row, Site, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.select import BITS
 from gpushard.ops.table.elementwise import writing
@@ -29,8 +30,7 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
     return Rule((), (tuple(range(len(shape))),), shape)
 
 
-def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval(*params[:2]),)
+_infer = by_factors(_rule, lambda avals, params: params[1])
 
 
 def _row(name: str, make: Callable[[Any, Dtype], Callable[..., None]]) -> Row:
@@ -306,12 +306,8 @@ def _cut_rows(x: Any, edge: int, part: str, out: Any) -> None:
 def _part_row(name: str, part: str) -> Row:
     """Return the row of a function that keeps a part of matrices; parameters: (diagonal,)."""
 
-    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-        return (Aval(avals[0].shape, avals[0].dtype),)
-
     def rule_of(avals: Sequence[Aval], params: Params) -> Rule:
-        dims = tuple(range(len(avals[0].shape)))
-        return Rule((dims,), (dims,), avals[0].shape)
+        return rule.elementwise([avals[0].shape], avals[0].shape)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         zero = avals[0].dtype.type(0)
@@ -343,6 +339,7 @@ def _part_row(name: str, part: str) -> Row:
 
         return kept
 
+    infer = by_factors(rule_of, lambda avals, params: avals[0].dtype)
     return Row(name, infer, rule_of, kernel, (Local(),), positional=True)
 
 

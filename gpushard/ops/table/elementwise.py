@@ -230,28 +230,20 @@ def function_row(
     return Row(name, infer, _rule, kernel, (Local(),), beside_keys=beside_keys)
 
 
-def _promoted(avals: Sequence[Aval], params: Params) -> Dtype:
+def common_dtype(avals: Sequence[Aval], who: str = "") -> Dtype:
+    """Return the type that operands promote to; `who` asks comes first in the error."""
     try:
         return result_type(*promoting(avals))
     except TypeError:
         raise ArgumentTypeError(
-            f"operands of dtypes {', '.join(str(a.dtype) for a in avals)} have no common type; "
-            "convert one with astype",
+            f"{who}operands of dtypes {', '.join(str(a.dtype) for a in avals)} have no common "
+            "type; convert one with astype",
             argument="x",
         ) from None
 
 
 def _real(avals: Sequence[Aval], params: Params) -> Dtype:
     return np.empty(0, avals[0].dtype).real.dtype
-
-
-def _given(avals: Sequence[Aval], params: Params) -> Dtype:
-    dtype: Dtype = params[0]
-    return dtype
-
-
-def _own(avals: Sequence[Aval], params: Params) -> Dtype:
-    return avals[0].dtype
 
 
 def _rounded(avals: Sequence[Aval], params: Params) -> Dtype:
@@ -264,10 +256,6 @@ def _rounded(avals: Sequence[Aval], params: Params) -> Dtype:
             argument="x",
             dtype=own,
         ) from None
-
-
-def _chosen(avals: Sequence[Aval], params: Params) -> Dtype:
-    return _promoted(avals[1:], params)
 
 
 def _converted(part: Callable[[Any], Any]) -> Callable[[Any, Params, Dtype], Kernel]:
@@ -322,12 +310,26 @@ def _clip(xp: Any, params: Params, dtype: Dtype) -> Kernel:
     return clip
 
 
-ASTYPE = function_row("astype", _given, _converted(lambda x: x), writes=True)
+ASTYPE = function_row(
+    "astype", lambda avals, params: params[0], _converted(lambda x: x), writes=True
+)
 """Parameters: (dtype,)."""
-COPY = function_row("copy", _own, _converted(lambda x: x), writes=True, beside_keys=frozenset())
-WHERE = function_row("where", _chosen, _where, writes=True, beside_keys=frozenset([0]))
+COPY = function_row(
+    "copy",
+    lambda avals, params: avals[0].dtype,
+    _converted(lambda x: x),
+    writes=True,
+    beside_keys=frozenset(),
+)
+WHERE = function_row(
+    "where",
+    lambda avals, params: common_dtype(avals[1:]),
+    _where,
+    writes=True,
+    beside_keys=frozenset([0]),
+)
 """No parameters; the condition comes first."""
-CLIP = function_row("clip", _promoted, _clip, writes=True)
+CLIP = function_row("clip", lambda avals, params: common_dtype(avals), _clip, writes=True)
 """Parameters: whether there are a lower and an upper bound; those that are come as operands."""
 REAL = function_row("real", _real, _converted(lambda x: x.real), writes=True)
 IMAG = function_row("imag", _real, _converted(lambda x: x.imag), writes=True)

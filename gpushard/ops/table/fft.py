@@ -54,9 +54,7 @@ def _transform(name: str, length: Callable[[int], int]) -> Row:
         function, dtype = getattr(xp.fft, name), _dtype(name, avals[0].dtype)
 
         def transform(x: LocalArray) -> LocalArray:
-            if not x.shape[
-                axis
-            ]:  # NumPy's irfft and hfft read beyond no elements: give them a zero
+            if not x.shape[axis]:  # irfft and hfft of NumPy's read beyond no elements: give a zero
                 x = xp.zeros((*x.shape[: x.ndim + axis], 1, *x.shape[x.ndim + axis + 1 :]), x.dtype)
             return xp.ascontiguousarray(function(x, n=n, axis=axis, norm=norm), dtype)
 

@@ -7,14 +7,16 @@ block gives the elements that lie in it, and the merge takes whichever was found
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from gpushard.frozen import dataclass
 from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.indexed import (
+from gpushard.ops.index_arrays import (
     Indexed,
     gather_rule,
     in_order,
@@ -30,7 +32,7 @@ from gpushard.ops.row import Kernel, Params, Row, Site, State
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.runtime.namespace import own_kernels
-from gpushard.typing import LocalArray, Shape
+from gpushard.typing import LocalArray, LocalArrays, Shape
 
 SMALL = 64 << 10
 """Blocks of so many bytes, or of no more than twice those of the result, are joined at less cost
@@ -44,7 +46,7 @@ PIECE = 1 << 20
 """Bytes that are taken by owner at once, so that they are in the cache when they are put where they
 belong."""
 
-_Collect = Callable[[Owners, Sequence[LocalArray], Sequence[LocalArray], LocalArray], None]
+_Collect = Callable[[Owners, LocalArrays, LocalArrays, LocalArray], None]
 """Takes how blocks lie, they in row-major order, index arrays, and what gets elements in bounds."""
 
 
@@ -61,86 +63,84 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
     return gather_rule(params[0], avals[0].shape, _shapes(avals))
 
 
-def _taken(xp: Any, indexed: Indexed, x: LocalArray, positions: Sequence[LocalArray]) -> Any:
-    """Return what positions that are in bounds select, as a fresh array in row-major order."""
-    view, index = indexed.view(xp, x, positions)
-    found = view[index]
-    scalar = all(at.ndim == 0 for at in positions) and not indexed.paired
-    return found.copy() if scalar else xp.ascontiguousarray(found)
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """Index arrays that read an array by NumPy or CuPy."""
 
+    xp: Any
+    indexed: Indexed
+    sizes: tuple[int, ...]  # lengths of the indexed dims of the whole array
 
-def _in_block(
-    xp: Any,
-    indexed: Indexed,
-    sizes: Sequence[int],
-    starts: Sequence[int],
-    block: LocalArray,
-    positions: Sequence[LocalArray],
-) -> tuple[LocalArray, LocalArray]:
-    """Return the elements that lie in a block, and which they are; both broadcast."""
-    places, inside = [], xp.ones((), bool)
-    for axis, at, size, start in zip(indexed.axes, positions, sizes, starts, strict=True):
-        place, there = located(xp, at, size, start, block.shape[axis])
-        places.append(place)
-        inside = inside & there
-    values = _taken(xp, indexed, block, places)
-    return values, inside.reshape(inside.shape + (1,) * indexed.after)
+    def starts(self, site: Site) -> list[int]:
+        """Return where a block of the array starts along these dims."""
+        return [site.operands[0][axis] for axis in self.indexed.axes]
 
+    def taken(self, x: LocalArray, positions: LocalArrays) -> Any:
+        """Return what positions that are in bounds select, as a fresh array in row-major order."""
+        view, index = self.indexed.view(self.xp, x, positions)
+        found = view[index]
+        scalar = all(at.ndim == 0 for at in positions) and not self.indexed.paired
+        return found.copy() if scalar else self.xp.ascontiguousarray(found)
 
-def _found(
-    xp: Any, avals: Sequence[Aval], params: Params
-) -> Callable[..., tuple[LocalArray, LocalArray]]:
-    """Return what gives the elements that lie in a block, and which they are."""
-    indexed, _ = params
-    sizes = [avals[0].shape[axis] for axis in indexed.axes]
+    def in_block(
+        self, starts: Sequence[int], block: LocalArray, positions: LocalArrays
+    ) -> tuple[LocalArray, LocalArray]:
+        """Return the elements that lie in a block, and which they are; both broadcast."""
+        xp, indexed = self.xp, self.indexed
+        places, inside = [], xp.ones((), bool)
+        for axis, at, size, start in zip(indexed.axes, positions, self.sizes, starts, strict=True):
+            place, there = located(xp, at, size, start, block.shape[axis])
+            places.append(place)
+            inside = inside & there
+        values = self.taken(block, places)
+        return values, inside.reshape(inside.shape + (1,) * indexed.after)
 
-    def found(site: Site, x: LocalArray, *positions: LocalArray) -> tuple[Any, Any]:
-        if 0 in (x.shape[axis] for axis in indexed.axes):
+    def found(self, site: Site, x: LocalArray, *positions: LocalArray) -> tuple[Any, Any]:
+        """Return the elements that lie in a block, and which they are, as fresh arrays."""
+        xp = self.xp
+        if 0 in (x.shape[axis] for axis in self.indexed.axes):
             return xp.zeros(site.shape, x.dtype), xp.zeros(site.shape, bool)
-        starts = [site.operands[0][axis] for axis in indexed.axes]
-        values, inside = _in_block(xp, indexed, sizes, starts, x, positions)
+        values, inside = self.in_block(self.starts(site), x, positions)
         return values, xp.broadcast_to(inside, values.shape).copy()
 
-    return found
+    def take_own(
+        self,
+        starts: Sequence[int],
+        block: LocalArray,
+        positions: LocalArrays,
+        out: LocalArray,
+        **what: Any,
+    ) -> None:
+        """Take what lies in a block by a kernel of the backend."""
+        indexed, own = self.indexed, own_kernels(self.xp)
+        wide = spread(indexed, block.shape, tuple(at.shape for at in positions))
+        view, steps = indexed.first_of(self.xp, block, wide)
+        dims = [
+            own.Along(size, start, block.shape[axis], step)
+            for axis, size, start, step in zip(indexed.axes, self.sizes, starts, steps, strict=True)
+        ]
+        after = (1,) * indexed.after
+        places = [integers(at) for at in positions]
+        places = [at.reshape(at.shape + after) if at.ndim else at for at in places]
+        own.take(view, places, dims, out, **what)
+
+
+def _reading(xp: Any, avals: Sequence[Aval], params: Params) -> _Reading:
+    indexed = params[0]
+    return _Reading(xp, indexed, tuple(avals[0].shape[axis] for axis in indexed.axes))
 
 
 def _local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    indexed, _ = params
+    reading = _reading(xp, avals, params)
     if own_kernels(xp) is None:
-        return writing(_found(xp, avals, params))
-    sizes = [avals[0].shape[axis] for axis in indexed.axes]
+        return writing(reading.found)
 
     def found(site: Site, x: LocalArray, *positions: LocalArray, out: Any) -> Any:
-        starts = [site.operands[0][axis] for axis in indexed.axes]
         values, there = out
-        _take_own(xp, indexed, sizes, starts, x, positions, values, there=there)
+        reading.take_own(reading.starts(site), x, positions, values, there=there)
         return out
 
     return found
-
-
-def _take_own(
-    xp: Any,
-    indexed: Indexed,
-    sizes: Sequence[int],
-    starts: Sequence[int],
-    block: LocalArray,
-    positions: Sequence[LocalArray],
-    out: LocalArray,
-    **what: Any,
-) -> None:
-    """Take what lies in a block by a kernel of the backend; arguments as for `_in_block`."""
-    wide = spread(indexed, block.shape, tuple(at.shape for at in positions))
-    view, steps = indexed.first_of(xp, block, wide)
-    own = own_kernels(xp)
-    dims = [
-        own.Along(size, start, block.shape[axis], step)
-        for axis, size, start, step in zip(indexed.axes, sizes, starts, steps, strict=True)
-    ]
-    after = (1,) * indexed.after
-    places = [integers(at) for at in positions]
-    places = [at.reshape(at.shape + after) if at.ndim else at for at in places]
-    own.take(view, places, dims, out, **what)
 
 
 def _fill(params: Params, dtype: Dtype) -> Any:
@@ -149,42 +149,45 @@ def _fill(params: Params, dtype: Dtype) -> Any:
 
 def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     """Return plain indexing, where everything is in bounds; what is not gets the fill value."""
-    indexed, _ = params
+    reading, indexed = _reading(xp, avals, params), params[0]
+    fill = _fill(params, avals[0].dtype)
     if own_kernels(xp) is not None:
-        return _kernel_own(xp, avals, params)
+        return functools.partial(_take_whole, reading, None if indexed.inside else fill)
     if indexed.inside:
         along = indexed.along
         if xp is np and along is not None:
             return lambda site, x, at, out=None: x.take(at, along, out, "wrap")
-        return writing(lambda site, x, *positions: _taken(xp, indexed, x, positions))
-    found, fill = _found(xp, avals, params), _fill(params, avals[0].dtype)
+        return writing(lambda site, x, *positions: reading.taken(x, positions))
 
     def filled(site: Site, *operands: Any) -> Any:
-        values, inside = found(site, *operands)
+        values, inside = reading.found(site, *operands)
         return xp.where(inside, values, fill)
 
     return writing(filled)
 
 
-def _kernel_own(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-    indexed, _ = params
-    sizes = [avals[0].shape[axis] for axis in indexed.axes]
-    fill = None if indexed.inside else _fill(params, avals[0].dtype)
-
-    def taken(site: Site, x: LocalArray, *positions: LocalArray, out: LocalArray) -> LocalArray:
-        _take_own(xp, indexed, sizes, (0,) * len(sizes), x, positions, out, fill=fill)
-        return out
-
-    return taken
+def _take_whole(
+    reading: _Reading,
+    fill: Any,
+    site: Site,
+    x: LocalArray,
+    *positions: LocalArray,
+    out: LocalArray,
+) -> LocalArray:
+    reading.take_own((0,) * len(reading.sizes), x, positions, out, fill=fill)
+    return out
 
 
 def _owners(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     """Return what takes the elements of a block of the result from blocks of the array."""
-    indexed, _ = params
-    sizes = [avals[0].shape[axis] for axis in indexed.axes]
+    reading, indexed = _reading(xp, avals, params), params[0]
     fill = _fill(params, avals[0].dtype)
     own = own_kernels(xp)
-    collect = (_by_owner if xp is np else _one_by_one)(xp, indexed, avals[0].shape)
+    collect = (
+        _by_owner(reading, len(avals[0].shape))
+        if xp is np
+        else functools.partial(_one_by_one, reading)
+    )
 
     def gathered(owners: Owners, *arrays: LocalArray, out: Any = None) -> LocalArray:
         count = math.prod(owners.counts)
@@ -197,7 +200,7 @@ def _owners(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
             rest = None if indexed.inside else fill
             for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
                 starts = [of[n] for n, of in zip(number, owners.starts, strict=True)]
-                _take_own(xp, indexed, sizes, starts, block, positions, out, fill=rest)
+                reading.take_own(starts, block, positions, out, fill=rest)
                 rest = None  # what a block does not have stays as those before have left it
             return out
         if not indexed.inside:
@@ -209,36 +212,25 @@ def _owners(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return gathered
 
 
-def _one_by_one(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
-    """Return what looks into every block for everything; nothing waits for the device."""
-    sizes = [shape[axis] for axis in indexed.axes]
-
-    def collect(
-        owners: Owners,
-        blocks: Sequence[LocalArray],
-        positions: Sequence[LocalArray],
-        out: LocalArray,
-    ) -> None:
-        for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
-            starts = [of[n] for n, of in zip(number, owners.starts, strict=True)]
-            values, inside = _in_block(xp, indexed, sizes, starts, block, positions)
-            xp.copyto(out, values, where=inside)
-
-    return collect
+def _one_by_one(
+    reading: _Reading, owners: Owners, blocks: LocalArrays, positions: LocalArrays, out: LocalArray
+) -> None:
+    """Look into every block for everything; nothing waits for the device."""
+    for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
+        starts = [of[n] for n, of in zip(number, owners.starts, strict=True)]
+        values, inside = reading.in_block(starts, block, positions)
+        reading.xp.copyto(out, values, where=inside)
 
 
-def _by_owner(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
+def _by_owner(reading: _Reading, ndim: int) -> _Collect:
     """Return what sorts positions by the block that has them, and takes from each."""
-    sizes, ndim = [shape[axis] for axis in indexed.axes], len(shape)
+    indexed, sizes = reading.indexed, reading.sizes
     along = indexed.along if indexed.inside else None
     before, dims, after = indexed.order(ndim)
     by_rows, lead = dims == list(range(len(dims))), (slice(None),) * len(before)
 
     def collect(
-        owners: Owners,
-        blocks: Sequence[LocalArray],
-        positions: Sequence[LocalArray],
-        out: LocalArray,
+        owners: Owners, blocks: LocalArrays, positions: LocalArrays, out: LocalArray
     ) -> None:
         nbytes = owners.volume * out.itemsize
         if nbytes <= max(SMALL, 2 * out.nbytes):
@@ -246,9 +238,9 @@ def _by_owner(xp: Any, indexed: Indexed, shape: Shape) -> _Collect:
             if along is not None:
                 x.take(positions[0], along, out, "wrap")
             elif indexed.inside:
-                out[...] = _taken(xp, indexed, x, positions)
+                out[...] = reading.taken(x, positions)
             else:
-                values, inside = _in_block(xp, indexed, sizes, (0,) * len(sizes), x, positions)
+                values, inside = reading.in_block((0,) * len(sizes), x, positions)
                 np.copyto(out, values, where=inside)
             return
         if along is not None and before and nbytes <= JOINED * out.nbytes:
@@ -301,11 +293,7 @@ def _back(order: LocalArray) -> LocalArray:
 
 
 def _take_rows(
-    part: LocalArray,
-    owner: LocalArray,
-    at: Sequence[LocalArray],
-    blocks: Sequence[LocalArray],
-    numbers: LocalArray,
+    part: LocalArray, owner: LocalArray, at: LocalArrays, blocks: LocalArrays, numbers: LocalArray
 ) -> None:
     """Take along the first dims, piece by piece."""
     count = len(owner)
@@ -330,19 +318,14 @@ def _take_rows(
                     block = block.reshape(-1, *part.shape[1:])
                 block.take(here, 0, target[begin:end], "clip")
                 begin = end
-        if order is not None and begin == len(order):
+        if order is not None and begin == len(order) and part.ndim > 1:
             target.take(_back(order), 0, to, "clip")
-        elif order is not None:
+        elif order is not None:  # single elements are put where they belong at less cost than taken
             to[order[:begin]] = target[:begin]
 
 
 def _take_joined(
-    out: LocalArray,
-    dim: int,
-    at: LocalArray,
-    size: int,
-    starts: Sequence[int],
-    blocks: Sequence[LocalArray],
+    out: LocalArray, dim: int, at: LocalArray, size: int, starts: Sequence[int], blocks: LocalArrays
 ) -> None:
     """Take along another dim than the first from a few rows of all blocks at a time."""
     lead, after = blocks[0].shape[:dim], blocks[0].shape[dim + 1 :]
@@ -364,7 +347,7 @@ def _take_along(
     dim: int,
     order: LocalArray | None,
     places: LocalArray,
-    blocks: Sequence[LocalArray],
+    blocks: LocalArrays,
     ends: Sequence[int],
 ) -> None:
     """Take along another dim by owner, and then put everything in order at once.
@@ -391,7 +374,7 @@ def _take_along(
 
 
 def _joined(
-    indexed: Indexed, sizes: Sequence[int], owners: Owners, blocks: Sequence[LocalArray]
+    indexed: Indexed, sizes: Sequence[int], owners: Owners, blocks: LocalArrays
 ) -> LocalArray:
     """Return blocks as one array that is whole along the indexed dims."""
     shape = list(blocks[0].shape)
@@ -407,11 +390,7 @@ def _joined(
 
 
 def _owner_of(
-    indexed: Indexed,
-    sizes: Sequence[int],
-    owners: Owners,
-    positions: Sequence[LocalArray],
-    wide: Shape,
+    indexed: Indexed, sizes: Sequence[int], owners: Owners, positions: LocalArrays, wide: Shape
 ) -> tuple[LocalArray, list[LocalArray]]:
     """Return the number of the block that has each element, and its positions in there.
 

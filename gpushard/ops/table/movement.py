@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from gpushard.geometry.sharding import Sharding
 from gpushard.movement.planning import maps
 from gpushard.movement.planning.dims import Piece, permutation
@@ -17,6 +19,7 @@ from gpushard.movement.planning.maps import Rearrangement, reshape, shared_facto
 from gpushard.ops.aval import Aval
 from gpushard.ops.bind import bind
 from gpushard.ops.indexing import Entry, index_piece, open_index, open_starts
+from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.move import Move
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Dims, Rule, Splits
@@ -209,6 +212,43 @@ REPEAT = _row(
     lambda xp, params: lambda x: xp.repeat(x, *params),
 )
 """Parameters: (count, axis)."""
+
+
+def _repeated(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    total, axis = params
+    x = avals[0]
+    at = len(x.shape) + axis
+    return (Aval((*x.shape[:at], total, *x.shape[at + 1 :]), x.dtype, x.weak),)
+
+
+def _repeat_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    shape = avals[0].shape
+    own = tuple(range(len(shape)))
+    at = len(shape) + params[1]
+    return Rule((own, (at,)), (own,), shape, frozenset({at}))
+
+
+def _repeat_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    total, axis = params
+
+    def repeat(x: Any, counts: Any) -> Any:
+        ends = xp.cumsum(counts, dtype=np.int64)
+        source = xp.searchsorted(ends, xp.arange(total, dtype=np.int64), side="right")
+        return xp.take(x, source, axis=axis)
+
+    return writing(repeat)
+
+
+REPEAT_EACH = Row(
+    "repeat",
+    _repeated,
+    _repeat_rule,
+    _repeat_kernel,
+    (Local("where an element goes depends on the counts of all before it"),),
+    beside_keys=frozenset([1]),
+)
+"""Operands: an array, and a count for each element along a dim, which are not negative. Parameters:
+(sum of the counts, axis counted from the end)."""
 
 
 def _diagonal_dims(shapes: Sequence[Shape], params: Params) -> tuple[int, int]:

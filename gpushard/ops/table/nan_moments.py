@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, State
-from gpushard.ops.rule import Rule
+from gpushard.ops.row import Kernel, Params, Row, State, by_factors
 from gpushard.ops.table.elementwise import writing
-from gpushard.ops.table.reductions import reduced_shape
+from gpushard.ops.table.reductions import reduced_rule, reduced_shape, squared
 from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import LocalArray, Shape
 
@@ -33,12 +31,6 @@ def _own_kernels(xp: Any, dtype: Dtype) -> Any:
     return own_kernels(xp) if dtype.kind in "fc" else None
 
 
-def _rule(avals: Sequence[Aval], params: Params) -> Rule:
-    axes, keepdims, _ = params
-    shape = avals[0].shape
-    return rule.reduction(shape, [len(shape) + axis for axis in axes], keepdims=keepdims)
-
-
 def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, closing: Any) -> Row:
     """Return a row.
 
@@ -51,11 +43,6 @@ def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, closing:
       merged: takes the namespace and two states; gives the state of both.
       closing: takes the namespace, a state and the last parameter; gives the result.
     """
-
-    def infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-        axes, keepdims, extra = params
-        shape = reduced_shape(avals[0].shape, axes, keepdims=keepdims)
-        return (Aval(shape, dtype_of(avals[0].dtype, extra)),)
 
     def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return writing(make(xp, params, states(avals[0].dtype, params[2]), alone=False))
@@ -79,7 +66,8 @@ def _row(name: str, dtype_of: Any, states: Any, make: Any, merged: Any, closing:
         lambda xp, avals, params: lambda a, b, m, n: merged(xp, a, b),
         finish,
     )
-    return Row(name, infer, _rule, kernel, (reduction, Local()))
+    infer = by_factors(reduced_rule, lambda avals, params: dtype_of(avals[0].dtype, params[2]))
+    return Row(name, infer, reduced_rule, kernel, (reduction, Local()))
 
 
 def _sums(xp: Any, params: Params, types: tuple[Dtype, ...], *, alone: bool) -> Any:
@@ -128,10 +116,6 @@ NANMEAN = in_single(
 """Last parameter: dtype or None."""
 
 
-def _squares(apart: Any) -> Any:
-    return (apart * apart.conj()).real if apart.dtype.kind == "c" else apart * apart
-
-
 def _moments(xp: Any, params: Params, types: tuple[Dtype, ...], *, alone: bool) -> Any:
     """Return what gives count, mean and sum of squared distances from it of a block.
 
@@ -153,7 +137,7 @@ def _moments(xp: Any, params: Params, types: tuple[Dtype, ...], *, alone: bool) 
         total = xp.where(counts, x, 0).sum(axes, dtype=types[1], keepdims=True)
         mean = total / xp.maximum(count, 1).astype(types[2])
         apart = xp.where(counts, x - mean, 0).astype(types[1], copy=False)
-        spread = _squares(apart).sum(axes, keepdims=keepdims)
+        spread = squared(apart).sum(axes, keepdims=keepdims)
         return count.reshape(spread.shape), mean.reshape(spread.shape), spread
 
     return moments if own is None else moments_here
@@ -166,7 +150,7 @@ def _chan(xp: Any, a: State, b: State) -> State:
     return (
         count,
         a[1] + apart * share,
-        a[2] + b[2] + _squares(apart) * (share * a[0].astype(share.dtype)),
+        a[2] + b[2] + squared(apart) * (share * a[0].astype(share.dtype)),
     )
 
 

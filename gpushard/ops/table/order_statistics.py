@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Dims, Rule
 from gpushard.ops.table.elementwise import writing
-from gpushard.ops.table.reductions import reduced_shape
+from gpushard.ops.table.reductions import check_not_empty, reduced_shape
 from gpushard.typing import LocalArray
 
 CONTINUOUS: dict[str, tuple[float, float]] = {
@@ -161,16 +161,6 @@ def _rule(avals: Sequence[Aval], params: Params) -> Rule:
     return Rule(operands, ((*lead, *kept),), tuple(sizes), frozenset(whole))
 
 
-def _not_empty(name: str, x: Aval, axes: Sequence[int]) -> None:
-    if any(x.shape[axis] == 0 for axis in axes):
-        raise ArgumentError(
-            f"{name}: the array of shape {x.shape} has no elements along the axes that are "
-            "reduced, and there is no result for that; check its size first",
-            argument="x",
-            shape=x.shape,
-        )
-
-
 @functools.lru_cache(maxsize=256)
 def _typed(name: str, own: Dtype, q: Dtype | None, weak: bool, method: str) -> Dtype:
     """Return the type of NumPy's result."""
@@ -240,7 +230,7 @@ def _quantile_row(
         axes, keepdims, method, weak = params
         x, q = avals[:2]
         if not skips:
-            _not_empty(name, x, axes)
+            check_not_empty(name, x, axes)
         dtype = _typed(name, x.dtype, q.dtype, weak, method)
         shape = reduced_shape(x.shape, axes, keepdims=keepdims)
         return (Aval((*q.shape, *shape), dtype),)

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.ops import rule
 from gpushard.ops.aval import Aval
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, Site
+from gpushard.ops.row import Kernel, Params, Row, Site, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
-from gpushard.ops.table.reductions import reduced_shape
+from gpushard.ops.table.reductions import reduced_rule
 from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import LocalArray
 
@@ -23,10 +22,6 @@ _INDEX = np.dtype(np.int64)
 
 _STRIP = 1 << 14
 """Elements of a mask that are counted together."""
-
-
-def _nonzero_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval((params[0],), _INDEX),) * len(avals[0].shape)
 
 
 def _nonzero_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -89,7 +84,7 @@ def _true_ones(xp: Any, mask: LocalArray, start: int, length: int) -> LocalArray
 
 NONZERO = Row(
     "nonzero",
-    _nonzero_infer,
+    by_factors(_nonzero_rule, lambda avals, params: _INDEX),
     _nonzero_rule,
     _nonzero,
     (Local("where an element goes depends on all before it; a byte for each is moved"),),
@@ -97,17 +92,6 @@ NONZERO = Row(
 )
 """Parameters: (how many positions, what those get that are too many, one for each dim). The mask is
 whole, of one byte per element; the positions are split as they are wanted."""
-
-
-def _furthest_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    axes, keepdims = params
-    return (Aval(reduced_shape(avals[0].shape, axes, keepdims=keepdims), _INDEX),)
-
-
-def _furthest_rule(avals: Sequence[Aval], params: Params) -> Rule:
-    axes, keepdims = params
-    shape = avals[0].shape
-    return rule.reduction(shape, [len(shape) + axis for axis in axes], keepdims=keepdims)
 
 
 def _out(xp: Any, position: LocalArray) -> LocalArray:
@@ -137,8 +121,8 @@ def _further(xp: Any, a: LocalArray, b: LocalArray) -> LocalArray:
 
 FURTHEST = Row(
     "index check",
-    _furthest_infer,
-    _furthest_rule,
+    by_factors(reduced_rule, lambda avals, params: _INDEX),
+    reduced_rule,
     _furthest_local,
     (
         Reduce(

@@ -5,6 +5,7 @@ Operands of rows: keys, then the distribution's parameters; parameters of rows: 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -350,25 +351,12 @@ TRIANGULAR = distribution("triangular", _triangular, "triangular", left=ANY, mod
 WALD = distribution("wald", _wald, "wald", mean=POSITIVE)
 DIRICHLET = distribution("dirichlet", log_gamma, "log_gamma", last=_normalised, alpha=POSITIVE)
 """The concentrations are along the last dim."""
-MULTIVARIATE_NORMAL = distribution(
-    "multivariate_normal",
-    Stream.normal,
-    "normal<W>",
-    last=_correlated,
-    extra=(0, 1),
-    mean=ANY,
-    cov=ANY,
+_MULTIVARIATE = functools.partial(
+    distribution, "multivariate_normal", Stream.normal, "normal<W>", extra=(0, 1)
 )
+MULTIVARIATE_NORMAL = _MULTIVARIATE(last=_correlated, mean=ANY, cov=ANY)
 """The mean is along the last dim, and the covariance has one dim more."""
-MULTIVARIATE_NORMAL_OF_FACTOR = distribution(
-    "multivariate_normal",
-    Stream.normal,
-    "normal<W>",
-    last=_transformed,
-    extra=(0, 1),
-    mean=ANY,
-    factor=ANY,
-)
+MULTIVARIATE_NORMAL_OF_FACTOR = _MULTIVARIATE(last=_transformed, mean=ANY, factor=ANY)
 """Of a matrix whose product with its transpose is the covariance."""
 RANDINT = distribution(
     "randint", _randint, "random_integer", _integers, "iu", minval=ANY, maxval=ANY

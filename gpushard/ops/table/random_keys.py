@@ -13,14 +13,10 @@ from gpushard.ops.prng.distribution import PAIR, WORD
 from gpushard.ops.prng.stream import Stream
 from gpushard.ops.prng.threefry import threefry
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row, Site
+from gpushard.ops.row import Kernel, Params, Row, Site, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import function_row, writing
 from gpushard.runtime.namespace import own_kernels
-
-
-def _split_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval((*avals[0].shape, *params[0]), PAIR),)
 
 
 def _split_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -51,7 +47,14 @@ def _split_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(split) if own is None else split_here
 
 
-SPLIT = Row("random.split", _split_infer, _split_rule, _split_kernel, (Local(),), positional=True)
+SPLIT = Row(
+    "random.split",
+    by_factors(_split_rule, lambda avals, params: PAIR),
+    _split_rule,
+    _split_kernel,
+    (Local(),),
+    positional=True,
+)
 """Parameters: (shape of the new keys,), which come after the dims of the keys."""
 
 

@@ -17,7 +17,7 @@ from gpushard.ops.prng.blocks import each_block, words_of
 from gpushard.ops.prng.distribution import INT, PAIR, WORD
 from gpushard.ops.prng.stream import Stream
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row, Site
+from gpushard.ops.row import Kernel, Params, Row, Site, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.runtime.namespace import own_kernels
@@ -78,10 +78,6 @@ def _order(xp: Any, key: Any, n: int) -> Any:
     return functools.reduce(xp.take, orders) if orders else xp.arange(n)
 
 
-def _order_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval((*avals[0].shape, *params), INT),)
-
-
 def _order_rule(avals: Sequence[Aval], params: Params) -> Rule:
     n = len(avals[0].shape)
     keys = tuple(range(n))
@@ -100,13 +96,15 @@ def _order_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(order)
 
 
-ORDER = Row("random.permutation", _order_infer, _order_rule, _order_kernel, (Local(),))
+ORDER = Row(
+    "random.permutation",
+    by_factors(_order_rule, lambda avals, params: INT),
+    _order_rule,
+    _order_kernel,
+    (Local(),),
+)
 """The numbers below a number in random order. Operands: a key, or several in front. Parameters:
 (the number,)."""
-
-
-def _shuffle_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval(avals[1].shape, avals[1].dtype),)
 
 
 def _shuffle_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -134,7 +132,7 @@ def _shuffle_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
 SHUFFLE = Row(
     "random.permutation",
-    _shuffle_infer,
+    by_factors(_shuffle_rule, lambda avals, params: avals[1].dtype),
     _shuffle_rule,
     _shuffle_kernel,
     (Local("an order of all elements is drawn, and each may go anywhere"),),
@@ -157,13 +155,9 @@ def _take_rule(avals: Sequence[Aval], params: Params) -> Rule:
     return Rule((tuple(own), dims[axis : axis + many]), (dims,), sizes, frozenset([len(shape)]))
 
 
-def _take_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval(_take_rule(avals, params).sizes[:-1], avals[0].dtype),)
-
-
 TAKE = Row(
     "random.choice",
-    _take_infer,
+    by_factors(_take_rule, lambda avals, params: avals[0].dtype),
     _take_rule,
     lambda xp, avals, params: writing(lambda x, index: xp.take(x, index, axis=params[0])),
     (Local("positions may take elements from anywhere along the dim"),),
@@ -171,10 +165,6 @@ TAKE = Row(
 )
 """The elements at positions along a dim. Operands: an array, positions, which are all valid.
 Parameters: (axis counted from the end,)."""
-
-
-def _top_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval((*avals[0].shape[:-1], params[0]), INT),)
 
 
 def _top_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -197,7 +187,7 @@ def _top_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
 TOP = Row(
     "random.choice",
-    _top_infer,
+    by_factors(_top_rule, lambda avals, params: INT),
     _top_rule,
     _top_kernel,
     (Local("the largest are found by sorting all"),),
@@ -207,10 +197,6 @@ TOP = Row(
 
 def _weighted_shape(avals: Sequence[Aval], params: Params) -> Shape:
     return (*avals[0].shape, *params[0])
-
-
-def _weighted_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval(_weighted_shape(avals, params), INT),)
 
 
 def _weighted_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -246,7 +232,7 @@ def _weighted_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
 WEIGHTED = Row(
     "random.choice",
-    _weighted_infer,
+    by_factors(_weighted_rule, lambda avals, params: INT),
     _weighted_rule,
     _weighted_kernel,
     (Local("each draw is looked up in the sums of all probabilities"),),

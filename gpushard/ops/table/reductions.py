@@ -43,10 +43,23 @@ def reduced_shape(shape: Shape, axes: Sequence[int], *, keepdims: bool) -> Shape
     return tuple(n for dim, n in enumerate(shape) if dim not in gone)
 
 
-def _rule(avals: Sequence[Aval], params: Params) -> Rule:
+def reduced_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    """Return the rule for operands of one shape; parameters: (axes from the end, keepdims, ...)."""
     axes, keepdims, *_ = params
     shape = avals[0].shape
-    return rule.reduction(shape, [len(shape) + axis for axis in axes], keepdims=keepdims)
+    one = rule.reduction(shape, [len(shape) + axis for axis in axes], keepdims=keepdims)
+    return Rule(one.operands * len(avals), one.results, one.sizes)
+
+
+def check_not_empty(name: str, x: Aval, axes: Sequence[int]) -> None:
+    """Check that what is reduced has elements."""
+    if any(x.shape[axis] == 0 for axis in axes):
+        raise ArgumentError(
+            f"{name}: the array of shape {x.shape} has no elements along the axes that are "
+            "reduced, and there is no result for that; check its size first",
+            argument="x",
+            shape=x.shape,
+        )
 
 
 def _row(
@@ -62,17 +75,12 @@ def _row(
         axes, keepdims, extra = params
         (x,) = avals
         shape = reduced_shape(x.shape, axes, keepdims=keepdims)
-        if not empty and any(x.shape[axis] == 0 for axis in axes):
-            raise ArgumentError(
-                f"{name}: the array of shape {x.shape} has no elements along the axes that are "
-                "reduced, and there is no result for that; check its size first",
-                argument="x",
-                shape=x.shape,
-            )
+        if not empty:
+            check_not_empty(name, x, axes)
         dtype = dtype_of(x.dtype, extra)
         return (Aval(shape, dtype, x.weak and dtype == x.dtype),)
 
-    return Row(name, infer, _rule, kernel, (reduction, Local()), positional=positional)
+    return Row(name, infer, reduced_rule, kernel, (reduction, Local()), positional=positional)
 
 
 def _sum_dtype(own: Dtype, dtype: Dtype | None) -> Dtype:
@@ -228,6 +236,11 @@ def _var_dtype(own: Dtype, correction: float) -> Dtype:
     return np.empty(0, _mean_dtype(own, None)).real.dtype
 
 
+def squared(apart: Any) -> Any:
+    """Return the squares of distances."""
+    return (apart * apart.conj()).real if apart.dtype.kind == "c" else apart * apart
+
+
 def _moments(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     """Return the kernel of mean and sum of squared distances from it."""
     axes, keepdims, _ = params
@@ -245,8 +258,7 @@ def _moments(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         x = x.astype(wide, copy=False)
         mean = x.mean(axes, keepdims=True)
         apart = x - mean
-        squares = (apart * apart.conj()).real if apart.dtype.kind == "c" else apart * apart
-        total = squares.sum(axes, keepdims=keepdims)
+        total = squared(apart).sum(axes, keepdims=keepdims)
         return mean.reshape(total.shape), total
 
     return writing(moments if own is None else moments_here)
@@ -271,14 +283,14 @@ def _chan(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
 
     def merge(a: State, b: State, m: int, n: int) -> State:
         apart = b[0] - a[0]
-        square = (apart * apart.conj()).real if apart.dtype.kind == "c" else apart * apart
-        return a[0] + apart * (n / (m + n)), a[1] + b[1] + square * (m * n / (m + n))
+        spread = a[1] + b[1] + squared(apart) * (m * n / (m + n))
+        return a[0] + apart * (n / (m + n)), spread
 
     return merge
 
 
-def _spread(root: bool) -> Any:
-    """Return what makes the finish of a variance, or of its square root."""
+def _spread_row(name: str, *, root: bool) -> Row:
+    """Return the row of a variance, or of its square root."""
 
     def make(xp: Any, avals: Sequence[Aval], params: Params) -> Any:
         correction = params[2]
@@ -294,12 +306,6 @@ def _spread(root: bool) -> Any:
             return (xp.sqrt(spread) if root else spread).astype(dtype, copy=False)
 
         return finish
-
-    return make
-
-
-def _spread_row(name: str, *, root: bool) -> Row:
-    make = _spread(root)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         local, finish = _moments(xp, avals, params), make(xp, avals, params)

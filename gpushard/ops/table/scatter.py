@@ -17,7 +17,7 @@ import numpy as np
 from gpushard import dtypes
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
-from gpushard.ops.indexed import (
+from gpushard.ops.index_arrays import (
     Indexed,
     integers,
     located,
@@ -31,11 +31,11 @@ from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.move import Replace
 from gpushard.ops.row import Kernel, Params, Row, Site
 from gpushard.ops.rule import Rule
-from gpushard.ops.table.combining import apply_at, set_at
 from gpushard.ops.table.elementwise import ufunc_row, writing
 from gpushard.ops.table.movement import index_of
+from gpushard.ops.update_at import update_at
 from gpushard.runtime.namespace import own_kernels
-from gpushard.typing import LocalArray, Shape
+from gpushard.typing import LocalArray, LocalArrays, Shape
 
 
 def _shapes(avals: Sequence[Aval]) -> tuple[Shape, ...]:
@@ -122,7 +122,7 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         view, index = indexed.view(xp, work, places)
         before, dims, _ = indexed.order(x.ndim)
         room = len(before) + dims.index(x.ndim + axis)
-        (set_at if ufunc is None else apply_at)(xp, view, index, values, ufunc, room)
+        update_at(xp, view, index, values, ufunc, room)
         made = work[_without_room(axis)]
         if wide != x.dtype:  # elements that nothing was added to stay as they are
             touched = xp.zeros(work.shape, bool)
@@ -235,10 +235,7 @@ def _write_owned(
         index = [at[mine] for at in index]
         values = values if values.shape[len(lead)] == 1 else values[(*lead, mine)]
     view = out.transpose((*before, *dims, *after))
-    if ufunc is None:
-        set_at(np, view, (*lead, *index), values, None, 0)
-    else:
-        apply_at(np, view, (*lead, *index), values, ufunc, 0)
+    update_at(np, view, (*lead, *index), values, ufunc, 0)
     return out
 
 
@@ -259,7 +256,7 @@ def _places(
     sizes: Sequence[int],
     site: Site,
     x: LocalArray,
-    positions: Sequence[LocalArray],
+    positions: LocalArrays,
 ) -> list[LocalArray]:
     """Return positions in a block; where an update is not for it, those of the room at the end."""
     places, inside = [], xp.ones((), bool)

@@ -18,7 +18,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.row import Kernel, Params, Row, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.search import search
 from gpushard.ops.table.elementwise import writing
@@ -108,8 +108,8 @@ SEARCHSORTED = in_single(
 must be whole. Parameters: (side,)."""
 
 
-def _infer_isin(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval(avals[0].shape, _BOOL),)
+def _isin_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    return _dims(avals, 0)
 
 
 def _isin_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
@@ -158,8 +158,8 @@ def _isin_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 ISIN = in_single(
     Row(
         "isin",
-        _infer_isin,
-        lambda avals, params: _dims(avals, 0),
+        by_factors(_isin_rule, lambda avals, params: _BOOL),
+        _isin_rule,
         _isin_kernel,
         (
             Reduce(

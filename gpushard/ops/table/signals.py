@@ -1,4 +1,4 @@
-"""Interpolation between points, and convolutions of vectors."""
+"""Interpolation between points, convolutions of vectors, and polynomials as coefficients."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ from gpushard.dtypes import result_type
 from gpushard.ops.aval import Aval
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.row import Kernel, Params, Row, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 
 _DOUBLE = np.dtype(np.float64)
 _COMPLEX = np.dtype(np.complex128)
-
-
-def _interp_infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    return (Aval(avals[0].shape, _COMPLEX if avals[2].dtype.kind == "c" else _DOUBLE),)
 
 
 def _interp_rule(avals: Sequence[Aval], params: Params) -> Rule:
@@ -49,7 +45,7 @@ def _interp(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
 INTERP = Row(
     "interp",
-    _interp_infer,
+    by_factors(_interp_rule, lambda avals, _: _COMPLEX if avals[2].dtype.kind == "c" else _DOUBLE),
     _interp_rule,
     _interp,
     (Local("the points, a small table, come to every device"),),
@@ -105,3 +101,59 @@ def _vectors_row(name: str) -> Row:
 
 CONVOLVE = _vectors_row("convolve")
 CORRELATE = _vectors_row("correlate")
+
+
+def _polynomial_rule(avals: Sequence[Aval], params: Params) -> Rule:
+    operands = tuple((n,) for n in range(len(avals)))
+    sizes = tuple(aval.shape[0] for aval in avals)
+    return Rule(operands, ((0,),) * len(avals), sizes, frozenset(range(len(avals))))
+
+
+def _infer_division(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    u, v = avals
+    dtype = result_type(u.dtype, v.dtype)
+    quotient = max(u.shape[0] - v.shape[0] + 1, 1)
+    return Aval((quotient,), dtype), Aval(u.shape, dtype)
+
+
+def _division(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    quotient = _infer_division(avals, params)[0]
+
+    def divide(u: Any, v: Any) -> tuple[Any, Any]:
+        found, rest = xp.zeros(quotient.shape, quotient.dtype), u.astype(quotient.dtype)
+        scale = 1 / v[0]
+        for k in range(u.shape[0] - v.shape[0] + 1):
+            found[k] = scale * rest[k]
+            rest[k : k + v.shape[0]] -= found[k] * v
+        return found, rest
+
+    return writing(divide)
+
+
+_SMALL = Local("each coefficient depends on all others, which are few")
+
+POLYDIV = in_single(Row("polydiv", _infer_division, _polynomial_rule, _division, (_SMALL,)))
+"""Operands: coefficients of two polynomials. Results: the quotient, and the remainder in the length
+of the first one."""
+
+
+def _infer_product(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
+    (roots,) = avals
+    return (Aval((roots.shape[0] + 1,), roots.dtype),)
+
+
+def _product(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    many, dtype = avals[0].shape[0], avals[0].dtype
+
+    def product(roots: Any) -> Any:
+        found = xp.zeros(many + 1, dtype)
+        found[0] = 1
+        for n in range(many):
+            found[1 : n + 2] -= roots[n] * found[: n + 1]
+        return found
+
+    return writing(product)
+
+
+POLY = in_single(Row("poly", _infer_product, _polynomial_rule, _product, (_SMALL,)))
+"""Operand: roots. Result: the coefficients of the product of their factors."""

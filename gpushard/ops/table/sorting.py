@@ -20,7 +20,7 @@ from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Kernel, Params, Row
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
-from gpushard.typing import LocalArray
+from gpushard.typing import LocalArray, LocalArrays
 
 INDEX = np.dtype(np.int64)
 
@@ -201,7 +201,7 @@ def _infer_lexsort(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
     return (Aval(shapes[0], INDEX),)
 
 
-def lexsort(xp: Any, keys: Sequence[LocalArray], axis: int = -1) -> LocalArray:
+def lexsort(xp: Any, keys: LocalArrays, axis: int = -1) -> LocalArray:
     """Return the positions of elements in the order of the last key, then of those before it."""
     order = argsort(xp, keys[0], axis)
     for key in keys[1:]:

@@ -12,15 +12,13 @@ import numpy as np
 
 from gpushard.dtypes import result_type, wide
 from gpushard.errors import ArgumentTypeError
-from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, State
-from gpushard.ops.rule import Rule
+from gpushard.ops.row import Kernel, Params, Row, State, by_factors
 from gpushard.ops.table.elementwise import function_row, promoting, writing
-from gpushard.ops.table.reductions import reduced_shape
+from gpushard.ops.table.reductions import reduced_rule, reduced_shape
 from gpushard.runtime.namespace import special_functions
 
 
@@ -61,13 +59,6 @@ ZETA = in_single(function_row("zeta", _zeta_dtype, _zeta))
 """Operands: the power, and the first term, if there is one."""
 
 
-def _rule(avals: Sequence[Aval], params: Params) -> Rule:
-    axes, keepdims, _ = params
-    shape = avals[0].shape
-    one = rule.reduction(shape, [len(shape) + axis for axis in axes], keepdims=keepdims)
-    return Rule(one.operands * len(avals), one.results, one.sizes)
-
-
 def _numbers(avals: Sequence[Aval]) -> Dtype:
     """Return the type of a sum of exponentials: double precision for integers."""
     found = result_type(*(aval.dtype for aval in avals))
@@ -77,12 +68,6 @@ def _numbers(avals: Sequence[Aval]) -> Dtype:
 def _result(avals: Sequence[Aval], params: Params) -> Dtype:
     found = _numbers(avals)
     return np.finfo(found).dtype if params[2] else found
-
-
-def _infer(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
-    axes, keepdims, _ = params
-    shape = reduced_shape(avals[0].shape, axes, keepdims=keepdims)
-    return (Aval(shape, _result(avals, params)),)
 
 
 def _states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
@@ -150,7 +135,13 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
 
 LOGSUMEXP = in_single(
-    Row("logsumexp", _infer, _rule, _kernel, (Reduce(_states, _local, _merge, _finish), Local()))
+    Row(
+        "logsumexp",
+        by_factors(reduced_rule, _result),
+        reduced_rule,
+        _kernel,
+        (Reduce(_states, _local, _merge, _finish), Local()),
+    )
 )
 """Operands: exponents, and weights of the same shape if there are any. Parameters: (axes counted
 from the end, keepdims, whether it is the logarithm of the sum's size)."""

@@ -14,22 +14,32 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from gpushard.errors import RaceError
-from gpushard.runtime.backend import Backend, Calls, DeviceInfo, Item, Pace, T
+from gpushard.runtime.backend import (
+    Backend,
+    Claiming,
+    Committing,
+    Item,
+    Memories,
+    Pace,
+    Tasks,
+)
 from gpushard.runtime.checking.shadow import Access, Shadow, caller_place, raise_to
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Clock, Event, Stream, Tick
-from gpushard.typing import HostArray, LocalArray, Shape
+from gpushard.typing import HostArray, LocalArray, LocalArrays
 
 
 class Checker:
-    """Passes every call on to a backend; raises `RaceError` where two uses of memory collide."""
+    """Passes every call on to a backend; raises `RaceError` where two uses of memory collide.
+
+    Calls that use no memory are the backend's own methods.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -54,95 +64,7 @@ class Checker:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.backend, name)
 
-    @property
-    def exact(self) -> bool:
-        """Whether an event can still be placed at a past item of a stream."""
-        return self.backend.exact
-
-    @property
-    def host_readable(self) -> bool:
-        """Whether the host can read device memory as it lies."""
-        return self.backend.host_readable
-
-    def computes(self, dtype: np.dtype[Any]) -> bool:
-        """Whether the backend's functions know a type."""
-        return self.backend.computes(dtype)
-
-    @property
-    def traffic(self) -> dict[tuple[int, int], int]:
-        """Bytes copied so far for each (source domain, destination domain)."""
-        return self.backend.traffic
-
-    def describe(self) -> list[DeviceInfo]:
-        """List the devices."""
-        return self.backend.describe()
-
-    def new_lock(self) -> AbstractContextManager[Any]:
-        """Make a lock."""
-        return self.backend.new_lock()
-
-    def reaches(self, domain: int, source: int) -> bool:
-        """Whether work on the streams of `domain` can read memory of `source`."""
-        return self.backend.reaches(domain, source)
-
-    def calls(self, *of: Any, together: bool) -> Sequence[Calls] | None:
-        """Return what makes calls of an elementwise function, many at once."""
-        return self.backend.calls(*of, together=together)
-
-    def call_among(self, calls: int, function: Callable[[], T]) -> T:
-        """Call a function, as one of several."""
-        return self.backend.call_among(calls, function)
-
-    def prefetch(self, read: Callable[[], object]) -> None:
-        """Perhaps call a function soon."""
-        self.backend.prefetch(read)
-
-    def view(self, raw: Any, shape: Shape, dtype: Any) -> LocalArray:
-        """Return the start of a raw buffer as a dense array."""
-        return self.backend.view(raw, shape, dtype)
-
-    def address(self, array: LocalArray) -> int:
-        """Return the address of the first element."""
-        return self.backend.address(array)
-
-    def dlpack_device(self, domain: int) -> tuple[int, int]:
-        """Return DLPack's device type and id of a memory domain."""
-        return self.backend.dlpack_device(domain)
-
-    def borrow(self, producer: Any, domain: int, stream: Stream) -> LocalArray:
-        """Return what a DLPack producer has."""
-        return self.backend.borrow(producer, domain, stream)
-
-    def follow(self, consumer: int | None, ticks: Sequence[Tick], domain: int) -> None:
-        """Make a consumer's stream wait for ticks."""
-        self.backend.follow(consumer, ticks, domain)
-
-    def on_stream(self, stream: Stream, tick: int) -> AbstractContextManager[None]:
-        """Return a context in which work of this thread runs in the stream."""
-        return self.backend.on_stream(stream, tick)
-
-    def check(self) -> None:
-        """Check that the devices still work."""
-        self.backend.check()
-
-    def recall(self) -> None:
-        """Wait for the work of others on memory that was lent."""
-        self.backend.recall()
-
-    def empty_cache(self) -> int:
-        """Give memory that nothing uses back to the system."""
-        return self.backend.empty_cache()
-
-    def add_stream(self, stream: Stream, domain: int, device: int | None = None) -> None:
-        """Make the queue behind a stream."""
-        self.backend.add_stream(stream, domain, device)
-
-    def serve(
-        self,
-        claim: Callable[[Stream, int], Claim],
-        borrow: Callable[[Stream, int], Claim],
-        commit: Callable[[Callable[[], Claim]], Claim],
-    ) -> None:
+    def serve(self, claim: Claiming, borrow: Claiming, commit: Committing) -> None:
         """Follow what libraries allocate, which the item that needs it writes, or the last one."""
         watched, lent = (functools.partial(self._claim, each) for each in (claim, borrow))
         self.backend.serve(watched, lent, commit)
@@ -152,7 +74,10 @@ class Checker:
         memory, item = made.memory, getattr(self._inside, "item", None)
         tick, name = (stream.issued, "the caller") if item is None else (item.tick, repr(item.name))
         with self._mutex:
-            clock = self._last[stream] if item is None else self._clocks[stream, tick]
+            if item is None:
+                clock = self._last.setdefault(stream, dict(self._host))
+            else:
+                clock = self._clocks[stream, tick]
             raise_to(clock, self._join(tuple(memory.clock())))  # from now on the stream waits
             access = Access(stream, tick, 0, f"memory that {name} needs")
             shadow = self._owned(memory, access)
@@ -163,20 +88,6 @@ class Checker:
             if item is not None:
                 item.writes = (*item.writes, memory)
         return made
-
-    def rehearse(
-        self,
-        kernel: Callable[..., Any],
-        operands: Sequence[Any],
-        results: Sequence[tuple[Shape, np.dtype[Any]]],
-        domain: int,
-    ) -> None:
-        """Let a library compile what a kernel needs."""
-        self.backend.rehearse(kernel, operands, results, domain)
-
-    def close(self) -> None:
-        """Stop."""
-        self.backend.close()
 
     def allocate(self, domain: int, nbytes: int) -> Any:
         """Make a raw buffer, and follow what is done with it."""
@@ -275,11 +186,7 @@ class Checker:
                     raise_to(self._host, self._clocks.pop((stream, n), {}))
                 self._host[stream] = tick
 
-    def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
-        """Return an array without elements."""
-        return self.backend.empty(domain, shape, dtype)
-
-    def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
+    def copy_phase(self, phase: Phase, operands: LocalArrays, domain: int) -> None:
         """Check and copy the boxes of a phase, one by one."""
         self.copy_boxes(phase.copies(operands), domain)
 
@@ -288,26 +195,18 @@ class Checker:
         run = functools.partial(self.backend.copy_boxes, copies, domain)
         self._use([source for _, source, _ in copies], [target for target, _, _ in copies], run)
 
-    def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+    def fill_boxes(self, targets: LocalArrays, value: np.generic, domain: int) -> None:
         """Fill boxes, once that is known to be right."""
         self._use([], targets, functools.partial(self.backend.fill_boxes, targets, value, domain))
 
-    def _use(
-        self, sources: Sequence[LocalArray], targets: Sequence[LocalArray], run: Callable[[], None]
-    ) -> None:
+    def _use(self, sources: LocalArrays, targets: LocalArrays, run: Callable[[], None]) -> None:
         """Check what the host does, or that an item touches nothing but what it declared; run."""
         with self._mutex:
             reads = {id(s): s for array in sources if (s := self._find(array)) is not None}
             writes = {id(s): s for array in targets if (s := self._find(array)) is not None}
         self._watch(reads, writes, run)
 
-    def run_now(
-        self,
-        calls: Sequence[Callable[[], None]],
-        reads: Sequence[Memory],
-        writes: Sequence[Memory],
-        pace: Pace,
-    ) -> None:
+    def run_now(self, calls: Tasks, reads: Memories, writes: Memories, pace: Pace) -> None:
         """Run work of the host's own, once that is known to be right."""
         with self._mutex:
             sources, targets = self._shadows_of(reads), self._shadows_of(writes)
@@ -348,10 +247,6 @@ class Checker:
                 access = Access(None, 0, 0, f"the host {caller_place()}")
                 shadow.lend(view, access)
         return view
-
-    def lend(self, array: LocalArray, owner: Any, *, consumer: int | None = None) -> Any:
-        """Lend memory to another library, unwatched: it may have been lent to be written."""
-        return self.backend.lend(array, owner, consumer=consumer)
 
     def _run(self, item: Item) -> None:
         self._inside.item = item

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+import sys
 import threading
 import time
 import weakref
@@ -23,7 +24,18 @@ import numpy as np
 from gpushard.config import Settings
 from gpushard.dtypes import is_custom
 from gpushard.errors import DeviceLostError, OutOfMemoryError
-from gpushard.runtime.backend import HOST_DOMAIN, DeviceInfo, Item, Pace, Reducing, T
+from gpushard.runtime.backend import (
+    HOST_DOMAIN,
+    Claiming,
+    Committing,
+    DeviceInfo,
+    Item,
+    Memories,
+    Pace,
+    Reducing,
+    T,
+    Tasks,
+)
 from gpushard.runtime.cuda.copier import Copier
 from gpushard.runtime.cuda.devices.health import Health
 from gpushard.runtime.cuda.devices.selection import select
@@ -46,10 +58,10 @@ from gpushard.runtime.cuda.memory.stores import (
 from gpushard.runtime.cuda.streams import CudaEvent, EventPool, Lease, LostEvent, Queue
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import keep
-from gpushard.runtime.memory import Claim, Memory
+from gpushard.runtime.memory import Claim
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream, Tick
-from gpushard.typing import HostArray, LocalArray, Shape
+from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
 _DLPACK_CUDA = 2
 
@@ -155,7 +167,7 @@ class CudaBackend:
         """CuPy."""
         return self._driver.namespace
 
-    def computes(self, dtype: np.dtype[Any]) -> bool:
+    def computes(self, dtype: Dtype) -> bool:
         """Whether CuPy knows a type; longdouble and most types of `ml_dtypes` it does not."""
         return dtype.name == "bfloat16" if is_custom(dtype) else dtype.char not in "gG"
 
@@ -306,12 +318,7 @@ class CudaBackend:
         queue = self._queues[stream] = Queue(chip, domain, handle)
         self._driver.provide(handle, functools.partial(self._temporary, stream, queue))
 
-    def serve(
-        self,
-        claim: Callable[[Stream, int], Claim],
-        borrow: Callable[[Stream, int], Claim],
-        commit: Callable[[Callable[[], Claim]], Claim],
-    ) -> None:
+    def serve(self, claim: Claiming, borrow: Claiming, commit: Committing) -> None:
         """Let CuPy's temporary memory come from our pools."""
         self._claim, self._borrow, self._commit = claim, borrow, commit
 
@@ -380,7 +387,7 @@ class CudaBackend:
           KeyboardInterrupt: the thread was interrupted while it launched; the item has failed.
         """
         stream, driver = item.stream, self._driver
-        queue = self._queues[stream]
+        queue, handled = self._queues[stream], sys.exception()
         try:
             self._health.check()
             if time.monotonic_ns() - queue.recorded_at > _HEAD_NS:
@@ -391,7 +398,7 @@ class CudaBackend:
             give = driver.run if item.scoped else driver.give
             give(queue.handle, functools.partial(self._execute, queue, item))
         except Exception as error:
-            item.fail(self._health.note(error))
+            item.fail(self._health.note(error), handled)
         queue.launched = item.tick
         queue.returned.clear()
 
@@ -407,12 +414,13 @@ class CudaBackend:
                 inside.queue = None
                 if queue.spare:
                     self._drop_spare(queue)
-        if raised is None:
-            return
-        if (noted := self._health.note(raised)) is not raised:
-            item.fail(noted)
         if isinstance(raised, KeyboardInterrupt):
-            raise raised
+            try:
+                raise raised
+            finally:
+                del raised  # a frame and its error that hold each other keep memory alive
+        if raised is not None and (noted := self._health.note(raised)) is not raised:
+            item.fail(noted)
 
     def _record_head(self, stream: Stream, queue: Queue) -> None:
         if queue.launched > stream.done:
@@ -441,9 +449,9 @@ class CudaBackend:
     def calls(
         self,
         function: Any,
-        operands: Sequence[np.dtype[Any]],
+        operands: Sequence[Dtype],
         scalars: Sequence[int],
-        results: Sequence[np.dtype[Any]],
+        results: Sequence[Dtype],
         batches: Sequence[tuple[Stream, Sequence[Shape]]],
         blocks: Sequence[Shape],
         *,
@@ -480,7 +488,7 @@ class CudaBackend:
     def _products(
         self,
         function: Any,
-        dtypes: set[np.dtype[Any]],
+        dtypes: set[Dtype],
         batches: Sequence[tuple[Stream, Sequence[Shape]]],
         blocks: Sequence[Shape],
         together: bool,
@@ -511,7 +519,7 @@ class CudaBackend:
             for handle, (_, shapes) in zip(handles, batches, strict=True)
         ]
 
-    def copy_phase(self, phase: Phase, operands: Sequence[LocalArray], domain: int) -> None:
+    def copy_phase(self, phase: Phase, operands: LocalArrays, domain: int) -> None:
         """Copy the boxes of a phase: in one launch, and a call per box for copy engines."""
         queue: Queue | None = getattr(self._inside, "queue", None)
         if queue is None:
@@ -528,7 +536,7 @@ class CudaBackend:
         with self._health.watch():
             self._copier.copy_now(copies, domain)
 
-    def fill_boxes(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+    def fill_boxes(self, targets: LocalArrays, value: np.generic, domain: int) -> None:
         """Fill boxes: on the stream of the item that calls, or now, and then wait for them."""
         queue: Queue | None = getattr(self._inside, "queue", None)
         if queue is not None:
@@ -546,25 +554,13 @@ class CudaBackend:
         """Call a function, which launches kernels."""
         return function()
 
-    def rehearse(
-        self,
-        kernel: Callable[..., Any],
-        operands: Sequence[Any],
-        results: Sequence[tuple[Shape, np.dtype[Any]]],
-        domain: int,
-    ) -> None:
+    def rehearse(self, kernel: Any, operands: Sequence[Any], results: Kinds, domain: int) -> None:
         """Let CuPy compile what a kernel needs, which takes it up to seconds."""
         gpu = self._ordinals[self._topology.chips[domain]]
         with self._health.watch():
             self._driver.rehearse(kernel, operands, results, gpu)
 
-    def run_now(
-        self,
-        calls: Sequence[Callable[[], None]],
-        reads: Sequence[Memory],
-        writes: Sequence[Memory],
-        pace: Pace,
-    ) -> None:
+    def run_now(self, calls: Tasks, reads: Memories, writes: Memories, pace: Pace) -> None:
         """Run the calls one after the other."""
         for call in calls:
             call()
@@ -604,10 +600,7 @@ class CudaBackend:
 
 
 def _row_length(
-    function: Reducing,
-    blocks: Sequence[Shape],
-    results: Sequence[np.dtype[Any]],
-    sizes: Sequence[int],
+    function: Reducing, blocks: Sequence[Shape], results: Sequence[Dtype], sizes: Sequence[int]
 ) -> int | None:
     """Return how many elements a result has, if rows are reduced and a block of threads can."""
     if len(blocks) != 1 or len(results) != 1:

@@ -14,7 +14,7 @@ from gpushard.runtime.cuda.memory.bounce import Bounce
 from gpushard.runtime.cuda.memory.stores import address_of
 from gpushard.runtime.phase import BoxCopy, Phase, by_engine
 from gpushard.runtime.traffic import Traffic
-from gpushard.typing import LocalArray
+from gpushard.typing import LocalArray, LocalArrays
 
 
 class Copier:
@@ -39,12 +39,7 @@ class Copier:
         """What was copied so far."""
 
     def copy_phase(
-        self,
-        phase: Phase,
-        operands: Sequence[LocalArray],
-        domain: int,
-        chip: int,
-        stream: StreamHandle,
+        self, phase: Phase, operands: LocalArrays, domain: int, chip: int, stream: StreamHandle
     ) -> None:
         """Copy the boxes of a phase on a stream of a GPU."""
         choose = functools.partial(self._by_engine, domain)
@@ -77,7 +72,7 @@ class Copier:
             self._copy_from(source_domain, boxes, domain)
         self._count_boxes(copies, domain)
 
-    def fill_now(self, targets: Sequence[LocalArray], value: np.generic, domain: int) -> None:
+    def fill_now(self, targets: LocalArrays, value: np.generic, domain: int) -> None:
         """Fill while the caller waits; nothing else uses what is written."""
         if self._is_device(domain):
             self._bounces[self._topology.chips[domain]].fill(targets, value)

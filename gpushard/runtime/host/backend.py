@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import Item, Pace, T
+from gpushard.runtime.backend import Item, Memories, Pace, T, Tasks
 from gpushard.runtime.chunks import Move
 from gpushard.runtime.host.linear_algebra import Limits, numpy_library
 from gpushard.runtime.host.store import NumpyStore
 from gpushard.runtime.host.workers import Workers
-from gpushard.runtime.memory import Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.stream import Event, Stream
 from gpushard.runtime.traffic import Traffic
@@ -105,13 +104,7 @@ class HostBackend(NumpyStore):
         """Call a function, and let the calls divide the threads of linear algebra."""
         return function() if self._limits is None else self._limits.call(calls, function)
 
-    def run_now(
-        self,
-        calls: Sequence[Callable[[], None]],
-        reads: Sequence[Memory],
-        writes: Sequence[Memory],
-        pace: Pace,
-    ) -> None:
+    def run_now(self, calls: Tasks, reads: Memories, writes: Memories, pace: Pace) -> None:
         """Run the calls in the caller, and on idle workers if they take long."""
         start = time.perf_counter()
         if not calls or pace.is_long():

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import DeviceInfo, Pace, T
+from gpushard.runtime.backend import Claiming, Committing, DeviceInfo, Memories, Pace, T, Tasks
 from gpushard.runtime.host import dlpack
 from gpushard.runtime.host.views import address, keep
-from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.stream import Stream, Tick
-from gpushard.typing import HostArray, Shape
+from gpushard.typing import Dtype, HostArray, Kinds, Shape
 
 ALIGNMENT = 64
 """Bytes that every allocation is aligned to: a cache line, and any vector."""
@@ -50,7 +49,7 @@ class NumpyStore:
         """Describe a device whose memory is the host's."""
         return DeviceInfo("host", 0, device, domain, domain, domain)
 
-    def computes(self, dtype: np.dtype[Any]) -> bool:
+    def computes(self, dtype: Dtype) -> bool:
         """Whether NumPy knows a type: always."""
         return True
 
@@ -65,13 +64,7 @@ class NumpyStore:
         """Call a function."""
         return function()
 
-    def run_now(
-        self,
-        calls: Sequence[Callable[[], None]],
-        reads: Sequence[Memory],
-        writes: Sequence[Memory],
-        pace: Pace,
-    ) -> None:
+    def run_now(self, calls: Tasks, reads: Memories, writes: Memories, pace: Pace) -> None:
         """Run the calls one after the other."""
         for call in calls:
             call()
@@ -102,11 +95,11 @@ class NumpyStore:
     def taken(self, raw: HostArray) -> None:
         """Do nothing."""
 
-    def empty(self, domain: int, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+    def empty(self, domain: int, shape: Shape, dtype: Dtype) -> HostArray:
         """Return an array without elements."""
         return np.empty(shape, dtype)
 
-    def view(self, raw: HostArray, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+    def view(self, raw: HostArray, shape: Shape, dtype: Dtype) -> HostArray:
         """Return the start of a buffer as a C-contiguous array."""
         return np.ndarray(shape, dtype, raw)
 
@@ -140,19 +133,8 @@ class NumpyStore:
         stream.synchronize(tick)
         return contextlib.nullcontext()
 
-    def serve(
-        self,
-        claim: Callable[[Stream, int], Claim],
-        borrow: Callable[[Stream, int], Claim],
-        commit: Callable[[Callable[[], Claim]], Claim],
-    ) -> None:
+    def serve(self, claim: Claiming, borrow: Claiming, commit: Committing) -> None:
         """Do nothing: NumPy has memory of its own."""
 
-    def rehearse(
-        self,
-        kernel: Callable[..., Any],
-        operands: Sequence[Any],
-        results: Sequence[tuple[Shape, np.dtype[Any]]],
-        domain: int,
-    ) -> None:
+    def rehearse(self, kernel: Any, operands: Sequence[Any], results: Kinds, domain: int) -> None:
         """Do nothing: NumPy compiles nothing."""

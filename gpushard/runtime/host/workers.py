@@ -162,7 +162,10 @@ class Workers:
             raised = item.execute()
             self._complete(strand, item)
             if isinstance(raised, KeyboardInterrupt):
-                raise raised
+                try:
+                    raise raised
+                finally:
+                    del raised
             return
         strand.queue.append(item)
         if self._closed:  # meanwhile; whoever closed may have looked into the queue before

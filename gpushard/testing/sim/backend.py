@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 
 from gpushard.config import Settings
-from gpushard.runtime.backend import DeviceInfo, Item, Pace
+from gpushard.runtime.backend import Backend, DeviceInfo, Item, Memories, Pace, Tasks
 from gpushard.runtime.checking.checker import Checker
 from gpushard.runtime.host import NumpyStore
-from gpushard.runtime.memory import Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Event, Stream, Tick
@@ -117,13 +117,7 @@ class SimBackend(NumpyStore):
         if self.random.random() < 0.5:
             read()
 
-    def run_now(
-        self,
-        calls: Sequence[Callable[[], None]],
-        reads: Sequence[Memory],
-        writes: Sequence[Memory],
-        pace: Pace,
-    ) -> None:
+    def run_now(self, calls: Tasks, reads: Memories, writes: Memories, pace: Pace) -> None:
         """Run calls in any order; between them anything may happen."""
         for call in self.random.sample(calls, len(calls)):
             self.turn()
@@ -221,27 +215,17 @@ class SimBackend(NumpyStore):
 class SimRuntime(Runtime):
     """A runtime on the simulated backend, under the checker; arguments as for `simulated`."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        seed: int = 0,
-        *,
-        exact: bool | None = None,
-        host_readable: bool | None = None,
-        topology: Topology | None = None,
-    ) -> None:
-        self.sim = SimBackend(
-            settings, seed, exact=exact, host_readable=host_readable, topology=topology
-        )
+    def __init__(self, settings: Settings, seed: int = 0, **machine: Any) -> None:
+        self.sim = SimBackend(settings, seed, **machine)
         self.checker = Checker(self.sim)
-        super().__init__(settings, self.checker)
+        super().__init__(settings, cast(Backend, self.checker))
 
     def restart(self, settings: Settings, seed: int) -> None:
         """Be as if just made, with the same device objects, so that plans stay."""
         devices, plans = self.devices, self.plans
         self.sim.reseed(seed)
         self.checker.reset()
-        super().__init__(settings, self.checker)
+        super().__init__(settings, cast(Backend, self.checker))
         for kept, made in zip(devices, self.devices, strict=True):
             account = kept.account  # compiled operations hold it
             account.restart(made.account.limit)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.ops.indexed import Indexed
+from gpushard.ops.index_arrays import Indexed
 from gpushard.ops.indexing import open_index, parse_index
 from gpushard.ops.row import Row
 from gpushard.ops.table import gather, positions, scatter

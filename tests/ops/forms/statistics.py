@@ -11,11 +11,10 @@ from gpushard.ops.table import (
     counting,
     cumulative,
     elementwise,
+    movement,
     nan_moments,
     order_statistics,
-    polynomials,
     reductions,
-    repeating,
     signals,
 )
 from tests.ops.forms.form import Form
@@ -121,9 +120,9 @@ FORMS: dict[Row, list[Form]] = {
     ],
     signals.CONVOLVE: [Form(("i", "j"), (mode,)) for mode in ("full", "same", "valid")],
     signals.CORRELATE: [Form(("i", "j"), ("full",), "D"), Form(("i", "j"), ("valid",), "d")],
-    polynomials.POLYDIV: [Form(("i", "j")), Form(("i", "i"), (), "D")],
-    polynomials.POLY: [Form(("i",)), Form(("i",), (), "D")],
-    repeating.REPEAT_EACH: [
+    signals.POLYDIV: [Form(("i", "j")), Form(("i", "i"), (), "D")],
+    signals.POLY: [Form(("i",)), Form(("i",), (), "D")],
+    movement.REPEAT_EACH: [
         Form(("ij", "j"), lambda s: (3 * s[0][1], -1), "dl", prepare=_counts(3)),
         Form(("ij", "i"), lambda s: (2 * s[0][0], -2), "bl", prepare=_counts(2)),
     ],

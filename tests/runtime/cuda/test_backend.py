@@ -17,6 +17,7 @@ import gpushard as gs
 from gpushard.config import Settings
 from gpushard.errors import DeviceLostError, OutOfMemoryError
 from gpushard.runtime.backend import Item
+from gpushard.runtime.checking.checker import Checker
 from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred
@@ -31,7 +32,8 @@ def cuda(gpus: int = 1, nbytes: int = 64 << 20, **settings: Any) -> Iterator[tup
     driver._progress = 0  # nothing runs before somebody waits
     settings = {"partitions": 8, "slab_bytes": 1 << 20, **settings}
     chosen = Settings(backend="cuda", **settings)
-    runtime = Runtime(chosen, CudaBackend(chosen, driver))
+    backend = CudaBackend(chosen, driver)
+    runtime = Runtime(chosen, Checker(backend) if chosen.check else backend)
     with using(runtime):
         yield runtime, driver
 
@@ -182,6 +184,60 @@ def test_nothing_is_launched_on_a_gpu_that_works_after_another_was_lost() -> Non
         assert isinstance(memory.error.cause, DeviceLostError)
 
 
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize("call", ["run", "give", "record", "launch_fills"])
+def test_an_interrupt_while_work_is_given_leaves_no_memory_behind(call: str, late: bool) -> None:
+    struck = 0
+    with cuda(gpus=2, partitions=2, inline_bytes=0, check=True) as (runtime, driver):
+        driver.run = driver.give = lambda stream, work: work()  # at once, as CuPy's
+        driver._progress = 0 if late else 1
+        kept = gs.device_put(VALUE, named("x"))
+        for at in range(6):
+            x = gs.device_put(VALUE, named("x")).block_until_ready()
+            left, method = [None] * at, getattr(driver, call)
+
+            def strike(*arguments: Any, left: Any = left, method: Any = method) -> None:
+                if not left:
+                    raise KeyboardInterrupt
+                left.pop()
+                method(*arguments)
+
+            gc.collect()
+            gc.disable()  # nothing but references gives memory back
+            setattr(driver, call, strike)
+            try:
+                x[...] = 0
+                x[...] = gs.reshard(deferred(kept, lambda v: v + 1), named(None, "x"))
+            except KeyboardInterrupt:
+                struck += 1
+            finally:
+                setattr(driver, call, method)
+            x.delete()
+            claimed = runtime.claimed_bytes()
+            gc.enable()
+            assert claimed == VALUE.nbytes
+            assert np.array_equal(np.asarray(kept + kept), VALUE * 2)
+        runtime.empty_cache()
+        assert isinstance(runtime.backend, Checker)
+        assert not runtime.backend.races, runtime.backend.races
+    assert struck
+
+
+def test_what_the_user_was_handling_keeps_its_traceback_when_a_gpu_is_lost() -> None:
+    with cuda() as (runtime, driver):
+        x = gs.device_put(VALUE, named("x")).block_until_ready()
+        driver.broken = STICKY
+        with pytest.raises(DeviceLostError):
+            gs.device_put(VALUE).block_until_ready()
+        try:
+            raise OSError("the user's")
+        except OSError as handled:
+            memory, stream = x._live().claims[0].memory, gs.devices()[0].stream
+            runtime.backend.enqueue(Item("work", lambda: None, stream, 1, (), (), (memory,)))
+            assert isinstance(memory.error.cause, DeviceLostError)
+            assert handled.__traceback__ is not None
+
+
 def test_a_forked_child_is_told() -> None:
     with cuda() as (runtime, _):
         x = gs.device_put(VALUE, named("x"))
@@ -229,6 +285,51 @@ def test_closing_gives_all_memory_back() -> None:
         del x
     gc.collect()
     assert driver.used == [0, 0] and not driver._memory
+
+
+def test_an_interrupt_comes_after_the_copy_that_it_cut_short() -> None:
+    with cuda(partitions=1) as (_, driver):
+        synchronize = driver.synchronize
+
+        def strike(event: Any) -> None:
+            driver.synchronize = synchronize
+            raise KeyboardInterrupt
+
+        driver.synchronize = strike
+        with pytest.raises(KeyboardInterrupt):
+            gs.device_put(VALUE)
+        assert not any(stream.queue for stream in driver._streams)
+
+
+def test_closing_waits_for_what_was_launched() -> None:
+    with cuda(gpus=2, partitions=2) as (runtime, driver):
+        x = gs.device_put(VALUE, named("x")).block_until_ready()
+        y = gs.reshard(x, named(None, "x"))
+        assert not y.is_ready()
+        free_host, pending = driver.free_host, []
+
+        def freed(start: int) -> None:
+            pending.append([stream for stream in driver._streams if stream.queue])
+            free_host(start)  # which waits itself
+
+        driver.free_host = freed
+        runtime.close()
+        assert pending == [[], []]
+    assert np.array_equal(np.asarray(y), VALUE)
+
+
+def test_what_is_moved_after_closing_gives_its_tables_back() -> None:
+    with cuda(inline_bytes=0) as (runtime, driver):
+        x, columns = gs.device_put(VALUE, named("x")).block_until_ready(), named(None, "x")
+    y = gs.reshard(x, columns).block_until_ready()
+    assert driver.calls["upload"], "there is no table"
+    runtime.plans.clear()
+    for queue in runtime.backend._queues.values():
+        driver.run(queue.handle, lambda: None)  # something behind the launches
+    del y
+    del x  # which is older than the end, and so gives back what there is
+    gc.collect()
+    assert driver.used == [0]
 
 
 def test_arrays_that_outlive_the_runtime_give_their_memory_back() -> None:
@@ -293,6 +394,17 @@ def test_what_a_gpu_reaches_is_its_own_its_peers_and_what_is_page_locked(peers: 
         assert all(reaches(by, of) for by in (own, locked) for of in (own, locked, far))
         # Streams beside a GPU that fill its page-locked memory are of that GPU, too.
         assert reaches(own, other) == reaches(locked, other) == peers
+
+
+def test_shards_without_elements_lie_on_their_own_gpus() -> None:
+    with cuda(gpus=4, partitions=2) as (_, driver):
+        mesh = gs.make_mesh((8,), "x")
+        x = gs.device_put(VALUE[:8], gs.NamedSharding(mesh, gs.P("x")))
+        short = gs.device_put(VALUE[:5], x.sharding)
+        made = [short, x[:3], x[:0], x + x[:0, :1].sum(), gs.reshard(x[:0], named(None, "x"))]
+        for array in made:
+            gpus = [driver.gpu_of(value) for value in array._live().values]
+            assert gpus == [0, 0, 1, 1, 2, 2, 3, 3], array.shape
 
 
 def test_plans_say_what_crosses_by_engine_and_what_by_kernel() -> None:

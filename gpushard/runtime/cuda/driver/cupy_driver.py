@@ -31,7 +31,7 @@ from gpushard.runtime.cuda.kernels.fills import Fills
 from gpushard.runtime.cuda.kernels.pieces import Pieces
 from gpushard.runtime.cuda.kernels.sources import kernel_source
 from gpushard.runtime.host.views import address
-from gpushard.typing import HostArray, LocalArray, Shape
+from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
 _NOT_READY = 600
 _OUT_OF_MEMORY = 2
@@ -89,7 +89,6 @@ class CupyDriver:
     def __init__(self) -> None:
         self._temporary = cupy.cuda.MemoryPool()
         self._used: tuple[int, ...] = ()
-        self._thread = threading.local()
         self._stages: dict[int, CupyStream] = {}  # where kernels are rehearsed
         self._rehearsing = threading.RLock()  # a finalizer may come here on the same thread
         self._functions: dict[tuple[int, str], int] = {}
@@ -186,7 +185,7 @@ class CupyDriver:
         start: int,
         nbytes: int,
         shape: Shape,
-        dtype: np.dtype[Any],
+        dtype: Dtype,
         owner: Any,
         strides: Sequence[int] | None = None,
     ) -> LocalArray:
@@ -203,7 +202,7 @@ class CupyDriver:
         start: int = array.data.ptr
         return start
 
-    def addresses(self, arrays: Sequence[LocalArray]) -> list[int]:
+    def addresses(self, arrays: LocalArrays) -> list[int]:
         """Return the addresses of the first elements of CuPy arrays."""
         return list(map(_address, arrays))
 
@@ -291,13 +290,7 @@ class CupyDriver:
         self._meet()
         return Scope(stream, _allocator(stream.gpu, allocate))
 
-    def rehearse(
-        self,
-        kernel: Callable[..., Any],
-        operands: Sequence[Any],
-        results: Sequence[tuple[Shape, np.dtype[Any]]],
-        gpu: int,
-    ) -> None:
+    def rehearse(self, kernel: Any, operands: Sequence[Any], results: Kinds, gpu: int) -> None:
         """Call a kernel with small arrays like those given, so that it is compiled.
 
         CuPy compiles for types, numbers of dims and whether arrays are dense, seldom for sizes. A
@@ -418,7 +411,7 @@ class CupyDriver:
         self._kernels[key] = kernel
         return kernel
 
-    def multiplies(self, gpu: int, function: Any, dtype: np.dtype[Any]) -> bool:
+    def multiplies(self, gpu: int, function: Any, dtype: Dtype) -> bool:
         """Say whether `multiply` does what a function does."""
         if function is not cupy.matmul or dtype.char not in "fdFD" or _multiply is None:
             return False
@@ -429,30 +422,19 @@ class CupyDriver:
     def multiply(self, stream: CupyStream, x: LocalArray, y: LocalArray, out: LocalArray) -> None:
         """Multiply matrices by the call of cuBLAS that CuPy's function ends in."""
         (n, k), m = x.shape, y.shape[1]
-        stream.stream.__enter__()
-        try:  # cuBLAS counts columns first: it takes all three for transposed
+        with stream.stream:  # cuBLAS counts columns first: it takes all three for transposed
             _multiply(0, 0, m, n, k, y, m, x, k, out, m)
-        finally:
-            stream.stream.__exit__(None, None, None)
 
     def multiply_all(
-        self,
-        stream: CupyStream,
-        dtype: np.dtype[Any],
-        sizes: tuple[int, int, int],
-        count: int,
-        table: int,
+        self, stream: CupyStream, dtype: Dtype, sizes: tuple[int, int, int], count: int, table: int
     ) -> None:
         """Multiply pairs of matrices by one call of cuBLAS."""
         n, k, m = sizes
         multiply, one, zero = _BATCHED[dtype.char]
         x, y, out = (table + 8 * count * part for part in range(3))
-        stream.stream.__enter__()
-        try:  # as above
+        with stream.stream:  # as above
             handle = cupy.cuda.device.get_cublas_handle()
             multiply(handle, 0, 0, m, n, k, one, y, m, x, k, zero, out, m, count)
-        finally:
-            stream.stream.__exit__(None, None, None)
 
     def launcher(
         self, kernel: int, grid: tuple[int, int], parameters: int, stream: CupyStream

@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
-
 from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.kernels.batches import Batch
 from gpushard.runtime.cuda.kernels.elementwise import Signature
 from gpushard.runtime.cuda.kernels.fills import Fills
 from gpushard.runtime.cuda.kernels.pieces import Pieces
-from gpushard.typing import HostArray, LocalArray, Shape
+from gpushard.typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
 StreamHandle: TypeAlias = Any
 """A queue of one GPU, not ordered with the default stream."""
@@ -98,7 +96,7 @@ class Driver(Protocol):
         address: int,
         nbytes: int,
         shape: Shape,
-        dtype: np.dtype[Any],
+        dtype: Dtype,
         owner: Any,
         strides: Sequence[int] | None = None,
     ) -> LocalArray:
@@ -110,7 +108,7 @@ class Driver(Protocol):
     def address(self, array: LocalArray) -> int:
         """Return the address of the first element of an array that is no NumPy array."""
 
-    def addresses(self, arrays: Sequence[LocalArray]) -> list[int]:
+    def addresses(self, arrays: LocalArrays) -> list[int]:
         """Return the addresses of the first elements of several of them."""
 
     def gpu_of(self, array: LocalArray) -> int | None:
@@ -161,13 +159,7 @@ class Driver(Protocol):
         That is like the one which `provide` takes.
         """
 
-    def rehearse(
-        self,
-        kernel: Callable[..., Any],
-        operands: Sequence[Any],
-        results: Sequence[tuple[Shape, np.dtype[Any]]],
-        gpu: int,
-    ) -> None:
+    def rehearse(self, kernel: Any, operands: Sequence[Any], results: Kinds, gpu: int) -> None:
         """Call a kernel with small arrays like those given, so that it is compiled."""
 
     def provide(self, stream: StreamHandle, allocate: Callable[[int], tuple[int, Any]]) -> None:
@@ -215,7 +207,7 @@ class Driver(Protocol):
     def reduction(self, gpu: int, name: str, signature: Signature) -> Any:
         """Return the loaded kernel that reduces rows, for `launcher`; None if there is none."""
 
-    def multiplies(self, gpu: int, function: Any, dtype: np.dtype[Any]) -> bool:
+    def multiplies(self, gpu: int, function: Any, dtype: Dtype) -> bool:
         """Whether a function multiplies matrices and `multiply` can, which is made ready."""
 
     def multiply(self, stream: StreamHandle, x: LocalArray, y: LocalArray, out: LocalArray) -> None:
@@ -224,7 +216,7 @@ class Driver(Protocol):
     def multiply_all(
         self,
         stream: StreamHandle,
-        dtype: np.dtype[Any],
+        dtype: Dtype,
         sizes: tuple[int, int, int],
         count: int,
         table: int,

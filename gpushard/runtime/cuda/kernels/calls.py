@@ -16,7 +16,7 @@ from gpushard.runtime.cuda.kernels.elementwise import SCALAR_BYTES, Signature
 from gpushard.runtime.cuda.memory.slabs import Block
 from gpushard.runtime.cuda.memory.stores import GpuStore
 from gpushard.runtime.host.views import address
-from gpushard.typing import HostArray, LocalArray, Shape
+from gpushard.typing import Dtype, HostArray, LocalArray, LocalArrays, Shape
 
 _ALIGNMENT = 256
 """Bytes that blocks in one memory are aligned to, as those of CUDA's own allocations are."""
@@ -28,12 +28,7 @@ class _Results:
     __slots__ = ("_kinds", "_offsets", "_store", "nbytes")
 
     def __init__(
-        self,
-        store: GpuStore,
-        shapes: Sequence[Shape],
-        dtypes: Sequence[np.dtype[Any]],
-        *,
-        together: bool,
+        self, store: GpuStore, shapes: Sequence[Shape], dtypes: Sequence[Dtype], *, together: bool
     ) -> None:
         self._store = store
         self._kinds = tuple((shape, t) for t in dtypes for shape in shapes)
@@ -51,6 +46,12 @@ class _Results:
             view = self._store.view
             return [view(raw, *kind) for raw, kind in zip(raws, self._kinds, strict=True)]
         return list(self._store.views(raws[0], self._offsets, self._kinds))
+
+
+class Direct(functools.partial[None]):
+    """The work of an item that needs no scope of CuPy and tells the driver its stream itself."""
+
+    __slots__ = ()
 
 
 class Calls(_Results):
@@ -92,14 +93,9 @@ class Calls(_Results):
         self.launch = driver.launcher(kernel, grid, address(self._pointers), stream)
         """Launches with the argument as it is."""
 
-    def put_number(self, at: int, number: np.generic) -> None:
-        """Write a number into the argument."""
-        data = number.tobytes()
-        self._bytes[at : at + len(data)] = data
-
     def on(
-        self, blocks: Sequence[LocalArray], raws: Sequence[Block], numbers: Sequence[np.generic]
-    ) -> tuple[list[LocalArray], Launch]:
+        self, blocks: LocalArrays, raws: Sequence[Block], numbers: Sequence[np.generic]
+    ) -> tuple[list[LocalArray], Direct]:
         """Return the results of all calls and the work of an item that makes them."""
         places = self._addresses(blocks)
         if self._offsets is None:
@@ -108,42 +104,17 @@ class Calls(_Results):
             start = raws[0].address
             for offset in self._offsets:
                 places.append(start + offset)
-        return self.views(raws), Launch(self, places, numbers)
+        return self.views(raws), Direct(self._launch_with, places, numbers)
 
-
-class Direct:
-    """The work of an item that needs no scope of CuPy and tells the driver its stream itself."""
-
-    __slots__ = ()
-
-    def __call__(self) -> None:
-        """Give the stream the work."""
-        raise NotImplementedError
-
-
-class Launch(Direct):
-    """The work of an item that launches a kernel.
-
-    It is called under the submission lock, as all launches of `calls` share one argument.
-    """
-
-    __slots__ = ("_calls", "_numbers", "_places")
-
-    def __init__(self, calls: Calls, places: Sequence[int], numbers: Sequence[np.generic]) -> None:
-        self._calls = calls
-        self._places = places
-        self._numbers = numbers
-
-    def __call__(self) -> None:
-        """Launch."""
-        calls = self._calls
-        calls.put(*self._places)
-        if self._numbers:
-            at = calls.at_scalars
-            for number in self._numbers:
-                calls.put_number(at, number)
-                at += SCALAR_BYTES
-        calls.launch()
+    def _launch_with(self, places: Sequence[int], numbers: Sequence[np.generic]) -> None:
+        """Launch; under the submission lock, as all launches share one argument."""
+        self.put(*places)
+        at = self.at_scalars
+        for number in numbers:
+            data = number.tobytes()
+            self._bytes[at : at + len(data)] = data
+            at += SCALAR_BYTES
+        self.launch()
 
 
 class Products(_Results):
@@ -161,7 +132,7 @@ class Products(_Results):
         stream: StreamHandle,
         shapes: Sequence[Shape],
         depth: int,
-        dtype: np.dtype[Any],
+        dtype: Dtype,
         *,
         together: bool,
     ) -> None:
@@ -183,47 +154,17 @@ class Products(_Results):
         """Brings them there."""
 
     def on(
-        self, blocks: Sequence[LocalArray], raws: Sequence[Block], numbers: Sequence[np.generic]
-    ) -> tuple[list[LocalArray], Product | ManyProducts]:
+        self, blocks: LocalArrays, raws: Sequence[Block], numbers: Sequence[np.generic]
+    ) -> tuple[list[LocalArray], Direct]:
         """Return the results and the work of an item that makes them; arguments as for `Calls`."""
         values = self.views(raws)
         if len(values) == 1:
-            return values, Product(self.multiply, *blocks, *values)
+            return values, Direct(self.multiply, *blocks, *values)
         places = self._addresses((*blocks, *values))
-        return values, ManyProducts(self, raws[0].address + self._at, places)
+        return values, Direct(self._multiply_all, raws[0].address + self._at, places)
 
-    def put(self, places: Sequence[int]) -> None:
-        """Write down addresses, to be uploaded at once."""
+    def _multiply_all(self, table: int, places: Sequence[int]) -> None:
+        """Multiply many pairs; under the submission lock, as all calls share one table."""
         self._put(*places)
-
-
-class Product(Direct):
-    """The work of an item that multiplies."""
-
-    __slots__ = ("_arrays", "_multiply")
-
-    def __init__(self, multiply: Callable[..., None], *arrays: LocalArray) -> None:
-        self._multiply = multiply
-        self._arrays = arrays
-
-    def __call__(self) -> None:
-        """Multiply."""
-        self._multiply(*self._arrays)
-
-
-class ManyProducts(Direct):
-    """The work of an item that multiplies many pairs; called under the submission lock."""
-
-    __slots__ = ("_places", "_products", "_table")
-
-    def __init__(self, products: Products, table: int, places: Sequence[int]) -> None:
-        self._products = products
-        self._table = table
-        self._places = places
-
-    def __call__(self) -> None:
-        """Multiply."""
-        products = self._products
-        products.put(self._places)
-        products.upload(self._table)
-        products.multiply_all(self._table)
+        self.upload(table)
+        self.multiply_all(table)

@@ -9,11 +9,8 @@ addresses change. What a kernel computes is CuPy's own statement in C++, so resu
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from gpushard.frozen import dataclass
+from gpushard.typing import Dtype
 
 MOST_CALLS = 64
 """So many blocks a launch works on at most: its argument must stay below 4 KiB."""
@@ -63,13 +60,13 @@ extern "C" __global__ void elementwise(const __grid_constant__ Batch batch) {
 class Signature:
     """What a kernel takes and gives."""
 
-    operands: tuple[np.dtype[Any], ...]
+    operands: tuple[Dtype, ...]
     """Types of its operands."""
 
     scalars: tuple[int, ...]
     """Which of them are numbers, not blocks."""
 
-    results: tuple[np.dtype[Any], ...]
+    results: tuple[Dtype, ...]
     """Types of its results."""
 
     calls: int
@@ -110,10 +107,10 @@ class Statement:
     preamble: str
     """What stands before the kernel."""
 
-    operands: tuple[np.dtype[Any], ...]
+    operands: tuple[Dtype, ...]
     """The types that it works in."""
 
-    results: tuple[np.dtype[Any], ...]
+    results: tuple[Dtype, ...]
     """The types of what it gives."""
 
 
@@ -141,17 +138,17 @@ def source(statement: Statement, signature: Signature) -> str:
     types, pointers, reads, writes = [], [], [], []
     at = 0
     for n, (own, given) in enumerate(zip(statement.operands, signature.operands, strict=True)):
-        types.append(f"typedef {_name(own)} in{n}_type;")
+        types.append(f"typedef {cuda_name(own)} in{n}_type;")
         if n in signature.scalars:
-            place = f"*(const {_name(given)}*)batch.scalar[{signature.scalars.index(n)}]"
+            place = f"*(const {cuda_name(given)}*)batch.scalar[{signature.scalars.index(n)}]"
         else:
             pointers.append(
-                f"auto* const from{n} = (const {_name(given)}*)batch.at[{at} * calls + call];"
+                f"auto* const from{n} = (const {cuda_name(given)}*)batch.at[{at} * calls + call];"
             )
             place, at = f"from{n}[i]", at + 1
         reads.append(f"const in{n}_type in{n}({place});")
     for n, own in enumerate(statement.results):
-        types.append(f"typedef {_name(own)} out{n}_type;")
+        types.append(f"typedef {cuda_name(own)} out{n}_type;")
         pointers.append(f"auto* const to{n} = (out{n}_type*)batch.at[{at + n} * calls + call];")
         reads.append(f"out{n}_type out{n};")
         writes.append(f"to{n}[i] = out{n};")
@@ -169,5 +166,10 @@ def source(statement: Statement, signature: Signature) -> str:
     }
 
 
-def _name(dtype: np.dtype[Any]) -> str:
+def cuda_name(dtype: Dtype) -> str:
+    """Return what CUDA C++ calls a type.
+
+    >>> cuda_name(np.dtype(np.uint8))
+    'unsigned char'
+    """
     return NAMES[f"{dtype.kind}{dtype.itemsize}"]

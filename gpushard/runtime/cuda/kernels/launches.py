@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpushard.runtime.cuda.driver.driver import Driver, EventHandle, StreamHandle, Table
+from gpushard.runtime.cuda.kernels.batches import Allocation
 from gpushard.runtime.cuda.kernels.fills import INLINE_FILLS, Filling, Fills, make_fills
 from gpushard.runtime.cuda.kernels.pieces import (
     BASES,
     ENDS,
     INLINE_PIECES,
     MOST_OPERANDS,
-    Allocation,
     Box,
     Pieces,
     make_pieces,
@@ -26,7 +26,7 @@ from gpushard.runtime.cuda.memory.slabs import Block
 from gpushard.runtime.cuda.memory.stores import GpuStore, address_of, extent_of
 from gpushard.runtime.cuda.streams import EventPool
 from gpushard.runtime.phase import Phase
-from gpushard.typing import HostArray, LocalArray
+from gpushard.typing import HostArray, LocalArray, LocalArrays
 
 
 class _Kept:
@@ -68,12 +68,7 @@ class Launches:
         self._ending: list[tuple[_Kept, EventHandle]] = []
 
     def launch_phase(
-        self,
-        phase: Phase,
-        operands: Sequence[LocalArray],
-        chip: int,
-        stream: StreamHandle,
-        choose: Choice,
+        self, phase: Phase, operands: LocalArrays, chip: int, stream: StreamHandle, choose: Choice
     ) -> Template:
         """Copy the boxes of a phase that kernels copy, and return its template.
 
@@ -114,9 +109,7 @@ class Launches:
         """Copy boxes from (target, source) arrays."""
         self._launch(make_pieces(self._box(to, of) for to, of in copies), stream)
 
-    def launch_fills(
-        self, targets: Sequence[LocalArray], value: np.generic, stream: StreamHandle
-    ) -> None:
+    def launch_fills(self, targets: LocalArrays, value: np.generic, stream: StreamHandle) -> None:
         """Set all elements of boxes to a value of their dtype."""
         fills = make_fills(self._filling(target, value.tobytes()) for target in targets)
         for start in range(0, len(fills.table), INLINE_FILLS):

@@ -14,6 +14,8 @@ from typing import Any
 import cupy
 import numpy as np
 
+from gpushard.typing import Dtype
+
 _SINGLE = np.dtype(np.float32)
 _UNSIGNED = {n: np.dtype(f"u{n}") for n in (2, 4, 8)}
 _FRACTION_BITS = {2: 10, 4: 23, 8: 52}
@@ -203,7 +205,7 @@ def searchsorted(a: Any, v: Any, side: str = "left") -> Any:
     return _searchsorted()(v, a, a.size, side == "right")
 
 
-def _filled(kernel: Any, given: Any, types: tuple[np.dtype[Any], ...], out: Any) -> Any:
+def _filled(kernel: Any, given: Any, types: tuple[Dtype, ...], out: Any) -> Any:
     """Call a kernel for bits, and return what it fills: `out`, or fresh arrays."""
     shape = np.broadcast_shapes(*(np.shape(x) for x in given))
     targets = (None,) * len(types) if out is None else out if isinstance(out, tuple) else (out,)

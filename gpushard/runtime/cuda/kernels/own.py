@@ -18,32 +18,15 @@ import cupy
 import numpy as np
 
 from gpushard.dtypes import kind_of
+from gpushard.runtime.cuda.kernels.elementwise import cuda_name
 from gpushard.runtime.cuda.kernels.sources import kernel_header
-from gpushard.typing import LocalArray, Shape
+from gpushard.typing import Dtype, LocalArray, LocalArrays, Shape
 
 _OPTIONS = ("--fmad=false",)
 """Products and sums are rounded one by one, as on the host."""
 
 _LETTERS = "ABCDEFGH"
 """Names for types of operands, which CuPy wants to be one letter long."""
-
-_NAMES = {
-    "?": "bool",
-    **{f"i{n}": f"{name}" for n, name in ((1, "signed char"), (2, "short"), (4, "int"))},
-    **{f"u{n}": f"unsigned {name}" for n, name in ((1, "char"), (2, "short"), (4, "int"))},
-    **{"i8": "long long", "u8": "unsigned long long"},
-    **{"f2": "float16", "f4": "float", "f8": "double"},
-    **{"c8": "complex<float>", "c16": "complex<double>"},
-}
-
-
-def _name(dtype: np.dtype[Any]) -> str:
-    """Return what CUDA C++ calls a type.
-
-    >>> _name(np.dtype(np.uint8))
-    'unsigned char'
-    """
-    return _NAMES["?" if dtype.kind == "b" else f"{dtype.kind}{dtype.itemsize}"]
 
 
 def _type(operand: Any, letter: str) -> str:
@@ -120,7 +103,7 @@ def _drawing(code: str, work: str, types: tuple[str, ...], ndim: int, batch: int
 
 def draw(
     code: str,
-    work: np.dtype[Any],
+    work: Dtype,
     keys: LocalArray,
     parameters: Sequence[Any],
     out: LocalArray,
@@ -145,7 +128,7 @@ def draw(
     if not local:
         out, local, start, whole = out.reshape(1), (1,), (0,), (1,)
     given = [p if isinstance(p, cupy.ndarray) else work.type(p) for p in parameters]
-    kernel = _drawing(code, _name(work), _types(given), len(local), batch)
+    kernel = _drawing(code, cuda_name(work), _types(given), len(local), batch)
     lengths = (*local[:batch], *whole[batch:])
     kernel(keys, math.prod(whole[batch:]), *given, *lengths, *start[batch:], out)
 
@@ -259,11 +242,11 @@ FEW = 1 << 10
 
 def update(
     operation: str,
-    work: np.dtype[Any],
-    kind: np.dtype[Any],
+    work: Dtype,
+    kind: Dtype,
     x: LocalArray,
     value: Any,
-    positions: Sequence[LocalArray],
+    positions: LocalArrays,
     dims: Sequence[Along],
     grid: Shape,
     shape: Shape,
@@ -295,7 +278,8 @@ def update(
         more.append(cupy.argsort(key, axis=-1, kind="stable"))
     if operation in ("Add", "Subtract", "Multiply"):  # overflow of these is defined
         work, kind = (np.dtype(f"u{t.itemsize}") if t.kind == "i" else t for t in (work, kind))
-    kernel = _updating(operation, _name(work), _name(kind), _type(value, "G"), x.ndim, is_sorted)
+    types = cuda_name(work), cuda_name(kind), _type(value, "G")
+    kernel = _updating(operation, *types, x.ndim, is_sorted)
     kernel(value, step, count, *more, x)
 
 
@@ -425,7 +409,7 @@ def bin_numbers(x: LocalArray, edges: LocalArray, number: LocalArray, *, further
       further: whether the bins are those of one dim more: numbers are there, and become those of
         both, counted by rows.
     """
-    common = _name(np.result_type(x.dtype, edges.dtype))
+    common = cuda_name(np.result_type(x.dtype, edges.dtype))
     _binning(common)(x, edges, len(edges) - 1, int(further), number)
 
 
@@ -471,7 +455,7 @@ def _finding(ndim: int) -> Any:
 
 
 def nth_places(
-    counts: LocalArray, shape: Shape, fills: Sequence[int], first: int, out: Sequence[LocalArray]
+    counts: LocalArray, shape: Shape, fills: Sequence[int], first: int, out: LocalArrays
 ) -> None:
     """Find where some of the true elements of a mask are, from the one of number `first` on.
 
@@ -543,7 +527,7 @@ def arange(out: LocalArray, start: int, begin: Any, delta: Any, ends: Sequence[A
     `ends` are elements 0 and 1 as they are.
     """
     work = begin.dtype.name
-    code = f"begin + static_cast<{_name(begin.dtype)}>(at) * delta"
+    code = f"begin + static_cast<{cuda_name(begin.dtype)}>(at) * delta"
     kernel = _made(
         f"{work} begin, {work} delta, T first, T second, int64 start",
         "const long long at = start + i;"
@@ -565,7 +549,7 @@ def linspace(out: LocalArray, start: int, numbers: Sequence[Any], div: int, last
         ", ".join(
             [*(f"{work.name} {name}" for name in names), "int64 start, int64 div, int64 last"]
         ),
-        f"typedef {_name(work)} W; const long long at = start + i; W value = W(at);"
+        f"typedef {cuda_name(work)} W; const long long at = start + i; W value = W(at);"
         "value = div > 0 ? step == W(0) ? value / W(div) * delta : value * step : value * delta;"
         f"value = at == last ? end : value + begin; made = static_cast<T>({whole}(value))",
     )

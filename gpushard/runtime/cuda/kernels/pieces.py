@@ -11,7 +11,6 @@ import numpy as np
 from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.kernels.batches import (
     DIMS,
-    MOST_UNITS,
     THREADS,
     Allocation,
     Batch,
@@ -26,25 +25,6 @@ from gpushard.runtime.cuda.kernels.batches import (
     short_steps,
 )
 from gpushard.typing import Shape
-
-__all__ = [
-    "BASES",
-    "BATCH",
-    "DIMS",
-    "ENDS",
-    "INLINE_PIECES",
-    "MOST_OPERANDS",
-    "MOST_UNITS",
-    "PIECE",
-    "UNITS_PER_BLOCK",
-    "Allocation",
-    "Box",
-    "Pieces",
-    "divider",
-    "make_counted_pieces",
-    "make_pieces",
-    "merged",
-]
 
 PIECE = np.dtype(
     [

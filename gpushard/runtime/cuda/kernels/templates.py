@@ -6,16 +6,17 @@ Addresses are relative to operands, so that a phase is described once however of
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gpushard.frozen import dataclass
-from gpushard.runtime.cuda.kernels.pieces import Allocation, Box, Pieces, make_counted_pieces
+from gpushard.runtime.cuda.kernels.batches import Allocation
+from gpushard.runtime.cuda.kernels.pieces import Box, Pieces, make_counted_pieces
 from gpushard.runtime.phase import Phase
-from gpushard.typing import LocalArray
+from gpushard.typing import LocalArrays
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ Choice = Callable[[int, int, bool], bool]
 """Says whether a copy engine moves a box: takes its bytes, the domain read, and if it is dense."""
 
 
-def make_template(phase: Phase, operands: Sequence[LocalArray], by_engine: Choice) -> Template:
+def make_template(phase: Phase, operands: LocalArrays, by_engine: Choice) -> Template:
     """Describe a phase of operands, of which only shapes, strides and sizes count.
 
     Raises:

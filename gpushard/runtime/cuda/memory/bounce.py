@@ -13,7 +13,7 @@ from gpushard.runtime.chunks import Move, chunks, lay_out
 from gpushard.runtime.cuda.driver.driver import Driver
 from gpushard.runtime.cuda.kernels.launches import Launches
 from gpushard.runtime.cuda.memory.stores import bytes_at
-from gpushard.typing import HostArray, LocalArray
+from gpushard.typing import HostArray, LocalArray, LocalArrays
 
 BOUNCE_BYTES = 1 << 20
 """Larger copies take turns; for much more than this, work on streams is faster."""
@@ -91,7 +91,7 @@ class Bounce:
         moved = [(to, of) for to, of in copies if to.nbytes]
         self._alone(functools.partial(self._run, moved))
 
-    def fill(self, targets: Sequence[LocalArray], value: np.generic) -> None:
+    def fill(self, targets: LocalArrays, value: np.generic) -> None:
         """Fill boxes of the GPU that nothing else uses; returns when they are filled."""
         fill = functools.partial(self._launches.launch_fills, targets, value, self._stream)
         self._alone(functools.partial(self._wait_for, fill))

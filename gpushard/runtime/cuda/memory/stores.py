@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +11,7 @@ from gpushard.runtime.cuda.driver.driver import Driver
 from gpushard.runtime.cuda.memory.slabs import Block, Slab, Slabs
 from gpushard.runtime.host.store import allocate
 from gpushard.runtime.host.views import address
-from gpushard.typing import HostArray, LocalArray, Shape
+from gpushard.typing import Dtype, HostArray, LocalArray, LocalArrays, Shape
 
 _PINNED_SLAB_BYTES = 8 << 20
 """Page-locking takes milliseconds; a slab of this size is shared by many."""
@@ -37,13 +35,13 @@ class GpuStore:
         """Take a block back that nothing uses any more."""
         self.slabs.give(raw)
 
-    def view(self, raw: Block, shape: Shape, dtype: np.dtype[Any]) -> LocalArray:
+    def view(self, raw: Block, shape: Shape, dtype: Dtype) -> LocalArray:
         """Return the start of a block as a dense array."""
         return self.views(raw, (0,), ((shape, dtype),))[0]
 
     def views(
-        self, raw: Block, offsets: tuple[int, ...], kinds: tuple[tuple[Shape, np.dtype[Any]], ...]
-    ) -> Sequence[LocalArray]:
+        self, raw: Block, offsets: tuple[int, ...], kinds: tuple[tuple[Shape, Dtype], ...]
+    ) -> LocalArrays:
         """Return parts of a block as dense arrays.
 
         They are kept with the block, as who has it next often wants the same. They do not keep it:
@@ -51,7 +49,7 @@ class GpuStore:
         """
         kept = raw.kept
         if kept is not None and kept[0] == kinds and kept[1] == offsets:
-            arrays: Sequence[LocalArray] = kept[2]
+            arrays: LocalArrays = kept[2]
             return arrays
         make, gpu, start, end = self._driver.array, self._gpu, raw.address, raw.nbytes
         arrays = [
@@ -61,7 +59,7 @@ class GpuStore:
         raw.kept = kinds, offsets, arrays
         return arrays
 
-    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> LocalArray:
+    def empty(self, shape: Shape, dtype: Dtype) -> LocalArray:
         """Return an array without elements."""
         return self._driver.array(self._gpu, 0, 0, shape, dtype, None)
 
@@ -69,21 +67,21 @@ class GpuStore:
 class PinnedStore:
     """Page-locked memory of the host; its arrays are NumPy's."""
 
-    def __init__(self, driver: Driver, slab_bytes: int = _PINNED_SLAB_BYTES) -> None:
+    def __init__(self, driver: Driver) -> None:
         self._bytes: dict[int, HostArray] = {}  # of each slab, by address
         self._driver = driver
-        self.slabs = Slabs(self._malloc, self._free, slab_bytes)
+        self.slabs = Slabs(self._malloc, self._free, _PINNED_SLAB_BYTES)
 
     def allocate(self, nbytes: int) -> Block:
         """Return a block, or raise MemoryError."""
         return self.slabs.take(nbytes)
 
-    def view(self, raw: Block, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+    def view(self, raw: Block, shape: Shape, dtype: Dtype) -> HostArray:
         """Return the start of a block as a dense array."""
         slab: Slab = raw.slab
         return np.ndarray(shape, dtype, self._bytes[slab.address], raw.address - slab.address)
 
-    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+    def empty(self, shape: Shape, dtype: Dtype) -> HostArray:
         """Return an array without elements."""
         return np.empty(shape, dtype)
 
@@ -104,11 +102,11 @@ class PageableStore:
         """Return a byte buffer."""
         return allocate(nbytes)
 
-    def view(self, raw: HostArray, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+    def view(self, raw: HostArray, shape: Shape, dtype: Dtype) -> HostArray:
         """Return the start of a buffer as a dense array."""
         return np.ndarray(shape, dtype, raw)
 
-    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
+    def empty(self, shape: Shape, dtype: Dtype) -> HostArray:
         """Return an array without elements."""
         return np.empty(shape, dtype)
 

@@ -14,19 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpushard.runtime.cuda.kernels.batches import DIMS, MOST_UNITS, Allocation, divider, merged
 from gpushard.runtime.cuda.kernels.pieces import (
-    DIMS,
     INLINE_PIECES,
-    MOST_UNITS,
     SIDES,
     TILES,
     UNITS_PER_BLOCK,
     WORDS,
-    Allocation,
     Box,
-    divider,
     make_pieces,
-    merged,
 )
 from tests.share import examples
 

@@ -8,14 +8,13 @@ itself, as in `take_along_axis`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gpushard.frozen import dataclass
-from gpushard.ops.rule import Dims, Rule
-from gpushard.typing import LocalArray, Shape
+from gpushard.ops.rule import Dims, Rule, aligned
+from gpushard.typing import LocalArray, LocalArrays, Shape
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Indexed:
         }
 
     def view(
-        self, xp: Any, x: LocalArray, positions: Sequence[LocalArray]
+        self, xp: Any, x: LocalArray, positions: LocalArrays
     ) -> tuple[LocalArray, tuple[Any, ...]]:
         """Return a view of an array with the indexed dims side by side, and the index of it."""
         of = {x.ndim + axis: at for axis, at in zip(self.axes, positions, strict=True)}
@@ -127,7 +126,7 @@ def gather_rule(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Ru
     ((0, 1), (2,))
     """
     array, index, part, sizes = _factors(indexed, shape, shapes)
-    own = [_aligned(one, spread(indexed, shape, shapes), index) for one in shapes]
+    own = [aligned(one, spread(indexed, shape, shapes), index) for one in shapes]
     return Rule((array, *own), (part,), sizes)
 
 
@@ -138,8 +137,8 @@ def scatter_rule(indexed: Indexed, shape: Shape, values: Shape, shapes: tuple[Sh
     ((0, 1), (2, None), (2,))
     """
     array, index, part, sizes = _factors(indexed, shape, shapes)
-    own = [_aligned(one, spread(indexed, shape, shapes), index) for one in shapes]
-    new = _aligned(values, part_shape(indexed, shape, shapes), part)
+    own = [aligned(one, spread(indexed, shape, shapes), index) for one in shapes]
+    new = aligned(values, part_shape(indexed, shape, shapes), part)
     whole = frozenset(factor for factor in index if factor is not None and factor not in array)
     return Rule((array, new, *own), (array,), sizes, whole)
 
@@ -166,14 +165,6 @@ def _factors(
     before, _, after = indexed.order(ndim)
     part = (*(array[dim] for dim in before), *index, *(array[dim] for dim in after))
     return tuple(array), tuple(index), part, tuple(sizes)
-
-
-def _aligned(own: Shape, shape: Shape, dims: Dims) -> Dims:
-    """Return the factors of what broadcasts to a shape whose dims have some."""
-    lead = len(shape) - len(own)
-    return tuple(
-        None if n == 1 and shape[lead + dim] != 1 else dims[lead + dim] for dim, n in enumerate(own)
-    )
 
 
 def located(

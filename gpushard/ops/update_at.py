@@ -24,34 +24,22 @@ _BASE: dict[np.ufunc, np.ufunc] = {
 """How values that go to the same position come together, where that is not the ufunc itself."""
 
 
-def set_at(
-    xp: Any, view: LocalArray, index: Sequence[Any], values: LocalArray, ufunc: None, room: int
+def update_at(
+    xp: Any,
+    view: LocalArray,
+    index: Sequence[Any],
+    values: LocalArray,
+    ufunc: np.ufunc | None,
+    room: int,
 ) -> None:
-    """Write values; of several at one position the last one stays."""
+    """Combine elements with values, one after the other; without a ufunc the last one stays."""
     if xp is np:
-        view[tuple(index)] = values
-        return
-    _, places, values = _sorted(xp, view, index, values, room)
-    view[places] = values
-
-
-def apply_at(
-    xp: Any, view: LocalArray, index: Sequence[Any], values: LocalArray, ufunc: np.ufunc, room: int
-) -> None:
-    """Combine elements with values, one after the other; arguments as for `set_at`."""
-    if xp is np:
-        rounds = _rounds(view, index)
-        if rounds is None:
-            # NumPy 2.4 reads beyond the end of values of fewer dims than the index arrays have
-            ufunc.at(view, tuple(index), np.broadcast_to(values, _part_shape(view, index)))
-            return
-        lead = _lead(index)
-        for mine in rounds:
-            at = (*index[:lead], *(one[mine] for one in index[lead:]))
-            new = values if values.shape[lead] == 1 else values[(*at[:lead], mine)]
-            view[at] = ufunc(view[at], new)
+        _update_on_host(view, index, values, ufunc)
         return
     keys, places, values = _sorted(xp, view, index, values, room)
+    if ufunc is None:
+        view[places] = values
+        return
     base = getattr(xp, _BASE.get(ufunc, ufunc).__name__)
     before = (slice(None),) * _lead(index)
     width = (1,) * (values.ndim - len(before) - 1)
@@ -64,6 +52,24 @@ def apply_at(
         values = xp.concatenate([first, xp.where(same, both, later)], axis=len(before))
         step *= 2
     view[places] = getattr(xp, ufunc.__name__)(view[places], values)
+
+
+def _update_on_host(
+    view: LocalArray, index: Sequence[Any], values: LocalArray, ufunc: np.ufunc | None
+) -> None:
+    if ufunc is None:
+        view[tuple(index)] = values
+        return
+    rounds = _rounds(view, index)
+    if rounds is None:
+        # NumPy 2.4 reads beyond the end of values of fewer dims than the index arrays have
+        ufunc.at(view, tuple(index), np.broadcast_to(values, _part_shape(view, index)))
+        return
+    lead = _lead(index)
+    for mine in rounds:
+        at = (*index[:lead], *(one[mine] for one in index[lead:]))
+        new = values if values.shape[lead] == 1 else values[(*at[:lead], mine)]
+        view[at] = ufunc(view[at], new)
 
 
 _WIDE = 16

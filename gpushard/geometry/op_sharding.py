@@ -1,0 +1,468 @@
+"""`OpSharding`: how XLA writes down which device has which tile, as fields and as text."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpushard.errors import ArgumentError, ArgumentTypeError, ParseError, ShardingError
+from gpushard.typing import IntArray, Shape
+
+
+class _Type(enum.IntEnum):
+    """The kinds of an `OpSharding`, numbered as in XLA."""
+
+    REPLICATED = 0
+    MAXIMAL = 1
+    TUPLE = 2
+    OTHER = 3
+    MANUAL = 4
+    UNKNOWN = 5
+
+
+class OpSharding:
+    """Which device has which tile of an array, as XLA writes it; cannot be changed.
+
+    Devices are numbers: positions in a list that somebody else has. A dim of length n in k tiles
+    has tiles of ceil(n / k), of which the last may be shorter.
+
+    Args:
+      type: `OpSharding.Type.REPLICATED`, `MAXIMAL` (all on one device), `OTHER` (tiles), `MANUAL`,
+        `TUPLE` or `UNKNOWN`.
+      tile_assignment_dimensions: how many tiles each dim has, and then the sizes of groups of
+        devices that have the same tile.
+      tile_assignment_devices: who has them, row-major; of `MAXIMAL` the one device.
+      replicate_on_last_tile_dim: whether the last of the dimensions is such a group.
+      last_tile_dims: what each of that many last ones is: REPLICATED or MANUAL.
+      tuple_shardings: those of a `TUPLE`.
+
+    Raises:
+      ArgumentTypeError: a field has the wrong type.
+      ArgumentError: fields don't fit one another.
+
+    >>> OpSharding(OpSharding.Type.OTHER, (2, 2), (0, 2, 1, 3))
+    OpSharding.from_string('{devices=[2,2]<=[2,2]T(1,0)}')
+    """
+
+    Type = _Type
+
+    def __init__(
+        self,
+        type: _Type = _Type.REPLICATED,
+        tile_assignment_dimensions: Sequence[int] = (),
+        tile_assignment_devices: Sequence[int] = (),
+        replicate_on_last_tile_dim: bool = False,
+        last_tile_dims: Sequence[_Type] = (),
+        tuple_shardings: Sequence[OpSharding] = (),
+    ) -> None:
+        try:
+            self.type = _Type(type)
+            self.last_tile_dims = tuple(map(_Type, last_tile_dims))
+        except ValueError:
+            raise ArgumentTypeError(
+                f"type={type!r} and last_tile_dims={last_tile_dims!r} must be of OpSharding.Type",
+                argument="type",
+                value=type,
+            ) from None
+        self.tile_assignment_dimensions = _integers(tile_assignment_dimensions, "dimensions")
+        self.tile_assignment_devices = _integers(tile_assignment_devices, "devices")
+        self.replicate_on_last_tile_dim = bool(replicate_on_last_tile_dim)
+        self.tuple_shardings = tuple(tuple_shardings)
+        self._check()
+
+    def _check(self) -> None:
+        kind, devices = self.type, self.tile_assignment_devices
+        dims = self.tile_assignment_dimensions
+        if kind is _Type.MAXIMAL and (len(devices) != 1 or dims not in ((), (1,))):
+            raise ArgumentError(
+                f"tile_assignment_devices={devices} must be the one device of a MAXIMAL sharding",
+                argument="tile_assignment_devices",
+                devices=devices,
+            )
+        if kind not in (_Type.OTHER, _Type.MAXIMAL) and (dims or devices):
+            raise ArgumentError(
+                f"a {kind.name} sharding has no tiles; leave out tile_assignment_dimensions={dims} "
+                f"and tile_assignment_devices={devices}, or use OTHER",
+                argument="tile_assignment_dimensions",
+            )
+        if self.tuple_shardings and kind is not _Type.TUPLE:
+            raise ArgumentError(
+                f"a {kind.name} sharding has no tuple_shardings; use TUPLE",
+                argument="tuple_shardings",
+            )
+        if any(part.type is _Type.TUPLE for part in self.tuple_shardings):
+            raise ArgumentError(
+                "tuple_shardings holds a TUPLE; XLA's are flat, give the shardings of all leaves",
+                argument="tuple_shardings",
+            )
+        if kind is not _Type.OTHER:
+            return
+        number = math.prod(dims)
+        if not dims or min(dims) < 1 or sorted(devices) != list(range(number)):
+            raise ArgumentError(
+                f"tile_assignment_devices={_few(devices)} must be the numbers below {number}, the "
+                f"product of tile_assignment_dimensions={dims}, once each",
+                argument="tile_assignment_devices",
+                dimensions=dims,
+            )
+        if self._groups > len(dims):
+            raise ArgumentError(
+                f"last_tile_dims={[t.name for t in self.last_tile_dims]} has {self._groups} "
+                f"entries for tile_assignment_dimensions={dims}",
+                argument="last_tile_dims",
+                dimensions=dims,
+            )
+
+    @property
+    def _fields(self) -> tuple[Any, ...]:
+        return (
+            self.type,
+            self.tile_assignment_dimensions,
+            self.tile_assignment_devices,
+            self.replicate_on_last_tile_dim,
+            self.last_tile_dims,
+            self.tuple_shardings,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is OpSharding and self._fields == other._fields
+
+    def __hash__(self) -> int:
+        return hash(self._fields)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OpSharding, self._fields
+
+    def __repr__(self) -> str:
+        return f"OpSharding.from_string({str(self)!r})"
+
+    @property
+    def num_devices(self) -> int:
+        """How many devices have tiles; 1 where it does not say."""
+        return math.prod(self.tile_assignment_dimensions)
+
+    @property
+    def _groups(self) -> int:
+        """How many of the dimensions are groups of devices, not tiles."""
+        return len(self.last_tile_dims) + self.replicate_on_last_tile_dim
+
+    @property
+    def rank(self) -> int:
+        """How many dims of an array it has tiles along; 0 where it does not say."""
+        return len(self.tile_assignment_dimensions) - self._groups
+
+    def layout(self, ndim: int) -> tuple[Shape, IntArray | None]:
+        """Return how the dims of an array are cut.
+
+        Args:
+          ndim: number of dims.
+
+        Returns:
+          How many tiles each dim has, and the number of each device's tile in every dim, shape
+          (ndim, devices); None where every device, or the only one, has everything.
+
+        Raises:
+          ShardingError: it says nothing of an array, or of one of other rank.
+        """
+        if self.type in (_Type.REPLICATED, _Type.MAXIMAL):
+            return (1,) * ndim, None
+        if self.type is not _Type.OTHER or _Type.MANUAL in self.last_tile_dims:
+            raise ShardingError(
+                f"{self} does not say how an array is laid out; use replicated, maximal or tiles",
+                argument="op_sharding",
+                type=self.type,
+            )
+        dims = self.tile_assignment_dimensions
+        counts = dims[: self.rank]
+        if max(counts, default=1) == 1:
+            return (1,) * ndim, None
+        if len(counts) != ndim:
+            raise ShardingError(
+                f"{self} has tiles along {len(counts)} dims, and the array has {ndim}; they must "
+                "agree",
+                argument="op_sharding",
+                dimensions=counts,
+                ndim=ndim,
+            )
+        tiles = np.indices(dims)[:ndim].reshape(ndim, self.num_devices)
+        blocks = np.empty_like(tiles)
+        blocks[:, list(self.tile_assignment_devices)] = tiles
+        return counts, blocks
+
+    def iota(self) -> tuple[Shape, tuple[int, ...]] | None:
+        """Return a grid and an order of its axes that give the devices; None if there are none.
+
+        The devices are `arange(n).reshape(grid).transpose(order)`, with as few axes as can be.
+
+        >>> OpSharding.from_string("{devices=[4,2]0,4,1,5,2,6,3,7}").iota()
+        ((2, 4), (1, 0))
+        """
+        return _iota(self.tile_assignment_devices)
+
+    def __str__(self) -> str:
+        if self.type is _Type.TUPLE:
+            return "{" + ", ".join(map(str, self.tuple_shardings)) + "}"
+        if self.type is _Type.MAXIMAL:
+            return f"{{maximal device={self.tile_assignment_devices[0]}}}"
+        if self.type is not _Type.OTHER:
+            return f"{{{self.type.name.lower()}}}"
+        iota = self.iota()
+        text = f"{{devices={_bracketed(self.tile_assignment_dimensions)}"
+        if iota is None:
+            text += _joined(self.tile_assignment_devices)
+        else:
+            grid, order = iota
+            text += f"<={_bracketed(grid)}"
+            text += "" if len(grid) == 1 else f"T({_joined(order)})"
+        if self.replicate_on_last_tile_dim:
+            text += " last_tile_dim_replicate"
+        if self.last_tile_dims:
+            names = ", ".join(kind.name.lower() for kind in self.last_tile_dims)
+            text += f" last_tile_dims={{{names}}}"
+        return text + "}"
+
+    @classmethod
+    def from_string(cls, text: str) -> OpSharding:
+        """Read what XLA, or `str`, wrote; `metadata` is passed over.
+
+        Args:
+          text: such as "{replicated}", "{devices=[2,4]<=[8]}", "{maximal device=0}".
+
+        Raises:
+          ParseError: the text is something else; `position` says where.
+
+        >>> OpSharding.from_string("{devices=[2,1,2]0,1,2,3 last_tile_dim_replicate}")
+        OpSharding.from_string('{devices=[2,1,2]<=[4] last_tile_dim_replicate}')
+        """
+        if not isinstance(text, str):
+            raise ArgumentTypeError(f"text={text!r} must be a string", argument="text", value=text)
+        return _Parser(text).read_all()
+
+
+@functools.lru_cache(maxsize=1000)
+def _iota(devices: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]] | None:
+    axes: list[tuple[int, int]] = []  # (stride, size), the fastest first
+    done, n = 1, len(devices)
+    while done < n:
+        stride = devices[done]
+        size = 1
+        while (size + 1) * done <= n and devices[size * done] == size * stride:
+            size += 1
+        if size == 1 or n % (size * done):
+            return None
+        axes.append((stride, size))
+        done *= size
+    slowest_first = sorted(axes, reverse=True) or [(1, 1)]
+    grid = tuple(size for _, size in slowest_first)
+    order = tuple(slowest_first.index(axis) for axis in reversed(axes)) or (0,)
+    made = np.arange(n).reshape(grid).transpose(order).ravel()
+    return (grid, order) if made.tolist() == list(devices) else None
+
+
+_TOKENS = re.compile(r"\s*(?:\d+|<=|[{}\[\](),=]|[A-Za-z_]\w*)")
+_QUOTED_OR_BRACE = re.compile(r'"(?:\\.|[^"\\])*"|[{}]')
+_KINDS = {kind.name.lower(): kind for kind in (_Type.REPLICATED, _Type.MANUAL, _Type.UNKNOWN)}
+_WANTED = "'replicated', 'maximal', 'manual', 'unknown' or 'devices='"
+
+
+class _Parser:
+    """Reads the text of a sharding, a token at a time."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.token = ""
+        self._next()
+
+    def read_all(self) -> OpSharding:
+        sharding = self._sharding()
+        if self.token:
+            raise self._error("the end")
+        return sharding
+
+    def _next(self) -> str:
+        """Go on, and return the token that was passed."""
+        passed = self.token
+        found = _TOKENS.match(self.text, self.at)
+        if found is None and self.text[self.at :].strip():
+            self.token = self.text[self.at :].lstrip()[0]
+            self.start = self.text.index(self.token, self.at)
+            raise self._error("a word, a number or punctuation")
+        self.token = found.group().lstrip() if found else ""
+        self.at = found.end() if found else len(self.text)
+        self.start = self.at - len(self.token)
+        return passed
+
+    def _error(self, wanted: str) -> ParseError:
+        found = repr(self.token) if self.token else "the end"
+        return ParseError(
+            f"text={self.text!r} has {found} at position {self.start}, where {wanted} should be",
+            argument="text",
+            position=self.start,
+            text=self.text,
+        )
+
+    def _expect(self, token: str) -> None:
+        if self.token != token:
+            raise self._error(repr(token))
+        self._next()
+
+    def _integer(self) -> int:
+        if not self.token.isdigit():
+            raise self._error("a number")
+        return int(self._next())
+
+    def _integers(self) -> list[int]:
+        numbers = [self._integer()]
+        while self.token == ",":
+            self._next()
+            numbers.append(self._integer())
+        return numbers
+
+    def _sharding(self, *, tuples: bool = True) -> OpSharding:
+        start = self.start
+        self._expect("{")
+        if tuples and self.token in ("{", "}"):
+            return self._tuple()
+        fields: dict[str, Any] = {}
+        while self.token != "}":
+            self._field(fields)
+        if "type" not in fields:
+            raise self._error(_WANTED)
+        try:
+            sharding = OpSharding(**fields)
+        except (ArgumentError, ArgumentTypeError) as error:
+            raise ParseError(
+                f"text={self.text!r} has no sharding at position {start}: {error}",
+                argument="text",
+                position=start,
+                text=self.text,
+            ) from error
+        self._next()
+        return sharding
+
+    def _tuple(self) -> OpSharding:
+        parts = []
+        while self.token != "}":
+            parts.append(self._sharding(tuples=False))
+            if self.token != "}":
+                self._expect(",")
+        self._next()
+        return OpSharding(_Type.TUPLE, tuple_shardings=parts)
+
+    def _field(self, fields: dict[str, Any]) -> None:
+        word = self.token
+        if word == "metadata":
+            self._next()
+            self._expect("=")
+            self._skip_braces()
+        elif "type" not in fields and word in _KINDS:
+            self._next()
+            fields["type"] = _KINDS[word]
+        elif "type" not in fields and word == "maximal":
+            self._next()
+            self._expect("device")
+            self._expect("=")
+            fields.update(type=_Type.MAXIMAL, tile_assignment_devices=(self._integer(),))
+        elif "type" not in fields and word == "devices":
+            self._next()
+            self._expect("=")
+            dims = self._bracketed("[", "]")
+            fields.update(type=_Type.OTHER, tile_assignment_dimensions=dims)
+            fields["tile_assignment_devices"] = self._devices()
+        elif fields.get("type") is _Type.OTHER and word == "last_tile_dim_replicate":
+            self._next()
+            fields["replicate_on_last_tile_dim"] = True
+        elif fields.get("type") is _Type.OTHER and word == "last_tile_dims":
+            self._next()
+            self._expect("=")
+            fields["last_tile_dims"] = self._kinds()
+        else:
+            raise self._error(
+                "'last_tile_dim_replicate', 'last_tile_dims=', 'metadata=' or '}'"
+                if fields
+                else _WANTED
+            )
+
+    def _devices(self) -> list[int]:
+        if self.token != "<=":
+            return self._integers()
+        self._next()
+        start = self.start
+        grid = self._bracketed("[", "]")
+        order = list(range(len(grid)))
+        if self.token == "T":
+            self._next()
+            start = self.start
+            order = self._bracketed("(", ")")
+        if sorted(order) != list(range(len(grid))):
+            self.start, self.token = start, str(tuple(order))
+            raise self._error(f"an order of the {len(grid)} axes of {grid}")
+        devices: list[int] = (
+            np.arange(math.prod(grid)).reshape(grid).transpose(order).ravel().tolist()
+        )
+        return devices
+
+    def _kinds(self) -> list[_Type]:
+        self._expect("{")
+        kinds = []
+        while self.token != "}":
+            if self.token not in _KINDS:
+                raise self._error("'replicated' or 'manual'")
+            kinds.append(_KINDS[self._next()])
+            if self.token != "}":
+                self._expect(",")
+        self._next()
+        return kinds
+
+    def _bracketed(self, left: str, right: str) -> list[int]:
+        self._expect(left)
+        numbers = self._integers()
+        self._expect(right)
+        return numbers
+
+    def _skip_braces(self) -> None:
+        """Go on after the brace that closes this one; those in strings don't count."""
+        if self.token != "{":
+            raise self._error("'{'")
+        depth, position = 0, self.start
+        for part in _QUOTED_OR_BRACE.finditer(self.text, self.start):
+            depth += (part.group() == "{") - (part.group() == "}")
+            position = part.end()
+            if not depth:
+                break
+        if depth:
+            self.start, self.token = len(self.text), ""
+            raise self._error("'}'")
+        self.at = position
+        self._next()
+
+
+def _integers(values: Any, what: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(value.__index__()) for value in values)
+    except (TypeError, AttributeError):
+        raise ArgumentTypeError(
+            f"tile_assignment_{what}={values!r} must be integers",
+            argument=f"tile_assignment_{what}",
+            value=values,
+        ) from None
+
+
+def _joined(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _bracketed(numbers: Sequence[int]) -> str:
+    return f"[{_joined(numbers)}]"
+
+
+def _few(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:8]))
+    return f"({shown}, ...)" if len(numbers) > 8 else f"({shown})"

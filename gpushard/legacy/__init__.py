@@ -1,0 +1,57 @@
+"""Array types, shardings and functions that JAX had before `jax.Array`, as faces on `Array`.
+
+New programs need none of it: `docs/legacy.md` has what to use today for each.
+
+>>> import gpushard as gs
+>>> x = gs.device_put_sharded([1.0, 2.0], gs.devices()[:2])
+>>> isinstance(x, ShardedDeviceArray), isinstance(x[0], DeviceArray), isinstance(x, gs.Array)
+(True, True, True)
+"""
+
+from __future__ import annotations
+
+from gpushard.geometry.listed_sharding import GSPMDSharding, PmapSharding
+from gpushard.geometry.op_sharding import OpSharding
+from gpushard.geometry.sharding_spec import (
+    ArrayMapping,
+    Chunked,
+    NoSharding,
+    Replicated,
+    ShardedAxis,
+    ShardingSpec,
+    Unstacked,
+    mesh_sharding_specs,
+    partitioned_sharding_spec,
+    pmap_sharding_spec,
+    spec_to_indices,
+    tile_aval_nd,
+    untile_aval_nd,
+)
+from gpushard.legacy.device_array import (
+    DeviceArray,
+    ShardedDeviceArray,
+    make_device_array,
+    make_sharded_device_array,
+)
+from gpushard.legacy.global_device_array import GlobalDeviceArray, mesh
+from gpushard.legacy.shard_args import shard_args, shard_aval
+from gpushard.placement.per_device import (
+    device_put_replicated,
+    device_put_sharded,
+    replicate,
+)
+
+# fmt: off
+__all__ = [
+    "ArrayMapping", "Chunked", "DeviceArray", "GSPMDSharding", "GlobalDeviceArray", "NoSharding",
+    "OpSharding", "PmapSharding", "Replicated", "ShardedAxis", "ShardedDeviceArray",
+    "ShardingSpec", "Unstacked", "device_put_replicated", "device_put_sharded",
+    "make_device_array", "make_sharded_device_array", "mesh", "mesh_sharding_specs",
+    "partitioned_sharding_spec", "pmap_sharding_spec", "replicate", "shard_args", "shard_aval",
+    "spec_to_indices", "tile_aval_nd", "untile_aval_nd",
+]
+# fmt: on
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

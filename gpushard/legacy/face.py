@@ -1,0 +1,76 @@
+"""Faces: other classes for the data of an array, with the attributes that these had."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+from gpushard.array.array import Array, ConcreteArray
+from gpushard.array.data import Data, Turned, handle
+from gpushard.errors import ArgumentTypeError
+from gpushard.geometry.sharding import Sharding
+from gpushard.ops.bind import bind
+from gpushard.ops.row import Params, Row
+
+
+class Kind(abc.ABCMeta):
+    """The type of classes of which an array is an instance by where it lies."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        """Whether it is of the class, or would have been."""
+        if type(x) is not cls and isinstance(x, ConcreteArray) and not isinstance(type(x), Kind):
+            return bool(cls._was(x))  # type: ignore[attr-defined]
+        return super().__instancecheck__(x)
+
+
+class _OfFaces:
+    """What operations on faces do: what they do on the arrays."""
+
+    level = 1
+
+    def bind(
+        self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
+    ) -> Any:
+        """Do one operation."""
+        arrays = [plain(x) if isinstance(x, Face) else x for x in args]
+        return bind(row, arrays, params, out_sharding)
+
+
+class Face(ConcreteArray):
+    """An array with other attributes; what is computed from it, or taken of it, is an `Array`."""
+
+    __slots__ = ()
+
+    interpreter = _OfFaces()
+
+    def _adopt(self, array: Array) -> None:
+        """Become another handle on the data of an array."""
+        if type(array) is not ConcreteArray:
+            raise ArgumentTypeError(
+                f"{type(self).__name__} cannot be made of {type(array).__name__}s; use Arrays of "
+                "numbers",
+                argument="device_buffers",
+                type=type(array),
+            )
+        held = array._held()
+        self._data = Data(held.buffer, held.runtime)
+        self._shape, self._dtype, self._sharding = array._shape, array._dtype, array._sharding
+        self._committed, self._weak_type = array._committed, array._weak_type
+        self._view = self._origin = None
+        held.runtime.register(self)
+
+    def _handle(self, data: Data | Turned, sharding: Sharding, *, registered: bool = True) -> Any:
+        return plain(self)._handle(data, sharding, registered=registered)
+
+    def _moved(self, sharding: Sharding, what: str) -> Array:
+        return plain(self)._moved(sharding, what)
+
+    def __repr__(self) -> str:
+        return type(self).__name__ + super().__repr__().removeprefix("Array")
+
+
+def plain(x: Face) -> ConcreteArray:
+    """Return an `Array` of the same value, not registered."""
+    data = x._data if isinstance(x._data, Turned) else x._held()
+    return handle(ConcreteArray, data, x._shape, x._dtype, x._sharding, x._committed, x._weak_type)

@@ -1,0 +1,122 @@
+"""`shard_args` and `shard_aval`: the pieces of arguments that devices get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpushard.array.array import Array
+from gpushard.array.aval import ShapeDtypeStruct
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.placement.device_put import as_host_array, device_put
+from gpushard.runtime.runtime import Device
+
+
+def shard_args(
+    devices: Sequence[Device], indices: Sequence[Sequence[Any]], args: Sequence[Any]
+) -> list[list[Array]]:
+    """Put a piece of each argument on each device.
+
+    Args:
+      devices: the devices.
+      indices: for each argument, for each device, what gives its piece from the argument.
+      args: the arguments: arrays, or what `device_put` takes.
+
+    Returns:
+      For each device a list with a piece of each argument. A piece that is there is not copied.
+
+    Raises:
+      ArgumentError: there are not as many indices.
+      ArgumentTypeError: an argument is of a type that cannot be placed.
+
+    >>> import gpushard as gs
+    >>> shard_args(gs.devices()[:2], [[0, 1]], [gs.numpy.arange(2)])[1]
+    [Array(1, dtype=int64)]
+    """
+    lengths = [len(each) for each in indices]
+    if lengths != [len(devices)] * len(args):
+        raise ArgumentError(
+            f"indices have the lengths {lengths}; {len(args)} arguments need {len(args)} of length "
+            f"{len(devices)}, one entry for each device",
+            argument="indices",
+            lengths=lengths,
+            args=len(args),
+            devices=len(devices),
+        )
+    columns = [
+        _pieces(devices, each, x, f"args[{n}]")
+        for n, (each, x) in enumerate(zip(indices, args, strict=True))
+    ]
+    return [[column[r] for column in columns] for r in range(len(devices))]
+
+
+def shard_aval(size: int, axis: int, aval: ShapeDtypeStruct) -> ShapeDtypeStruct:
+    """Return the shape and type of one element along a dim.
+
+    Args:
+      size: how long the dim should be.
+      axis: the dim.
+      aval: of the whole: a `ShapeDtypeStruct`.
+
+    Raises:
+      ArgumentTypeError: `aval` is something else.
+      ArgumentError: there is no such dim, or it has another length.
+
+    >>> shard_aval(4, 0, ShapeDtypeStruct((4, 3), "float32")).shape
+    (3,)
+    """
+    if not isinstance(aval, ShapeDtypeStruct):
+        raise ArgumentTypeError(
+            f"aval={aval!r} must be a ShapeDtypeStruct(shape, dtype); nothing else has shards",
+            argument="aval",
+            type=type(aval),
+        )
+    shape = aval.shape
+    if not 0 <= axis < len(shape):
+        raise ArgumentError(
+            f"axis={axis} is no dim of a value of {len(shape)} dims, shape {shape}",
+            argument="axis",
+            axis=axis,
+            shape=shape,
+        )
+    if shape[axis] != size:
+        raise ArgumentError(
+            f"size={size} does not match dim {axis} of shape {shape}, which is {shape[axis]}",
+            argument="size",
+            size=size,
+            axis=axis,
+            shape=shape,
+        )
+    return ShapeDtypeStruct(
+        (*shape[:axis], *shape[axis + 1 :]), aval.dtype, weak_type=aval.weak_type
+    )
+
+
+def _pieces(devices: Sequence[Device], indices: Sequence[Any], x: Any, name: str) -> list[Array]:
+    if not isinstance(x, Array):
+        data, _ = as_host_array(x, name)
+        return [device_put(data[i], device) for i, device in zip(indices, devices, strict=True)]
+    held: dict[Any, list[Array]] = {}
+    for shard in x.addressable_shards:
+        assert shard.data is not None
+        held.setdefault(_normal(shard.index, x), []).append(shard.data)
+    pieces = []
+    for index, device in zip(indices, devices, strict=True):
+        there = held.setdefault(_normal(index, x), [])
+        if not there:
+            there.append(x[index])  # other devices with the same index take it from this one
+        nearest = next((piece for piece in there if piece.devices() == {device}), there[0])
+        pieces.append(device_put(nearest, device))
+    return pieces
+
+
+def _normal(index: Any, x: Array) -> Any:
+    """Return an index in a form that equal ones share."""
+    entries = index if isinstance(index, tuple) else (index,)
+    if len(entries) > x.ndim or any(entry is None or entry is ... for entry in entries):
+        return repr(index)
+    padded = (*entries, *(slice(None),) * (x.ndim - len(entries)))
+    return tuple(
+        part.indices(n) if isinstance(part, slice) else int(part)
+        for part, n in zip(padded, x.shape, strict=True)
+    )

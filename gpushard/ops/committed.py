@@ -1,0 +1,114 @@
+"""Where an operation runs: on the devices, and in the memory, of its committed operands."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+
+from gpushard.errors import ShardingError
+from gpushard.frozen import dataclass
+from gpushard.geometry.mesh import Mesh, line_of
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
+from gpushard.ops.operand import Operand, Sharded
+from gpushard.typing import Shape
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """The devices that an operation runs on, and the shardings that its operands have there."""
+
+    named: tuple[Mesh, ...]  # the different meshes of the operands, in their order
+    fixed: tuple[Sharding, ...]  # the different shardings without a mesh, likewise
+    devices: tuple[object, ...]  # the devices, in the order of the operand that decides
+
+    @functools.cached_property
+    def meshes(self) -> tuple[Mesh, ...]:
+        """The meshes that work can be split over: a line of the devices if operands have none."""
+        return self.named or (line_of(self.devices),)
+
+    @property
+    def single(self) -> Sharding | None:
+        """The sharding of everything, where there is one device."""
+        if self.named or self.fixed[0].num_devices > 1:
+            return None
+        if type(self.fixed[0]) is SingleDeviceSharding:
+            return self.fixed[0]
+        return SingleDeviceSharding(self.devices[0])  # others may be for arrays of one rank
+
+
+def frame_of(
+    name: str, operands: Sequence[Operand], out: tuple[Sharding, Shape] | None = None
+) -> Frame:
+    """Find the devices that an operation runs on.
+
+    Committed operands decide. Uncommitted ones follow them, and so does everything that has no
+    dims: where no operand has any, it is made where the result is wanted. Among themselves the one
+    on most devices decides.
+
+    At least one operand is on devices; those are all in one kind of memory.
+
+    Raises:
+      ShardingError: committed operands are on different devices.
+    """
+    placed = [x for x in operands if isinstance(x, Sharded)]
+    if out is not None and not any(x.aval.shape for x in placed):
+        sharding, devices = out[0], out[0].tiling(out[1]).devices
+        if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh):
+            return Frame((sharding.mesh,), (), devices)
+        if len(devices) == 1:
+            return Frame((), (SingleDeviceSharding(devices[0]),), devices)
+        return Frame((line_of(devices),), (), devices)
+    deciding = _deciding(placed)
+    if not deciding[0].committed:
+        deciding = [max(deciding, key=lambda x: x.sharding.num_devices)]
+    first = frozenset(deciding[0].tiling.devices)
+    for x in deciding[1:]:
+        if frozenset(x.tiling.devices) != first:
+            raise _apart(name, deciding[0], x)
+    there = [x.sharding for x in placed if frozenset(x.tiling.devices) == first]
+    meshes = dict.fromkeys(s.mesh for s in there if isinstance(s, NamedSharding))
+    fixed = dict.fromkeys(s for s in there if not isinstance(s, NamedSharding))
+    concrete = tuple(mesh for mesh in meshes if isinstance(mesh, Mesh))
+    return Frame(concrete, tuple(fixed), deciding[0].tiling.devices)
+
+
+def _deciding(placed: Sequence[Sharded]) -> list[Sharded]:
+    """Return the operands that say where an operation runs, all of them committed or none."""
+    return (
+        [x for x in placed if x.committed and x.aval.shape]
+        or [x for x in placed if x.aval.shape]
+        or [x for x in placed if x.committed]
+        or list(placed)
+    )
+
+
+def is_committed(operands: Sequence[Operand]) -> bool:
+    """Whether somebody chose the devices that an operation runs on."""
+    placed = [x for x in operands if isinstance(x, Sharded)]
+    return bool(placed) and _deciding(placed)[0].committed
+
+
+def common_memory(operands: Sequence[Operand]) -> str:
+    """Return the kind of memory of all operands that decide where an operation runs, if it is one.
+
+    Otherwise it is that of devices.
+    """
+    deciding = _deciding([x for x in operands if isinstance(x, Sharded)])
+    kinds = {x.sharding.memory_kind for x in deciding}
+    return kinds.pop() if len(kinds) == 1 else "device"
+
+
+def _apart(name: str, first: Sharded, other: Sharded) -> ShardingError:
+    mine, theirs = (_names(x.tiling.devices) for x in (first, other))
+    return ShardingError(
+        f"{name} got committed arrays on different devices: shape {first.aval.shape} on {mine} and "
+        f"shape {other.aval.shape} on {theirs}; reshard one of them, or leave it uncommitted",
+        argument="x",
+        devices=(first.tiling.devices, other.tiling.devices),
+    )
+
+
+def _names(devices: Iterable[object]) -> str:
+    names = [repr(device) for device in devices]
+    return ", ".join(names if len(names) <= 4 else [*names[:3], f"... {len(names)} in all"])

@@ -1,0 +1,340 @@
+"""Pools: which free block is used again, when a pool grows, and what it gives back.
+
+Free blocks keep their clocks: whoever takes one waits for all who used it before.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from gpushard.runtime.memory import Account, Memory
+from gpushard.runtime.stream import Stream, Tick
+
+_CLASSES_PER_DOUBLING = 8
+
+_MOST_LOOKS = 16
+"""So many blocks that are waited for are looked at before a pool grows."""
+
+_MOST_EMPTY = 64
+"""So many sizes are remembered though there are no free blocks of some."""
+
+
+class Store(Protocol):
+    """The part of a backend that holds memory."""
+
+    def allocate(self, domain: int, nbytes: int) -> Any:
+        """Make a raw buffer, aligned for any element type."""
+
+    def free(self, raw: Any) -> None:
+        """Give a raw buffer back to the system; nothing uses it any more."""
+
+    def released(self, raw: Any, ticks: Sequence[Tick]) -> None:
+        """Hear that nobody claims a buffer now; who writes it next waits for the ticks."""
+
+    def taken(self, raw: Any) -> None:
+        """Hear that a buffer which was released is claimed again."""
+
+
+class NoRoomError(Exception):
+    """A pool cannot serve an allocation now."""
+
+    def __init__(self, nbytes: int, account: Account | None, pool: Pool) -> None:
+        self.nbytes = nbytes
+        self.account = account
+        self.pool = pool
+
+
+class _Shelf:
+    """The free blocks of one size, each by the number of its release, in that order."""
+
+    __slots__ = ("idle", "waiting")
+
+    def __init__(self) -> None:
+        self.idle: dict[int, Memory] = {}
+        """Those known to be used by nothing any more."""
+        self.waiting: dict[Stream | None, dict[int, Memory]] = {}
+        """The others, by the stream that wrote them last, which looks there first."""
+
+    def numbers(self) -> Iterator[int]:
+        """Yield the numbers of all of them in order."""
+        return heapq.merge(sorted(self.idle), *self.waiting.values())
+
+
+class Pool:
+    """The memory of one domain: what is in use, and free blocks with their clocks.
+
+    Every method is called under the runtime's submission lock.
+
+    Work ends about in the order in which memory is let go of. So free blocks are kept in order of
+    release, and a search looks at the first ones only.
+    """
+
+    def __init__(self, store: Store, domain: int, limit: int | None) -> None:
+        self._store = store
+        self._domain = domain
+        self._limit = limit
+        self._used: dict[int, Memory] = {}  # pooled memory that is claimed, by id
+        self._shelves: dict[int, _Shelf] = {}  # by capacity
+        self._idle: dict[int, Memory] = {}  # what is free and used by nothing, by its release
+        self._waiting: dict[int, Memory] = {}  # what is free and not known to be idle
+        self._waited_for = 0  # bytes of those
+        self._releases = 0
+        self.looks = 0
+        """How often a free block was asked whether its users are done: what searches cost."""
+        self.total = 0
+        """Bytes of all blocks."""
+        self.free = 0
+        """Bytes of the free ones."""
+        self.peak = 0
+        """The most bytes that were in use at once."""
+
+    def take(self, nbytes: int, account: Account | None, stream: Stream | None) -> Memory:
+        """Return memory for `stream`, or else the host, to write; an account may pay for it.
+
+        A free block that the stream may overwrite at once comes first, then new memory within the
+        limit, then the free block that was released first; its clock comes with it.
+
+        Raises:
+          NoRoomError: neither the account nor the limit leaves room.
+        """
+        charges = () if account is None else ((account, nbytes),)
+        return self.take_for(charges, nbytes, stream)
+
+    def take_for(
+        self, charges: tuple[tuple[Account, int], ...], nbytes: int, stream: Stream | None
+    ) -> Memory:
+        """Return memory that several may share, as `take` does."""
+        for account, own in charges:
+            if account.limit is not None and not account.fits(own):
+                raise NoRoomError(own, account, self)
+        # Under a limit sizes are exact, so that what fits by the user's arithmetic does fit.
+        capacity = size_class(nbytes) if self._limit is None else nbytes
+        block = self._covered(capacity, stream) or self._grow(capacity) or self._oldest(capacity)
+        if block is None:
+            raise NoRoomError(nbytes, charges[0][0] if charges else None, self)
+        memory = Memory(block.raw, nbytes, block.capacity, charges, self)
+        memory.written, memory.used = block.written, block.used
+        if memory.capacity:
+            self._used[id(memory)] = memory
+        if block.released:
+            self._unlist(block)
+            self._store.taken(block.raw)
+        in_use = self.total - self.free
+        if in_use > self.peak:
+            self.peak = in_use
+        self.charge(memory)
+        return memory
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit, so that sizes are not rounded."""
+        return self._limit is not None
+
+    def adopt(self, charges: tuple[tuple[Account, int], ...]) -> Memory:
+        """Return unpooled memory that is only counted; what owns its bytes holds them.
+
+        Raises:
+          NoRoomError: an account has no room.
+        """
+        total = 0
+        for account, nbytes in charges:
+            if account.limit is not None and not account.fits(nbytes):
+                raise NoRoomError(nbytes, account, self)
+            total += nbytes
+        memory = Memory(None, total, 0, charges, self)
+        self.charge(memory)
+        return memory
+
+    def release(self, memory: Memory) -> None:
+        """Take back memory that nobody claims any more."""
+        for account, nbytes in memory.charges:
+            account.in_use -= nbytes
+        if memory.capacity:
+            self._store.released(memory.raw, memory.clock())
+            self._list(memory)
+            del self._used[id(memory)]
+            if self.free > self.peak:
+                self._trim_idle(self.free - self.peak)
+
+    def trim(self) -> int:
+        """Give free blocks that nothing uses any more back to the system; return their bytes."""
+        return self._trim(self.free, self._by_release())
+
+    def settle(self) -> None:
+        """Wait until nothing uses any free block."""
+        for block in self._waiting.values():
+            for stream, tick in block.clock():
+                stream.synchronize(tick)
+            block.written, block.used = None, {}
+
+    def pending(self) -> list[Tick]:
+        """The ticks that free blocks wait for."""
+        return [tick for block in self._waiting.values() for tick in block.clock()]
+
+    def repair(self, claimed: Iterable[Memory]) -> None:
+        """Make all sums right again after a call that was cut short, by what is claimed now."""
+        claims = {id(memory) for memory in claimed}
+        used, listed = self._used, {**self._idle, **self._waiting}
+        self._used = {key: memory for key, memory in used.items() if key in claims}
+        taken = {id(memory.raw) for memory in self._used.values()}
+        self._shelves, self.free = {}, 0
+        self._idle, self._waiting, self._waited_for = {}, {}, 0
+        in_order = [listed[number] for number in sorted(listed)]
+        blocks = {id(block.raw): block for block in (*in_order, *used.values())}
+        for raw, block in blocks.items():
+            if raw not in taken:
+                self._list(block)
+        self.total = self.free + sum(memory.capacity for memory in self._used.values())
+
+    def charge(self, memory: Memory) -> None:
+        """Let the accounts of a memory pay for it."""
+        for account, nbytes in memory.charges:  # a small array has one for each device
+            account.in_use = in_use = account.in_use + nbytes
+            account.allocations += 1
+            if in_use > account.peak:
+                account.peak = in_use
+            if nbytes > account.largest:
+                account.largest = nbytes
+
+    def _covered(self, capacity: int, stream: Stream | None) -> Memory | None:
+        """Return a free block that needs no wait: the newest one that is idle, if there is one."""
+        shelf = self._shelves.get(capacity)
+        if shelf is None:
+            return None
+        if not shelf.idle:
+            waiting = shelf.waiting.get(stream)
+            if waiting and stream is not None:
+                own = next(iter(waiting.values()))
+                self.looks += 1
+                if own.covered(stream):
+                    return own
+            self._settle()
+        if shelf.idle:
+            return next(reversed(shelf.idle.values()))
+        oldest = map(self._waiting.__getitem__, itertools.islice(shelf.numbers(), _MOST_LOOKS))
+        return next((block for block in oldest if self._is_covered(block, stream)), None)
+
+    def _is_covered(self, block: Memory, stream: Stream | None) -> bool:
+        self.looks += 1
+        return not block.busy() if stream is None else block.covered(stream)
+
+    def _is_idle(self, block: Memory) -> bool:
+        self.looks += 1
+        return not block.busy()
+
+    def _settle(self) -> None:
+        """Find what is idle now, in order of release, up to the first block that is not."""
+        while (block := _first(self._waiting)) is not None and self._is_idle(block):
+            number, shelf = block.released, self._shelves[block.capacity]
+            self._idle[number] = shelf.idle[number] = block
+            del shelf.waiting[block.home][number], self._waiting[number]
+            self._waited_for -= block.capacity
+
+    def _grow(self, capacity: int) -> Memory | None:
+        if self._limit is not None and self.total + capacity > self._limit:
+            self._trim(self.total + capacity - self._limit, self._by_release())
+            if self.total + capacity > self._limit:
+                return None
+        in_use = self.total - self.free
+        kept = in_use + capacity + self.free - self._waited_for
+        most = max(self.peak, in_use + capacity)
+        if kept > most:  # other sizes were needed before
+            self._trim_idle(kept - most)
+        try:
+            raw = self._store.allocate(self._domain, capacity)
+        except MemoryError:
+            if not self.trim():
+                return None
+            return self._grow(capacity)
+        self.total += capacity
+        return Memory(raw, capacity, capacity, (), self)
+
+    def _oldest(self, capacity: int) -> Memory | None:
+        shelf = self._shelves.get(capacity)
+        number = None if shelf is None else next(shelf.numbers(), None)
+        return None if number is None else self._block(number)
+
+    def _by_release(self) -> Iterator[int]:
+        """Yield the numbers of all free blocks in order of release."""
+        return heapq.merge(sorted(self._idle), self._waiting)
+
+    def _block(self, number: int) -> Memory:
+        return self._waiting.get(number) or self._idle[number]
+
+    def _trim_idle(self, wanted: int) -> int:
+        """Drop at least `wanted` bytes of blocks known to be idle, if there are."""
+        self._settle()
+        return self._trim(wanted, sorted(self._idle))
+
+    def _trim(self, wanted: int, candidates: Iterable[int]) -> int:
+        """Drop at least `wanted` bytes of idle free blocks, the first candidates first."""
+        chosen = []
+        dropped = 0
+        for number in candidates:
+            if dropped >= wanted:
+                break
+            block = self._block(number)
+            if number not in self._waiting or self._is_idle(block):
+                chosen.append(block)
+                dropped += block.capacity
+        for block in chosen:
+            self._unlist(block)
+            self.total -= block.capacity
+            self._store.free(block.raw)
+        return dropped
+
+    def _list(self, block: Memory) -> None:
+        """Count a block as free."""
+        capacity = block.capacity
+        number = block.released = self._releases = self._releases + 1
+        shelf = self._shelves.get(capacity)
+        if shelf is None:
+            shelf = self._shelves[capacity] = _Shelf()
+        written = block.written
+        if written is None and not block.used:
+            self._idle[number] = shelf.idle[number] = block
+        else:
+            home = block.home = None if written is None else written[0]
+            waiting = shelf.waiting.get(home)
+            if waiting is None:
+                waiting = shelf.waiting[home] = {}
+            self._waiting[number] = waiting[number] = block
+            self._waited_for += capacity
+        self.free += capacity
+
+    def _unlist(self, block: Memory) -> None:
+        """Count a block as no longer free."""
+        number, capacity = block.released, block.capacity
+        shelf = self._shelves[capacity]
+        if self._waiting.pop(number, None) is None:
+            del self._idle[number], shelf.idle[number]
+        else:
+            del shelf.waiting[block.home][number]
+            self._waited_for -= capacity
+        if len(self._shelves) > _MOST_EMPTY and next(shelf.numbers(), None) is None:
+            del self._shelves[capacity]
+        self.free -= capacity
+
+
+def _first(blocks: dict[int, Memory]) -> Memory | None:
+    return next(iter(blocks.values()), None)
+
+
+@functools.lru_cache(maxsize=1024)
+def size_class(nbytes: int) -> int:
+    """Round up so that blocks of similar size can be reused for one another.
+
+    Returns:
+      The next of eight sizes per doubling, at most an eighth more, and at least 64.
+
+    >>> [size_class(n) for n in (0, 64, 1000, 1 << 20, (1 << 20) + 1)]
+    [64, 64, 1024, 1048576, 1179648]
+    """
+    if nbytes <= 64:
+        return 64
+    step = max(64, (1 << (nbytes - 1).bit_length() - 1) // _CLASSES_PER_DOUBLING)
+    return -(-nbytes // step) * step

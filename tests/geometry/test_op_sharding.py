@@ -1,0 +1,146 @@
+"""`OpSharding`: its text comes back, and errors in it are where they are said to be."""
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpushard.errors import ArgumentError, ArgumentTypeError, ParseError
+from gpushard.geometry.op_sharding import OpSharding
+from tests.share import examples
+
+Type = OpSharding.Type
+
+
+@st.composite
+def tiled(draw: st.DrawFn) -> OpSharding:
+    dims = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    number = math.prod(dims)
+    kinds = draw(st.lists(st.sampled_from([Type.REPLICATED, Type.MANUAL]), max_size=len(dims) - 1))
+    if draw(st.booleans()):
+        grid = draw(st.permutations(dims))
+        order = draw(st.permutations(range(len(grid))))
+        devices = np.arange(number).reshape(grid).transpose(order).ravel().tolist()
+    else:
+        devices = draw(st.permutations(range(number)))
+    replicated = not kinds and draw(st.booleans())
+    return OpSharding(Type.OTHER, dims, devices, replicated, kinds)
+
+
+leaves = st.one_of(
+    tiled(),
+    st.sampled_from([OpSharding(), OpSharding(Type.MANUAL), OpSharding(Type.UNKNOWN)]),
+    st.integers(0, 99).map(lambda n: OpSharding(Type.MAXIMAL, (), (n,))),
+)
+tuples = st.lists(leaves, max_size=3).map(lambda p: OpSharding(Type.TUPLE, tuple_shardings=p))
+shardings = st.one_of(leaves, leaves, tuples)
+
+
+@given(shardings)
+@examples(500)
+def test_the_text_comes_back(op: OpSharding) -> None:
+    text = str(op)
+    assert OpSharding.from_string(text) == op
+    assert eval(repr(op), {"OpSharding": OpSharding}) == op
+    assert pickle.loads(pickle.dumps(op)) == op and len({op, OpSharding.from_string(text)}) == 1
+    assert (
+        OpSharding.from_string(
+            "  " + text.replace(",", " , ").replace("=", " = ").replace("< =", "<=") + " "
+        )
+        == op
+    )
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
+@examples(200)
+def test_orders_of_a_grid_are_found(grid: list[int], data: st.DataObject) -> None:
+    order = data.draw(st.permutations(range(len(grid))))
+    devices = np.arange(math.prod(grid)).reshape(grid).transpose(order).ravel().tolist()
+    found = OpSharding(Type.OTHER, (len(devices),), devices).iota()
+    assert found is not None
+    shape, axes = found
+    assert np.arange(len(devices)).reshape(shape).transpose(axes).ravel().tolist() == devices
+    assert len(shape) <= max(1, sum(n > 1 for n in grid))
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ('{replicated metadata={op_name="a}b" source_line=3}}', "{replicated}"),
+        ('{devices=[2,2]0,1,2,3 metadata={{op_name="x"},{op_name="y"}}}', "{devices=[2,2]<=[4]}"),
+        ("{devices=[4,2]<=[2,4]T(1,0)}", "{devices=[4,2]0,4,1,5,2,6,3,7}"),
+        (
+            "{devices=[2,1,4]<=[8] last_tile_dim_replicate}",
+            "{devices=[2,1,4]0,1,2,3,4,5,6,7 last_tile_dim_replicate}",
+        ),
+        ("{{replicated}, {maximal device=0}}", "{{replicated},{maximal device=0}}"),
+        ("{}", "{}"),
+    ],
+)
+def test_what_is_written_in_more_than_one_way(text: str, same: str) -> None:
+    assert OpSharding.from_string(text) == OpSharding.from_string(same)
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("", 0),
+        ("replicated", 0),
+        ("{", 1),
+        ("{replicate}", 1),
+        ("{replicated", 11),
+        ("{{replicated}, {}}", 16),
+        ("{metadata={}}", 12),
+        ("{replicated} x", 13),
+        ("{maximal}", 8),
+        ("{maximal device=x}", 16),
+        ("{devices=2}", 9),
+        ("{devices=[2,]0,1}", 12),
+        ("{devices=[2]0,2}", 0),
+        ("{devices=[2]0}", 0),
+        ("{devices=[4]<=[2,2]T(0,0)}", 20),
+        ("{devices=[4]<=[8]}", 0),
+        ("{devices=[2]0,1 last_tile}", 16),
+        ("{devices=[2]0,1 last_tile_dims={maximal}}", 32),
+        ("{replicated metadata={a}", 24),
+        ("{replicated last_tile_dim_replicate}", 12),
+        ("{{replicated} {manual}}", 14),
+        ("{devices=[2]0;1}", 13),
+        ("{{replicated}, {{manual}}}", 16),
+    ],
+)
+def test_an_error_names_the_position(text: str, position: int) -> None:
+    with pytest.raises(ParseError) as error:
+        OpSharding.from_string(text)
+    assert error.value.position == position
+    assert f"position {position}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ((Type.OTHER, (2,), (0, 0)), "once each"),
+        ((Type.OTHER, (2, 2), (0, 1)), "below 4"),
+        ((Type.OTHER, (), ()), "once each"),
+        ((Type.MAXIMAL, (), ()), "one device"),
+        ((Type.REPLICATED, (2,), (0, 1)), "no tiles"),
+        ((Type.MANUAL, (), (), False, (), (OpSharding(),)), "TUPLE"),
+        ((Type.TUPLE, (), (), False, (), (OpSharding(Type.TUPLE),)), "flat"),
+        ((Type.OTHER, (2,), (0, 1), True, (Type.REPLICATED,)), "last_tile_dims"),
+    ],
+)
+def test_fields_that_do_not_fit_are_refused(fields: Any, words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        OpSharding(*fields)
+
+
+def test_fields_of_other_types_are_refused() -> None:
+    for fields in ((7,), (Type.OTHER, "ab"), (Type.OTHER, (2,), (0.0, 1.0))):
+        with pytest.raises(ArgumentTypeError):
+            OpSharding(*fields)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="string"):
+        OpSharding.from_string(3)  # type: ignore[arg-type]
