@@ -133,7 +133,6 @@ def _starts(same: IntArray, steps: IntArray) -> IntArray:
       steps: from the one before to it, on both sides.
     """
     starts = np.ones(len(same) + 1, bool)
-    starts[1:] = ~same
     going_on = np.zeros(len(same), bool)
     going_on[1:] = same[1:] & same[:-1] & (steps[:, 1:] == steps[:, :-1]).all(axis=0)
     second = same.copy()
