@@ -4,6 +4,7 @@ import io
 import math
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -234,6 +235,27 @@ def test_functions_of_shards_get_what_users_see(runtime: Any) -> None:
     y = gs.map_shards(f, x, out=gs.ShapeDtypeStruct(x.shape, x.dtype))
     assert set(seen) == {((6,), (6,))}
     check(y, 2 * VALUE, x.sharding)
+
+
+def test_what_takes_a_sharding_takes_it(runtime: Any, tmp_path: Path) -> None:
+    sharding = PmapSharding.default((8, 6))
+    gs.save(tmp_path / "x.npy", gs.device_put(VALUE, sharding))
+    check(gs.load(tmp_path / "x.npy", sharding), VALUE, sharding)
+    for x in gs.prefetch([VALUE, VALUE], sharding):
+        check(x, VALUE, sharding)
+    key = random.key(0)
+    drawn = random.normal(key, (8, 6), out_sharding=sharding)
+    check(drawn, np.asarray(random.normal(key, (8, 6))), sharding)
+    zeros = gnp.zeros((8, 6), out_sharding=sharding)
+    check(zeros, np.zeros((8, 6)), sharding)
+    check(gnp.zeros_like(zeros), np.zeros((8, 6)), sharding)
+    check(gnp.cumsum(drawn, axis=0, out_sharding=sharding), np.cumsum(drawn, axis=0), sharding)
+    assert gs.ShapeDtypeStruct((8, 6), float, sharding=sharding).sharding is sharding
+    place = gs.Format(gs.Layout((0, 1)), sharding)
+    assert gs.device_put(VALUE, place).sharding is sharding
+    tree = gs.device_put({"a": VALUE, "b": VALUE[:, 0]}, {"a": sharding, "b": gs.devices()[0]})
+    assert tree["a"].sharding is sharding
+    assert np.array_equal(gs.device_get(tree["a"]), VALUE)
 
 
 @st.composite
