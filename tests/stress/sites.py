@@ -1,6 +1,6 @@
 """Finds every place that waits or keeps memory alive, and makes sources in which one does not.
 
-Found by name, in the layers that all backends share:
+Found by name, in the layers that all backends share and in the CUDA backend:
 
 - calls that wait: the statement goes;
 - questions whether work is over: the answer is that it is;
@@ -25,7 +25,7 @@ _parsing = threading.Lock()
 
 PACKAGE = Path(__file__).parents[2] / "gpushard"
 FILES = tuple(f"runtime/{name}.py" for name in ("runtime", "reclaim", "memory", "pool", "stream"))
-FOLDERS = ("movement", "ops", "array", "placement")
+FOLDERS = ("runtime/cuda", "movement", "ops", "array", "placement")
 
 WAITS = {"wait", "wait_for", "wait_idle", "synchronize", "_wait"}
 OVER = {
@@ -73,7 +73,7 @@ def parse(text: str) -> ast.Module:
 
 
 def files() -> list[str]:
-    """List the sources of the layers that all backends share, relative to the package."""
+    """List the sources of these layers, relative to the package."""
     found = [PACKAGE / name for name in FILES]
     for folder in FOLDERS:
         found += sorted((PACKAGE / folder).rglob("*.py"))

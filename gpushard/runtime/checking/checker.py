@@ -74,7 +74,10 @@ class Checker:
         memory, item = made.memory, getattr(self._inside, "item", None)
         tick, name = (stream.issued, "the caller") if item is None else (item.tick, repr(item.name))
         with self._mutex:
-            clock = self._last[stream] if item is None else self._clocks[stream, tick]
+            if item is None:
+                clock = self._last.setdefault(stream, dict(self._host))
+            else:
+                clock = self._clocks[stream, tick]
             raise_to(clock, self._join(tuple(memory.clock())))  # from now on the stream waits
             access = Access(stream, tick, 0, f"memory that {name} needs")
             shadow = self._owned(memory, access)

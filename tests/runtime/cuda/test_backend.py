@@ -287,6 +287,51 @@ def test_closing_gives_all_memory_back() -> None:
     assert driver.used == [0, 0] and not driver._memory
 
 
+def test_an_interrupt_comes_after_the_copy_that_it_cut_short() -> None:
+    with cuda(partitions=1) as (_, driver):
+        synchronize = driver.synchronize
+
+        def strike(event: Any) -> None:
+            driver.synchronize = synchronize
+            raise KeyboardInterrupt
+
+        driver.synchronize = strike
+        with pytest.raises(KeyboardInterrupt):
+            gs.device_put(VALUE)
+        assert not any(stream.queue for stream in driver._streams)
+
+
+def test_closing_waits_for_what_was_launched() -> None:
+    with cuda(gpus=2, partitions=2) as (runtime, driver):
+        x = gs.device_put(VALUE, named("x")).block_until_ready()
+        y = gs.reshard(x, named(None, "x"))
+        assert not y.is_ready()
+        free_host, pending = driver.free_host, []
+
+        def freed(start: int) -> None:
+            pending.append([stream for stream in driver._streams if stream.queue])
+            free_host(start)  # which waits itself
+
+        driver.free_host = freed
+        runtime.close()
+        assert pending == [[], []]
+    assert np.array_equal(np.asarray(y), VALUE)
+
+
+def test_what_is_moved_after_closing_gives_its_tables_back() -> None:
+    with cuda(inline_bytes=0) as (runtime, driver):
+        x, columns = gs.device_put(VALUE, named("x")).block_until_ready(), named(None, "x")
+    y = gs.reshard(x, columns).block_until_ready()
+    assert driver.calls["upload"], "there is no table"
+    runtime.plans.clear()
+    for queue in runtime.backend._queues.values():
+        driver.run(queue.handle, lambda: None)  # something behind the launches
+    del y
+    del x  # which is older than the end, and so gives back what there is
+    gc.collect()
+    assert driver.used == [0]
+
+
 def test_arrays_that_outlive_the_runtime_give_their_memory_back() -> None:
     with cuda() as (_, driver):
         x, y = gs.device_put(VALUE, named("x")), gs.device_put(VALUE)

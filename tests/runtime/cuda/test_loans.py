@@ -143,6 +143,31 @@ class Producer:
         return self.array
 
 
+def test_a_copy_for_any_stream_is_there_when_it_is_handed_out() -> None:
+    with cuda(partitions=1, inline_bytes=0):
+        x = gs.device_put(VALUE, gs.devices()[0])[::2]  # still to be written
+        lent = x.__dlpack__(stream=-1, copy=True)
+        there = array_at(address(lent), lent.shape, lent.dtype)
+        assert np.array_equal(there, VALUE[::2])
+
+
+def test_borrowed_memory_is_kept_when_nothing_but_launches_names_it() -> None:
+    with cuda(partitions=1) as (runtime, driver):
+        driver.run = driver.give = lambda stream, work: work()  # at once, as CuPy's
+        producer = Producer(driver, VALUE)
+        watch = weakref.ref(producer.array)
+        y = gs.from_dlpack(producer)[::-1]
+        producer.array = None
+        gc.collect()
+        runtime.backend._loans.collect()
+        assert watch() is not None, "a producer is let go while our work reads its memory"
+        assert np.array_equal(np.asarray(y), VALUE[::-1])
+        driver.synchronize_gpu(0)
+        runtime.backend._loans.collect()
+        gc.collect()
+        assert watch() is None, "a producer is kept for good"
+
+
 @pytest.mark.parametrize("step", [1, 2])
 def test_borrowed_memory_is_kept_until_our_work_is_over(step: int) -> None:
     with cuda() as (_, driver):

@@ -17,13 +17,22 @@ from gpushard.runtime.cuda.backend import CudaBackend
 from gpushard.runtime.runtime import Runtime
 from gpushard.testing import deferred
 from gpushard.testing.runtime import using
-from tests.runtime.cuda.fake_driver import FakeDriver, FakeStream, array_at
+from tests.runtime.cuda.fake_driver import FakeDriver, FakeEvent, FakeStream, array_at
 
 
 class Prompt(FakeDriver):
     """Runs work as it is given, as a library does that decides on the host what it allocates."""
 
     stream: FakeStream
+    allocate: Callable[[int], tuple[int, Any]]
+
+    @contextlib.contextmanager
+    def scope(
+        self, stream: FakeStream, allocate: Callable[[int], tuple[int, Any]]
+    ) -> Iterator[None]:
+        self.allocate = allocate
+        with super().scope(stream, allocate):
+            yield
 
     def run(self, stream: FakeStream, work: Callable[[], None]) -> None:
         if stream.allocate is None:
@@ -39,10 +48,17 @@ class Prompt(FakeDriver):
         finally:
             self._scopes -= 1
 
+    def wait(self, stream: FakeStream, event: FakeEvent) -> None:
+        super().wait(stream, event)
+        if self._scopes:  # what comes next is done at once
+            self.synchronize(event)
+
 
 @contextlib.contextmanager
-def prompt(checked: bool = True, **settings: Any) -> Iterator[tuple[Runtime, Prompt]]:
-    driver = Prompt(1)
+def prompt(
+    checked: bool = True, seed: int = 0, **settings: Any
+) -> Iterator[tuple[Runtime, Prompt]]:
+    driver = Prompt(1, seed=seed)
     chosen = Settings(backend="cuda", **{"partitions": 2, "slab_bytes": 1 << 20, **settings})
     backend = CudaBackend(chosen, driver)
     runtime = Runtime(chosen, Checker(backend) if checked else backend)
@@ -124,6 +140,52 @@ def test_memory_of_other_streams_is_waited_for() -> None:
             del x, y, z, w
         assert isinstance(runtime.backend, Checker)
         assert not runtime.backend.races and runtime.backend.checks
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_memory_that_another_stream_still_reads_is_not_written(seed: int) -> None:
+    nbytes = 1 << 17
+    with prompt(False, seed, memory_limit=nbytes + 4096) as (_, driver):
+        driver._progress = 0
+        one, other = gs.devices()
+        value = np.arange(nbytes // 8)
+        x, kept = gs.device_put(value, one), gs.device_put(value, other)  # which is all there is
+        zeros = gs.device_put(np.zeros(8), one).block_until_ready()
+        y = gs.device_put(x, x.sharding.with_memory_kind("pinned_host"))
+        x.delete()
+        z = deferred(zeros, needing(driver, nbytes))
+        assert np.array_equal(y, value)
+        assert np.array_equal(z, np.ones(8)) and np.array_equal(kept, value)
+
+
+@pytest.mark.parametrize("nbytes", [9000, 2 << 20])
+def test_memory_of_an_item_is_claimed_until_the_library_lets_it_go(nbytes: int) -> None:
+    with prompt() as (runtime, driver):
+        kept: list[Any] = []
+        x = gs.device_put(np.zeros(8), gs.devices()[0])
+        y = deferred(x, needing(driver, nbytes, kept=kept)).block_until_ready()
+        before = runtime.claimed_bytes()
+        kept.clear()
+        assert runtime.claimed_bytes() == before - nbytes
+        assert np.array_equal(y, np.ones(8))
+
+
+def test_memory_of_a_callers_work_serves_it_again_until_the_next_item() -> None:
+    with prompt() as (runtime, driver):
+        stream, allocated = gs.devices()[0].stream, []
+        x = gs.device_put(np.zeros(8), gs.devices()[0]).block_until_ready()
+        nothing = runtime.claimed_bytes()
+        with runtime.backend.on_stream(stream, stream.issued):
+            allocate = driver.allocate
+            for _ in range(3):
+                start, owner = allocate(9000)
+                assert runtime.claimed_bytes() == nothing + 9000
+                allocated.append(start)
+                del owner
+                assert runtime.claimed_bytes() == nothing + 9000  # as work may still use it
+            assert len(set(allocated)) == 1
+        y = deferred(x, lambda v: v + 1).block_until_ready()
+        assert runtime.claimed_bytes() == nothing + y.nbytes
 
 
 def test_memory_that_outlives_its_item_is_given_back_after_all_that_may_use_it() -> None:
