@@ -166,6 +166,10 @@ class PmapSharding(ListedSharding):
         >>> PmapSharding.default((3, 2), 1, ["a", "b"]).sharding_spec
         ShardingSpec((None, Unstacked(size=2)), (ShardedAxis(axis=0),))
         """
+        if not isinstance(shape, tuple | list):
+            raise ArgumentTypeError(
+                f"shape={shape!r} must be a tuple of integers", argument="shape", value=shape
+            )
         ndim = len(shape)
         if sharded_dim is None:
             if devices is None:
@@ -176,7 +180,7 @@ class PmapSharding(ListedSharding):
                 )
             replicas = Replicated(device_grid(devices).size)
             return cls(devices, ShardingSpec([None] * ndim, [replicas]))
-        if not -ndim <= sharded_dim < ndim:
+        if sharded_dim not in range(-ndim, ndim):
             raise ArgumentError(
                 f"sharded_dim={sharded_dim} is no dim of shape {tuple(shape)}",
                 argument="sharded_dim",
