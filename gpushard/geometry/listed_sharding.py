@@ -182,7 +182,7 @@ class PmapSharding(ListedSharding):
             return cls(devices, ShardingSpec([None] * ndim, [replicas]))
         if sharded_dim not in range(-ndim, ndim):
             raise ArgumentError(
-                f"sharded_dim={sharded_dim} is no dim of shape {tuple(shape)}",
+                f"sharded_dim={sharded_dim!r} is no dim of shape {tuple(shape)}",
                 argument="sharded_dim",
                 sharded_dim=sharded_dim,
                 shape=tuple(shape),
