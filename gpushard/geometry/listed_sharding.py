@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.geometry.memory_kind import checked_kind, place_on
-from gpushard.geometry.mesh import device_grid, line_of
+from gpushard.geometry.mesh import device_grid, every_device, line_of
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.op_sharding import OpSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -190,7 +190,7 @@ class PmapSharding(ListedSharding):
         entries: list[Unstacked | None] = [None] * ndim
         entries[sharded_dim] = Unstacked(shape[sharded_dim])
         spec = ShardingSpec(entries, [ShardedAxis(0)])
-        return cls(_door.devices()[: shape[sharded_dim]] if devices is None else devices, spec)
+        return cls(every_device()[: shape[sharded_dim]] if devices is None else devices, spec)
 
     @property
     def sharding_spec(self) -> ShardingSpec:
@@ -313,20 +313,6 @@ class GSPMDSharding(ListedSharding):
 
     def _layout(self, ndim: int) -> tuple[Shape, Any]:
         return self.op_sharding.layout(ndim)
-
-
-class _Door:
-    """Holds what a higher layer brings."""
-
-    devices: Callable[[], Sequence[Device]]
-
-
-_door = _Door()
-
-
-def bring_devices(every: Callable[[], Sequence[Device]]) -> None:
-    """Say which devices there are, for `PmapSharding.default`."""
-    _door.devices = every
 
 
 shown_as("Sharding", ListedSharding)
