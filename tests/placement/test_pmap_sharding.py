@@ -26,6 +26,7 @@ from gpushard.geometry.sharding_spec import (
 )
 from gpushard.sharding import GSPMDSharding, PmapSharding
 from tests.share import examples
+from tests.traffic import received
 
 VALUE = np.random.default_rng(0).integers(-9, 9, (8, 6)).astype(float)
 
@@ -160,6 +161,21 @@ def test_elementwise_results_keep_it_and_others_are_over_the_line(runtime: Any) 
     assert x.sum(axis=1).sharding == gs.NamedSharding(line, gs.P("devices"))
     assert x.device == gs.NamedSharding(line, gs.P())
     assert (x + gnp.zeros((8, 1), device=x.device)).shape == (8, 6)
+
+
+def test_nothing_is_moved_where_the_line_is_split_alike() -> None:
+    with testing.runtime(host_devices=8, host_domains=8) as rt:
+        x = gs.device_put(VALUE, PmapSharding.default((8, 6)))
+        line = gs.NamedSharding(gs.Mesh(rt.devices, ("devices",)), gs.P("devices"))
+        w = gs.device_put(np.ones((6, 2)), gs.NamedSharding(line.mesh, gs.P()))
+        y = gs.device_put(VALUE, line)
+        before = dict(rt.backend.traffic)
+        results = (x.sum(axis=1), x[:, 1:3], x.T, x @ w, x + y, np.sort(x, axis=1), x[3])
+        results += (gs.reshard(x, line), gs.reshard(y, x.sharding))
+        gs.block_until_ready(list(results))
+        assert received(rt, before) == 0
+        gs.block_until_ready(x.sum(axis=0))
+        assert received(rt, before) > 0  # which is what this counts
 
 
 @pytest.mark.parametrize("kind", ["rows", "columns"])
