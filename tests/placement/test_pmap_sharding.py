@@ -25,7 +25,7 @@ from gpushard.geometry.sharding_spec import (
     spec_to_indices,
 )
 from gpushard.sharding import GSPMDSharding, PmapSharding
-from tests.share import examples
+from tests.share import examples, seeds
 from tests.traffic import received
 
 VALUE = np.random.default_rng(0).integers(-9, 9, (8, 6)).astype(float)
@@ -328,3 +328,37 @@ def test_shards_of_the_wrong_rank_are_refused(runtime: Any) -> None:
         gs.make_array_from_callback((8, 6), sharding, lambda i: VALUE[i[0]][None])
     with pytest.raises(ShardingError, match=r"Unstacked\(8\)"):
         gs.device_put(VALUE[:7], sharding)
+
+
+@pytest.mark.parametrize("seed", seeds(200))
+def test_no_schedule_lets_shards_be_read_too_early_or_written_too_late(seed: int) -> None:
+    """Shards are taken, joined, written and given up while work that uses them has yet to run."""
+    rng = np.random.default_rng(seed)
+    domains = 2 ** int(rng.integers(4))
+    with testing.simulated(seed, host_devices=8, host_domains=domains) as rt:
+        rt.sim.failing = 0  # of allocations
+        shardings: list[Any] = list(specs_of(VALUE.shape).values())
+        x, value = gs.device_put(VALUE, shardings[0]), VALUE.copy()
+        kept: list[tuple[Any, np.ndarray]] = []
+        for _ in range(6):
+            step = int(rng.integers(6))
+            row = int(rng.integers(8))
+            if step == 0:
+                kept.append((x[row], value[row].copy()))
+            elif step == 1:
+                x[row] = row
+                value[row] = row
+            elif step == 2:
+                x, value = x * 2 + 1, value * 2 + 1
+            elif step == 3:
+                x = gs.reshard(x, shardings[rng.integers(len(shardings))])
+            elif step == 4:
+                parts = [shard.data for shard in x.addressable_shards]
+                joined = gs.make_array_from_single_device_arrays(x.shape, x.sharding, parts)
+                x.delete()
+                x = joined
+            else:
+                kept.append((gs.replicate(x[row], 2, 4), np.stack([value[row]] * 2)))
+        kept.append((x, value))
+        for array, expected in kept:
+            assert np.array_equal(array, expected)
