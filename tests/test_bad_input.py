@@ -4000,7 +4000,7 @@ OLDER: dict[str, Case] = {
         lambda w: gs.device_put_replicated(1.0, []),
         ArgumentError,
         ValueError,
-        "devices=[]",
+        "devices is empty",
         argument="devices",
     ),
     "more replicas than devices": older(
