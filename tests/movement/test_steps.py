@@ -125,8 +125,13 @@ def test_every_read_of_a_rearrangement_follows_its_write(
         sharding_of(runtime, layout).tiling(shape)
         for layout, shape in zip(layouts, how.sources, strict=True)
     ]
-    destination = sharding_of(runtime, draw.draw(sides(len(how.shape)))).tiling(how.shape)
-    numbers, roots = range(len(sources)), [0] * len(sources)
+    everywhere = Side((DEVICES,), tuple(range(DEVICES)), ((),) * len(how.shape))
+    wanted = draw.draw(sides(len(how.shape)) | st.just(everywhere))
+    destination = sharding_of(runtime, wanted).tiling(how.shape)
+    numbers = list(range(len(sources)))
+    if len(set(how.sources)) == 1 and draw.draw(st.booleans()):  # one source, several times
+        sources, numbers = sources[:1], [0] * len(sources)
+    roots = [0] * len(sources)
     relay_bytes = draw.draw(RELAYING)
     plan = make_rearrange(how, sources, numbers, destination, 8, roots, relay_bytes)
     between = check_steps(plan)
