@@ -193,10 +193,11 @@ def test_relays_are_the_copies_of_what_their_source_did_not_hold() -> None:
         assert plan.relays == (copies.remote & (copies.source_domain != holder)).sum()
 
 
+ROWS = np.arange(3600.0).reshape(100, 36)
 REARRANGED: dict[str, tuple[Rearrangement, Any]] = {
-    "repeated": (maps.repeat(DATA.shape, 3, 0), np.repeat(DATA, 3, axis=0)),
-    "in other rows": (reshape(DATA.shape, (60, 8)), DATA.reshape(60, 8)),
-    "the same twice": (maps.concatenate((DATA.shape,) * 2, 0), np.concatenate((DATA, DATA))),
+    "repeated": (maps.repeat(ROWS.shape, 3, 0), np.repeat(ROWS, 3, axis=0)),
+    "in other rows": (reshape(ROWS.shape, (36, 100)), ROWS.reshape(36, 100)),
+    "the same twice": (maps.concatenate((ROWS.shape,) * 2, 0), np.concatenate((ROWS, ROWS))),
 }
 
 
@@ -212,7 +213,7 @@ def test_what_is_rearranged_is_passed_on_too(
         chosen = settings | {"relay_bytes": relay_bytes}
         with testing.runtime(host_domains=8, **chosen) as runtime:
             here, there = few(runtime, count, P("x")), everywhere(runtime)
-            sources = [gs.device_put(DATA.astype(np.float64), here)._live()] * len(how.sources)
+            sources = [gs.device_put(ROWS, here)._live()] * len(how.sources)
             result = rearrange(sources, how, there.tiling(how.shape))
             assert np.array_equal(np.asarray(gs.Array(result, there)), expected)
             plans.append(rearrange_plan_for(sources, how, there.tiling(how.shape)))
