@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from gpushard.geometry.memory_kind import device_of
 from gpushard.geometry.sharding import Sharding
 from gpushard.typing import Shape
 
@@ -74,11 +75,11 @@ def format_ids(ids: Iterable[int]) -> str:
 
 def _boxes(sharding: Sharding, shape: Shape) -> _Boxes:
     """Return the box of each device, by device id."""
+    tiling = sharding.tiling(shape)
+    bounds = zip(tiling.starts.T.tolist(), tiling.stops.T.tolist(), strict=True)
     return {
-        getattr(device, "id", position): [
-            part.indices(size)[:2] for part, size in zip(index, shape, strict=True)
-        ]
-        for position, (device, index) in enumerate(sharding.devices_indices_map(shape).items())
+        getattr(device_of(place), "id", position): list(zip(low, high, strict=True))
+        for position, (place, (low, high)) in enumerate(zip(tiling.devices, bounds, strict=True))
     }
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard.cli.draw import draw_sharding, format_ids
+from gpushard.geometry.listed_sharding import PmapSharding
 from gpushard.geometry.mesh import Mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
@@ -174,3 +175,9 @@ def test_ids_can_be_read_back_unless_shortened(ids: set[int]) -> None:
     else:
         assert read_ids(text) == ids
         assert text.count(",") <= 3
+
+
+def test_a_dim_that_shards_do_not_have_is_drawn_like_any() -> None:
+    stacked = PmapSharding.default((4, 3), devices=np.arange(4))
+    named = NamedSharding(Mesh(np.arange(4), "x"), P("x"))
+    assert draw_sharding(stacked, (4, 3)) == draw_sharding(named, (4, 3))
