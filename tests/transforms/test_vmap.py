@@ -200,3 +200,35 @@ def test_bad_arguments_are_refused(name: str) -> None:
     with pytest.raises(builtin, match=message) as caught:
         call()
     assert isinstance(caught.value, gs.errors.GpushardError)
+
+
+MIXED: list[Callable[[Any], Any]] = [
+    lambda x: gs.lax.psum(x, ("v", "x")) + gs.lax.pmax(x, ("x", "v")),
+    lambda x: gs.lax.all_gather(x, ("v", "x")),
+    lambda x: gs.lax.all_gather(x, ("x", "v"), axis=1, tiled=True),
+    lambda x: gs.lax.psum_scatter(gs.numpy.concatenate([x] * 4), ("v", "x"), tiled=True),
+    lambda x: gs.lax.all_to_all(gs.numpy.stack([x * n for n in range(8)]), ("x", "v"), 0, 1),
+    lambda x: gs.lax.all_to_all(gs.numpy.concatenate([x] * 4), ("v", "x"), 0, 1, tiled=True),
+    lambda x: gs.lax.ppermute(x, ("v", "x"), [(n, (n + 3) % 8) for n in range(8)]),
+    lambda x: x + gs.lax.axis_index(("v", "x")) * gs.lax.axis_size(("v", "x")),
+    lambda x: gs.lax.pbroadcast(x, ("x", "v"), 5),
+]
+
+
+@pytest.mark.parametrize("number", range(len(MIXED)))
+def test_collectives_over_a_mapped_dim_and_a_mesh_axis(number: int) -> None:
+    mesh = gs.make_mesh((4,), ("x",))
+    body = MIXED[number]
+    value = np.arange(4 * 2 * 2 * 3.0).reshape(4, 2, 2, 3)  # along x, along v, a block
+    want = gs.vmap(gs.vmap(body, axis_name="v"), axis_name="x")(value)
+    inside = gs.shard_map(
+        lambda x: gs.vmap(body, axis_name="v")(x[0])[None], mesh, P("x"), P("x"), check_rep=False
+    )
+    equal(inside(value), want)
+    around = gs.vmap(
+        gs.shard_map(lambda x: body(x[0])[None], mesh, P("x"), P("x"), check_rep=False),
+        in_axes=1,
+        out_axes=1,
+        axis_name="v",
+    )
+    equal(around(value), want)
