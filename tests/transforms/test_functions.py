@@ -1,0 +1,130 @@
+"""Functions of `gpushard.numpy` on mapped values, against NumPy on each of them.
+
+They are made of several operations, some of which read the host for plain arrays: nothing does so
+for mapped ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpushard as gs
+from gpushard import testing
+from tests.share import some
+
+P = gs.P
+
+IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
+    "sort": lambda y, m: y.sort(),
+    "partition": lambda y, m: y.partition(2),
+    "fill": lambda y, m: y.fill(3),
+    "put": lambda y, m: y.put([0, 2], [7, 8]),
+    "put_along_axis": lambda y, m: m.put_along_axis(y, m.argsort(y, axis=0)[:1], 9, 0),
+    "putmask": lambda y, m: m.putmask(y, y > 3, -1),
+    "fill_diagonal": lambda y, m: m.fill_diagonal(y, 3) if y.ndim > 1 else None,
+    "mask": lambda y, m: y.__setitem__(y > 3, 0),
+    "slice": lambda y, m: y.__setitem__(slice(1, 3), y[:2] * 2),
+    "last": lambda y, m: y.__setitem__((Ellipsis, -1), 5),
+    "rows": lambda y, m: y.__setitem__([0, 2], y[[1, 1]]),
+}
+"""They change what they are given."""
+
+
+def spd(y: Any, m: Any) -> Any:
+    """Return a matrix that has an inverse."""
+    return m.eye(y.size) * 2 + m.outer(y.ravel(), y.ravel())
+
+
+VALUES: dict[str, Callable[[Any, Any], Any]] = {
+    "append": lambda y, m: m.append(y, y),
+    "apply_along_axis": lambda y, m: m.apply_along_axis(lambda row: row * 2, 0, y),
+    "argmax": lambda y, m: m.argmax(y),
+    "argmin": lambda y, m: m.argmin(y, axis=0),
+    "convolve": lambda y, m: m.convolve(y.ravel(), np.array([1.0, 2.0])),
+    "corrcoef": lambda y, m: m.corrcoef(m.stack([y.ravel(), (y**2).ravel()])),
+    "cov": lambda y, m: m.cov(m.atleast_2d(y)),
+    "cumprod": lambda y, m: m.cumprod(y),
+    "delete": lambda y, m: m.delete(y, 1, axis=0),
+    "diff": lambda y, m: m.diff(y, axis=0),
+    "digitize": lambda y, m: m.digitize(y, np.array([1.0, 4.0, 8.0])),
+    "einsum": lambda y, m: m.einsum("i,j->ij", y.ravel(), y.ravel()),
+    "fft": lambda y, m: m.fft.fft(y).real,
+    "flip": lambda y, m: m.flip(y),
+    "full_like": lambda y, m: m.full_like(y, 3) + m.arange(y.shape[-1]),
+    "gradient": lambda y, m: m.gradient(y.ravel()),
+    "histogram": lambda y, m: m.histogram(y, bins=4)[0],
+    "insert": lambda y, m: m.insert(y, 1, 5, axis=0),
+    "interp": lambda y, m: m.interp(y.ravel(), np.array([0.0, 5.0]), np.array([1.0, 2.0])),
+    "inv": lambda y, m: m.linalg.inv(spd(y, m)),
+    "isin": lambda y, m: m.isin(y, [1.5, 5.5]),
+    "kron": lambda y, m: m.kron(y, y),
+    "lexsort": lambda y, m: m.lexsort((y.ravel(), (-y).ravel())),
+    "linspace": lambda y, m: m.ones_like(y) * m.linspace(0, 1, y.shape[-1]),
+    "matmul": lambda y, m: m.atleast_2d(y) @ m.atleast_2d(y).T,
+    "median": lambda y, m: m.median(y),
+    "meshgrid": lambda y, m: m.meshgrid(y.ravel(), y.ravel())[0],
+    "nanmean": lambda y, m: m.nanmean(y),
+    "norm": lambda y, m: m.linalg.norm(y),
+    "pad": lambda y, m: m.pad(y, 1, constant_values=3),
+    "pad, edge": lambda y, m: m.pad(y, 1, mode="edge"),
+    "percentile": lambda y, m: m.percentile(y, 30),
+    "polyval": lambda y, m: m.polyval(np.array([1.0, 2.0]), y),
+    "ptp": lambda y, m: m.ptp(y),
+    "repeat": lambda y, m: m.repeat(y, 2, 0),
+    "roll": lambda y, m: m.roll(y, 1),
+    "searchsorted": lambda y, m: m.searchsorted(m.sort(y.ravel()), y.ravel()),
+    "select": lambda y, m: m.select([y > 3, y > 1], [y, y * 2], 0),
+    "solve": lambda y, m: m.linalg.solve(spd(y, m), y.ravel()),
+    "split": lambda y, m: m.split(y, 2)[0],
+    "std": lambda y, m: y.std(),
+    "svd": lambda y, m: m.linalg.svd(m.atleast_2d(y), compute_uv=False),
+    "swapaxes": lambda y, m: m.swapaxes(y[None], 0, -1),
+    "take_along_axis": lambda y, m: m.take_along_axis(y, m.argsort(y, axis=0), 0),
+    "tile": lambda y, m: m.tile(y, 2),
+    "trace": lambda y, m: m.trace(m.outer(y.ravel(), y.ravel())),
+    "transpose": lambda y, m: y.T,
+    "trapezoid": lambda y, m: m.trapezoid(y),
+    "tril": lambda y, m: m.tril(m.outer(y.ravel(), y.ravel())),
+    "unwrap": lambda y, m: m.unwrap(y),
+    "vander": lambda y, m: m.vander(y.ravel(), 3),
+    "vstack": lambda y, m: m.vstack([m.atleast_2d(y)] * 2),
+    "where": lambda y, m: m.where(y > 2, y, 0),
+}  # fmt: skip
+
+
+def called(name: str, x: Any, m: Any) -> Any:
+    """Return what a function makes of a copy of an array."""
+    y = x + 0
+    if name in IN_PLACE:
+        IN_PLACE[name](y, m)
+        return y
+    return VALUES[name](y, m)
+
+
+NAMES = [*IN_PLACE, *VALUES]
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (4, 4, 6)])
+@pytest.mark.parametrize("name", some(NAMES[::2], NAMES))
+def test_a_function_of_mapped_values_is_numpys_of_each(name: str, shape: tuple[int, ...]) -> None:
+    value = np.random.default_rng(0).permutation(int(np.prod(shape))).reshape(shape) + 0.5
+    want = np.stack([np.asarray(called(name, part, np)) for part in value])
+    with testing.runtime(host_devices=4):
+        mesh = gs.make_mesh((4,), ("x",))
+
+        def block(x: Any) -> Any:
+            return called(name, x[0], gs.numpy)[None]
+
+        ways = [
+            gs.vmap(lambda x: called(name, x, gs.numpy)),
+            gs.shard_map(block, mesh, P("x"), P("x")),
+            gs.pmap(lambda x: called(name, x, gs.numpy)),
+        ]
+        for way in ways:
+            got = np.asarray(way(value))
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
