@@ -243,3 +243,17 @@ def test_late_devices() -> None:
             want = gs.vmap(body, axis_name="i")(value)
             equal(gs.pmap(body, "i")(value), want)
             equal(gs.soft_pmap(body, "i")(value), want)
+
+
+@pytest.mark.parametrize("soft", [(False, True), (True, False), (True, True)])
+def test_chunks_in_and_around_devices(soft: tuple[bool, bool]) -> None:
+    outer, inner = (gs.soft_pmap if own else gs.pmap for own in soft)
+    value = np.random.default_rng(0).random((4, 2, 3) if soft == (True, False) else (2, 8, 3))
+
+    def last(y: Any) -> Any:
+        return y + lax.psum(y, ("i", "j")) * lax.axis_index(("j", "i")) - lax.psum(y, "j")
+
+    made = outer(lambda x: inner(last, "j")(x) + x[0], "i")(value)
+    want = gs.vmap(lambda x: gs.vmap(last, axis_name="j")(x) + x[0], axis_name="i")(value)
+    equal(made, want)
+    assert isinstance(made.sharding, PmapSharding)
