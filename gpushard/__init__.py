@@ -86,7 +86,7 @@ __all__ = [
 ]
 # fmt: on
 
-_MODULES = ("legacy", "numpy", "random", "sharding", "special", "tree_util")
+_MODULES = ("debug", "legacy", "numpy", "random", "sharding", "special", "tree_util")
 """Not in `__all__`, where some would hide others of these names."""
 
 _FROM = {
@@ -103,6 +103,7 @@ _FROM = {
 """Where names are that few programs use."""
 
 if TYPE_CHECKING:
+    from gpushard import debug as debug
     from gpushard import legacy as legacy
     from gpushard import numpy as numpy
     from gpushard import random as random

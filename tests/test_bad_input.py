@@ -3413,6 +3413,54 @@ MATRICES: dict[str, Case] = {
     "lengths of a transform": wrong(
         lambda w: FFT.fft2(w.x, (8,)), "1 lengths for the 2 dims", "one for each", argument="s"
     ),
+    "a picture without a sharding": wrong(
+        lambda w: gs.debug.visualize_sharding((8, 6), gs.P("x")),
+        "sharding=PartitionSpec('x')",
+        "NamedSharding",
+        error=ArgumentTypeError,
+        argument="sharding",
+    ),
+    "a picture of a negative size": wrong(
+        lambda w: gs.debug.visualize_sharding((-8, 6), w.x.sharding),
+        "(-8, 6)",
+        "0 and more",
+        argument="shape",
+    ),
+    "a picture of a size that is no integer": wrong(
+        lambda w: gs.debug.visualize_sharding((8.5, 6), w.x.sharding),
+        "(8.5, 6)",
+        "integers",
+        error=ArgumentTypeError,
+        argument="shape",
+    ),
+    "a picture of no size": wrong(
+        lambda w: gs.debug.visualize_array_sharding(w.x, scale=0),
+        "scale=0",
+        "greater than 0",
+        argument="scale",
+        value=0,
+    ),
+    "a picture of what is no array": wrong(
+        lambda w: gs.debug.visualize_array_sharding(w.value),
+        "must be a gpushard.Array",
+        "device_put",
+        error=ArgumentTypeError,
+        argument="arr",
+    ),
+    "shardings of what is no array": wrong(
+        lambda w: gs.debug.inspect_array_sharding([w.x, 1], callback=fail(ZeroDivisionError())),
+        "value has 1",
+        "device_put",
+        error=ArgumentTypeError,
+        argument="value",
+    ),
+    "shardings handed to nothing": wrong(
+        lambda w: gs.debug.inspect_array_sharding(w.x, callback=None),
+        "callback=None",
+        "a function",
+        error=ArgumentTypeError,
+        argument="callback",
+    ),
     "a type of a special function": wrong(
         lambda w: special.erfinv(w.x.astype("F")),
         "erfinv is not defined for complex64",

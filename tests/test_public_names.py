@@ -67,6 +67,9 @@ NAMES = [
 ]
 
 
+MODULES = {"debug", "legacy", "numpy", "random", "sharding", "special", "tree_util"}
+
+
 def sections(value: Any) -> set[str]:
     """Return the headings of a docstring."""
     lines = (inspect.getdoc(value) or "").splitlines()
@@ -103,7 +106,7 @@ def test_nothing_public_is_left_out() -> None:
 
 
 def test_dir_lists_what_users_may_use() -> None:
-    assert set(dir(gs)) == {*NAMES, "legacy", "numpy", "random", "sharding", "special", "tree_util"}
+    assert set(dir(gs)) == {*NAMES, *MODULES}
     assert {"linalg", "fft"} <= set(dir(gs.numpy))
     for module in (
         gs.numpy,
@@ -111,6 +114,7 @@ def test_dir_lists_what_users_may_use() -> None:
         gs.numpy.fft,
         gs.random,
         gs.special,
+        gs.debug,
         gs.tree,
         gs.sharding,
         gs.tree_util,
