@@ -5,10 +5,11 @@ The map of the house; imports point downwards only.
 ====== ================================= ===================================================
 layer  package                           what it knows
 ====== ================================= ===================================================
-10     `cli`, `testing`                  the command line; tools for tests
+10     `cli`, `testing`, `debug`         the command line; tools for tests; pictures
 9      `interop`                         other array libraries: DLPack, CUDA arrays, PyTorch
 9      `legacy`                          older types of JAX, as faces on `Array`
-8      `numpy`, `random`, `special`      functions, as NumPy, JAX and SciPy name them
+8      `numpy`, `random`, `special`,     functions, as NumPy, JAX and SciPy name them
+       `nn`
 6      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
 5      `functions`                       functions of values, written once
 4      `ops`                             operations: rows, how they are split, their execution
@@ -86,7 +87,7 @@ __all__ = [
 ]
 # fmt: on
 
-_MODULES = ("debug", "legacy", "numpy", "random", "sharding", "special", "tree_util")
+_MODULES = ("debug", "legacy", "nn", "numpy", "random", "sharding", "special", "tree_util")
 """Not in `__all__`, where some would hide others of these names."""
 
 _FROM = {
@@ -105,6 +106,7 @@ _FROM = {
 if TYPE_CHECKING:
     from gpushard import debug as debug
     from gpushard import legacy as legacy
+    from gpushard import nn as nn
     from gpushard import numpy as numpy
     from gpushard import random as random
     from gpushard import sharding as sharding

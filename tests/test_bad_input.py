@@ -3461,6 +3461,76 @@ MATRICES: dict[str, Case] = {
         error=ArgumentTypeError,
         argument="callback",
     ),
+    "a dim that has no halves": wrong(
+        lambda w: gs.nn.glu(w.x[:, :5]), "5 elements", "even number", argument="axis", size=5
+    ),
+    "no algorithm of a variance": wrong(
+        lambda w: gs.nn.standardize(w.x, algorithm="slow"),
+        "algorithm='slow'",
+        "'stable'",
+        argument="algorithm",
+    ),
+    "a negative number of classes": wrong(
+        lambda w: gs.nn.one_hot(INTEGERS, -1), "num_classes=-1", argument="num_classes", value=-1
+    ),
+    "classes without a number": wrong(
+        lambda w: gs.nn.one_hot(INTEGERS, 2.5),
+        "num_classes=2.5",
+        "integer",
+        error=ArgumentTypeError,
+        argument="num_classes",
+    ),
+    "queries without heads": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x, w.x, w.x),
+        "query of shape (8, 6)",
+        "heads, features",
+        argument="query",
+    ),
+    "keys of other features": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x[None], w.x[None, :, :5], w.x[None]),
+        "key of shape (1, 1, 8, 5)",
+        "6 features",
+        argument="key",
+    ),
+    "values without keys": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x[None], w.x[None], w.x[None, :, :5]),
+        "value of shape (1, 1, 8, 5)",
+        "(1, 1, 8, 6)",
+        argument="value",
+    ),
+    "keys of more heads": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x[None, :3], w.x[None], w.x[None]),
+        "divides the 3 of query",
+        argument="key",
+    ),
+    "keys of another type": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x[None], w.x[None].astype("d"), w.x[None]),
+        "key of float64",
+        "float32",
+        error=ArgumentTypeError,
+        argument="key",
+    ),
+    "a mask of numbers": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x[None], w.x[None], w.x[None], mask=INTEGERS),
+        "mask of int64",
+        "booleans",
+        error=ArgumentTypeError,
+        argument="mask",
+    ),
+    "a bias of another shape": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x[None], w.x[None], w.x[None], w.x),
+        "bias of shape (1, 1, 8, 6)",
+        "(1, 8, 1, 1)",
+        argument="bias",
+    ),
+    "lengths of other batches": wrong(
+        lambda w: gs.nn.dot_product_attention(
+            w.x[None], w.x[None], w.x[None], query_seq_lengths=[1, 2]
+        ),
+        "query_seq_lengths of shape (2,)",
+        "(1,)",
+        argument="query_seq_lengths",
+    ),
     "a type of a special function": wrong(
         lambda w: special.erfinv(w.x.astype("F")),
         "erfinv is not defined for complex64",

@@ -67,7 +67,7 @@ NAMES = [
 ]
 
 
-MODULES = {"debug", "legacy", "numpy", "random", "sharding", "special", "tree_util"}
+MODULES = {"debug", "legacy", "nn", "numpy", "random", "sharding", "special", "tree_util"}
 
 
 def sections(value: Any) -> set[str]:
@@ -115,6 +115,7 @@ def test_dir_lists_what_users_may_use() -> None:
         gs.random,
         gs.special,
         gs.debug,
+        gs.nn,
         gs.tree,
         gs.sharding,
         gs.tree_util,
@@ -155,7 +156,7 @@ METHODS = [
 ]
 
 
-@pytest.mark.parametrize("module", [gs.numpy, gs.numpy.linalg, gs.numpy.fft, gs.special])
+@pytest.mark.parametrize("module", [gs.numpy, gs.numpy.linalg, gs.numpy.fft, gs.special, gs.nn])
 def test_every_function_of_arrays_describes_all_that_it_takes(module: Any) -> None:
     """Texts that functions have in common come from a table, and none is missing there."""
     for function in public_functions(module):
