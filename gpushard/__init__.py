@@ -7,6 +7,7 @@ layer  package                           what it knows
 ====== ================================= ===================================================
 10     `cli`, `testing`, `debug`         the command line; tools for tests; pictures
 9      `interop`                         other array libraries: DLPack, CUDA arrays, PyTorch
+9      `multihost`                       what the processes of a program exchange
 9      `legacy`                          older types of JAX, as faces on `Array`
 8      `numpy`, `random`, `special`,     functions, as NumPy, JAX and SciPy name them
        `nn`
@@ -87,7 +88,17 @@ __all__ = [
 ]
 # fmt: on
 
-_MODULES = ("debug", "legacy", "nn", "numpy", "random", "sharding", "special", "tree_util")
+_MODULES = (
+    "debug",
+    "legacy",
+    "multihost",
+    "nn",
+    "numpy",
+    "random",
+    "sharding",
+    "special",
+    "tree_util",
+)
 """Not in `__all__`, where some would hide others of these names."""
 
 _FROM = {
@@ -106,6 +117,7 @@ _FROM = {
 if TYPE_CHECKING:
     from gpushard import debug as debug
     from gpushard import legacy as legacy
+    from gpushard import multihost as multihost
     from gpushard import nn as nn
     from gpushard import numpy as numpy
     from gpushard import random as random
@@ -125,6 +137,8 @@ else:  # a type checker would take it for a module that has every name
 
     def __getattr__(name: str) -> Any:
         """Import what is first used now, so that importing gpushard stays fast."""
+        if name == "multihost_utils":  # as JAX calls it
+            name = "multihost"
         if name in _MODULES:
             return importlib.import_module(f"{__name__}.{name}")
         if name in _FROM:

@@ -67,7 +67,17 @@ NAMES = [
 ]
 
 
-MODULES = {"debug", "legacy", "nn", "numpy", "random", "sharding", "special", "tree_util"}
+MODULES = {
+    "debug",
+    "legacy",
+    "multihost",
+    "nn",
+    "numpy",
+    "random",
+    "sharding",
+    "special",
+    "tree_util",
+}
 
 
 def sections(value: Any) -> set[str]:
@@ -115,6 +125,7 @@ def test_dir_lists_what_users_may_use() -> None:
         gs.random,
         gs.special,
         gs.debug,
+        gs.multihost,
         gs.nn,
         gs.tree,
         gs.sharding,

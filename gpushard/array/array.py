@@ -20,7 +20,7 @@ from gpushard.array.protocols import Protocols
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.array.views import is_called_by_library, view
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError, GpushardError
 from gpushard.functions.checks import sharding_at
 from gpushard.functions.concrete import Concrete, concrete
 from gpushard.functions.index_parsing import parse
@@ -320,7 +320,7 @@ class Array(Shards, Conversions, Protocols, Methods):
     def _known_shards(self) -> KnownShards:
         raise self._without_data("x.addressable_shards")
 
-    def _without_data(self, name: str) -> ArgumentTypeError:
+    def _without_data(self, name: str) -> GpushardError:
         return ArgumentTypeError(
             f"{name} needs an array's data, and a {type(self).__name__} has none",
             argument="self",
