@@ -2553,6 +2553,9 @@ OPERATIONS: dict[str, Case] = {
     "broadcast to a smaller shape": wrong(
         lambda w: GNP.broadcast_to(w.x, (8, 3)), "(8, 6), (8, 3)", argument="shape"
     ),
+    "arrays that do not broadcast": wrong(
+        lambda w: GNP.broadcast_arrays(w.x, np.ones(4)), "(8, 6), (4,)", argument="shape"
+    ),
     "broadcast to more elements than there are": wrong(
         lambda w: GNP.broadcast_to(w.x[:1, :1], (1 << 32, 1 << 32)),
         "shape=(4294967296, 4294967296)",
@@ -4143,7 +4146,7 @@ OLDER: dict[str, Case] = {
         lambda w: gs.device_put_replicated(1.0, []),
         ArgumentError,
         ValueError,
-        "devices=[]",
+        "devices is empty",
         argument="devices",
     ),
     "more replicas than devices": older(

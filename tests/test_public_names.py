@@ -167,7 +167,9 @@ METHODS = [
 ]
 
 
-@pytest.mark.parametrize("module", [gs.numpy, gs.numpy.linalg, gs.numpy.fft, gs.special, gs.nn])
+@pytest.mark.parametrize(
+    "module", [gs.numpy, gs.numpy.linalg, gs.numpy.fft, gs.special, gs.legacy, gs.nn]
+)
 def test_every_function_of_arrays_describes_all_that_it_takes(module: Any) -> None:
     """Texts that functions have in common come from a table, and none is missing there."""
     for function in public_functions(module):
@@ -196,7 +198,12 @@ def test_methods_take_what_functions_take() -> None:
 
 @pytest.mark.parametrize(
     "cls",
-    [gs.Mesh, gs.AbstractMesh, gs.NamedSharding, gs.SingleDeviceSharding, gs.Shard, gs.set_mesh],
+    [
+        *(gs.Mesh, gs.AbstractMesh, gs.NamedSharding, gs.SingleDeviceSharding, gs.Shard),
+        *(gs.set_mesh, gs.sharding.PmapSharding, gs.sharding.GSPMDSharding),
+        *(gs.legacy.ShardingSpec, gs.legacy.OpSharding, gs.legacy.Chunked),
+        *(gs.legacy.GlobalDeviceArray, gs.legacy.ShardedDeviceArray),
+    ],
 )
 def test_every_class_that_users_make_describes_its_arguments(cls: Any) -> None:
     assert described(cls) == arguments(cls)

@@ -104,6 +104,7 @@ def calls(function: Any, x: gs.Array) -> Iterator[tuple[tuple[Any, ...], dict[st
     more: list[tuple[Any, ...]] = [(x.shape, x), ([x],), ([x, x],), (x, x, x), (x, x, 1), (2,)]
     more += [(True, x, x), ([True], [x], x), (x, [x > 0], [x]), (x, 0, 0), (x, (), ())]
     more += [(x, None, None), (lambda a: a, x), (lambda a: a, 0, x), (x, 2, 3)]
+    more += [(x, 2, 2), (x, gs.devices()[:2]), ([x, x], gs.devices()[:2])]
     key = random.key(0)
     more += [
         (x.shape, x.sharding, [x]),

@@ -124,7 +124,7 @@ class KnownShards(Holder):
       make: returns a new handle on data in a sharding.
     """
 
-    __slots__ = ("_make", "_runtime", "arrays", "empty", "sharding", "tiling")
+    __slots__ = ("_dtype", "_make", "_runtime", "arrays", "sharding", "tiling")
 
     def __init__(
         self, buffer: ShardedBuffer, sharding: Sharding, make: Callable[[Data, Sharding], Handle]
@@ -134,16 +134,16 @@ class KnownShards(Holder):
         """Which device holds what."""
         self.arrays: dict[int, ShardData] = {}
         """The shards that were asked for as arrays, by position."""
-        self.sharding, self._runtime, self._make = sharding, buffer.runtime, make
-        self.empty = ShardedBuffer(self.tiling, buffer.dtype, [], [])
-        """Stands for the data once they are deleted."""
+        self._dtype, self._runtime = buffer.dtype, buffer.runtime
+        self.sharding, self._make = sharding, make
 
     def array(self, position: int) -> Any:
         """Return a new handle on the shard of one device; a deleted one where the array was."""
         shard = self.arrays.get(position)
         if shard is None:
             buffer = self.buffer  # read once: another thread may delete the array
-            part, sharding = shard_of(buffer or self.empty, self.sharding, position)
+            held = buffer or ShardedBuffer(self.tiling, self._dtype, [], [])
+            part, sharding = shard_of(held, self.sharding, position)
             if buffer is None:
                 array = self._make(Data(part, self._runtime), sharding)
                 array.delete()

@@ -38,7 +38,7 @@ def as_part(value: Any, shape: Shape, dtype: np.dtype[Any]) -> HostArray:
     if kind_of(array.dtype) == "O" and all(type(entry) is int for entry in array.flat):
         array = np.empty(array.shape, dtype)  # integers of any size, for the shape
     _check_kind(array.dtype, dtype)
-    if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
+    if hasattr(value, "__array__"):
         converted = array.astype(dtype, copy=False)
     else:
         converted = _converted(value, dtype, array.shape)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.geometry.memory_kind import checked_kind, place_on
-from gpushard.geometry.mesh import device_grid, line_of
+from gpushard.geometry.mesh import device_grid, every_device, line_of
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.op_sharding import OpSharding
 from gpushard.geometry.partition_spec import PartitionSpec
@@ -166,6 +166,10 @@ class PmapSharding(ListedSharding):
         >>> PmapSharding.default((3, 2), 1, ["a", "b"]).sharding_spec
         ShardingSpec((None, Unstacked(size=2)), (ShardedAxis(axis=0),))
         """
+        if not isinstance(shape, tuple | list):
+            raise ArgumentTypeError(
+                f"shape={shape!r} must be a tuple of integers", argument="shape", value=shape
+            )
         ndim = len(shape)
         if sharded_dim is None:
             if devices is None:
@@ -176,9 +180,9 @@ class PmapSharding(ListedSharding):
                 )
             replicas = Replicated(device_grid(devices).size)
             return cls(devices, ShardingSpec([None] * ndim, [replicas]))
-        if not -ndim <= sharded_dim < ndim:
+        if sharded_dim not in range(-ndim, ndim):
             raise ArgumentError(
-                f"sharded_dim={sharded_dim} is no dim of shape {tuple(shape)}",
+                f"sharded_dim={sharded_dim!r} is no dim of shape {tuple(shape)}",
                 argument="sharded_dim",
                 sharded_dim=sharded_dim,
                 shape=tuple(shape),
@@ -186,7 +190,7 @@ class PmapSharding(ListedSharding):
         entries: list[Unstacked | None] = [None] * ndim
         entries[sharded_dim] = Unstacked(shape[sharded_dim])
         spec = ShardingSpec(entries, [ShardedAxis(0)])
-        return cls(_door.devices()[: shape[sharded_dim]] if devices is None else devices, spec)
+        return cls(every_device()[: shape[sharded_dim]] if devices is None else devices, spec)
 
     @property
     def sharding_spec(self) -> ShardingSpec:
@@ -309,20 +313,6 @@ class GSPMDSharding(ListedSharding):
 
     def _layout(self, ndim: int) -> tuple[Shape, Any]:
         return self.op_sharding.layout(ndim)
-
-
-class _Door:
-    """Holds what a higher layer brings."""
-
-    devices: Callable[[], Sequence[Device]]
-
-
-_door = _Door()
-
-
-def bring_devices(every: Callable[[], Sequence[Device]]) -> None:
-    """Say which devices there are, for `PmapSharding.default`."""
-    _door.devices = every
 
 
 shown_as("Sharding", ListedSharding)

@@ -9,7 +9,7 @@ import math
 import operator
 import threading
 import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -372,6 +372,25 @@ def current_mesh() -> Mesh | None:
 def is_addressable(device: Device) -> bool:
     """Whether this process can reach the memory of `device`; True for devices that do not say."""
     return bool(getattr(device, "is_addressable", True))
+
+
+class _Door:
+    """Holds what a higher layer brings."""
+
+    devices: Callable[[], Sequence[Device]]
+
+
+_door = _Door()
+
+
+def bring_devices(every: Callable[[], Sequence[Device]]) -> None:
+    """Say which devices there are, for shardings that are given none."""
+    _door.devices = every
+
+
+def every_device() -> Sequence[Device]:
+    """Return the devices that there are."""
+    return _door.devices()
 
 
 def create_device_mesh(

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard.frozen import dataclass
+from gpushard.geometry.memory_kind import device_of
 from gpushard.geometry.sharding import Sharding
 from gpushard.typing import Device, Shape
 
@@ -82,8 +83,10 @@ def picture(sharding: Sharding, shape: Shape) -> Picture:
     """
     held: dict[tuple[Range, ...], list[tuple[int, Device]]] = {}
     idle = []
-    for position, (device, index) in enumerate(sharding.devices_indices_map(shape).items()):
-        box = tuple([part.indices(n)[:2] for part, n in zip(index, shape, strict=True)])
+    tiling = sharding.tiling(shape)
+    boxes = np.stack([tiling.starts, tiling.stops], -1).transpose(1, 0, 2).tolist()
+    for position, (place, edges) in enumerate(zip(tiling.devices, boxes, strict=True)):
+        device, box = device_of(place), tuple(map(tuple, edges))
         numbered = getattr(device, "id", position), device
         if all(start < stop for start, stop in box):
             held.setdefault(box, []).append(numbered)

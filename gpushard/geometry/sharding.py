@@ -135,11 +135,13 @@ class Sharding(abc.ABC):
     def stacked(self, sizes: Sequence[int]) -> Shape:
         """Return what a shard has of the sizes of a box, one per dim."""
         dropped = self.unstacked
-        return tuple(n for dim, n in enumerate(sizes) if dim not in dropped)
+        return tuple([n for dim, n in enumerate(sizes) if dim not in dropped])
 
     def shard_index(self, box: Index) -> tuple[Any, ...]:
         """Return the slices of a box as the index that gives the shard, from the array."""
         dropped = self.unstacked
+        if not dropped:
+            return box
         return tuple((s.start or 0) if dim in dropped else s for dim, s in enumerate(box))
 
     @property
@@ -186,7 +188,7 @@ class GridSharding(Sharding):
     def devices_indices_map(self, global_shape: Shape) -> dict[Device, Index]:
         """Map each device to the slices of the global array that it holds."""
         tiling = self.tiling(tuple(global_shape))
-        indices = map(self.shard_index, tiling.indices) if self.unstacked else tiling.indices
+        indices = map(self.shard_index, tiling.indices)
         return dict(zip(map(device_of, tiling.devices), indices, strict=True))
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:

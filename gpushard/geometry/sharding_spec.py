@@ -392,14 +392,16 @@ def partitioned_sharding_spec(
     (2, 3)
     """
     ndim = len(aval.shape)
+    num_partitions = _positive(num_partitions, "num_partitions")
     if partitions is None:
         return ShardingSpec([None] * ndim, _replicas(num_partitions))
+    partitions = tuple(_positive(n, "partitions") for n in partitions)
     if len(partitions) != ndim or math.prod(partitions) != num_partitions:
         raise ShardingError(
-            f"partitions={tuple(partitions)} must have an entry for each of {ndim} dims and "
+            f"partitions={partitions} must have an entry for each of {ndim} dims and "
             f"multiply to num_partitions={num_partitions}",
             argument="partitions",
-            partitions=tuple(partitions),
+            partitions=partitions,
             ndim=ndim,
             num_partitions=num_partitions,
         )
@@ -432,7 +434,8 @@ def pmap_sharding_spec(
     ShardingSpec((Unstacked(size=4), None), (ShardedAxis(axis=0), Replicated(replicas=2)))
     """
     inner = partitioned_sharding_spec(npart, parts, sharded_aval)
-    if axis_size < 1 or nrep % axis_size:
+    nrep, axis_size = _positive(nrep, "nrep"), _positive(axis_size, "axis_size")
+    if nrep % axis_size:
         raise ShardingError(
             f"nrep={nrep} must be a multiple of axis_size={axis_size}",
             argument="nrep",

@@ -86,7 +86,10 @@ def _plan_for(
         for tiling in (destination, *tilings):
             _check_runtime(sources[0], tiling)
         itemsize = sources[0].dtype.itemsize
-        exact = make_rearrange(how, tilings, numbers, destination, itemsize, roots)
+        relay_bytes = sources[0].runtime.settings.relay_bytes
+        exact = make_rearrange(
+            how, tilings, numbers, destination, itemsize, roots, relay_bytes=relay_bytes
+        )
         exact = through_host(exact, sources[0].runtime)
         if exact.kept.by_roots:
             plans.put((*key, roots), exact, exact.nbytes)

@@ -11,8 +11,7 @@ from typing import Any
 from gpushard.errors import ArgumentTypeError, MeshError, NoDeviceError
 from gpushard.frozen import dataclass
 from gpushard.functions.checks import as_shape
-from gpushard.geometry.listed_sharding import bring_devices
-from gpushard.geometry.mesh import AxisType, Mesh, create_device_mesh, current_mesh
+from gpushard.geometry.mesh import AxisType, Mesh, bring_devices, create_device_mesh, current_mesh
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpushard import tree
@@ -14,6 +14,7 @@ from gpushard.errors import (
     ShardingError,
     TreeError,
 )
+from gpushard.functions.checks import integer
 from gpushard.geometry.listed_sharding import PmapSharding
 from gpushard.geometry.sharding_spec import Replicated, ShardingSpec, pmap_sharding_spec
 from gpushard.placement.defaults import local_devices
@@ -128,7 +129,10 @@ def replicate(
     >>> replicate(3.0, 2, 4).addressable_shards[3].index
     (1,)
     """
-    places = local_devices(backend) if devices is None else list(devices)
+    nrep, axis_size = (
+        integer(n, "replicate", name) for n, name in ((nrep, "nrep"), (axis_size, "axis_size"))
+    )
+    places = local_devices(backend) if devices is None else _checked_devices(devices)
     if nrep > len(places):
         raise NoDeviceError(
             f"replicate: nrep={nrep} needs {nrep} devices, and there are {len(places)}: {places}",
@@ -144,8 +148,7 @@ def replicate(
             nrep=nrep,
             devices=len(places),
         )
-    places = places[:nrep]
-    _checked_devices(places)
+    places = _checked_devices(places[:nrep])
     read = val if isinstance(val, Array) else device_put(val, places[0])
     spec = pmap_sharding_spec(nrep, axis_size, 1, None, read.aval, in_axis)
     whole = PmapSharding(places, ShardingSpec([None] * read.ndim, [Replicated(nrep)]))
@@ -158,12 +161,16 @@ def replicate(
 
 
 def _checked_devices(devices: Sequence[Device]) -> list[Device]:
-    places = list(devices)
-    if not places or not all(isinstance(place, Device) for place in places):
-        raise ArgumentError(
-            f"devices={places!r} must be one or more of gpushard.devices()",
+    places = list(devices) if isinstance(devices, Iterable) else [devices]
+    if not all(isinstance(place, Device) for place in places):
+        raise ArgumentTypeError(
+            f"devices={devices!r} must be a list of gpushard.devices()",
             argument="devices",
-            devices=places,
+            value=devices,
+        )
+    if not places:
+        raise ArgumentError(
+            "devices is empty; give one or more of gpushard.devices()", argument="devices"
         )
     return places
 

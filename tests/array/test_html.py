@@ -65,3 +65,9 @@ def test_where_there_is_no_picture_the_repr_is_shown() -> None:
     keys = gs.random.split(gs.random.key(0), 8)
     keys = gs.device_put(keys, gs.NamedSharding(gs.make_mesh((8,), "x"), gs.P("x")))
     assert "key&lt;fry&gt;" in keys._repr_html_()
+
+
+def test_shards_of_fewer_dims_are_drawn() -> None:
+    x = gs.device_put(np.ones((8, 3)), gs.sharding.PmapSharding.default((8, 3)))
+    text = x._repr_html_()
+    assert text.count("<rect") == len({*x.devices()})

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard.errors import ArgumentError, ArgumentTypeError, ParseError
+from gpushard.errors import ArgumentError, ArgumentTypeError, ParseError, ShardingError
+from gpushard.geometry.listed_sharding import GSPMDSharding
 from gpushard.geometry.op_sharding import OpSharding
+from gpushard.geometry.sharding_spec import ShardingSpec
 from tests.share import examples
 
 Type = OpSharding.Type
@@ -144,3 +146,21 @@ def test_fields_of_other_types_are_refused() -> None:
             OpSharding(*fields)  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match="string"):
         OpSharding.from_string(3)  # type: ignore[arg-type]
+
+
+@given(tiled())
+@examples(300)
+def test_a_spec_of_it_lays_out_alike(op: OpSharding) -> None:
+    devices = list(range(op.num_devices))
+    try:
+        ours = GSPMDSharding(devices, op)
+    except ShardingError:
+        assert Type.MANUAL in op.last_tile_dims
+        return
+    try:
+        spec = ShardingSpec.from_sharding_proto(op, op.rank)
+    except ShardingError as error:
+        assert op.iota() is None or "no axes of the grid" in str(error)
+        return
+    assert math.prod(spec.mesh_shape) == op.num_devices
+    assert ours == GSPMDSharding(devices, spec.sharding_proto())

@@ -177,3 +177,33 @@ def test_a_mesh_is_made_of_devices_or_of_sizes(runtime: Any) -> None:
         assert gs.get_mesh() is made
     with pytest.raises(MeshError):
         legacy.mesh(grid, ("x",))
+
+
+def test_shards_out_of_reach(runtime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the devices are another process's: callbacks are asked for what is here alone."""
+    x = gs.device_put(VALUE, gs.NamedSharding(gs.make_mesh((8,), "here"), gs.P("here")))
+    assert not isinstance(x, GlobalDeviceArray)
+    monkeypatch.setattr(gs.Device, "is_addressable", property(lambda device: device.id < 4))
+    mesh = gs.make_mesh((8,), "two_processes")
+    y = gs.device_put(VALUE, gs.NamedSharding(mesh, gs.P("two_processes")))
+    assert isinstance(y, GlobalDeviceArray)
+    assert not isinstance(y, legacy.ShardedDeviceArray | legacy.DeviceArray)
+    assert mesh.local_devices == list(runtime.devices[:4])
+    asked: list[Any] = []
+
+    def read(boxes: Any) -> Any:
+        asked.append(list(boxes))
+        return []
+
+    local = [slice(8 * n, 8 * n + 8) for n in range(4)]
+    for make in (
+        GlobalDeviceArray.from_batched_callback,
+        GlobalDeviceArray.from_batched_callback_with_devices,
+    ):
+        with pytest.raises(ArgumentError, match="4 are needed"):
+            make(VALUE.shape, mesh, ("two_processes",), read)
+    assert asked[0] == [(rows, slice(None)) for rows in local]
+    assert asked[1] == [
+        ((rows, slice(None)), (device,))
+        for rows, device in zip(local, runtime.devices, strict=False)
+    ]

@@ -41,7 +41,7 @@ from tests.movement.test_plan_vs_oracle import no_host_transfers
 from tests.share import examples, seeds
 
 DOMAINS = (1, 2, 12)
-POOLED = {"small_bytes": 0, "inline_bytes": 0, "plan_cache_bytes": 1 << 18}
+POOLED = {"small_bytes": 0, "inline_bytes": 0, "plan_cache_bytes": 1 << 18, "relay_bytes": 0}
 P = gs.P
 
 

@@ -15,11 +15,13 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.errors import DeletedArrayError, ExecutionError
 from gpushard.movement.plan import Plan
-from gpushard.movement.planning import broadcast_tree
+from gpushard.movement.planning import broadcast_tree, maps
 from gpushard.movement.planning.copies import Copies, expand
 from gpushard.movement.planning.dims import identity, permutation
+from gpushard.movement.planning.maps import Rearrangement, reshape
 from gpushard.movement.planning.reshard import make_plan
 from gpushard.movement.planning.update import make_update, touch
+from gpushard.movement.rearrange import rearrange, rearrange_plan_for
 from gpushard.movement.reshard import plan_for
 from gpushard.ops.indexing import index_piece, parse_index
 from gpushard.runtime.runtime import Runtime
@@ -35,6 +37,7 @@ from tests.movement.strategies import (
     sharding_of,
 )
 from tests.movement.test_plan_vs_oracle import INLINE, POOLED, Case
+from tests.movement.test_steps import check_steps
 from tests.share import examples, seeds
 
 P = gs.P
@@ -188,6 +191,37 @@ def test_relays_are_the_copies_of_what_their_source_did_not_hold() -> None:
         (_, copies), *others = plan.how.tables()
         assert plan.relays and not others
         assert plan.relays == (copies.remote & (copies.source_domain != holder)).sum()
+
+
+ROWS = np.arange(3600.0).reshape(100, 36)
+REARRANGED: dict[str, tuple[Rearrangement, Any]] = {
+    "repeated": (maps.repeat(ROWS.shape, 3, 0), np.repeat(ROWS, 3, axis=0)),
+    "in other rows": (reshape(ROWS.shape, (36, 100)), ROWS.reshape(36, 100)),
+    "the same twice": (maps.concatenate((ROWS.shape,) * 2, 0), np.concatenate((ROWS, ROWS))),
+}
+
+
+@pytest.mark.parametrize("settings", [EAGER, CALLER], ids=["streams", "caller"])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("what", list(REARRANGED))
+def test_what_is_rearranged_is_passed_on_too(
+    what: str, count: int, settings: dict[str, Any]
+) -> None:
+    how, expected = REARRANGED[what]
+    plans = []
+    for relay_bytes in (1 << 40, 0):
+        chosen = settings | {"relay_bytes": relay_bytes}
+        with testing.runtime(host_domains=8, **chosen) as runtime:
+            here, there = few(runtime, count, P("x")), everywhere(runtime)
+            sources = [gs.device_put(ROWS, here)._live()] * len(how.sources)
+            result = rearrange(sources, how, there.tiling(how.shape))
+            assert np.array_equal(np.asarray(gs.Array(result, there)), expected)
+            plans.append(rearrange_plan_for(sources, how, there.tiling(how.shape)))
+    direct, relayed = plans
+    assert direct.relays == 0 < relayed.relays
+    assert (direct.written, direct.received) == (relayed.written, relayed.received)
+    assert max(egress(relayed)) <= 0.5 * max(egress(direct))
+    check_steps(relayed)
 
 
 def test_a_slow_link_between_neighbourhoods_carries_each_byte_once() -> None:

@@ -19,6 +19,15 @@ from tests.movement.rearranged import OPERATIONS
 from tests.movement.strategies import DEVICES, free_boxes, grids, indices, sharding_of, sides
 from tests.share import examples
 
+PLACES = st.integers(0, DEVICES - 1)
+RELAYING = st.sampled_from([None, 0, 0, 50])
+"""`relay_bytes`."""
+
+
+def _alone(ndim: int, place: int) -> Side:
+    """The layout of an array that one device has."""
+    return Side((1,), (place,), ((),) * ndim)
+
 
 @pytest.fixture(scope="module")
 def runtimes() -> Iterator[dict[int, Runtime]]:
@@ -92,13 +101,12 @@ def test_every_read_follows_its_write(
 ) -> None:
     runtime, index = runtimes[domains], draw.draw(indices(shape))
     piece = index_piece(parse_index(shape, index))
-    alone = Side((1,), (draw.draw(st.integers(0, DEVICES - 1)),), ((),) * len(shape))
+    alone = _alone(len(shape), draw.draw(PLACES))
     source = draw.draw(free_boxes(shape) | sides(len(shape)) | st.just(alone))
     destination = draw.draw(free_boxes(piece.shape) | sides(len(piece.shape)))
     of = sharding_of(runtime, source).tiling(shape)
     to = sharding_of(runtime, destination).tiling(piece.shape)
-    relay_bytes = draw.draw(st.sampled_from([None, 0, 0, 50]))
-    plan = make_plan(of, to, piece, itemsize=8, relay_bytes=relay_bytes)
+    plan = make_plan(of, to, piece, itemsize=8, relay_bytes=draw.draw(RELAYING))
     between = check_steps(plan)
     event(f"copies between blocks: {between > 0}, relays: {plan.relays > 0}")
 
@@ -109,11 +117,24 @@ def test_every_read_of_a_rearrangement_follows_its_write(
     runtimes: dict[int, Runtime], draw: st.DataObject, operation: str, domains: int
 ) -> None:
     runtime, how = runtimes[domains], draw.draw(OPERATIONS[operation]()).how
-    layouts = [draw.draw(sides(len(shape)) | grids(shape)) for shape in how.sources]
+    layouts = [
+        draw.draw(sides(len(shape)) | grids(shape) | st.builds(_alone, st.just(len(shape)), PLACES))
+        for shape in how.sources
+    ]
     sources = [
         sharding_of(runtime, layout).tiling(shape)
         for layout, shape in zip(layouts, how.sources, strict=True)
     ]
-    destination = sharding_of(runtime, draw.draw(sides(len(how.shape)))).tiling(how.shape)
-    numbers = range(len(sources))
-    check_steps(make_rearrange(how, sources, numbers, destination, 8, [0] * len(sources)))
+    everywhere = Side((DEVICES,), tuple(range(DEVICES)), ((),) * len(how.shape))
+    wanted = draw.draw(sides(len(how.shape)) | st.just(everywhere))
+    destination = sharding_of(runtime, wanted).tiling(how.shape)
+    numbers = list(range(len(sources)))
+    if len(set(how.sources)) == 1 and draw.draw(st.booleans()):  # one source, several times
+        sources, numbers = sources[:1], [0] * len(sources)
+    roots = [0] * len(sources)
+    relay_bytes = draw.draw(RELAYING)
+    plan = make_rearrange(how, sources, numbers, destination, 8, roots, relay_bytes)
+    between = check_steps(plan)
+    event(f"copies between blocks: {between > 0}, relays: {plan.relays > 0}")
+    direct = make_rearrange(how, sources, numbers, destination, 8, roots)
+    assert (plan.written, plan.received) == (direct.written, direct.received)

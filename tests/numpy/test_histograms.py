@@ -51,6 +51,7 @@ def test_types(dtype: str) -> None:
     calls: list[Call] = [
         lambda ns, x: ns.histogram(x, 4, range=(0, 3)),
         lambda ns, x: ns.histogram(x, [0, 1, 2]),
+        lambda ns, x: ns.histogram(x, [1]),
         lambda ns, x: ns.histogram(x, 5, weights=weights),
     ]
     if dtype != "?":  # NumPy warns of booleans
@@ -59,6 +60,8 @@ def test_types(dtype: str) -> None:
             alike(call, data, x)
     else:
         same(gnp.histogram(x, 2), np.histogram(data.astype("B"), 2))
+        for edges in ([False, True], [True], [0, 1, 2]):
+            same(gnp.histogram(x, edges), np.histogram(data.astype("B"), edges))
 
 
 def test_one_value_and_what_is_no_number() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -151,6 +152,23 @@ def test_float8_beside_other_floats() -> None:
     for call in (lambda: x + y, lambda: gnp.where(x > 0, x, y), lambda: gnp.result_type(F8, BF)):
         with pytest.raises(ArgumentTypeError, match=r"float8_e4m3fn.*astype"):
             call()
+
+
+def test_types_of_three_are_those_of_two_and_the_third() -> None:
+    def common(*types: Any) -> Any:
+        try:
+            return gnp.result_type(*types)
+        except ArgumentTypeError:
+            return None
+
+    for three in itertools.combinations_with_replacement([*map(np.dtype, "?befdFD"), BF, F8], 3):
+        in_turn = {
+            common(common(one, two), other)
+            for one, two, other in itertools.permutations(three)
+            if common(one, two) and common(common(one, two), other)
+        }
+        found = common(*three)
+        assert in_turn == {found} - {None} or set(three) == set(NARROW), three
 
 
 def test_what_types_are() -> None:

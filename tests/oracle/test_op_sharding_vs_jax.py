@@ -1,10 +1,12 @@
 """The text of `OpSharding` against XLA's own reader and printer, and layouts against JAX's."""
 
+import math
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from hypothesis import given
+from hypothesis import strategies as st
 
 from gpushard.geometry.listed_sharding import GSPMDSharding
 from gpushard.geometry.mesh import Mesh
@@ -57,6 +59,34 @@ def test_layouts_are_those_of_named_shardings(jax: ModuleType) -> None:
         named = case.ours()
         assert ours.devices_indices_map(case.shape) == named.devices_indices_map(case.shape)
         assert ours.is_equivalent_to(named, len(case.shape))
+
+
+def test_tiles_are_those_of_gspmd_shardings(jax: ModuleType) -> None:
+    """On shapes that tiles divide: JAX refuses others, of which ours are ceilings."""
+    from jax._src import sharding_impls
+    from jax._src.lib import xla_client as xla
+
+    if not hasattr(sharding_impls, "GSPMDSharding"):
+        return
+    devices = jax.devices()[:8]
+
+    @given(st.sampled_from([(8,), (4, 2), (2, 4), (2, 2, 2), (8, 1), (1, 2, 4)]), st.data())
+    @examples(100)
+    def compare(dims: tuple[int, ...], data: st.DataObject) -> None:
+        order = data.draw(st.permutations(range(8)))
+        replicated = len(dims) > 1 and data.draw(st.booleans())
+        op = OpSharding(OpSharding.Type.OTHER, dims, order, replicated)
+        shape = tuple(n * data.draw(st.integers(1, 3)) for n in dims[: op.rank])
+        theirs = sharding_impls.GSPMDSharding(devices, xla.HloSharding.from_string(str(op)))
+        ours = GSPMDSharding(devices, op)
+        value = np.arange(math.prod(shape)).reshape(shape)
+        expected = theirs.devices_indices_map(shape)
+        for device, index in ours.devices_indices_map(shape).items():
+            assert np.array_equal(value[index], value[expected[device]])
+        assert ours.shard_shape(shape) == theirs.shard_shape(shape)
+        assert ours.is_fully_replicated == theirs.is_fully_replicated
+
+    compare()
 
 
 def test_names_of_another_order() -> None:

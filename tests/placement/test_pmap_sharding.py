@@ -4,6 +4,7 @@ import io
 import math
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ from gpushard.geometry.sharding_spec import (
     spec_to_indices,
 )
 from gpushard.sharding import GSPMDSharding, PmapSharding
-from tests.share import examples
+from tests.share import examples, seeds
+from tests.traffic import received
 
 VALUE = np.random.default_rng(0).integers(-9, 9, (8, 6)).astype(float)
 
@@ -161,6 +163,21 @@ def test_elementwise_results_keep_it_and_others_are_over_the_line(runtime: Any) 
     assert (x + gnp.zeros((8, 1), device=x.device)).shape == (8, 6)
 
 
+def test_nothing_is_moved_where_the_line_is_split_alike() -> None:
+    with testing.runtime(host_devices=8, host_domains=8) as rt:
+        x = gs.device_put(VALUE, PmapSharding.default((8, 6)))
+        line = gs.NamedSharding(gs.Mesh(rt.devices, ("devices",)), gs.P("devices"))
+        w = gs.device_put(np.ones((6, 2)), gs.NamedSharding(line.mesh, gs.P()))
+        y = gs.device_put(VALUE, line)
+        before = dict(rt.backend.traffic)
+        results = (x.sum(axis=1), x[:, 1:3], x.T, x @ w, x + y, np.sort(x, axis=1), x[3])
+        results += (gs.reshard(x, line), gs.reshard(y, x.sharding))
+        gs.block_until_ready(list(results))
+        assert received(rt, before) == 0
+        gs.block_until_ready(x.sum(axis=0))
+        assert received(rt, before) > 0  # which is what this counts
+
+
 @pytest.mark.parametrize("kind", ["rows", "columns"])
 def test_an_index_of_one_shard_is_that_shard(kind: str, runtime: Any) -> None:
     sharding = specs_of(VALUE.shape)[kind]
@@ -236,6 +253,27 @@ def test_functions_of_shards_get_what_users_see(runtime: Any) -> None:
     check(y, 2 * VALUE, x.sharding)
 
 
+def test_what_takes_a_sharding_takes_it(runtime: Any, tmp_path: Path) -> None:
+    sharding = PmapSharding.default((8, 6))
+    gs.save(tmp_path / "x.npy", gs.device_put(VALUE, sharding))
+    check(gs.load(tmp_path / "x.npy", sharding), VALUE, sharding)
+    for x in gs.prefetch([VALUE, VALUE], sharding):
+        check(x, VALUE, sharding)
+    key = random.key(0)
+    drawn = random.normal(key, (8, 6), out_sharding=sharding)
+    check(drawn, np.asarray(random.normal(key, (8, 6))), sharding)
+    zeros = gnp.zeros((8, 6), out_sharding=sharding)
+    check(zeros, np.zeros((8, 6)), sharding)
+    check(gnp.zeros_like(zeros), np.zeros((8, 6)), sharding)
+    check(gnp.cumsum(drawn, axis=0, out_sharding=sharding), np.cumsum(drawn, axis=0), sharding)
+    assert gs.ShapeDtypeStruct((8, 6), float, sharding=sharding).sharding is sharding
+    place = gs.Format(gs.Layout((0, 1)), sharding)
+    assert gs.device_put(VALUE, place).sharding is sharding
+    tree = gs.device_put({"a": VALUE, "b": VALUE[:, 0]}, {"a": sharding, "b": gs.devices()[0]})
+    assert tree["a"].sharding is sharding
+    assert np.array_equal(gs.device_get(tree["a"]), VALUE)
+
+
 @st.composite
 def specs(draw: st.DrawFn) -> tuple[ShardingSpec, tuple[int, ...]]:
     """A spec of at most 8 devices, and a shape for it."""
@@ -290,3 +328,37 @@ def test_shards_of_the_wrong_rank_are_refused(runtime: Any) -> None:
         gs.make_array_from_callback((8, 6), sharding, lambda i: VALUE[i[0]][None])
     with pytest.raises(ShardingError, match=r"Unstacked\(8\)"):
         gs.device_put(VALUE[:7], sharding)
+
+
+@pytest.mark.parametrize("seed", seeds(200))
+def test_no_schedule_lets_shards_be_read_too_early_or_written_too_late(seed: int) -> None:
+    """Shards are taken, joined, written and given up while work that uses them has yet to run."""
+    rng = np.random.default_rng(seed)
+    domains = 2 ** int(rng.integers(4))
+    with testing.simulated(seed, host_devices=8, host_domains=domains) as rt:
+        rt.sim.failing = 0  # of allocations
+        shardings: list[Any] = list(specs_of(VALUE.shape).values())
+        x, value = gs.device_put(VALUE, shardings[0]), VALUE.copy()
+        kept: list[tuple[Any, np.ndarray]] = []
+        for _ in range(6):
+            step = int(rng.integers(6))
+            row = int(rng.integers(8))
+            if step == 0:
+                kept.append((x[row], value[row].copy()))
+            elif step == 1:
+                x[row] = row
+                value[row] = row
+            elif step == 2:
+                x, value = x * 2 + 1, value * 2 + 1
+            elif step == 3:
+                x = gs.reshard(x, shardings[rng.integers(len(shardings))])
+            elif step == 4:
+                parts = [shard.data for shard in x.addressable_shards]
+                joined = gs.make_array_from_single_device_arrays(x.shape, x.sharding, parts)
+                x.delete()
+                x = joined
+            else:
+                kept.append((gs.replicate(x[row], 2, 4), np.stack([value[row]] * 2)))
+        kept.append((x, value))
+        for array, expected in kept:
+            assert np.array_equal(array, expected)

@@ -152,6 +152,14 @@ def test_shared_parts_all_run_once_and_an_error_is_raised_after_all_are_over():
         workers.close()
 
 
+def test_shared_parts_run_at_the_same_time():
+    workers, together = Workers(3), threading.Barrier(3)
+    try:
+        workers.share([lambda: together.wait(20)] * 3)
+    finally:
+        workers.close()
+
+
 class Handover:
     """A mutex that the pausing thread gives to a worker, and that tells when it comes back."""
 

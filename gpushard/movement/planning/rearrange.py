@@ -65,8 +65,11 @@ def make_rearrange(
     destination: Tiling,
     itemsize: int,
     root_nbytes: Sequence[int],
+    relay_bytes: int | None = None,
 ) -> Plan:
     """Plan a rearrangement; `numbers` tell which of the distinct sources each source of `how` is.
+
+    What several domains want of a source may be relayed: `relay_bytes` is as for `make_plan`.
 
     >>> from gpushard.geometry.mesh import Mesh
     >>> from gpushard.geometry.partition_spec import P
@@ -79,7 +82,8 @@ def make_rearrange(
     """
     wanted = holdings(destination.assignment)
     volume = volumes(wanted, destination)
-    tables = _tables(how.parts, sources, numbers, destination, np.flatnonzero(volume))
+    latency = None if relay_bytes is None else relay_bytes / itemsize
+    tables = _tables(how.parts, sources, numbers, destination, np.flatnonzero(volume), latency)
     kept = find_kept(sources, tables, volume, itemsize, root_nbytes)
     new = kept.kind == COPY
     tables = [(number, copies.take(np.flatnonzero(new[copies.block]))) for number, copies in tables]
@@ -102,13 +106,14 @@ def _tables(
     numbers: Sequence[int],
     destination: Tiling,
     pairs: IntArray,
+    latency: float | None,
 ) -> list[Table]:
     """Return (source, copies) for each space in which sources are read."""
     spaces: dict[tuple[int, Side], list[Part]] = {}
     for part in parts:
         spaces.setdefault((numbers[part.source], part.read), []).append(part)
     return [
-        (number, _copy_space(sources[number], group, destination, pairs))
+        (number, _copy_space(sources[number], group, destination, pairs, latency))
         for (number, _), group in spaces.items()
     ]
 
@@ -139,7 +144,11 @@ class _Holder:
 
 
 def _copy_space(
-    source: Tiling, parts: Sequence[Part], destination: Tiling, pairs: IntArray
+    source: Tiling,
+    parts: Sequence[Part],
+    destination: Tiling,
+    pairs: IntArray,
+    latency: float | None,
 ) -> StridedCopies:
     """Plan the copies of all parts that read one source through the same space."""
     read, wanted = parts[0].read, holdings(destination.assignment)
@@ -147,7 +156,7 @@ def _copy_space(
     held_in, held = _held(source, read)
     wanted_in = _tiling(read.space, wanted.domain[regions.block], regions)
     cut = overlap(held_in, wanted_in, identity(read.space))
-    copies = expand(cut, np.flatnonzero(cut.volume > 0))
+    copies = expand(cut, np.flatnonzero(cut.volume > 0), latency)
     picked = _picked(copies, cut.wanted.of_device)
     rows = _rows(copies, held, regions, cut.held.home[copies.held], picked)
     ndim, repeats = len(read.space), regions.length[len(read.space) :, picked.region]
@@ -223,7 +232,10 @@ class _Picked:
     """Whether it comes from another domain; then it is the first region with what is received."""
 
     again: IntArray
-    """Whether it is read where it was received."""
+    """Whether it is read where its own domain received it."""
+
+    made: IntArray
+    """Whether a new block is read: that, or what another domain has received and passes on."""
 
     of: IntArray
     """Then, the region that is read."""
@@ -242,14 +254,17 @@ def _picked(copies: Copies, pair_of: IntArray) -> _Picked:
     number = within(times)
     made = np.full(len(copies), -1) if copies.made is None else copies.made
     made, pair = made[copy], copies.pair[copy]
-    remote = (made < 0) & (copies.source_domain != copies.domain)[copy]
-    offset = np.where(made < 0, copies.destination_offset[:, copy], copies.source_offset[:, copy])
+    remote = (copies.source_domain != copies.domain)[copy]
+    own = (made < 0) | (remote & (number > 0))
+    offset = np.where(own, copies.destination_offset[:, copy], copies.source_offset[:, copy])
+    received = remote & (number == 0)
     return _Picked(
         copy=copy,
         region=order[first[pair] + number],
-        received=remote & (number == 0),
-        again=(made >= 0) | (remote & (number > 0)),
-        of=order[first[np.where(made < 0, pair, made)]],
+        received=received,
+        again=~received & (remote | (made >= 0)),
+        made=(made >= 0) | (remote & (number > 0)),
+        of=order[first[np.where(own, pair, made)]],
         of_offset=offset,
     )
 
@@ -259,19 +274,19 @@ def _rows(
 ) -> StridedCopies:
     """Turn box copies into strided ones."""
     ndim, copy, region, of = len(copies.length), picked.copy, picked.region, picked.of
-    again, shard = picked.again, boxes[copy]
+    again, made, shard = picked.again, picked.made, boxes[copy]
     length = regions.length[:, region]
     length[:ndim] = copies.length[:, copy]
     length[ndim:, picked.received] = 1
     stride = np.zeros_like(length)
-    stride[:ndim] = np.where(again, regions.stride[:ndim, of], held.stride[:, shard])
-    start = np.where(again, regions.offset[of], held.offset[shard])
-    of_offset = np.where(again, picked.of_offset, copies.source_offset[:, copy])
+    stride[:ndim] = np.where(made, regions.stride[:ndim, of], held.stride[:, shard])
+    start = np.where(made, regions.offset[of], held.offset[shard])
+    of_offset = np.where(made, picked.of_offset, copies.source_offset[:, copy])
     to_offset = copies.destination_offset[:, copy] * regions.stride[:ndim, region]
     return StridedCopies(
         block=regions.block[region],
-        device=np.where(again, -1, held.block[shard]),
-        made=np.where(again, regions.block[of], -1),
+        device=np.where(made, -1, held.block[shard]),
+        made=np.where(made, regions.block[of], -1),
         source_domain=np.where(again, copies.domain[copy], copies.source_domain[copy]),
         remote=picked.received,
         target_offset=regions.offset[region] + to_offset.sum(axis=0),
@@ -280,7 +295,7 @@ def _rows(
         length=length,
         target_stride=regions.stride[:, region],
         source_stride=stride,
-        wave=np.zeros_like(region),
+        wave=np.zeros_like(region) if copies.wave is None else copies.wave[copy],
         phase=again.astype(np.int64),
     )
 
@@ -315,6 +330,6 @@ def _spread(
         length=length,
         target_stride=some.target_stride,
         source_stride=stride,
-        wave=np.zeros_like(some.block),
+        wave=some.wave,
         phase=np.ones_like(some.block),
     )

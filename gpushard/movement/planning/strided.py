@@ -98,7 +98,8 @@ def joined(copies: StridedCopies, axis: int) -> StridedCopies:
     """
     if len(copies.block) <= FEW:
         return copies
-    fields = (copies.block, copies.device, copies.made, copies.source_domain, copies.remote)
+    fields = [copies.block, copies.device, copies.made, copies.source_domain, copies.remote]
+    fields.append(copies.wave)
     beside = np.delete(copies.point, axis, axis=0)
     alike = np.concatenate(
         (np.stack(fields), beside, copies.length, copies.target_stride, copies.source_stride)
@@ -132,7 +133,6 @@ def _starts(same: IntArray, steps: IntArray) -> IntArray:
       steps: from the one before to it, on both sides.
     """
     starts = np.ones(len(same) + 1, bool)
-    starts[1:] = ~same
     going_on = np.zeros(len(same), bool)
     going_on[1:] = same[1:] & same[:-1] & (steps[:, 1:] == steps[:, :-1]).all(axis=0)
     second = same.copy()

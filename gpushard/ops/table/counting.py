@@ -147,7 +147,7 @@ def _bin_numbers(xp: Any, x: Any, edges: Any) -> tuple[Any, Any]:
     """
     last = edges.shape[0] - 2
     dtype = np.result_type(x.dtype, edges.dtype)
-    if xp is not np or last < 0 or dtype.kind not in "iuf":
+    if xp is not np:
         at = xp.minimum(xp.searchsorted(edges, x, side="right") - 1, last)
         return at, (x >= edges[0]) & (x <= edges[-1])
     edges = edges.astype(dtype, copy=False)
