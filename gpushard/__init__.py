@@ -5,10 +5,12 @@ The map of the house; imports point downwards only.
 ====== ================================= ===================================================
 layer  package                           what it knows
 ====== ================================= ===================================================
-10     `cli`, `testing`                  the command line; tools for tests
+10     `cli`, `testing`, `debug`         the command line; tools for tests; pictures
 9      `interop`                         other array libraries: DLPack, CUDA arrays, PyTorch
+9      `multihost`                       what the processes of a program exchange
 9      `legacy`                          older types of JAX, as faces on `Array`
-8      `numpy`, `random`, `special`      functions, as NumPy, JAX and SciPy name them
+8      `numpy`, `random`, `special`,     functions, as NumPy, JAX and SciPy name them
+       `nn`
 8      `lax`                             what mapped functions do together
 7      `transforms`                      `shard_map`, `vmap`, `pmap`: functions of functions
 6      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
@@ -89,7 +91,18 @@ __all__ = [
 ]
 # fmt: on
 
-_MODULES = ("lax", "legacy", "numpy", "random", "sharding", "special", "tree_util")
+_MODULES = (
+    "debug",
+    "lax",
+    "legacy",
+    "multihost",
+    "nn",
+    "numpy",
+    "random",
+    "sharding",
+    "special",
+    "tree_util",
+)
 """Not in `__all__`, where some would hide others of these names."""
 
 _FROM = {
@@ -110,8 +123,11 @@ _FROM = {
 """Where names are that few programs use."""
 
 if TYPE_CHECKING:
+    from gpushard import debug as debug
     from gpushard import lax as lax
     from gpushard import legacy as legacy
+    from gpushard import multihost as multihost
+    from gpushard import nn as nn
     from gpushard import numpy as numpy
     from gpushard import random as random
     from gpushard import sharding as sharding
@@ -134,6 +150,8 @@ else:  # a type checker would take it for a module that has every name
 
     def __getattr__(name: str) -> Any:
         """Import what is first used now, so that importing gpushard stays fast."""
+        if name == "multihost_utils":  # as JAX calls it
+            name = "multihost"
         if name in _MODULES:
             return importlib.import_module(f"{__name__}.{name}")
         if name in _FROM:

@@ -190,6 +190,18 @@ class Settings:
         return cls(**fields)
 
 
+def is_colorless(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a user wants no colours on terminals, or the terminal has none.
+
+    Args:
+      environment: variables by name; the process's own by default.
+
+    >>> is_colorless({"NO_COLOR": "1"}), is_colorless({"TERM": "xterm-256color"})
+    (True, False)
+    """
+    return bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
+
+
 def parse_bytes(text: str) -> int:
     """Read a number of bytes such as `"512M"`.
 

@@ -130,6 +130,10 @@ class MissingLibraryError(GpushardError, ImportError):
     """A library that a function stands on is not installed."""
 
 
+class AddressError(GpushardError, RuntimeError):
+    """What is asked for needs data that only other processes can reach."""
+
+
 class ArrayIndexError(GpushardError, IndexError):
     """An index is out of bounds or has more entries than the array has dims."""
 

@@ -3416,6 +3416,152 @@ MATRICES: dict[str, Case] = {
     "lengths of a transform": wrong(
         lambda w: FFT.fft2(w.x, (8,)), "1 lengths for the 2 dims", "one for each", argument="s"
     ),
+    "a picture without a sharding": wrong(
+        lambda w: gs.debug.visualize_sharding((8, 6), gs.P("x")),
+        "sharding=PartitionSpec('x')",
+        "NamedSharding",
+        error=ArgumentTypeError,
+        argument="sharding",
+    ),
+    "a picture of a negative size": wrong(
+        lambda w: gs.debug.visualize_sharding((-8, 6), w.x.sharding),
+        "(-8, 6)",
+        "0 and more",
+        argument="shape",
+    ),
+    "a picture of a size that is no integer": wrong(
+        lambda w: gs.debug.visualize_sharding((8.5, 6), w.x.sharding),
+        "(8.5, 6)",
+        "integers",
+        error=ArgumentTypeError,
+        argument="shape",
+    ),
+    "a picture of no size": wrong(
+        lambda w: gs.debug.visualize_array_sharding(w.x, scale=0),
+        "scale=0",
+        "greater than 0",
+        argument="scale",
+        value=0,
+    ),
+    "a picture of what is no array": wrong(
+        lambda w: gs.debug.visualize_array_sharding(w.value),
+        "must be a gpushard.Array",
+        "device_put",
+        error=ArgumentTypeError,
+        argument="arr",
+    ),
+    "shardings of what is no array": wrong(
+        lambda w: gs.debug.inspect_array_sharding([w.x, 1], callback=fail(ZeroDivisionError())),
+        "value has 1",
+        "device_put",
+        error=ArgumentTypeError,
+        argument="value",
+    ),
+    "shardings handed to nothing": wrong(
+        lambda w: gs.debug.inspect_array_sharding(w.x, callback=None),
+        "callback=None",
+        "a function",
+        error=ArgumentTypeError,
+        argument="callback",
+    ),
+    "a dim that has no halves": wrong(
+        lambda w: gs.nn.glu(w.x[:, :5]), "5 elements", "even number", argument="axis", size=5
+    ),
+    "no algorithm of a variance": wrong(
+        lambda w: gs.nn.standardize(w.x, algorithm="slow"),
+        "algorithm='slow'",
+        "'stable'",
+        argument="algorithm",
+    ),
+    "a negative number of classes": wrong(
+        lambda w: gs.nn.one_hot(INTEGERS, -1), "num_classes=-1", argument="num_classes", value=-1
+    ),
+    "classes without a number": wrong(
+        lambda w: gs.nn.one_hot(INTEGERS, 2.5),
+        "num_classes=2.5",
+        "integer",
+        error=ArgumentTypeError,
+        argument="num_classes",
+    ),
+    "queries without heads": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x, w.x, w.x),
+        "query of shape (8, 6)",
+        "heads, features",
+        argument="query",
+    ),
+    "keys of other features": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x[None], w.x[None, :, :5], w.x[None]),
+        "key of shape (1, 1, 8, 5)",
+        "6 features",
+        argument="key",
+    ),
+    "values without keys": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x[None], w.x[None], w.x[None, :, :5]),
+        "value of shape (1, 1, 8, 5)",
+        "(1, 1, 8, 6)",
+        argument="value",
+    ),
+    "keys of more heads": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x[None, :3], w.x[None], w.x[None]),
+        "divides the 3 of query",
+        argument="key",
+    ),
+    "keys of another type": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x[None], w.x[None].astype("d"), w.x[None]),
+        "key of float64",
+        "float32",
+        error=ArgumentTypeError,
+        argument="key",
+    ),
+    "a mask of numbers": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x[None], w.x[None], w.x[None], mask=INTEGERS),
+        "mask of int64",
+        "booleans",
+        error=ArgumentTypeError,
+        argument="mask",
+    ),
+    "a bias of another shape": wrong(
+        lambda w: gs.nn.dot_product_attention(w.x[None], w.x[None], w.x[None], w.x),
+        "bias of shape (1, 1, 8, 6)",
+        "(1, 8, 1, 1)",
+        argument="bias",
+    ),
+    "lengths of other batches": wrong(
+        lambda w: gs.nn.dot_product_attention(
+            w.x[None], w.x[None], w.x[None], query_seq_lengths=[1, 2]
+        ),
+        "query_seq_lengths of shape (2,)",
+        "(1,)",
+        argument="query_seq_lengths",
+    ),
+    "data without a spec": wrong(
+        lambda w: gs.multihost.host_local_array_to_global_array(w.x, w.mesh, None),
+        "pspecs has None",
+        "P()",
+        error=ArgumentTypeError,
+        argument="pspecs",
+        value=None,
+    ),
+    "data of a mesh that is none": wrong(
+        lambda w: gs.multihost.host_local_array_to_global_array(w.x, None, gs.P()),
+        "global_mesh=None",
+        "a Mesh",
+        error=ArgumentTypeError,
+        argument="global_mesh",
+    ),
+    "a global array that is none": wrong(
+        lambda w: gs.multihost.global_array_to_host_local_array(w.value, w.mesh, gs.P()),
+        "global_inputs has a ndarray",
+        error=ArgumentTypeError,
+        argument="global_inputs",
+    ),
+    "nobody to broadcast from": wrong(
+        lambda w: gs.multihost.broadcast_one_to_all(w.x, is_source=False),
+        "0 of 1 processes",
+        "must be on one",
+        argument="is_source",
+        sources=[],
+    ),
     "a type of a special function": wrong(
         lambda w: special.erfinv(w.x.astype("F")),
         "erfinv is not defined for complex64",

@@ -1,6 +1,7 @@
 """The examples in the documentation run."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -23,3 +24,8 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path) -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_pictures_are_what_the_script_makes() -> None:
+    for name, text in runpy.run_path(str(ROOT / "docs" / "pictures.py"))["page"]().items():
+        assert (ROOT / "docs" / name).read_text() == text, "run: python docs/pictures.py"

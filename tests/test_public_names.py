@@ -71,6 +71,20 @@ NAMES = [
 ]
 
 
+MODULES = {
+    "lax",
+    "debug",
+    "legacy",
+    "multihost",
+    "nn",
+    "numpy",
+    "random",
+    "sharding",
+    "special",
+    "tree_util",
+}
+
+
 def sections(value: Any) -> set[str]:
     """Return the headings of a docstring."""
     lines = (inspect.getdoc(value) or "").splitlines()
@@ -107,8 +121,7 @@ def test_nothing_public_is_left_out() -> None:
 
 
 def test_dir_lists_what_users_may_use() -> None:
-    modules = {"lax", "legacy", "numpy", "random", "sharding", "special", "tree_util"}
-    assert set(dir(gs)) == {*NAMES, *modules}
+    assert set(dir(gs)) == {*NAMES, *MODULES}
     assert {"linalg", "fft"} <= set(dir(gs.numpy))
     for module in (
         gs.numpy,
@@ -117,6 +130,9 @@ def test_dir_lists_what_users_may_use() -> None:
         gs.lax,
         gs.random,
         gs.special,
+        gs.debug,
+        gs.multihost,
+        gs.nn,
         gs.tree,
         gs.sharding,
         gs.tree_util,
@@ -157,7 +173,9 @@ METHODS = [
 ]
 
 
-@pytest.mark.parametrize("module", [gs.numpy, gs.numpy.linalg, gs.numpy.fft, gs.special, gs.legacy])
+@pytest.mark.parametrize(
+    "module", [gs.numpy, gs.numpy.linalg, gs.numpy.fft, gs.special, gs.legacy, gs.nn]
+)
 def test_every_function_of_arrays_describes_all_that_it_takes(module: Any) -> None:
     """Texts that functions have in common come from a table, and none is missing there."""
     for function in public_functions(module):

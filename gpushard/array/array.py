@@ -13,13 +13,14 @@ from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.conversions import Conversions
 from gpushard.array.data import Data, Handle, KnownShards, is_gone, shard_of
 from gpushard.array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
+from gpushard.array.html import array_html
 from gpushard.array.methods import Methods
 from gpushard.array.pickling import rebuild
 from gpushard.array.protocols import Protocols
 from gpushard.array.shard import Shards
 from gpushard.array.text import describe
 from gpushard.array.views import is_called_by_library, view
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentError, ArgumentTypeError, GpushardError
 from gpushard.functions.checks import sharding_at
 from gpushard.functions.concrete import Concrete, concrete
 from gpushard.functions.index_parsing import parse
@@ -319,7 +320,7 @@ class Array(Shards, Conversions, Protocols, Methods):
     def _known_shards(self) -> KnownShards:
         raise self._without_data("x.addressable_shards")
 
-    def _without_data(self, name: str) -> Exception:
+    def _without_data(self, name: str) -> GpushardError:
         return ArgumentTypeError(
             f"{name} needs an array's data, and a {type(self).__name__} has none",
             argument="self",
@@ -402,6 +403,12 @@ class ConcreteArray(Handle, Array, Concrete):
             return f"Array(deleted, shape={self._shape}, dtype={self._dtype.name})"
         check_transfer(DEVICE_TO_HOST, "repr(x)", explicit=False)
         return describe(self._live(), self._sharding, self.weak_type)
+
+    def _repr_html_(self) -> str | None:
+        """Return what notebooks show: a picture of the sharding; the `repr` on one device."""
+        if is_gone(self._data) or self._sharding.num_devices == 1:
+            return None
+        return array_html(self._shape, self.dtype.name, self._sharding)
 
     def __copy__(self) -> Array:
         """Return another handle on the same memory; arrays are values."""

@@ -15,7 +15,6 @@ import numpy as np
 
 import gpushard as gs
 from gpushard.cli import analysis
-from gpushard.cli.draw import draw_sharding
 from gpushard.cli.measure import Measurement, format_bytes, format_seconds, measure_reshard
 from gpushard.errors import ArgumentError, MeshError
 from gpushard.placement.npy import open_npy
@@ -85,8 +84,8 @@ def run(options: argparse.Namespace) -> int:
     first, *others = [gs.NamedSharding(mesh, s) for s in layouts(mesh.axis_names, data.ndim)]
     _print_facts(name, data, mesh)
     x = _place(data, first)
-    print(f"\n{format_spec(first.spec)}, device ids in boxes:")
-    print(draw_sharding(first, data.shape), flush=True)
+    print(f"\n{format_spec(first.spec)}, which devices hold which block:")
+    gs.debug.visualize_sharding(data.shape, first)
     x = _reshard_through(x, others)
     value = gs.device_get(x)
     if not same_bytes(value, data):

@@ -7,6 +7,7 @@ form no grid are ranges of blocks: see `free_boxes`.
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from typing import Any
@@ -83,6 +84,16 @@ class Assignment:
         """Whether every device holds the whole array."""
         return max(self.counts, default=1) == 1 and self.spans is None
 
+    def of(self, positions: list[int]) -> Assignment:
+        """Return that of some of the devices."""
+        part = copy.copy(self)
+        for name in ("flat", "replica_ids", "replicas"):
+            part.__dict__.pop(name, None)
+        part.devices = tuple([self.devices[position] for position in positions])
+        part.blocks = self.blocks[:, positions]
+        part.spans = None if self.spans is None else self.spans[:, positions]
+        return part
+
     @functools.cached_property
     def replica_ids(self) -> IntArray:
         """For each device, how many devices before it hold the same block."""
@@ -147,6 +158,13 @@ class Tiling:
     def addressable(self) -> tuple[int, ...]:
         """Positions of the devices that this process addresses."""
         return tuple(i for i, device in enumerate(self.devices) if is_addressable(device))
+
+    @functools.cached_property
+    def local(self) -> Tiling:
+        """The boxes of the devices that this process addresses."""
+        if len(self.addressable) == len(self.devices):
+            return self
+        return type(self)(self.shape, self.assignment.of(list(self.addressable)), self.edges)
 
     @functools.cached_property
     def starts(self) -> IntArray:

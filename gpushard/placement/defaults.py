@@ -16,7 +16,7 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard.runtime import current
-from gpushard.runtime.runtime import Device
+from gpushard.runtime.runtime import Device, Runtime
 from gpushard.typing import Shape
 
 
@@ -65,7 +65,7 @@ def local_devices(backend: str | None = None) -> list[Device]:
     Args:
       backend: only those of a platform, "cpu" or "gpu".
     """
-    return devices(backend)
+    return [device for device in devices(backend) if device.is_addressable]
 
 
 bring_devices(local_devices)
@@ -91,7 +91,7 @@ def local_device_count(backend: str | None = None) -> int:
 
 def process_index() -> int:
     """Return the number of this process."""
-    return 0
+    return Runtime.process_index
 
 
 def process_count() -> int:

@@ -12,6 +12,7 @@ from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.key_array import KeyArray, elements_of
+from gpushard.array.partial import array_of
 from gpushard.errors import ArgumentTypeError, ArrayIndexError, ShardingError
 from gpushard.functions.checks import as_dtype, as_shape, check_dtype, place_tiling
 from gpushard.geometry.columns import distinct_columns
@@ -68,7 +69,7 @@ def make_array_from_callback(
             type=type(data_callback),
         )
     check_transfer(HOST_TO_DEVICE, "make_array_from_callback(...)", explicit=True)
-    blocks = blocks_of(tiling)
+    blocks = blocks_of(tiling.local)
     sample = blocks.distinct[0] if blocks.distinct else 0
     # The first box that is read; popped there, so that it is not kept any longer than others.
     data = data_callback(sharding.shard_index(blocks.indices[sample]))
@@ -93,8 +94,8 @@ def make_array_from_callback(
         return _checked_data(data, kind, sharding.stacked(box_shape), own).reshape(box_shape)
 
     runtime = devices_of(tiling)[0].runtime
-    buffer = from_host(runtime, tiling, expected, read, batch_nbytes=_BATCH_NBYTES)
-    return kind(buffer, sharding)
+    buffer = from_host(runtime, tiling.local, expected, read, batch_nbytes=_BATCH_NBYTES)
+    return array_of(kind, buffer, sharding)
 
 
 def make_array_from_process_local_data(
@@ -143,7 +144,7 @@ def _from_local_data(sharding: Any, local_data: Any, global_shape: Any) -> Array
     data = _host_data(local_data, kind, "local_data")
     sharding = _checked_sharding(sharding)
     if global_shape is None:
-        shape = _global_shape(sharding, data.shape)
+        shape = global_shape_of(sharding, data.shape)
     else:
         shape = as_shape(global_shape, "global_shape")
     tiling = place_tiling(sharding, shape)
@@ -151,11 +152,11 @@ def _from_local_data(sharding: Any, local_data: Any, global_shape: Any) -> Array
     check_transfer(HOST_TO_DEVICE, "make_array_from_process_local_data(...)", explicit=True)
     buffer = from_host(
         devices_of(tiling)[0].runtime,
-        tiling,
+        tiling.local,
         check_dtype(data.dtype, "local_data"),
         lambda index, _: data[to_local(index)],
     )
-    return kind(buffer, sharding)
+    return array_of(kind, buffer, sharding)
 
 
 def make_array_from_single_device_arrays(
@@ -182,7 +183,7 @@ def make_array_from_single_device_arrays(
     >>> make_array_from_single_device_arrays((4,), sharding, parts)
     Array([0, 0, 1, 1], dtype=int64, sharding=NamedSharding(mesh=('x': 2), spec=P('x')))
     """
-    tiling = place_tiling(_checked_sharding(sharding), as_shape(shape))
+    tiling = place_tiling(_checked_sharding(sharding), as_shape(shape)).local
     for position, array in enumerate(arrays):
         if not isinstance(array, Array):
             raise ArgumentTypeError(
@@ -202,8 +203,7 @@ def make_array_from_single_device_arrays(
         shapes = [tiling.shard_shapes[position] for position in tiling.addressable]
         values = [value.reshape(shape) for value, shape in zip(values, shapes, strict=True)]
     buffer = ShardedBuffer(tiling, stored, values, [b.claims[0] for b in buffers])
-    joined: Array = kind(buffer, sharding)
-    return joined
+    return array_of(kind, buffer, sharding)
 
 
 def live_arrays(platform: str | None = None) -> list[Array]:
@@ -295,7 +295,7 @@ def _local_intervals(tiling: Tiling, dim: int) -> list[tuple[int, int]]:
     return result
 
 
-def _global_shape(sharding: Sharding, local_shape: Shape) -> Shape:
+def global_shape_of(sharding: Sharding, local_shape: Shape) -> Shape:
     """Scale local sizes by the share of each dim's blocks that this process holds."""
     counts = sharding.tiling(local_shape).assignment
     local = list(sharding.tiling(local_shape).addressable)

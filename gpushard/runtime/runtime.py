@@ -92,7 +92,7 @@ class Device:
     @property
     def is_addressable(self) -> bool:
         """Whether this process can reach its memory."""
-        return True
+        return self.process_index == self.runtime.process_index
 
     @property
     def device(self) -> Device:
@@ -212,6 +212,9 @@ Place: TypeAlias = Device | MemorySpace
 
 class Runtime:
     """A backend with its devices, streams, memory and settings."""
+
+    process_index = 0
+    """The number of this process."""
 
     def __init__(self, settings: Settings, backend: Backend) -> None:
         self.settings = settings

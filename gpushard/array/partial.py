@@ -1,0 +1,199 @@
+"""Arrays of several processes: this one reaches only a part of their shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gpushard.array.array import Array, ConcreteArray
+from gpushard.array.data import KnownShards
+from gpushard.array.html import array_html
+from gpushard.errors import AddressError
+from gpushard.functions.concrete import Concrete
+from gpushard.geometry.sharding import Sharding
+from gpushard.geometry.tiling import Tiling
+from gpushard.movement.buffer import ShardedBuffer, devices_of
+from gpushard.ops.row import Params, Row
+from gpushard.runtime.runtime import Device
+from gpushard.typing import HostArray, Index, Shape, shown_as
+
+
+class _Local(Sharding):
+    """What this process holds of a sharding; it need not be all elements."""
+
+    def __init__(self, whole: Sharding) -> None:
+        self._whole = whole
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Local and self._whole == other._whole
+
+    def __hash__(self) -> int:
+        return hash((_Local, self._whole))
+
+    @property
+    def device_set(self) -> set[Any]:
+        return self._whole.addressable_devices
+
+    def devices_indices_map(self, global_shape: Shape) -> dict[Any, Index]:
+        return self._whole.addressable_devices_indices_map(global_shape)
+
+    def _make_tiling(self, global_shape: Shape) -> Tiling:
+        return self._whole.tiling(global_shape).local
+
+    @property
+    def unstacked(self) -> tuple[int, ...]:
+        return self._whole.unstacked
+
+    @property
+    def memory_kind(self) -> str:
+        return self._whole.memory_kind
+
+
+class _Elsewhere:
+    """The interpreter of arrays of several processes: nothing is computed of a part."""
+
+    level = 10
+
+    def bind(
+        self, row: Row, args: Sequence[Any], params: Params, out_sharding: Sharding | None = None
+    ) -> NoReturn:
+        """Refuse an operation."""
+        array = next(x for x in args if isinstance(x, PartialArray))
+        raise array._without_data(row.name)
+
+
+class _Known(KnownShards):
+    """The shards of this process, by their positions among all."""
+
+    __slots__ = ("_local", "_positions")
+
+    def __init__(self, local: KnownShards, sharding: Sharding, tiling: Tiling) -> None:
+        self.tiling, self.sharding = tiling, sharding
+        self._local = local
+        self._positions = {position: n for n, position in enumerate(tiling.addressable)}
+
+    def array(self, position: int) -> Any:
+        """Return a new handle on the shard of one device."""
+        return self._local.array(self._positions[position])
+
+
+class PartialArray(Array, Concrete):
+    """An array of which this process reaches a part of the devices.
+
+    It can be read where this part has every element; whatever else needs data is refused.
+
+    Args:
+      local: what this process has.
+      sharding: how all is laid out.
+    """
+
+    __slots__ = ("__weakref__", "_dtype", "_local", "_shape", "_sharding", "_weak_type")
+    interpreter = _Elsewhere()
+
+    def __init__(self, local: ConcreteArray, sharding: Sharding) -> None:
+        self._local = local
+        self._sharding = sharding
+        self._shape, self._dtype, self._weak_type = local.shape, local.dtype, local.weak_type
+        local._live().runtime.register(self)
+
+    @property
+    def sharding(self) -> Sharding:
+        """How the elements are laid out over devices."""
+        return self._sharding
+
+    @property
+    def committed(self) -> bool:
+        """Always True: somebody chose the devices."""
+        return True
+
+    def devices(self) -> set[Device]:
+        """Return the devices that hold the array."""
+        return {place.device for place in devices_of(self._tiling)}
+
+    def platform(self) -> str:
+        """Return the platform of the devices: "cpu" or "gpu"."""
+        return devices_of(self._tiling)[0].platform
+
+    def on_device_size_in_bytes(self) -> int:
+        """Return the bytes of all shards, replicas included."""
+        return int(self._tiling.volumes.sum()) * self.itemsize
+
+    def copy_to_host_async(self) -> None:
+        """Start fetching the value, where this process can read it; never waits."""
+        self._readable("copy_to_host_async()").copy_to_host_async()
+
+    def delete(self) -> None:
+        """Give up the memory of the shards of this process; doing it twice is fine."""
+        self._local.delete()
+
+    def is_deleted(self) -> bool:
+        """Whether the array was deleted."""
+        return self._local.is_deleted()
+
+    def __repr__(self) -> str:
+        if self.is_deleted():
+            return f"Array(deleted, shape={self._shape}, dtype={self._dtype.name})"
+        return f"Array(shape={self._shape}, dtype={self._dtype.name}, sharding={self._sharding!r})"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return object.__format__(self, spec)
+
+    def _repr_html_(self) -> str | None:
+        """Return what notebooks show: a picture of the sharding."""
+        if self.is_deleted():
+            return None
+        return array_html(self._shape, self._dtype.name, self._sharding)
+
+    def __reduce__(self) -> NoReturn:
+        raise self._without_data("pickling")
+
+    @property
+    def _tiling(self) -> Tiling:
+        return self._sharding.tiling(self._shape)
+
+    def _read(self) -> ShardedBuffer:
+        return self._local._read()
+
+    def _known_shards(self) -> KnownShards:
+        return _Known(self._local._known_shards(), self._sharding, self._tiling)
+
+    def _concrete(self, why: str, explicit: bool | None) -> HostArray:
+        return self._readable(why)._concrete(why, explicit)
+
+    def _at_hand(self, why: str) -> HostArray | None:
+        return self._readable(why)._at_hand(why)
+
+    def _readable(self, why: str) -> ConcreteArray:
+        """Return what this process has, if that is every element."""
+        tiling = self._tiling
+        boxes, held = tiling.assignment.flat, list(tiling.addressable)
+        if np.setdiff1d(boxes[tiling.volumes > 0], boxes[held]).size:
+            raise self._without_data(why)
+        return self._local
+
+    def _without_data(self, name: str) -> AddressError:
+        local, every = len(self._tiling.addressable), len(self._tiling.devices)
+        return AddressError(
+            f"{name} needs shards that other processes hold: this one addresses {local} of the "
+            f"{every} devices. gpushard.multihost.process_allgather(x) brings all to the host; "
+            "x.addressable_shards is what is here",
+            argument="self",
+            addressable=local,
+            devices=every,
+        )
+
+
+def array_of(kind: type[ConcreteArray], buffer: ShardedBuffer, sharding: Sharding) -> Array:
+    """Return an array of what this process has of it, which is all of one on its own devices."""
+    if sharding.is_fully_addressable:
+        return kind(buffer, sharding)
+    local = kind(buffer, _Local(sharding))
+    return PartialArray(local._handle(local._held(), local.sharding, registered=False), sharding)
+
+
+shown_as("Array", PartialArray)
+PartialArray.__name__ = PartialArray.__qualname__ = "Array"  # the name that users know

@@ -1,0 +1,168 @@
+"""Look at shardings: pictures on a terminal, and shardings handed to a function."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gpushard.array import Array
+from gpushard.config import is_colorless
+from gpushard.debug.terminal import lines_of
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.geometry.pictures import ColorMap, picture
+from gpushard.geometry.sharding import Sharding
+from gpushard.tree import leaves
+
+__all__ = ["inspect_array_sharding", "visualize_array_sharding", "visualize_sharding"]
+
+
+def visualize_sharding(
+    shape: Sequence[int],
+    sharding: Sharding,
+    *,
+    use_color: bool = True,
+    scale: float = 1.0,
+    min_width: int = 9,
+    max_width: int = 80,
+    color_map: ColorMap | None = None,
+) -> None:
+    """Print which devices hold which block of an array.
+
+    Blocks are drawn to scale, wherever the smallest of them has room for its text; the numbers at
+    the lines are where they begin and end. Of an array of more than two dims, each part of the
+    first ones has a panel that shows the last two. Blocks that do not fit are left out in the
+    middle, and said to be.
+
+    Args:
+      shape: shape of the array.
+      sharding: how it is laid out.
+      use_color: whether to give each device a colour, or each memory domain where there are
+        several. It is done on a terminal, unless `NO_COLOR` is set.
+      scale: how large the picture is; 1 for 10 lines.
+      min_width: how many columns a block takes at least, where all have room.
+      max_width: how many columns the picture takes at most.
+      color_map: gives for a number from 0 to 1 red, green and blue from 0 to 1, as matplotlib's
+        maps do, or "#rrggbb".
+
+    Raises:
+      ShardingError: the sharding does not fit the shape.
+      ArgumentTypeError: `sharding` is none, or the shape has what is no integer.
+      ArgumentError: a size or width makes no sense.
+
+    >>> import gpushard as gs
+    >>> mesh = gs.make_mesh((2, 2), ("x", "y"))
+    >>> visualize_sharding((5, 8), gs.NamedSharding(mesh, gs.P("x")), scale=0.5)
+      0                    8
+    0 ┌────────────────────┐
+      │                    │
+      │      CPU 0-1       │
+      │                    │
+    3 ├────────────────────┤
+      │      CPU 2-3       │
+      │                    │
+    5 └────────────────────┘
+    """
+    sizes = _checked(shape, sharding, scale, min_width, max_width)
+    out = sys.stdout
+    lines = lines_of(
+        picture(sharding, sizes),
+        colored=use_color and out.isatty() and not is_colorless(),
+        unicode=_has_lines(out.encoding),
+        scale=scale,
+        min_width=min_width,
+        max_width=max_width,
+        color_map=color_map,
+    )
+    print("\n".join(lines))
+
+
+def visualize_array_sharding(arr: Array, **kw: Any) -> None:
+    """Print which devices hold which block of an array; its elements are not read.
+
+    Args:
+      arr: an array.
+      **kw: what `visualize_sharding` takes.
+
+    Raises:
+      ArgumentTypeError: it is no array.
+    """
+    if not isinstance(arr, Array):
+        raise ArgumentTypeError(
+            f"arr={arr!r} must be a gpushard.Array; place it with gpushard.device_put",
+            argument="arr",
+            type=type(arr),
+        )
+    visualize_sharding(arr.shape, arr.sharding, **kw)
+
+
+def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -> None:
+    """Call a function with the sharding of each array of a tree.
+
+    Args:
+      value: a tree of arrays.
+      callback: what is called, at once.
+
+    Raises:
+      ArgumentTypeError: a leaf is no array, or the callback cannot be called; nothing was called.
+
+    >>> import gpushard as gs
+    >>> inspect_array_sharding(gs.device_put(1.0, gs.devices()[2]), callback=print)
+    SingleDeviceSharding(device=CpuDevice(id=2))
+    """
+    arrays = leaves(value)
+    for leaf in arrays:
+        if not isinstance(leaf, Array):
+            raise ArgumentTypeError(
+                f"value has {leaf!r}, which is no gpushard.Array and has no sharding; place it "
+                "with gpushard.device_put",
+                argument="value",
+                type=type(leaf),
+            )
+    if not callable(callback):
+        raise ArgumentTypeError(
+            f"callback={callback!r} must be a function that takes a sharding",
+            argument="callback",
+            type=type(callback),
+        )
+    for array in arrays:
+        callback(array.sharding)
+
+
+def _checked(
+    shape: Any, sharding: Any, scale: float, min_width: int, max_width: int
+) -> tuple[int, ...]:
+    if not isinstance(sharding, Sharding):
+        raise ArgumentTypeError(
+            f"sharding={sharding!r} must be a Sharding, such as NamedSharding(mesh, P('x'))",
+            argument="sharding",
+            type=type(sharding),
+        )
+    try:
+        sizes = tuple(operator.index(size) for size in shape)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"shape={shape!r} must be a tuple of integers", argument="shape", shape=shape
+        ) from None
+    if min(sizes, default=0) < 0:
+        raise ArgumentError(
+            f"shape={shape!r} has a negative size; use sizes of 0 and more",
+            argument="shape",
+            shape=shape,
+        )
+    for name, value in (("scale", scale), ("min_width", min_width), ("max_width", max_width)):
+        if not value > 0:
+            raise ArgumentError(
+                f"{name}={value!r} must be greater than 0", argument=name, value=value
+            )
+    return sizes
+
+
+def _has_lines(encoding: str | None) -> bool:
+    """Whether an encoding has the characters that lines are drawn with."""
+    try:
+        "┼".encode(encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

@@ -1,0 +1,191 @@
+"""What a picture of a sharding shows: blocks, who holds them, and in which panels they lie.
+
+A panel shows the last two dims; one of more dims has a panel for each part of the others.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gpushard.frozen import dataclass
+from gpushard.geometry.memory_kind import device_of
+from gpushard.geometry.sharding import Sharding
+from gpushard.typing import Device, Shape
+
+Range: TypeAlias = tuple[int, int]
+Color: TypeAlias = tuple[int, int, int]
+ColorMap: TypeAlias = Callable[[float], Any]
+
+_MOST_RUNS = 8
+_TURN = (math.sqrt(5) - 1) / 2
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of an array that is held as one."""
+
+    box: tuple[Range, ...]
+    """Start and stop in each dim."""
+    devices: tuple[Device, ...]
+    """Those that hold it."""
+    ids: tuple[int, ...]
+    """Their ids; positions in the sharding where devices have none."""
+
+    @property
+    def label(self) -> str:
+        """The platform and the ids."""
+        platform = getattr(self.devices[0], "platform", "")
+        return f"{platform.upper()} {format_ids(self.ids)}".strip()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The blocks within one part of the dims before the last two."""
+
+    leading: tuple[Range, ...]
+    """Start and stop of these dims."""
+    blocks: tuple[Block, ...]
+    """What lies there."""
+
+    @property
+    def title(self) -> str:
+        """The part as an index; empty for two dims or less."""
+        return f"[{', '.join([f'{a}:{b}' for a, b in self.leading] + [':', ':'])}]"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A sharding of one shape, as people look at it."""
+
+    shape: Shape
+    """Shape of the array."""
+    panels: tuple[Panel, ...]
+    """In order of what they show; none where there are no elements."""
+    idle: tuple[int, ...]
+    """Ids of devices that hold no element."""
+
+
+def picture(sharding: Sharding, shape: Shape) -> Picture:
+    """Return what a picture of a sharding shows; pure.
+
+    Raises:
+      ShardingError: the sharding does not fit the shape.
+
+    >>> from gpushard.geometry.sharding import SingleDeviceSharding
+    >>> picture(SingleDeviceSharding("a"), (4, 5)).panels[0].blocks[0].box
+    ((0, 4), (0, 5))
+    """
+    held: dict[tuple[Range, ...], list[tuple[int, Device]]] = {}
+    idle = []
+    tiling = sharding.tiling(shape)
+    boxes = np.stack([tiling.starts, tiling.stops], -1).transpose(1, 0, 2).tolist()
+    for position, (place, edges) in enumerate(zip(tiling.devices, boxes, strict=True)):
+        device, box = device_of(place), tuple(map(tuple, edges))
+        numbered = getattr(device, "id", position), device
+        if all(start < stop for start, stop in box):
+            held.setdefault(box, []).append(numbered)
+        else:
+            idle.append(numbered[0])
+    if sum(map(_volume, held)) > math.prod(shape):
+        held = _apart(held)
+    blocks = [
+        Block(box, tuple(d for _, d in holders), tuple(i for i, _ in holders))
+        for box, holders in sorted(held.items())
+    ]
+    leading = [_spans(b.box[dim] for b in blocks) for dim in range(len(shape) - 2)]
+    panels = [
+        Panel(part, tuple(b for b in blocks if _meet(b.box, part)))
+        for part in (itertools.product(*leading) if blocks else ())
+    ]
+    return Picture(shape, tuple(panels), tuple(idle))
+
+
+def format_ids(ids: Iterable[int]) -> str:
+    """Write device ids with ranges, shortened where there are many.
+
+    >>> format_ids([0, 1, 2, 3]), format_ids([6, 3, 1, 0]), format_ids(range(0, 64, 2))
+    ('0-3', '0-1,3,6', '0,...,62')
+    """
+    runs: list[Range] = []
+    for id in sorted(ids):
+        if runs and runs[-1][1] == id - 1:
+            runs[-1] = runs[-1][0], id
+        else:
+            runs.append((id, id))
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    return ",".join(texts if len(texts) <= _MOST_RUNS else [texts[0], "...", texts[-1]])
+
+
+def colors(blocks: Sequence[Block], color_map: ColorMap | None = None) -> list[Color]:
+    """Return a colour for each block: that of the memory domain, or of the device where one is all.
+
+    Args:
+      blocks: those of a picture.
+      color_map: gives for a number from 0 to 1 what matplotlib's maps do: red, green and blue from
+        0 to 1, or "#rrggbb"; None for colours that differ much from one to the next.
+    """
+    domains = {getattr(device, "memory_domain", None) for b in blocks for device in b.devices}
+    keys = [
+        str(getattr(b.devices[0], "memory_domain", None)) if len(domains) > 1 else b.ids[0]
+        for b in blocks
+    ]
+    numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
+    last = max(len(numbers) - 1, 1)
+    return [
+        _spread(numbers[key]) if color_map is None else _rgb(color_map(numbers[key] / last))
+        for key in keys
+    ]
+
+
+def is_dark(color: Color) -> bool:
+    """Whether white text is easier to read on a colour than black."""
+    red, green, blue = color
+    return 0.299 * red + 0.587 * green + 0.114 * blue < 128
+
+
+def _spread(number: int) -> Color:
+    """Return a colour whose hue is far from those of the numbers before."""
+    lightness = (0.62, 0.75, 0.5)[number % 3]
+    return _rgb(colorsys.hls_to_rgb(number * _TURN % 1, lightness, 0.5))
+
+
+def _rgb(color: Any) -> Color:
+    if isinstance(color, str):
+        return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
+    red, green, blue = (round(255 * float(part)) for part in tuple(color)[:3])
+    return red, green, blue
+
+
+def _volume(box: tuple[Range, ...]) -> int:
+    return math.prod(stop - start for start, stop in box)
+
+
+def _spans(ranges: Iterable[Range]) -> list[Range]:
+    """Return what lies between the edges of ranges."""
+    return list(itertools.pairwise(sorted({edge for range in ranges for edge in range})))
+
+
+def _meet(box: Sequence[Range], part: Sequence[Range]) -> bool:
+    return all(a < d and c < b for (a, b), (c, d) in zip(box, part, strict=False))
+
+
+def _apart(
+    held: dict[tuple[Range, ...], list[tuple[int, Device]]],
+) -> dict[tuple[Range, ...], list[tuple[int, Device]]]:
+    """Cut boxes that overlap, and join their holders."""
+    edges = [np.unique([box[dim] for box in held]) for dim in range(len(next(iter(held))))]
+    cells: dict[tuple[Range, ...], list[tuple[int, Device]]] = {}
+    for box, holders in held.items():
+        within = [
+            itertools.pairwise(along[(along >= a) & (along <= b)].tolist())
+            for along, (a, b) in zip(edges, box, strict=True)
+        ]
+        for cell in itertools.product(*within):
+            cells.setdefault(cell, []).extend(holders)
+    return cells

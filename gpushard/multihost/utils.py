@@ -1,0 +1,255 @@
+"""Data of each process as one array, and what all processes have to agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpushard import tree
+from gpushard.array import Array
+from gpushard.errors import AddressError, ArgumentError, ArgumentTypeError
+from gpushard.geometry.mesh import Mesh
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import PartitionSpec
+from gpushard.multihost.group import group
+from gpushard.placement.defaults import local_devices
+from gpushard.placement.device_put import device_get, device_put
+from gpushard.placement.make_array import (
+    global_shape_of,
+    make_array_from_process_local_data,
+    make_array_from_single_device_arrays,
+    num_addressable_indices,
+)
+from gpushard.typing import HostArray
+
+
+def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
+    """Make arrays of all processes from what each of them has.
+
+    Args:
+      local_inputs: a tree of arrays, or of data on the host.
+      global_mesh: the mesh of all processes.
+      pspecs: how each is laid out over the mesh, as a prefix of that tree; `P()` for what all
+        processes have whole.
+
+    Returns:
+      The arrays. What already lies as it should shares memory; arrays of several processes stay.
+
+    Raises:
+      ArgumentTypeError: a spec is None, or the mesh is none.
+      MeshError: the devices of this process form no block of the mesh.
+      ShardingError: a spec does not fit the data.
+      TreeError: `pspecs` is no prefix.
+
+    >>> import gpushard as gs
+    >>> mesh = gs.make_mesh((2,), "x")
+    >>> host_local_array_to_global_array(np.arange(4), mesh, gs.P("x"))
+    Array([0, 1, 2, 3], dtype=int64, sharding=NamedSharding(mesh=('x': 2), spec=P('x')))
+    """
+    return _map(_to_global, local_inputs, global_mesh, pspecs, "local_inputs")
+
+
+def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
+    """Return what this process has of arrays of all processes, as arrays of its own.
+
+    Args:
+      global_inputs: a tree of arrays.
+      global_mesh: the mesh of all processes.
+      pspecs: how each is laid out over the mesh, as a prefix of that tree.
+
+    Returns:
+      The arrays, over the part of the mesh that this process has. They share memory with the
+      shards; arrays of this process alone are returned as they are.
+
+    Raises:
+      ArgumentTypeError: a spec is None, the mesh is none, or an input is no array.
+      MeshError: the devices of this process form no block of the mesh.
+      ShardingError: an array of several processes lies in another way.
+      TreeError: `pspecs` is no prefix.
+    """
+    return _map(_to_local, global_inputs, global_mesh, pspecs, "global_inputs")
+
+
+def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
+    """Bring data of all processes to the host of each.
+
+    Args:
+      in_tree: a tree of arrays, or of data on the host.
+      tiled: whether what processes have is joined along the first dim; else along a new one. An
+        array of several processes is returned whole, in either case.
+
+    Returns:
+      Arrays of NumPy.
+
+    Raises:
+      AddressError: no process of the program has some of the shards.
+
+    >>> process_allgather(np.arange(3)), process_allgather(np.arange(3), tiled=True)
+    (array([[0, 1, 2]]), array([0, 1, 2]))
+    """
+    return tree.map(lambda x: _gathered(x, tiled), in_tree)
+
+
+def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
+    """Return on every process the data that one of them has.
+
+    Args:
+      in_tree: a tree of data of the same structure, shapes and types on all processes.
+      is_source: whether this process is the one; by default it is the first.
+
+    Returns:
+      Arrays of NumPy.
+
+    Raises:
+      ArgumentError: not exactly one process is the source.
+    """
+    mine = group.index == 0 if is_source is None else bool(is_source)
+    sources = [process for process, own in enumerate(group.all_gather(mine)) if own]
+    if len(sources) != 1:
+        raise ArgumentError(
+            f"is_source is True on {len(sources)} of {group.count} processes; it must be on one",
+            argument="is_source",
+            sources=sources,
+        )
+    return group.broadcast(tree.map(np.asarray, device_get(in_tree)), sources[0])
+
+
+def sync_global_devices(name: str) -> None:
+    """Wait until all devices of all processes have come to this call.
+
+    Args:
+      name: of the place in the program, the same on all processes.
+
+    Raises:
+      ArgumentError: the processes are at different places.
+    """
+    for device in local_devices():
+        device.synchronize()
+    names = group.all_gather(name)
+    if len(set(names)) > 1:
+        raise ArgumentError(
+            f"sync_global_devices: the processes are at {names}; all must call it with one name",
+            argument="name",
+            names=names,
+        )
+
+
+def assert_equal(in_tree: Any, fail_message: str = "") -> None:
+    """Check that all processes have the same data.
+
+    Args:
+      in_tree: a tree of arrays, or of data on the host.
+      fail_message: what the error says.
+
+    Raises:
+      AssertionError: they differ.
+    """
+    mine = tree.map(np.asarray, device_get(in_tree))
+    first = group.broadcast(mine, 0)
+    pairs = zip(tree.leaves(mine), tree.leaves(first), strict=True)
+    same = all(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc") for one, other in pairs)
+    processes = [process for process, equal in enumerate(group.all_gather(same)) if not equal]
+    if processes:
+        text = f"{fail_message}: " if fail_message else ""
+        raise AssertionError(f"{text}processes {processes} have other data than process 0")
+
+
+def _map(
+    function: Callable[[Any, NamedSharding, NamedSharding], Any],
+    inputs: Any,
+    mesh: Any,
+    pspecs: Any,
+    argument: str,
+) -> Any:
+    """Apply a function to each leaf, with its sharding over the mesh and over this part of it."""
+    if not isinstance(mesh, Mesh):
+        raise ArgumentTypeError(
+            f"global_mesh={mesh!r} must be a Mesh", argument="global_mesh", type=type(mesh)
+        )
+    leaves, structure = tree.flatten(inputs)
+    specs = tree.broadcast_prefix(pspecs, inputs, _is_spec, names=("pspecs", argument))
+    for spec in specs:
+        if not isinstance(spec, PartitionSpec):
+            raise ArgumentTypeError(
+                f"pspecs has {spec!r}, which is no PartitionSpec; use P() for what is not split",
+                argument="pspecs",
+                value=spec,
+            )
+    local = mesh.local_mesh
+    return tree.unflatten(
+        structure,
+        [
+            function(leaf, NamedSharding(mesh, spec), NamedSharding(local, spec))
+            for leaf, spec in zip(leaves, specs, strict=True)
+        ],
+    )
+
+
+def _is_spec(x: Any) -> bool:
+    """Whether it is a spec, or stands where one is missing."""
+    return x is None or isinstance(x, PartitionSpec)
+
+
+def _to_global(x: Any, sharding: NamedSharding, local: NamedSharding) -> Array:
+    if not isinstance(x, Array):
+        made: Array = make_array_from_process_local_data(sharding, x)
+        return made
+    if not x.is_fully_addressable:
+        return x
+    mine = device_put(x, local)
+    if sharding.is_fully_addressable:
+        return mine
+    shape = global_shape_of(sharding, x.shape)
+    parts = [mine.addressable_data(n) for n in range(len(mine.addressable_shards))]
+    return make_array_from_single_device_arrays(shape, sharding, parts)
+
+
+def _to_local(x: Any, sharding: NamedSharding, local: NamedSharding) -> Array:
+    if not isinstance(x, Array):
+        raise ArgumentTypeError(
+            f"global_inputs has a {type(x).__name__}, which is no gpushard.Array",
+            argument="global_inputs",
+            type=type(x),
+        )
+    if x.is_fully_addressable:
+        return x
+    if not x.sharding.is_equivalent_to(sharding, x.ndim):
+        raise AddressError(
+            f"global_inputs has an array in {x.sharding}, which cannot be moved to {sharding} by "
+            "one process; name the spec that it has",
+            argument="pspecs",
+            sharding=x.sharding,
+            expected=sharding,
+        )
+    shape = tuple(num_addressable_indices(sharding, dim, x.shape) for dim in range(x.ndim))
+    parts = [shard.data for shard in x.addressable_shards if shard.data is not None]
+    return make_array_from_single_device_arrays(shape, local, parts)
+
+
+def _gathered(x: Any, tiled: bool) -> HostArray:
+    if isinstance(x, Array) and not x.is_fully_addressable:
+        return _whole(x)
+    every = group.all_gather(np.asarray(device_get(x)))
+    if tiled:
+        return every[0] if len(every) == 1 else np.concatenate([np.atleast_1d(v) for v in every])
+    return np.stack(every)
+
+
+def _whole(x: Array) -> HostArray:
+    """Return an array of several processes, of the shards that each of them has."""
+    mine = [(shard.index, np.asarray(shard.data)) for shard in x.addressable_shards]
+    result: HostArray = np.empty(x.shape, x.dtype)
+    missing = np.ones(x.shape, bool)
+    for index, part in (pair for parts in group.all_gather(mine) for pair in parts):
+        result[index] = part
+        missing[index] = False
+    if missing.any():
+        raise AddressError(
+            f"process_allgather: no process of the {group.count} in the program has "
+            f"{int(missing.sum())} of the {x.size} elements of {x.sharding}; start the others",
+            argument="in_tree",
+            missing=int(missing.sum()),
+        )
+    return result

@@ -1,0 +1,223 @@
+"""Functions of each element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gpushard.array import Array
+from gpushard.dtypes import kind_of
+from gpushard.errors import ArgumentError
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.elementwise import tanh
+from gpushard.numpy.public import public
+from gpushard.ops.axes import one_from_end
+from gpushard.special import erfc
+
+# fmt: off
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
+    "identity", "leaky_relu", "log1mexp", "log_sigmoid", "mish", "relu", "relu6", "selu",
+    "sigmoid", "silu", "soft_sign", "softplus", "sparse_plus", "sparse_sigmoid", "squareplus",
+    "swish", "tanh",
+]
+# fmt: on
+
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+
+@public
+def identity(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return the elements as they are."""
+    return x
+
+
+@public
+def relu(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return max(x, 0).
+
+    >>> relu([-1.0, 2.0])
+    Array([0., 2.], dtype=float64)
+    """
+    return ew.maximum(x, 0)
+
+
+@public
+def relu6(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return min(max(x, 0), 6)."""
+    return ew.minimum(ew.maximum(x, 0), 6.0)
+
+
+@public
+def sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return 1 / (1 + exp(-x)), without overflow.
+
+    >>> sigmoid([-1000.0, 0.0, 1000.0])
+    Array([0. , 0.5, 1. ], dtype=float64)
+    """
+    small = ew.exp(-ew.abs(x * 1.0))
+    return ew.where(x >= 0, 1.0, small) / (1.0 + small)
+
+
+@public
+def log_sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return the logarithm of `sigmoid`."""
+    return -softplus(x * -1.0)
+
+
+@public
+def sparse_sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return 0 below -1, 1 above 1, and (x + 1) / 2 between."""
+    return 0.5 * ew.clip(x + 1.0, 0.0, 2.0)
+
+
+@public
+def softplus(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return log(1 + exp(x)), without overflow.
+
+    >>> softplus(1000.0)
+    Array(1000., dtype=float64)
+    """
+    return ew.logaddexp(x, 0.0)
+
+
+@public
+def sparse_plus(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return 0 below -1, x above 1, and (x + 1) ** 2 / 4 between."""
+    between = ew.square(x + 1.0) / 4
+    return ew.where(x <= -1.0, 0.0, ew.where(x >= 1.0, x, between))
+
+
+@public(arrays=1)
+def squareplus(x: Any, b: Any = 4, *, out_sharding: Any = None) -> Array:
+    """Return (x + sqrt(x ** 2 + b)) / 2.
+
+    Args:
+      b: how smooth it is around 0.
+    """
+    return (x + ew.sqrt(ew.square(x) + b)) / 2
+
+
+@public
+def soft_sign(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return x / (abs(x) + 1)."""
+    return x / (ew.abs(x) + 1)
+
+
+@public
+def silu(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return x * sigmoid(x)."""
+    return x * sigmoid(x)
+
+
+@public
+def mish(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return x * tanh(softplus(x))."""
+    return x * ew.tanh(softplus(x))
+
+
+@public
+def elu(x: Any, alpha: Any = 1.0, *, out_sharding: Any = None) -> Array:
+    """Return x where it is positive, and alpha * expm1(x) elsewhere.
+
+    Args:
+      alpha: what it goes to, negated.
+    """
+    return ew.where(x > 0, x, alpha * ew.expm1(ew.where(x > 0, 0.0, x)))
+
+
+@public
+def celu(x: Any, alpha: Any = 1.0, *, out_sharding: Any = None) -> Array:
+    """Return x where it is positive, and alpha * expm1(x / alpha) elsewhere.
+
+    Args:
+      alpha: what it goes to, negated.
+    """
+    return ew.maximum(x, 0.0) + alpha * ew.expm1(ew.minimum(x, 0.0) / alpha)
+
+
+@public
+def selu(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return `elu`, scaled so that means and variances stay what they are."""
+    return _SELU_SCALE * elu(x, _SELU_ALPHA)
+
+
+@public
+def gelu(x: Any, approximate: bool = True, *, out_sharding: Any = None) -> Array:
+    """Return x times the probability that a normal variable is smaller.
+
+    Args:
+      approximate: whether to take tanh of a polynomial for it.
+
+    Raises:
+      MissingLibraryError: it is not approximate, and SciPy is not installed.
+    """
+    if not approximate:
+        return 0.5 * x * erfc(x * -math.sqrt(0.5))
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
+    return x * (0.5 * (1.0 + ew.tanh(inner)))
+
+
+@public
+def leaky_relu(x: Any, negative_slope: Any = 0.01, *, out_sharding: Any = None) -> Array:
+    """Return x where it is not negative, and a part of it elsewhere.
+
+    Args:
+      negative_slope: which part.
+    """
+    return ew.where(x >= 0, x, negative_slope * x)
+
+
+@public
+def hard_tanh(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return x, not less than -1 and not more than 1."""
+    return ew.minimum(x, 1) if kind_of(x.dtype) in "bu" else ew.clip(x, -1, 1)
+
+
+@public
+def hard_sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return relu6(x + 3) / 6."""
+    return relu6(x + 3.0) / 6.0
+
+
+@public
+def hard_silu(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return x * hard_sigmoid(x)."""
+    return x * hard_sigmoid(x)
+
+
+@public
+def glu(x: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
+    """Return the first half of a dim times the sigmoid of the other.
+
+    Args:
+      axis: which dim.
+
+    Raises:
+      ArgumentError: it cannot be halved.
+    """
+    axis = one_from_end(axis, x.ndim, "glu")
+    half, odd = divmod(x.shape[axis], 2)
+    if odd:
+        raise ArgumentError(
+            f"glu: axis={axis} has {x.shape[axis]} elements, which cannot be halved; use an even "
+            "number",
+            argument="axis",
+            axis=axis,
+            size=x.shape[axis],
+        )
+    after = (slice(None),) * (-1 - axis)
+    return x[(..., slice(half), *after)] * sigmoid(x[(..., slice(half, None), *after)])
+
+
+@public
+def log1mexp(x: Any, *, out_sharding: Any = None) -> Array:
+    """Return log(1 - exp(-x)) for positive numbers, with all digits."""
+    small = x < math.log(2)
+    near = ew.log(-ew.expm1(-ew.where(small, x, 1.0)))
+    return ew.where(small, near, ew.log1p(-ew.exp(-ew.where(small, 1.0, x))))
+
+
+swish = silu
+hard_swish = hard_silu

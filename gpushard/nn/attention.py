@@ -1,0 +1,179 @@
+"""Attention: values weighted by how well their keys match queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpushard.array import Array
+from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.functions.checks import check_choice
+from gpushard.nn.normalizing import logsumexp, softmax
+from gpushard.numpy import elementwise as ew
+from gpushard.numpy.arguments import as_value
+from gpushard.numpy.linear_algebra import einsum
+from gpushard.numpy.public import public
+
+__all__ = ["dot_product_attention"]
+
+_LEAST = -0.7 * float(np.finfo(np.float32).max)
+"""What stands where a query does not see a key: with none seen, all weigh the same."""
+
+
+@public(arrays=3)
+def dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    mask: Any = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Any = None,
+    key_value_seq_lengths: Any = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: str | None = None,
+    return_residual: bool = False,
+    out_sharding: Any = None,
+) -> Array:
+    """Return softmax(query @ key.T * scale + bias) @ value, for each head of each batch.
+
+    The softmax is computed in float32, or in the type of the operands where that has more digits.
+
+    Args:
+      query: of shape ([batch,] length, heads, features).
+      key: of shape ([batch,] length, heads, features); heads of queries are a multiple of its.
+      value: of the shape of `key`.
+      bias: what is added, of shape (batch, heads, query length, key length), or 1 for each.
+      mask: which keys a query sees, booleans of such a shape; all by default.
+      scale: what products are multiplied with; 1 / sqrt(features) by default.
+      is_causal: whether a query sees no key after its own place.
+      query_seq_lengths: for each batch, how many queries there are; what comes after gives 0.
+      key_value_seq_lengths: for each batch, how many keys there are; others are not seen.
+      local_window_size: how many places before and after its own a query sees: one number, or two.
+      implementation: None or "xla"; makes no difference.
+      return_residual: whether to return the logarithms of the sums of exponentials, too.
+
+    Raises:
+      ArgumentError: shapes do not fit.
+      ArgumentTypeError: types differ, or the mask has no booleans.
+
+    >>> import gpushard as gs
+    >>> q, k = gs.numpy.ones((1, 2, 1, 4)), gs.numpy.ones((1, 3, 1, 4))
+    >>> dot_product_attention(q, k, k).shape
+    (1, 2, 1, 4)
+    """
+    check_choice("dot_product_attention", "implementation", implementation, (None, "xla"))
+    shape = query.shape
+    query, key = _of_rank_4(query, "query"), _of_rank_4(key, "key")
+    value = _of_rank_4(value, "value")
+    _check(query, key, value)
+    batch, length, heads, features = query.shape
+    known, groups = key.shape[1], heads // key.shape[2]
+    grouped = query.reshape(batch, length, key.shape[2], groups, features)
+    wide = np.promote_types(query.dtype, np.float32)
+    logits = einsum("btkgh,bskh->bkgts", grouped, key, preferred_element_type=wide)
+    logits = logits * (features**-0.5 if scale is None else scale)
+    sizes = (batch, heads, length, known)
+    if bias is not None:
+        bias = _by_group(as_value(bias, "dot_product_attention"), "bias", sizes, groups)
+        logits = (logits + bias).astype(wide)
+    seen: Any = _places(length, known, is_causal, local_window_size)
+    if mask is not None:
+        mask = as_value(mask, "dot_product_attention")
+        if mask.dtype != bool:
+            raise ArgumentTypeError(
+                f"dot_product_attention: mask of {mask.dtype} must have booleans; use a bias for "
+                "numbers",
+                argument="mask",
+                dtype=mask.dtype,
+            )
+        mask = _by_group(mask, "mask", sizes, groups)
+        seen = mask if seen is None else ew.logical_and(mask, seen)
+    queries = _within(query_seq_lengths, "query_seq_lengths", batch, np.arange(length)[:, None])
+    keys = _within(key_value_seq_lengths, "key_value_seq_lengths", batch, np.arange(known))
+    for real in (queries, keys):
+        if real is not None:
+            seen = real if seen is None else ew.logical_and(seen, real)
+    if seen is not None:
+        logits = ew.where(seen, logits, _LEAST)
+    weights = softmax(logits).astype(key.dtype)
+    found = einsum("bkgts,bskh->btkgh", weights, value)
+    if queries is not None:
+        found = ew.where(queries.reshape(batch, length, 1, 1, 1), found, 0)
+    result = found.reshape(shape)
+    if not return_residual:
+        return result
+    sums = logsumexp(logits, -1).astype(key.dtype)  # of batch, heads, groups, length
+    both: Any = (result, sums.reshape(batch, heads, length).transpose(0, 2, 1).reshape(shape[:-1]))
+    return both
+
+
+def _of_rank_4(x: Any, argument: str) -> Any:
+    """Return an array with a dim for batches."""
+    if x.ndim not in (3, 4):
+        raise _misfit(argument, x.shape, "of shape ([batch,] length, heads, features)")
+    return x[None] if x.ndim == 3 else x
+
+
+def _check(query: Any, key: Any, value: Any) -> None:
+    """Check that queries, keys and values fit each other."""
+    batch, _, heads, features = query.shape
+    if (key.shape[0], key.shape[3]) != (batch, features):
+        raise _misfit("key", key.shape, f"of {batch} batches and {features} features, as query")
+    if value.shape != key.shape:
+        raise _misfit("value", value.shape, f"of the shape of key, {key.shape}")
+    if not key.shape[2] or heads % key.shape[2]:
+        raise _misfit("key", key.shape, f"of a number of heads that divides the {heads} of query")
+    for name, x in (("key", key), ("value", value)):
+        if x.dtype != query.dtype:
+            raise ArgumentTypeError(
+                f"dot_product_attention: {name} of {x.dtype} must be of {query.dtype}, as query; "
+                "use astype",
+                argument=name,
+                dtype=x.dtype,
+            )
+
+
+def _by_group(x: Any, argument: str, sizes: tuple[int, ...], groups: int) -> Any:
+    """Return what goes with logits, its heads in groups of those that share a key."""
+    x = x[(None,) * (4 - x.ndim)] if x.ndim < 4 else x
+    if x.ndim > 4 or any(n not in (1, size) for n, size in zip(x.shape, sizes, strict=True)):
+        raise _misfit(argument, x.shape, f"of shape {sizes}, or 1 for each")
+    if x.shape[1] == 1:
+        return x[:, :, None]
+    return x.reshape(x.shape[0], -1, groups, *x.shape[2:])
+
+
+def _places(
+    length: int, known: int, is_causal: bool, window: int | tuple[int, int] | None
+) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+    """Return which places of keys are seen from those of queries; None for all."""
+    if not is_causal and window is None:
+        return None
+    apart = np.arange(known) - np.arange(length)[:, None]
+    seen = apart <= 0 if is_causal else np.ones(apart.shape, bool)
+    if window is not None:
+        before, after = (window, window) if isinstance(window, int) else window
+        seen &= (apart >= -before) & (apart <= after)
+    return seen
+
+
+def _within(lengths: Any, argument: str, batch: int, places: Any) -> Any:
+    """Return which places are within lengths, broadcasting with logits; None without lengths."""
+    if lengths is None:
+        return None
+    lengths = as_value(lengths, "dot_product_attention")
+    if lengths.shape != (batch,):
+        raise _misfit(argument, lengths.shape, f"of shape ({batch},), one for each batch")
+    return lengths.reshape(batch, 1, 1, 1, 1) > places
+
+
+def _misfit(argument: str, shape: tuple[int, ...], must: str) -> ArgumentError:
+    return ArgumentError(
+        f"dot_product_attention: {argument} of shape {shape} must be {must}",
+        argument=argument,
+        shape=shape,
+    )

@@ -1,0 +1,73 @@
+"""What notebooks show of arrays: the grid to scale, and never their data."""
+
+import itertools
+import math
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpushard as gs
+from gpushard.array.html import svg
+from gpushard.geometry.named_sharding import NamedSharding
+from gpushard.geometry.partition_spec import P
+from gpushard.geometry.pictures import picture
+from gpushard.runtime.host.backend import HostBackend
+from tests.geometry.test_pictures import CUBE, SPECS
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@given(st.sampled_from(SPECS), st.lists(st.integers(1, 9), min_size=3, max_size=4))
+def test_areas_are_to_scale_and_rectangles_lie_apart(spec: P, shape: list[int]) -> None:
+    drawn = picture(NamedSharding(CUBE, spec), tuple(shape))
+    rects = list(ET.fromstring(svg(drawn)).iter(f"{SVG}rect"))
+    blocks = [block for panel in drawn.panels[:12] for block in panel.blocks]
+    assert len(rects) == len(blocks)
+    boxes = [[float(r.get(k) or "") for k in ("x", "y", "width", "height")] for r in rects]
+    units = [
+        w * h / math.prod(b - a for a, b in block.box[-2:])
+        for (*_, w, h), block in zip(boxes, blocks, strict=True)
+    ]
+    assert np.allclose(units, units[0], rtol=1e-3)
+    for (x, y, w, h), (u, v, width, height) in itertools.combinations(boxes, 2):
+        across, down = min(x + w, u + width) - max(x, u), min(y + h, v + height) - max(y, v)
+        assert min(across, down) < 1e-2
+
+
+def test_data_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = gs.make_mesh((4, 2), ("x", "y"))
+    x = gs.device_put(np.ones((9, 7)), gs.NamedSharding(mesh, gs.P("x", "y")))
+    copies: list[object] = []
+    monkeypatch.setattr(HostBackend, "copy_boxes", lambda self, *args: copies.append(args))
+    with gs.transfer_guard("disallow_explicit"):
+        text = x._repr_html_()
+    assert not copies
+    root = ET.fromstring(text.replace("<br>", ""))
+    assert len(list(root.iter(f"{SVG}rect"))) == 6
+    assert "without elements: 6-7" in text
+    assert "shape=(9, 7), dtype=float64" in text
+
+
+def test_html_cannot_come_from_names() -> None:
+    mesh = gs.make_mesh((8,), ("<b>",))
+    text = gs.numpy.ones(8, out_sharding=gs.NamedSharding(mesh, gs.P("<b>")))._repr_html_()
+    assert "<b>" not in text and "&lt;b&gt;" in text
+
+
+def test_where_there_is_no_picture_the_repr_is_shown() -> None:
+    gone = gs.device_put(np.ones(8), gs.NamedSharding(gs.make_mesh((8,), "x"), gs.P("x")))
+    gone.delete()
+    assert gone._repr_html_() is None
+    assert gs.numpy.arange(3)._repr_html_() is None
+    keys = gs.random.split(gs.random.key(0), 8)
+    keys = gs.device_put(keys, gs.NamedSharding(gs.make_mesh((8,), "x"), gs.P("x")))
+    assert "key&lt;fry&gt;" in keys._repr_html_()
+
+
+def test_shards_of_fewer_dims_are_drawn() -> None:
+    x = gs.device_put(np.ones((8, 3)), gs.sharding.PmapSharding.default((8, 3)))
+    text = x._repr_html_()
+    assert text.count("<rect") == len({*x.devices()})
