@@ -73,6 +73,7 @@ NAMES = [
 
 MODULES = {
     "lax",
+    "lax",
     "debug",
     "legacy",
     "multihost",
