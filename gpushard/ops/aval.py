@@ -23,6 +23,7 @@ class Aval:
     def promoting(self) -> Any:
         """What stands for this type in NumPy's promotion: Python's own type if it is weak.
 
+        >>> import numpy as np
         >>> Aval((), np.dtype("float64"), weak=True).promoting
         <class 'float'>
         """
