@@ -73,7 +73,6 @@ NAMES = [
 
 MODULES = {
     "lax",
-    "lax",
     "debug",
     "legacy",
     "multihost",
