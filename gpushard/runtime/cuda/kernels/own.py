@@ -341,7 +341,7 @@ def reduce(name: str, x: LocalArray, axes: tuple[int, ...], out: LocalArray) -> 
 
 
 @functools.lru_cache(maxsize=64)
-def _numbering(count: int, valued: bool) -> Any:
+def _numbering(count: int) -> Any:
     lines = ["long long left = at, offset = 0, number = 0, many = 1, place"]
     for n in reversed(range(count)):
         lines += [
@@ -349,10 +349,10 @@ def _numbering(count: int, valued: bool) -> Any:
             f"number += (place + start{n}) * many; many *= size{n}",
         ]
     scalars = [f"int64 {name}{n}" for n in range(count) for name in _ALONG]
-    lines += ["at = number", *(["value = moved(x, offset)"] if valued else [])]
+    lines += ["at = number", "value = moved(x, offset)"]
     return _elementwise(
-        ", ".join([*(["T x"] if valued else []), *scalars]),
-        "int64 at" + (", T value" if valued else ""),
+        ", ".join(["T x", *scalars]),
+        "int64 at, T value",
         "; ".join(lines),
         "number",
         "indexing",
@@ -369,22 +369,20 @@ def extremes(
 ) -> None:
     """Find "argmin" or "argmax" of a block, as row-major numbers in dims of the whole array.
 
-    The axes ascend. `number` gets the positions, without these dims, and `value` what lies there.
+    The axes ascend. `number` gets the positions, without these dims, and `value` what lies there;
+    without it the block has these dims whole.
     """
     if kind_of(x.dtype) == "f":  # CuPy's find any of several NaNs
         reduce(name, x, axes, number)
     else:
         getattr(x, name)(axis=axes, out=number)
     if value is None:
-        if any(dim.start or dim.length != dim.size for dim in dims[-len(axes) :]):
-            scalars = itertools.chain(*map(dataclasses.astuple, dims))
-            _numbering(len(dims), False)(*scalars, number)
         return
     kept = [dim for dim in range(x.ndim) if dim - x.ndim not in axes]
     shape, strides = ([of[dim] for dim in kept] for of in (x.shape, x.strides))
     view = cupy.lib.stride_tricks.as_strided(x, shape, strides)
     scalars = itertools.chain(*map(dataclasses.astuple, dims))
-    _numbering(len(dims), True)(_with_dim(view), *scalars, *map(_with_dim, (number, value)))
+    _numbering(len(dims))(_with_dim(view), *scalars, *map(_with_dim, (number, value)))
 
 
 @functools.cache
