@@ -9,8 +9,8 @@ layer  package                           what it knows
 9      `interop`                         other array libraries: DLPack, CUDA arrays, PyTorch
 9      `multihost`                       what the processes of a program exchange
 9      `legacy`                          older types of JAX, as faces on `Array`
-8      `numpy`, `random`, `special`,     functions, as NumPy, JAX and SciPy name them
-       `nn`
+8      `nn`                              functions of neural networks, as JAX names them
+8      `numpy`, `random`, `special`      functions, as NumPy, JAX and SciPy name them
 6      `array`, `placement`              `Array`, `Shard`, `device_put`, `make_array_from_*`
 5      `functions`                       functions of values, written once
 4      `ops`                             operations: rows, how they are split, their execution
