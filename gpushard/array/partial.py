@@ -148,6 +148,14 @@ class PartialArray(Array, Concrete):
             return None
         return array_html(self._shape, self._dtype.name, self._sharding)
 
+    def __copy__(self) -> Array:
+        """Return another handle on the same memory; arrays are values."""
+        local: Any = self._local.__copy__()
+        return PartialArray(local, self._sharding)
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.__copy__()
+
     def __reduce__(self) -> NoReturn:
         raise self._without_data("pickling")
 
@@ -187,10 +195,20 @@ class PartialArray(Array, Concrete):
         )
 
 
-def array_of(kind: type[ConcreteArray], buffer: ShardedBuffer, sharding: Sharding) -> Array:
-    """Return an array of what this process has of it, which is all of one on its own devices."""
-    if sharding.is_fully_addressable:
-        return kind(buffer, sharding)
+def array_of(
+    kind: type[ConcreteArray], buffer: ShardedBuffer, sharding: Sharding, **how: bool
+) -> Array:
+    """Return an array of what this process has of it, which is all of one on its own devices.
+
+    Args:
+      kind: the class of what this process has.
+      buffer: its data, on the devices that this process addresses.
+      sharding: how all is laid out.
+      **how: what the class takes, too.
+    """
+    tiling = buffer.tiling
+    if tiling is sharding.tiling(tiling.shape) or sharding.is_fully_addressable:
+        return kind(buffer, sharding, **how)
     local = kind(buffer, _Local(sharding))
     return PartialArray(local._handle(local._held(), local.sharding, registered=False), sharding)
 

@@ -12,6 +12,7 @@ from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard.array.key_array import KeyArray
+from gpushard.array.partial import array_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_dtype, place_tiling
 from gpushard.functions.concrete import concrete
@@ -289,7 +290,7 @@ def _read_leaf(x: Any) -> Array | HostData:
     """Return an array that was not deleted as it is, and anything else as host data."""
     if not isinstance(x, np.ndarray) and isinstance(x, Array):
         if not is_traced(x):
-            x._live()
+            x._read()
         return x
     return as_host_array(x)
 
@@ -302,14 +303,14 @@ def _put_leaf(x: Array | HostData, place: Any, may_alias: bool) -> Array:
     data, weak = x
     committed = place is not None
     sharding = as_sharding(place, data.ndim) if committed else default_sharding(data.shape)
-    tiling = place_tiling(sharding, data.shape)
+    tiling = place_tiling(sharding, data.shape).local
     check_transfer(HOST_TO_DEVICE, "device_put(x)", explicit=True)
     runtime, dtype = devices_of(tiling)[0].runtime, check_dtype(data.dtype, "x")
     if may_alias and runtime.backend.host_readable:
         buffer = alias_host(runtime, tiling, dtype, data)
     else:
         buffer = from_host(runtime, tiling, dtype, lambda index, shape: data[index])
-    return ConcreteArray(buffer, sharding, committed=committed, weak_type=weak)
+    return array_of(ConcreteArray, buffer, sharding, committed=committed, weak_type=weak)
 
 
 def _target(x: Array, place: Any, argument: str) -> Sharding:

@@ -1,5 +1,6 @@
 """One process as the only one, and as one of two whose other's devices are pretended."""
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,6 +92,9 @@ def test_all_ways_to_make_one(mesh: gs.Mesh) -> None:
     assert made.shape == (8, 6)
     parts = [s.data for s in made.addressable_shards]
     joined = gs.make_array_from_single_device_arrays((8, 6), sharding, parts)
+    put = gs.device_put({"a": VALUE}, sharding)["a"]
+    assert repr(put) == repr(made) == repr(gs.device_put(put)) == repr(copy.deepcopy(put))
+    np.testing.assert_array_equal(put.addressable_data(3), VALUE[2:4, 3:])
     keys = gs.random.split(gs.random.key(0), 8)
     spread = gs.make_array_from_callback((8,), gs.NamedSharding(mesh, gs.P("x")), lambda i: keys[i])
     assert spread.dtype == keys.dtype and not spread.is_fully_addressable

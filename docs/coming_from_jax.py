@@ -1,0 +1,343 @@
+"""Makes coming-from-jax.md from the installed JAX: `python docs/coming_from_jax.py`.
+
+What is there, and what arguments it lacks, is found out; notes on what differs, and on what stands
+for what is not there, are below, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gpushard as gs
+
+PAGE = Path(__file__).with_name("coming-from-jax.md")
+MODULES = ("", "numpy", "lax", "random", "sharding", "tree", "nn")
+ELSEWHERE = ("numpy", "special", "nn", "debug", "multihost", "tree_util", "legacy", "sharding")
+"""Where a name is looked for that is not in the module of its name."""
+
+DIFFERS: dict[str, dict[str, str]] = {
+    "": {
+        "Array": "`x[i] = value` works; pickles keep the sharding",
+        "Device": "a device may be a part of a GPU",
+        "device_put": "never through the host where both are on devices",
+        "default_backend": '"cpu" or "gpu"',
+        "live_arrays": "without those that were deleted",
+        "make_array_from_callback": "one call for each distinct box; takes `dtype` for no data",
+        "process_count": "1 in this version",
+        "process_index": "0 in this version",
+    },
+    "numpy": {
+        "array": "64-bit types are on, as in NumPy",
+        "asarray": "64-bit types are on, as in NumPy",
+        "unique": "without `size`, the size is read from the devices",
+        "nonzero": "without `size`, the size is read from the devices",
+    },
+    "nn": {
+        "dot_product_attention": "the softmax of float64 is computed in float64",
+        "gelu": "`approximate=False` needs SciPy",
+        "one_hot": "float64 by default",
+    },
+    "random": {
+        "key": "keys are those of Threefry",
+    },
+    "sharding": {
+        "NamedSharding": "dims need not be divisible by the axes that split them",
+        "AxisType": "all kinds are alike",
+    },
+}
+"""What is to be known of a name that is there."""
+
+NEAREST: dict[str, dict[str, str]] = {
+    "": {
+        "checkpoint": "nothing: there are no derivatives",
+        "checkpoint_policies": "nothing: there are no derivatives",
+        "checking_leaks": "nothing: operations run as they are called",
+        "clear_caches": "`gs.empty_cache()` gives free memory back; plans are bounded",
+        "copy_to_host_async": "`x.copy_to_host_async()`",
+        "debug_nans": "`gs.numpy.isnan(x).any()`",
+        "disable_jit": "nothing: operations run as they are called",
+        "distributed": "one process in this version",
+        "default_matmul_precision": "products have all digits of their type",
+        "dlpack": "`gs.from_dlpack(x)`, `x.__dlpack__()`",
+        "effects_barrier": "`gs.block_until_ready(x)`",
+        "enable_checks": "`gs.configure(enable_checks=True)`",
+        "enable_x64": "always on",
+        "ensure_compile_time_eval": "nothing: operations run as they are called",
+        "eval_shape": "`gs.ShapeDtypeStruct`, `x.aval`",
+        "empty_ref": "`gs.numpy.empty(shape)`; `x[i] = value` works",
+        "experimental": "`gs.multihost`, `gs.legacy`",
+        "float0": "nothing: there are no derivatives",
+        "host_count": "`gs.process_count()`",
+        "host_id": "`gs.process_index()`",
+        "host_ids": "`range(gs.process_count())`",
+        "jit": "nothing yet: operations run as they are called",
+        "lib": "nothing",
+        "log_compiles": "nothing: nothing is compiled for a program",
+        "make_jaxpr": "nothing yet",
+        "new_ref": "`x`: `x[i] = value` works",
+        "numpy_dtype_promotion": "NumPy's rules, with weak types for Python's numbers",
+        "numpy_rank_promotion": "allowed, as in NumPy",
+        "print_environment_info": "`gpushard info` in a shell",
+        "process_indices": "`range(gs.process_count())`",
+        "Ref": "`gs.Array`: `x[i] = value` works",
+        "scipy": "`gs.special`",
+        "softmax_custom_jvp": "nothing: there are no derivatives",
+        "thread_guard": "arrays may be used by several threads",
+        "typeof": "`x.aval`, `x.sharding`",
+        "version": '`importlib.metadata.version("gpushard")`',
+        **dict.fromkeys(
+            (
+                "custom_derivatives",
+                "custom_gradient",
+                "custom_jvp",
+                "custom_vjp",
+                "grad",
+                "fwd_and_bwd",
+                "hessian",
+                "jacfwd",
+                "jacobian",
+                "jacrev",
+                "jvp",
+                "linearize",
+                "linear_transpose",
+                "remat",
+                "value_and_grad",
+                "vjp",
+            ),
+            "nothing: there are no derivatives",
+        ),
+    },
+    "numpy": {
+        "ComplexWarning": "`numpy.exceptions.ComplexWarning`",
+        "complex_": "`gs.numpy.complex128`",
+        "float_": "`gs.numpy.float64`",
+        "fromfile": "`gs.load(file, sharding)`, or `numpy.fromfile` and `gs.device_put`",
+        "fromstring": "`numpy.fromstring` and `gs.device_put`",
+        "frompyfunc": "`gs.numpy.vectorize`",
+        "ufunc": "`numpy.ufunc`: those of NumPy take arrays",
+        **dict.fromkeys(
+            ("character", "flexible", "object_"), "nothing: elements are numbers and booleans"
+        ),
+    },
+    "lax": {
+        "approx_max_k": "`gs.numpy.argsort`, exact",
+        "approx_min_k": "`gs.numpy.argsort`, exact",
+        "batch_matmul": "`gs.numpy.matmul`",
+        "bessel_i0e": "`gs.special.i0e`",
+        "bessel_i1e": "`gs.special.i1e`",
+        "bitcast_convert_type": "`x.view(dtype)`",
+        "broadcast": "`gs.numpy.broadcast_to`",
+        "broadcast_in_dim": "`gs.numpy.expand_dims` and `gs.numpy.broadcast_to`",
+        "broadcasted_iota": "`gs.numpy.arange` and `gs.numpy.broadcast_to`",
+        "clamp": "`gs.numpy.clip(x, min, max)`",
+        "collapse": "`x.reshape`",
+        "complex": "`x + 1j * y`",
+        "cond": "`if`: operations run as they are called",
+        "convert_element_type": "`x.astype(dtype)`",
+        "cummax": "`numpy.maximum.accumulate(x)`",
+        "cummin": "`numpy.minimum.accumulate(x)`",
+        "div": "`gs.numpy.divide`; `gs.numpy.fix` of it for integers",
+        "dot_general": "`gs.numpy.einsum`",
+        "dynamic_index_in_dim": "`x[i]`",
+        "dynamic_slice": "`x[i:i + n]`",
+        "dynamic_slice_in_dim": "`x[i:i + n]`",
+        "dynamic_update_index_in_dim": "`x.at[i].set(y)`",
+        "dynamic_update_slice": "`x.at[i:i + n].set(y)`",
+        "dynamic_update_slice_in_dim": "`x.at[i:i + n].set(y)`",
+        "eq": "`gs.numpy.equal`",
+        "erf_inv": "`gs.special.erfinv`",
+        "fft": "`gs.numpy.fft`",
+        "fori_loop": "`for`",
+        "gather": "`x[indices]`, `gs.numpy.take`",
+        "ge": "`gs.numpy.greater_equal`",
+        "gt": "`gs.numpy.greater`",
+        "igamma": "`gs.special.gammainc`",
+        "igammac": "`gs.special.gammaincc`",
+        "index_in_dim": "`x[i]`",
+        "index_take": "`gs.numpy.take`",
+        "integer_pow": "`gs.numpy.power`",
+        "iota": "`gs.numpy.arange`",
+        "is_finite": "`gs.numpy.isfinite`",
+        "le": "`gs.numpy.less_equal`",
+        "lgamma": "`gs.special.gammaln`",
+        "linalg": "`gs.numpy.linalg`",
+        "logistic": "`gs.nn.sigmoid`",
+        "lt": "`gs.numpy.less`",
+        "map": "`for`, and `gs.numpy.stack`",
+        "max": "`gs.numpy.maximum`",
+        "min": "`gs.numpy.minimum`",
+        "mul": "`gs.numpy.multiply`",
+        "ne": "`gs.numpy.not_equal`",
+        "neg": "`gs.numpy.negative`",
+        "pad": "`gs.numpy.pad`, between edges only",
+        "population_count": "`gs.numpy.bitwise_count`",
+        "Precision": "products have all digits of their type",
+        "reduce_and": "`numpy.bitwise_and.reduce(x)`",
+        "reduce_max": "`gs.numpy.max`",
+        "reduce_min": "`gs.numpy.min`",
+        "reduce_or": "`numpy.bitwise_or.reduce(x)`",
+        "reduce_prod": "`gs.numpy.prod`",
+        "reduce_sum": "`gs.numpy.sum`",
+        "reduce_xor": "`numpy.bitwise_xor.reduce(x)`",
+        "rem": "`gs.numpy.fmod`",
+        "rev": "`gs.numpy.flip`",
+        "rng_uniform": "`gs.random.uniform`",
+        "round": "`gs.numpy.round`, which rounds halves to even",
+        "rsqrt": "`1 / gs.numpy.sqrt(x)`",
+        "scan": "`for`",
+        "scatter": "`x.at[indices].set(y)`",
+        "scatter_add": "`x.at[indices].add(y)`",
+        "scatter_apply": "`x.at[indices].apply(f)`",
+        "scatter_max": "`x.at[indices].max(y)`",
+        "scatter_min": "`x.at[indices].min(y)`",
+        "scatter_mul": "`x.at[indices].multiply(y)`",
+        "scatter_sub": "`x.at[indices].subtract(y)`",
+        "select": "`gs.numpy.where`",
+        "select_n": "`gs.numpy.choose`",
+        "shift_left": "`gs.numpy.left_shift`",
+        "shift_right_arithmetic": "`gs.numpy.right_shift` of signed integers",
+        "shift_right_logical": "`gs.numpy.right_shift` of unsigned integers",
+        "slice": "`x[i:j:k]`",
+        "slice_in_dim": "`x[i:j:k]`",
+        "sort_key_val": "`gs.numpy.argsort` and `gs.numpy.take`",
+        "stop_gradient": "`x`: there are no derivatives",
+        "sub": "`gs.numpy.subtract`",
+        "switch": "a list of functions, and an index",
+        "top_k": "`gs.numpy.argsort`, or `gs.numpy.partition`",
+        "while_loop": "`while`",
+        "with_sharding_constraint": "`gs.reshard(x, sharding)`",
+    },
+    "sharding": {
+        "AbstractDevice": "a mesh without devices: `gs.AbstractMesh`",
+        "auto_axes": "nothing: all axes are alike",
+        "explicit_axes": "nothing: all axes are alike",
+        "get_abstract_mesh": "`gs.get_mesh()`",
+        "make_single_device_sharding": "`gs.SingleDeviceSharding(device)`",
+        "use_abstract_mesh": "`gs.use_mesh(mesh)`",
+    },
+    "tree": {
+        "reduce_associative": "`gs.tree.reduce`",
+        "static": "`gs.tree_util.register_dataclass`, whose `meta_fields` are no leaves",
+    },
+    "nn": {
+        "initializers": "`gs.random`, scaled",
+        "scaled_dot_general": "`gs.numpy.einsum`",
+        "scaled_matmul": "`gs.numpy.matmul`",
+    },
+}
+"""What stands for a name that is not there. Once it is, the entry is not read."""
+
+HEAD = """\
+# Coming from JAX
+
+Programs change `import jax.numpy as jnp` to `import gpushard.numpy as jnp`, and `jax` to `gs`.
+Arrays have JAX's attributes and methods. What differs on purpose is in
+[a table of the README](../README.md#where-gpushard-differs-from-jax-on-purpose): uneven shapes are
+legal, 64-bit types are on, `x[i] = v` works, and pickles keep their sharding. Operations run as
+they are called.
+
+The tables have every public name of JAX {version}, but for primitives, whose names end in `_p`. A
+name is *the same* if it takes all arguments that JAX's does. Where there is none, the last column
+says what to use.
+"""
+
+
+def tables(jax: ModuleType) -> str:
+    """Return the page."""
+    parts = [HEAD.format(version=jax.__version__)]
+    for module in MODULES:
+        theirs = importlib.import_module(f"jax.{module}".rstrip("."))
+        rows = list(rows_of(theirs, module))
+        same = sum(how == "same" for _, how, _ in rows)
+        there = sum(how != "not there" for _, how, _ in rows)
+        ours = f"gs.{module}".rstrip(".")
+        parts.append(
+            f"## `{theirs.__name__}`\n\n{len(rows)} names, of which `{ours}` has {there}, "
+            f"{same} of them the same.\n\n| name | here | how |\n|---|---|---|"
+        )
+        parts[-1] += "".join(f"\n| `{name}` | {how} | {note} |" for name, how, note in rows) + "\n"
+    return "\n".join(parts)
+
+
+def rows_of(theirs: ModuleType, module: str) -> Iterator[tuple[str, str, str]]:
+    """Yield name, whether it is there, and how it differs or what is near."""
+    ours = namespace(module)
+    for name in sorted(public_names(theirs)):
+        if ours is not None and hasattr(ours, name):
+            notes = [DIFFERS.get(module, {}).get(name), *lacking(theirs, ours, name)]
+            note = "; ".join(filter(None, notes))
+            yield name, "differs" if note else "same", note
+        else:
+            yield name, "not there", NEAREST.get(module, {}).get(name) or elsewhere(name)
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """Return what users may use of a module of JAX."""
+    names = [name for name in dir(module) if name[0] != "_" and not name.endswith("_p")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [name for name in names if hasattr(module, name)]
+
+
+def namespace(module: str) -> Any:
+    """Return our module of a name, or None."""
+    return getattr(gs, module, None) if module else gs
+
+
+def elsewhere(name: str) -> str:
+    """Return where else the name is."""
+    if hasattr(gs, name):
+        return f"`gs.{name}`"
+    for module in ELSEWHERE:
+        if hasattr(namespace(module), name):
+            return f"`gs.{module}.{name}`"
+    return ""
+
+
+def lacking(theirs: Any, ours: Any, name: str) -> Iterator[str]:
+    """Yield which arguments ours has under other names, or not at all."""
+    if inspect.ismodule(getattr(theirs, name)):
+        missing = set(public_names(getattr(theirs, name))) - set(dir(getattr(ours, name)))
+        if missing and name not in MODULES:
+            yield f"without {', '.join(f'`{each}`' for each in sorted(missing))}"
+        return
+    parameters = [parameters_of(getattr(module, name)) for module in (theirs, ours)]
+    if None in parameters:
+        return
+    given, taken = parameters
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in taken):
+        return
+    known = {p.name for p in taken if p.kind != p.POSITIONAL_ONLY}
+    by_place = [p.name for p in taken if p.kind != p.KEYWORD_ONLY]
+    wanted = [p for p in given if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    without = []
+    for place, parameter in enumerate(given):
+        if parameter not in wanted or parameter.name in known:
+            continue
+        if parameter.kind == parameter.POSITIONAL_OR_KEYWORD and place < len(by_place):
+            if by_place[place] != parameter.name:
+                yield f"`{parameter.name}` is `{by_place[place]}`"
+            continue  # else it is only taken by place
+        without.append(f"`{parameter.name}`")
+    if without:
+        yield f"without {', '.join(without)}"
+
+
+def parameters_of(value: Any) -> Any:
+    """Return the parameters of a function, or None."""
+    if inspect.isclass(value) or not callable(value):
+        return None
+    try:
+        return list(inspect.signature(value).parameters.values())
+    except (TypeError, ValueError):
+        return None
+
+
+if __name__ == "__main__":
+    PAGE.write_text(tables(importlib.import_module("jax")))
