@@ -129,6 +129,7 @@ def can_be(statement: Statement, signature: Signature) -> bool:
 def source(statement: Statement, signature: Signature) -> str:
     """Return the kernel, which is called `elementwise`.
 
+    >>> import numpy as np
     >>> single = np.dtype(np.float32)
     >>> statement = Statement("out0 = in0 + in1", "", (single, single), (single,))
     >>> text = source(statement, Signature((single, single), (1,), (single,), 8, False))
@@ -169,6 +170,7 @@ def source(statement: Statement, signature: Signature) -> str:
 def cuda_name(dtype: Dtype) -> str:
     """Return what CUDA C++ calls a type.
 
+    >>> import numpy as np
     >>> cuda_name(np.dtype(np.uint8))
     'unsigned char'
     """
