@@ -15,10 +15,12 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.ops.aval import Aval
 from gpushard.ops.dispatch import create
+from gpushard.ops.indexing import open_index
 from gpushard.ops.programs.owners import FromOwners
 from gpushard.ops.row import Row, Site
 from gpushard.ops.rule import Rule
 from gpushard.ops.table import contractions
+from gpushard.ops.table.scatter import UPDATE
 from tests.ops.cases import (
     AXES,
     FORMS,
@@ -227,3 +229,11 @@ def test_a_factor_that_is_split_though_it_must_be_whole_is_caught(row: Row) -> N
         return dataclasses.replace(row.rule_for(avals, params), whole=frozenset())
 
     assert _is_caught(_broken(row, rule=free), row)
+
+
+def test_dims_that_an_update_replaces_as_a_whole_pass_through() -> None:
+    form, starts = open_index(((0, 1, 8), (1, 1, 2)), (8, 4))
+    double, whole = np.dtype("float64"), np.dtype("int64")
+    values = [Aval((8, 4), double), Aval((1, 2), double), *(Aval((), whole) for _ in starts)]
+    rule = UPDATE.rule_for(values, (form,))
+    assert rule == Rule(((0, 1), (None, 1), ()), ((0, 1),), (8, 4), frozenset({1}))
