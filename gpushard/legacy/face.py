@@ -8,6 +8,7 @@ from typing import Any
 
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.data import Data, Turned, handle
+from gpushard.array.partial import PartialArray
 from gpushard.errors import ArgumentTypeError
 from gpushard.geometry.sharding import Sharding
 from gpushard.ops.bind import bind
@@ -19,7 +20,8 @@ class Kind(abc.ABCMeta):
 
     def __instancecheck__(cls, x: Any) -> bool:
         """Whether it is of the class, or would have been."""
-        if type(x) is not cls and isinstance(x, ConcreteArray) and not isinstance(type(x), Kind):
+        arrays = ConcreteArray | PartialArray
+        if type(x) is not cls and isinstance(x, arrays) and not isinstance(type(x), Kind):
             return bool(cls._was(x))  # type: ignore[attr-defined]
         return super().__instancecheck__(x)
 
