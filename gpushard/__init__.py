@@ -79,12 +79,13 @@ __all__ = [
     "PartitionSpec", "Plan", "Settings", "ShapeDtypeStruct", "Shard", "Sharding",
     "SingleDeviceSharding", "block_until_ready", "configure", "create_device_mesh",
     "default_backend", "default_device", "device_count", "device_get", "device_put",
-    "device_put_replicated", "device_put_sharded", "devices", "empty_cache", "errors",
-    "from_dlpack", "gather_guard", "get_mesh", "live_arrays", "load", "local_device_count",
-    "local_devices", "make_array_from_callback", "make_array_from_process_local_data",
-    "make_array_from_single_device_arrays", "make_mesh", "map_shards", "num_addressable_indices",
-    "pmap", "prefetch", "process_count", "process_index", "register_placeable", "replicate",
-    "reshard", "save", "set_mesh", "shard_map", "soft_pmap", "transfer_guard",
+    "device_put_replicated", "device_put_sharded", "devices", "effects_barrier", "empty_cache",
+    "errors", "from_dlpack", "gather_guard", "get_mesh", "io_callback", "live_arrays", "load",
+    "local_device_count", "local_devices", "make_array_from_callback",
+    "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_mesh",
+    "map_shards", "num_addressable_indices", "pmap", "prefetch", "process_count",
+    "process_index", "pure_callback", "register_placeable",
+    "replicate", "reshard", "save", "set_mesh", "shard_map", "soft_pmap", "transfer_guard",
     "transfer_guard_device_to_device", "transfer_guard_device_to_host",
     "transfer_guard_host_to_device", "tree", "use_mesh", "vmap",
 ]
@@ -107,11 +108,14 @@ _MODULES = (
 _FROM = {
     "device_put_replicated": "gpushard.placement.per_device",
     "device_put_sharded": "gpushard.placement.per_device",
+    "effects_barrier": "gpushard.transforms.callbacks",
     "empty_cache": "gpushard.placement.prefetch",
     "from_dlpack": "gpushard.interop",
+    "io_callback": "gpushard.transforms.callbacks",
     "load": "gpushard.placement.npy",
     "map_shards": "gpushard.interop",
     "prefetch": "gpushard.placement.prefetch",
+    "pure_callback": "gpushard.transforms.callbacks",
     "replicate": "gpushard.placement.per_device",
     "save": "gpushard.placement.npy",
     "pmap": "gpushard.transforms.pmap",
@@ -141,6 +145,9 @@ if TYPE_CHECKING:
         replicate,
     )
     from gpushard.placement.prefetch import empty_cache, prefetch
+    from gpushard.transforms.callbacks import effects_barrier as effects_barrier
+    from gpushard.transforms.callbacks import io_callback as io_callback
+    from gpushard.transforms.callbacks import pure_callback as pure_callback
     from gpushard.transforms.pmap import pmap as pmap
     from gpushard.transforms.pmap import soft_pmap as soft_pmap
     from gpushard.transforms.shard_map import shard_map as shard_map

@@ -1,16 +1,23 @@
-"""Layer 10: `gpushard.debug`, pictures of shardings, under the names of `jax.debug`.
+"""Layer 10: `gpushard.debug`, what programs do and where, under the names of `jax.debug`.
 
+callbacks  what values are, from within mapped functions
 visualize  which devices hold which block
 terminal   how that is drawn with characters
 """
 
+from gpushard.debug.callbacks import callback, print
 from gpushard.debug.visualize import (
     inspect_array_sharding,
     visualize_array_sharding,
     visualize_sharding,
 )
 
-__all__ = ["inspect_array_sharding", "visualize_array_sharding", "visualize_sharding"]
+# fmt: off
+__all__ = [
+    "callback", "inspect_array_sharding", "print", "visualize_array_sharding",
+    "visualize_sharding",
+]
+# fmt: on
 
 
 def __dir__() -> list[str]:
