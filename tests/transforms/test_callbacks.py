@@ -267,21 +267,22 @@ def test_a_failure_on_one_device_is_one_failure() -> None:
 
 def test_values_that_are_late_or_fail() -> None:
     log = Log()
-    x = gs.device_put(VALUE, gs.NamedSharding(mesh(), P("x")))
-    late, gate = testing.gated(x)
-    failing, other = testing.gated(x, error=ValueError("planned"))
-    gs.debug.callback(log, late)  # returns while the value is not there
-    gs.debug.callback(log, failing)
-    gs.debug.callback(log, x)
-    assert not log.calls
-    gate.open()
-    other.open()
-    with pytest.raises(CallbackError, match="planned") as caught:
-        gs.effects_barrier()
-    assert isinstance(caught.value.__cause__, gs.errors.ExecutionError)
-    assert [v.shape for v in log.values()] == [(8, 6)] * 2
-    with pytest.raises(CallbackError, match="planned"):
-        gs.pure_callback(log, None, failing)
+    with testing.runtime(backend="host", host_devices=8):
+        x = gs.device_put(VALUE, gs.NamedSharding(mesh(), P("x")))
+        late, gate = testing.gated(x)
+        failing, other = testing.gated(x, error=ValueError("planned"))
+        gs.debug.callback(log, late)  # returns while the value is not there
+        gs.debug.callback(log, failing)
+        gs.debug.callback(log, x)
+        assert not log.calls
+        gate.open()
+        other.open()
+        with pytest.raises(CallbackError, match="planned") as caught:
+            gs.effects_barrier()
+        assert isinstance(caught.value.__cause__, gs.errors.ExecutionError)
+        assert [v.shape for v in log.values()] == [(8, 6)] * 2
+        with pytest.raises(CallbackError, match="planned"):
+            gs.pure_callback(log, None, failing)
 
 
 def test_callbacks_may_call_callbacks_and_use_arrays() -> None:
@@ -337,7 +338,7 @@ def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
         "{ a=[ 1 ] b=( [1. 1.] 3 ) }",
         "transforms: [('batch', {'batch_dims': (0,)})]",
         "[0 1]",
-        "device: CpuDevice(id=0)",
+        f"device: {gs.devices()[0]}",
         "[0 1 2]",
     ]
 
