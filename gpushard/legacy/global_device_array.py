@@ -238,6 +238,11 @@ class GlobalDeviceArray(Face, metaclass=Kind):
             f"mesh_axes={self._mesh_axes})"
         )
 
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return object.__format__(self, spec)
+
 
 def mesh(devices: Any, axis_names: str | Sequence[str]) -> Mesh:
     """Return a mesh, which is the current one within `with`.

@@ -154,7 +154,7 @@ def left(x: Mapped, spec: PartitionSpec, names: Sequence[Any], frame: Frame) -> 
     kept = _kept(value, len(x._names), mesh, axes, value._shape, P())
     way = labels(mesh, axes, spec, value._shape[: len(outer)] + tuple(sizes), lead, kept)
     value = _placed(value, way.named, way.named_tiling)
-    if split:
+    if split or value.sharding != way.whole:
         value = relabel(value, way.whole_tiling, way.whole)
     if frame.outer is None:
         return value
