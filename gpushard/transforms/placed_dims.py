@@ -73,16 +73,17 @@ def relabel(x: Any, tiling: Tiling, sharding: Sharding, *, inside: bool = False)
     none of the arrays that users have.
     """
     held = x._held()
-    data, runtime = held.buffer, held.runtime
-    values, claims = data.values, data.claims
-    if tiling.devices != data.tiling.devices:  # the same ones in another order
-        at = {device: position for position, device in enumerate(data.tiling.devices)}
-        order = [at[device] for device in tiling.devices]
-        values, claims = [values[n] for n in order], [claims[n] for n in order]
-    values = [
-        value.reshape(shape) for value, shape in zip(values, tiling.shard_shapes, strict=True)
-    ]
-    buffer = ShardedBuffer(tiling, data.dtype, values, claims, data.settled)
+    buffer, runtime = held.buffer, held.runtime
+    if tiling is not buffer.tiling:
+        values, claims = buffer.values, buffer.claims
+        if tiling.devices != buffer.tiling.devices:  # the same ones in another order
+            at = {device: position for position, device in enumerate(buffer.tiling.devices)}
+            order = [at[device] for device in tiling.devices]
+            values, claims = [values[n] for n in order], [claims[n] for n in order]
+        values = [
+            value.reshape(shape) for value, shape in zip(values, tiling.shard_shapes, strict=True)
+        ]
+        buffer = ShardedBuffer(tiling, buffer.dtype, values, claims, buffer.settled)
     made = handle(
         type(x), Data(buffer, runtime), tiling.shape, x._dtype, sharding, True, x._weak_type
     )

@@ -118,6 +118,59 @@ def test_pmap_of_pmap_is_vmap_of_vmap(number: int) -> None:
         assert made.sharding.num_devices == 4
 
 
+@pytest.mark.parametrize("number", range(len(NESTED)))
+@pytest.mark.parametrize("deep", [1, 2, 3])
+def test_pmap_of_pmap_takes_arguments_however_they_lie(number: int, deep: int) -> None:
+    value = np.random.default_rng(number).random((2, 2, 2, 3))
+    body = NESTED[number]
+
+    def same(x: Any) -> Any:
+        return x + 0
+
+    for _ in range(deep):
+        same = gs.pmap(same)
+    laid = same(value)
+    assert laid.sharding.num_devices == 2**deep
+    f = gs.pmap(lambda x: body(gs.pmap, x), "i")
+    made, want = f(laid), f(value)
+    equal(made, want)
+    assert made.sharding == want.sharding or deep == 3
+    assert made.sharding.device_set == want.sharding.device_set
+    equal(laid, value)
+
+
+def test_results_lie_on_a_line_where_no_pmap_within_asks_for_more() -> None:
+    value = np.arange(48.0).reshape(2, 2, 2, 6)
+    grid = gs.pmap(gs.pmap(lambda x: x + 0))(value)
+    for f in (
+        gs.pmap(lambda x: x * 2),
+        gs.pmap(lambda x: x[::-1] * 2, out_axes=1),
+        gs.pmap(lambda x: lax.psum(x, "i"), "i", out_axes=None),
+        gs.pmap(lambda x: x.sum((0, 2)), devices=gs.devices()[:2]),
+        gs.pmap(lambda x: x * 2, devices=gs.devices()[2:4]),
+        gs.pmap(gs.pmap(lambda x: x * 2, axis_size=2, in_axes=1)),
+        gs.pmap(lambda x: x + 1, in_axes=1),
+        gs.soft_pmap(lambda x: x + 1),
+    ):
+        made, want = f(grid), f(value)
+        equal(made, want)
+        assert made.sharding == want.sharding
+
+
+def test_results_of_pmap_of_pmap_go_to_the_next_call_without_a_copy() -> None:
+    with testing.runtime(host_devices=8, host_domains=8):
+        f = gs.pmap(gs.pmap(lambda x: x + lax.psum(x.sum(), ("i", "j")), "j"), "i")
+        x = f(np.ones((4, 2, 64)))
+        with gs.debug.count_traffic() as traffic:
+            for _ in range(3):
+                x = f(x)
+        assert traffic.bytes_received == 3 * 2 * 7 * 8
+        same = gs.pmap(gs.pmap(lambda x: x))(x)
+        assert [s.data.unsafe_buffer_pointer() for s in same.addressable_shards] == [
+            s.data.unsafe_buffer_pointer() for s in x.addressable_shards
+        ]
+
+
 def test_maps_of_other_kinds_in_and_around_pmap() -> None:
     value = np.arange(24.0).reshape(4, 3, 2)
     inner = gs.pmap(lambda x: gs.vmap(lambda y: y + lax.psum(y, "i"))(x), "i")(value)
