@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import tracemalloc
 from collections.abc import Iterator, Sequence
@@ -435,6 +436,28 @@ def test_boxes_of_a_space_are_where_their_elements_are(operation: str, data: st.
                 point = tuple((boxes.begin[:, n] + at).tolist())
                 found[place] = np.ravel_multi_index(point, part.write.space) if point else 0
         assert np.array_equal(found, expected)
+
+
+@examples(100)
+@given(
+    sizes=st.lists(st.integers(2, 4), min_size=2, max_size=4).map(tuple),
+    data=st.data(),
+)
+def test_points_that_follow_one_another_in_memory_are_one_box(sizes, data):
+    digits = data.draw(st.permutations(range(len(sizes))))
+    ends = [sorted(data.draw(st.sets(st.integers(0, n), min_size=2, max_size=2))) for n in sizes]
+    side = Side(sizes, tuple((0, (digit,)) for digit in digits), (tuple(range(len(sizes))),))
+    boxes = cut_blocks(side, *np.array([ends[digit] for digit in digits]).T[..., None])
+    block = np.arange(math.prod(sizes)).reshape(sizes)[tuple(itertools.starmap(slice, ends))]
+    points = block.transpose(digits).ravel()
+    count, last, step = 0, (-2, 0), None
+    for point, place in zip(np.sort(points).tolist(), np.argsort(points).tolist(), strict=True):
+        if point == last[0] + 1 and step in (None, place - last[1]):
+            step = place - last[1]
+        else:
+            count, step = count + 1, None
+        last = point, place
+    assert len(boxes.block) == count
 
 
 @pytest.mark.parametrize("shape", [(8,), (2, 3, 4)])

@@ -38,7 +38,7 @@ BODIES: list[Callable[[Any], Any]] = [
     lambda x: lax.ppermute(x, "i", [(0, 1), (1, 0)]),
     lambda x: lax.pmax(x, "i") - lax.pmin(x, "i"),
     lambda x: gs.numpy.ones(3),
-    lambda x: lax.pbroadcast(x, "i", 1).sum(0),
+    lambda x: lax.pbroadcast(x, "i", 1).sum(0, keepdims=True),
     lambda x: lax.psum_scatter(
         gs.numpy.concatenate([x] * lax.axis_size("i")), "i", tiled=True, scatter_dimension=0
     ),

@@ -144,11 +144,6 @@ class Movement:
             for n, x in enumerate(arrays)
             if isinstance(x, Hosted)
         ]
-        self._elsewhere = [
-            (n, x.tiling)
-            for n, x in enumerate(inside)
-            if isinstance(x, Sharded) and x is not arrays[n]
-        ]
         self._window: Window | None = None
         if self._starts:
             assert isinstance(inside[0], Sharded)
@@ -166,12 +161,10 @@ class Movement:
     ) -> list[ShardedBuffer]:
         """Move the data; numbers are the starts of a part, or the constant for new elements."""
         sources: Any = operands
-        if self._hosted or self._elsewhere:
+        if self._hosted:
             sources = list(operands)
             for n, tiling in self._hosted:
                 sources[n] = placed(self.runtime, sources[n], tiling)
-            for n, tiling in self._elsewhere:
-                sources[n] = move(sources[n], tiling, name=self.name)
         if isinstance(self._how, Piece):
             starts = tuple(numbers)
             if self._window is not None:
