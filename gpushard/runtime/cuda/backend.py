@@ -241,6 +241,10 @@ class CudaBackend:
             return self._pageable.view(raw, shape, dtype)
         return self._stores[raw.owner].view(raw, shape, dtype)
 
+    def views(self, raw: Any, starts: Sequence[int], kinds: Kinds) -> LocalArrays:
+        """Return parts of a raw buffer that streams can reach as dense arrays."""
+        return self._stores[raw.owner].views(raw, starts, kinds)
+
     def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
         """Return an array without elements."""
         return self._store(domain).empty(shape, dtype)

@@ -16,10 +16,8 @@ from gpushard.runtime.cuda.kernels.elementwise import SCALAR_BYTES, Signature
 from gpushard.runtime.cuda.memory.slabs import Block
 from gpushard.runtime.cuda.memory.stores import GpuStore
 from gpushard.runtime.host.views import address
+from gpushard.runtime.memory import packed
 from gpushard.typing import Dtype, HostArray, LocalArray, LocalArrays, Shape
-
-_ALIGNMENT = 256
-"""Bytes that blocks in one memory are aligned to, as those of CUDA's own allocations are."""
 
 
 class _Results:
@@ -27,18 +25,16 @@ class _Results:
 
     __slots__ = ("_kinds", "_offsets", "_store", "nbytes")
 
+    nbytes: int
+    """Bytes of the memory for all results."""
+
     def __init__(
         self, store: GpuStore, shapes: Sequence[Shape], dtypes: Sequence[Dtype], *, together: bool
     ) -> None:
         self._store = store
         self._kinds = tuple((shape, t) for t in dtypes for shape in shapes)
-        offsets, end = [], 0
-        for shape, dtype in self._kinds:
-            offsets.append(end)
-            end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
-        self._offsets = tuple(offsets) if together else None
-        self.nbytes = end
-        """Bytes of the memory for all results."""
+        offsets, self.nbytes = packed(math.prod(shape) * t.itemsize for shape, t in self._kinds)
+        self._offsets = offsets if together else None
 
     def views(self, raws: Sequence[Block]) -> list[LocalArray]:
         """Return the results of all calls, those of the first result first."""
