@@ -134,7 +134,8 @@ class Products(_Results):
     ) -> None:
         super().__init__(store, shapes, [dtype], together=together)
         count, (n, m) = len(shapes), shapes[0]
-        self.multiply: Callable[..., None] = functools.partial(driver.multiply, stream)
+        sizes = n, depth, m
+        self.multiply: Callable[..., None] = functools.partial(driver.multiply, stream, sizes)
         """Gives the stream the product of two arrays, with a third for the result."""
         self._addresses = driver.addresses
         self._table = np.zeros(3 * count, np.uint64)
@@ -142,9 +143,7 @@ class Products(_Results):
         self._put = functools.partial(struct.Struct(f"{3 * count}Q").pack_into, self._table.data, 0)
         if count > 1:
             self.nbytes += self._table.nbytes
-        self.multiply_all = functools.partial(
-            driver.multiply_all, stream, dtype, (n, depth, m), count
-        )
+        self.multiply_all = functools.partial(driver.multiply_all, stream, dtype, sizes, count)
         """Gives the stream all products; takes where the addresses are on the GPU."""
         self.upload = functools.partial(driver.upload, data=self._table, stream=stream)
         """Brings them there."""
