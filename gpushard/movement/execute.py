@@ -159,7 +159,7 @@ def run(
       OutOfMemoryError: a device has no room; nothing has changed.
       ExecutionError: the work that should have made a value failed; only by the host, who waits.
     """
-    runtime, launch = sources[0].runtime, plan.launch or launch_of(plan)
+    launch: Launch = plan.launch or launch_of(plan)
     if launch.by_host:
         for source in sources:
             source.wait()
@@ -167,7 +167,7 @@ def run(
             return _through_host(plan, sources[0])
     if not plan.allocations:
         return _assembled(plan, launch, sources, Targets([], [], True))
-    settled = launch.claim is not None
+    runtime, settled = sources[0].runtime, launch.claim is not None
     for source in sources:
         settled = settled and (source.settled or source.is_settled())
     if launch.claim is not None and settled:
