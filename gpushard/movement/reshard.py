@@ -117,11 +117,15 @@ def move_window(
     source: ShardedBuffer, window: Window, starts: tuple[int, ...], piece: Piece, name: str
 ) -> ShardedBuffer:
     """Return the part of an array that starts somewhere; arguments and errors as for `move`."""
-    plans = source.runtime.plans
-    plan: Plan | Piece | None = plans.get((window, starts))
+    runtime, roots = source.runtime, source.root_nbytes
+    key = window, starts, roots
+    plan: Plan | None = runtime.plans.get(key)
     if plan is None:
-        plan = window.starting(starts) or started(piece, starts, window.at)
-        plans.put((window, starts), plan, 1000 + 300 * len(window.plan.slots))
-    if not isinstance(plan, Plan):
-        plan = plan_for(source, window.destination, plan)
+        plan, nbytes = window.starting(starts), 1000 + 300 * len(window.plan.slots)
+        if plan is None:
+            own = started(piece, starts, window.at)
+            whole = source.tiling, window.destination, own, source.dtype.itemsize, roots
+            plan = _planned(runtime, whole)
+            nbytes = plan.nbytes
+        runtime.plans.put(key, plan, nbytes)
     return run(plan, (source,), name)

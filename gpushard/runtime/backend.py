@@ -300,6 +300,9 @@ class Backend(Store, Protocol):
     def view(self, raw: Any, shape: Shape, dtype: Any) -> LocalArray:
         """Return the start of a raw buffer as a dense array."""
 
+    def views(self, raw: Any, starts: Sequence[int], kinds: Kinds) -> LocalArrays:
+        """Return parts of a raw buffer, of known shapes and types, as dense arrays."""
+
     def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
         """Return an array without elements, as others of a domain are."""
 

@@ -13,11 +13,27 @@ import functools
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from gpushard.errors import ReentrantCallError
 from gpushard.runtime.stream import Clock, Stream, Tick
+
+BLOCK_ALIGNMENT = 256
+"""Bytes that blocks in one memory are aligned to, as those of CUDA's own allocations are."""
+
+
+def packed(sizes: Iterable[int]) -> tuple[tuple[int, ...], int]:
+    """Return where blocks of so many bytes begin in one memory, and the bytes of that.
+
+    >>> packed([256, 4, 0, 300])
+    ((0, 256, 512, 512), 1024)
+    """
+    starts, end = [], 0
+    for nbytes in sizes:
+        starts.append(end)
+        end += -(-nbytes // BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT
+    return tuple(starts), end
 
 
 class Account:

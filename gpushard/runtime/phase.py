@@ -44,6 +44,11 @@ class Phase:
     """Of the operands."""
 
     @functools.cached_property
+    def kept(self) -> dict[Any, Any]:
+        """What backends keep with it, each under a key of its own."""
+        return {}
+
+    @functools.cached_property
     def links(self) -> dict[int, int]:
         """Bytes read from each memory domain."""
         links: dict[int, int] = {}
