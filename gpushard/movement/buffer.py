@@ -79,16 +79,17 @@ class ShardedBuffer:
         if len(set(map(id, self.claims))) == len(nbytes):
             return nbytes
         address = self.runtime.backend.address
-        blocks: dict[Claim, dict[int, int]] = {}
-        for value, claim, size in zip(self.values, self.claims, nbytes, strict=True):
+        roots = [claim.memory for claim in self.claims]
+        blocks: dict[Memory, dict[int, int]] = {root: {} for root in roots}
+        for value, root, size in zip(self.values, roots, nbytes, strict=True):
             if size:
-                blocks.setdefault(claim, {})[address(value)] = size
+                blocks[root][address(value)] = size
         together = {}
-        for claim, sizes in blocks.items():
-            total, root = sum(sizes.values()), claim.memory.nbytes
-            between = root - total < ALIGNMENT * len(sizes)  # nothing but what aligns blocks
-            together[claim] = root if between else total
-        return [together.get(claim, 0) for claim in self.claims]
+        for root, sizes in blocks.items():
+            total = sum(sizes.values())
+            aligned = root.nbytes - total < ALIGNMENT * len(sizes)  # nothing else is between them
+            together[root] = root.nbytes if aligned else total
+        return [together[root] for root in roots]
 
     def are_apart(self) -> bool:
         """Whether no two blocks that differ lie in the same memory, as those of `tile` do."""
