@@ -65,10 +65,31 @@ class ShardedBuffer:
 
     @property
     def root_nbytes(self) -> int:
-        """Bytes of the largest root allocation that is more than a shard; 0 if there is none."""
+        """Bytes of the largest root allocation that is more than a shard; 0 if there is none.
+
+        Of one that several blocks lie in, each counts for the share that it is of what is here.
+        """
         if self.root < 0:
-            self.root = max(map(_larger_root, self.values, self.claims))
+            self.root = max(map(_larger_root, self.values, self.claims, self._lying_there()))
         return self.root
+
+    def _lying_there(self) -> list[int]:
+        """Return for each shard how many bytes of its root allocation all shards take together."""
+        nbytes = [value.nbytes for value in self.values]
+        if len(set(map(id, self.claims))) == len(nbytes):
+            return nbytes
+        address = self.runtime.backend.address
+        roots = [claim.memory for claim in self.claims]
+        blocks: dict[Memory, dict[int, int]] = {root: {} for root in roots}
+        for value, root, size in zip(self.values, roots, nbytes, strict=True):
+            if size:
+                blocks[root][address(value)] = size
+        together = {}
+        for root, sizes in blocks.items():
+            total = sum(sizes.values())
+            aligned = root.nbytes - total < ALIGNMENT * len(sizes)  # nothing else is between them
+            together[root] = root.nbytes if aligned else total
+        return [together[root] for root in roots]
 
     def are_apart(self) -> bool:
         """Whether no two blocks that differ lie in the same memory, as those of `tile` do."""
@@ -143,11 +164,13 @@ class ShardedBuffer:
                 self.claims[position] = claim
 
 
-def _larger_root(value: LocalArray, claim: Claim) -> int:
+def _larger_root(value: LocalArray, claim: Claim, together: int) -> int:
     """Return the bytes of the root allocation of a shard if the shard is only a part of it."""
     root = claim.memory.nbytes
     if root and not claim.memory.capacity:  # shares the claim of small blocks that own their bytes
         root = value.nbytes if value.base is None else value.base.nbytes
+    elif together:
+        root = root * value.nbytes // together
     return root if root > value.nbytes else 0
 
 

@@ -214,14 +214,10 @@ class Owned(LocalCalls):
         """Make the calls; the first operand is laid out as it comes."""
         settled = [operand.settled or operand.is_settled() for operand in operands]
         here = self._here and all(settled)
+        rows = [self._arguments(operands, call) for call in self.calls]
         if here and self._small:
-            rows = [self._arguments(operands, call) for call in self.calls]
-            return self._call_here(list(zip(*rows, strict=True)), ())
-        return self.launch(
-            functools.partial(self._arguments, operands),
-            functools.partial(self._reads, operands),
-            here=here,
-        )
+            return self._call_here(list(zip(*rows, strict=True)))
+        return self.launch(rows, functools.partial(self._reads, operands), here=here)
 
     def _arguments(self, operands: Sequence[ShardedBuffer], call: Call) -> list[Any]:
         first, *others = operands

@@ -53,10 +53,11 @@ class Fold(LocalCalls):
     ) -> list[Outputs]:
         """Make the calls; the operands have every part of each array of a state."""
         here = self._here and all(parts.settled for parts in operands)
+        rows = [self._take(operands, call) for call in self.calls]
         if here and self._small:
-            return self.call_rows([self._take(operands, call) for call in self.calls])
+            return self.call_rows(rows)
         return self.launch(
-            functools.partial(self._take, operands),
+            rows,
             lambda call: [p.claims[n].memory for n in self._inputs[call] for p in operands],
             here=here,
         )
