@@ -195,10 +195,8 @@ class Array(Shards, Conversions, Protocols, Methods):
           ArgumentError: a stream was given.
         """
         if stream is not None:
-            raise ArgumentError(
-                f"stream={stream!r} must be None; the library orders its own work",
-                argument="stream",
-                stream=stream,
+            raise ArgumentError.refusing(
+                "stream", stream, "must be None; the library orders its own work"
             )
         sharding = sharding_at(device)
         return self._moved(sharding, "x.to_device(device)")

@@ -65,10 +65,8 @@ class OpSharding:
             self.type = _Type(type)
             self.last_tile_dims = tuple(map(_Type, last_tile_dims))
         except ValueError:
-            raise ArgumentTypeError(
-                f"type={type!r} and last_tile_dims={last_tile_dims!r} must be of OpSharding.Type",
-                argument="type",
-                value=type,
+            raise ArgumentTypeError.refusing(
+                "type", type, f"and last_tile_dims={last_tile_dims!r} must be of OpSharding.Type"
             ) from None
         self.tile_assignment_dimensions = _integers(tile_assignment_dimensions, "dimensions")
         self.tile_assignment_devices = _integers(tile_assignment_devices, "devices")
@@ -80,10 +78,8 @@ class OpSharding:
         kind, devices = self.type, self.tile_assignment_devices
         dims = self.tile_assignment_dimensions
         if kind is _Type.MAXIMAL and (len(devices) != 1 or dims not in ((), (1,))):
-            raise ArgumentError(
-                f"tile_assignment_devices={devices} must be the one device of a MAXIMAL sharding",
-                argument="tile_assignment_devices",
-                devices=devices,
+            raise ArgumentError.refusing(
+                "tile_assignment_devices", devices, "must be the one device of a MAXIMAL sharding"
             )
         if kind not in (_Type.OTHER, _Type.MAXIMAL) and (dims or devices):
             raise ArgumentError(
@@ -241,7 +237,7 @@ class OpSharding:
         OpSharding.from_string('{devices=[2,1,2]<=[4] last_tile_dim_replicate}')
         """
         if not isinstance(text, str):
-            raise ArgumentTypeError(f"text={text!r} must be a string", argument="text", value=text)
+            raise ArgumentTypeError.refusing("text", text, "must be a string")
         return _Parser(text).read_all()
 
 
@@ -338,11 +334,8 @@ class _Parser:
         try:
             sharding = OpSharding(**fields)
         except (ArgumentError, ArgumentTypeError) as error:
-            raise ParseError(
-                f"text={self.text!r} has no sharding at position {start}: {error}",
-                argument="text",
-                position=start,
-                text=self.text,
+            raise ParseError.refusing(
+                "text", self.text, f"has no sharding at position {start}: {error}", position=start
             ) from error
         self._next()
         return sharding

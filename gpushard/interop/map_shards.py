@@ -97,10 +97,8 @@ class _Declared:
 
 def _check_call(f: Any, arrays: Sequence[Any]) -> None:
     if not callable(f):
-        raise ArgumentTypeError(
-            f"f={f!r} must be a function of local arrays that writes its outputs in place",
-            argument="f",
-            type=type(f),
+        raise ArgumentTypeError.refusing(
+            "f", f, "must be a function of local arrays that writes its outputs in place"
         )
     for position, array in enumerate(arrays):
         if not isinstance(array, Array):

@@ -416,10 +416,8 @@ def _pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:
     try:
         pairs = tuple((operator.index(of), operator.index(to)) for of, to in perm)
     except (TypeError, ValueError):
-        raise ArgumentTypeError(
-            f"ppermute: perm={perm!r} must be pairs of integers, such as [(0, 1), (1, 0)]",
-            argument="perm",
-            value=perm,
+        raise ArgumentTypeError.refusing(
+            "perm", perm, "must be pairs of integers, such as [(0, 1), (1, 0)]", "ppermute"
         ) from None
     for side, what in enumerate(("sends", "receives")):
         own = [pair[side] for pair in pairs]

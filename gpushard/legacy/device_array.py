@@ -84,10 +84,8 @@ class ShardedDeviceArray(Face, metaclass=Kind):
             sharding_spec, device_buffers = None, sharding_spec
         _check_aval(aval)
         if not isinstance(device_buffers, Sequence):
-            raise ArgumentTypeError(
-                f"device_buffers={device_buffers!r} must be a list with an Array for each device",
-                argument="device_buffers",
-                type=type(device_buffers),
+            raise ArgumentTypeError.refusing(
+                "device_buffers", device_buffers, "must be a list with an Array for each device"
             )
         spec = _rows(aval) if sharding_spec is None else sharding_spec
         devices = [_device_of(n, buffer) for n, buffer in enumerate(device_buffers)]
@@ -224,11 +222,7 @@ def make_sharded_device_array(
 
 def _check_aval(aval: Any) -> None:
     if not isinstance(aval, ShapeDtypeStruct):
-        raise ArgumentTypeError(
-            f"aval={aval!r} must be a ShapeDtypeStruct(shape, dtype)",
-            argument="aval",
-            type=type(aval),
-        )
+        raise ArgumentTypeError.refusing("aval", aval, "must be a ShapeDtypeStruct(shape, dtype)")
 
 
 def _rows(aval: ShapeDtypeStruct) -> ShardingSpec:

@@ -305,9 +305,7 @@ def _unit(name: str, n: Any, d: Any) -> tuple[int, float]:
     length = integer(n, name, "n")
     distance = float(number_of(d, np.dtype(np.float64), name, "d"))
     if length < 1 or not distance:
-        raise ArgumentError(
-            f"{name}: n={length} must be positive, and d={d} not 0", argument="n", n=length, d=d
-        )
+        raise ArgumentError.refusing("n", length, f"must be positive, and d={d} not 0", name, d=d)
     return length, 1.0 / (length * distance)
 
 

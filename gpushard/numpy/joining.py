@@ -41,11 +41,7 @@ def _joined(arrays: Any, name: str, dtype: Any = None, casting: str = "same_kind
     if is_value(arrays):
         arrays = list(arrays)
     if not isinstance(arrays, list | tuple | np.ndarray):
-        raise ArgumentTypeError(
-            f"{name}: arrays={arrays!r} must be a sequence of arrays",
-            argument="arrays",
-            type=type(arrays),
-        )
+        raise ArgumentTypeError.refusing("arrays", arrays, "must be a sequence of arrays", name)
     if not len(arrays):
         raise ArgumentError(f"{name} got no arrays; give at least one", argument="arrays")
     xs = [x if is_value(x) else host_data(x, name) for x in arrays]

@@ -185,10 +185,8 @@ def _summed(axes: Any, shapes: tuple[Shape, Shape]) -> tuple[Sequence[int], Sequ
             )
         return range(-count, 0), range(-two, count - two)
     if len(axes) != 2:
-        raise ArgumentError(
-            f"tensordot: axes={axes!r} must be an integer or a pair, the dims of both operands",
-            argument="axes",
-            axes=axes,
+        raise ArgumentError.refusing(
+            "axes", axes, "must be an integer or a pair, the dims of both operands", "tensordot"
         )
     first, second = (
         from_end(tuple(own) if isinstance(own, list) else own, ndim, "tensordot", "axes")

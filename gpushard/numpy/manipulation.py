@@ -289,7 +289,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: A
     """
     pair = from_end(tuple(axes) if np.iterable(axes) else axes, m.ndim, "rot90", "axes")
     if len(pair) != 2:
-        raise ArgumentError(f"rot90: axes={axes} must name two dims", argument="axes", axes=axes)
+        raise ArgumentError.refusing("axes", axes, "must name two dims", "rot90")
     first, second = pair
     turns = integer(k, "rot90", "k") % 4
     if turns == 2:

@@ -51,9 +51,7 @@ def _as_ints(axis: Any, name: str, argument: str) -> tuple[int, ...]:
 def _no_axis(
     axis: Any, name: str, argument: str, wanted: str = "an integer, a tuple of integers or None"
 ) -> ArgumentTypeError:
-    return ArgumentTypeError(
-        f"{name}: {argument}={axis!r} must be {wanted}", argument=argument, axis=axis
-    )
+    return ArgumentTypeError.refusing(argument, axis, f"must be {wanted}", name, axis=axis)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -75,10 +73,7 @@ def _from_end(
             )
         found.append(one if one < 0 else one - ndim)
     if len(set(found)) != len(found):
-        raise ArgumentError(
-            f"{name}: {argument}={axes} names an axis twice; name each once",
-            argument=argument,
-            axis=axes,
-            ndim=ndim,
+        raise ArgumentError.refusing(
+            argument, axes, "names an axis twice; name each once", name, axis=axes, ndim=ndim
         )
     return tuple(found)

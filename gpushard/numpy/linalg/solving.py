@@ -214,7 +214,7 @@ def tensorinv(a: Any, ind: int = 2, *, out_sharding: Any = None) -> Array:
     """
     first = integer(ind, "tensorinv", "ind")
     if first <= 0:
-        raise ArgumentError(f"tensorinv: ind={first} must be positive", argument="ind", value=first)
+        raise ArgumentError.refusing("ind", first, "must be positive", "tensorinv")
     lead, rest = a.shape[:first], a.shape[first:]
     return inv(a.reshape(math.prod(lead), math.prod(rest))).reshape(*rest, *lead)
 
