@@ -112,11 +112,7 @@ def _touched(data: Data, parsed: ParsedIndex) -> Touched:
     """Return which blocks an index touches."""
     buffer, plans = data.buffer, data.runtime.plans
     key = ("at", buffer.tiling, buffer.dtype.itemsize, parsed)
-    found: Touched | None = plans.get(key)
-    if found is None:
-        found = touched_by(buffer, index_piece(parsed.entries))
-        plans.put(key, found, found.nbytes)
-    return found
+    return plans.get_or_make(key, lambda: touched_by(buffer, index_piece(parsed.entries)))
 
 
 def _replace(x: Handle, overlay: Overlay) -> None:

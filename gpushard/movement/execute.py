@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.errors import ExecutionError, OutOfMemoryError
+from gpushard.errors import ExecutionError, OutOfMemoryError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_of_boxes
 from gpushard.geometry.tiling import Tiling
@@ -95,10 +95,30 @@ def _make_launch(plan: Plan) -> Launch:
     return Launch(places, by_host, kinds == {kind}, streams, bool(plan.staging), few, claim)
 
 
-def through_host(plan: Plan, runtime: Runtime) -> Plan:
-    """Let a plan know which domains reach one another, and what there is for those that do not."""
+def kept_plan(runtime: Runtime, make: Callable[..., Plan], *how: Any) -> Plan:
+    """Return what a planner makes of the runtime and `how`; kept by the runtime."""
+    plan: Plan | None = runtime.plans.get((make, *how))
+    if plan is None:
+        plan = new_plan(runtime, make, *how)
+        runtime.plans.put((make, *how), plan, plan.nbytes)
+    return plan
+
+
+def new_plan(runtime: Runtime, make: Callable[..., Plan], *how: Any) -> Plan:
+    """Make a plan, and tell it which domains reach one another, and what there is for others."""
+    plan = make(runtime, *how)
     plan.reaches, plan.pinned_bytes = runtime.backend.reaches, runtime.settings.pinned_bytes
     return plan
+
+
+def check_runtime(runtime: Runtime, *tilings: Tiling) -> None:
+    """Check that all arrays are on devices of one runtime."""
+    if any([devices_of(tiling)[0].runtime is not runtime for tiling in tilings]):
+        raise ShardingError(
+            "the arrays and the sharding name devices of different runtimes; take all from one "
+            "gpushard.devices()",
+            argument="sharding",
+        )
 
 
 def run(

@@ -123,7 +123,7 @@ _SLOTS = 4
 """So many slots of a domain keep packing and unpacking apart."""
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Plan:
     """How an array is made of others, or a part of one replaced. The planners make them."""
 
@@ -169,6 +169,21 @@ class Plan:
 
     launch: Any = None
     """What the executor keeps with it."""
+
+    def __repr__(self) -> str:
+        return (
+            f"<Plan: {self._summary}, with {self.bytes_written:,} bytes written and "
+            f"{self.bytes_received:,} received from other domains; explain() says more>"
+        )
+
+    @property
+    def _summary(self) -> str:
+        shapes = " and ".join(str(tiling.shape) for tiling in self.sources)
+        return (
+            f"{self.verb} {shapes} on {len(self.source.devices)} devices to "
+            f"{self.destination.shape} on {len(self.destination.devices)} devices in "
+            f"{len(self.domains)} memory domains"
+        )
 
     @property
     def source(self) -> Tiling:
@@ -409,11 +424,8 @@ class Plan:
         """Describe the plan in a few lines of text."""
         counts = np.bincount(self.kept.kind, minlength=len(_KINDS)).tolist()
         blocks = ", ".join(f"{n} {name}" for n, name in zip(counts, _KINDS, strict=True) if n)
-        shapes = " and ".join(str(tiling.shape) for tiling in self.sources)
         lines = [
-            f"{self.verb} {shapes} on {len(self.source.devices)} devices to "
-            f"{self.destination.shape} on {len(self.destination.devices)} devices in "
-            f"{len(self.domains)} memory domains",
+            self._summary,
             f"  blocks, once per domain: {blocks}",
             f"  written: {self.bytes_written:,} bytes, "
             + ("with what stays of new blocks" if self.verb == "update" else "the least possible"),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
-from gpushard.errors import ShardingError
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
-from gpushard.movement.execute import is_out_of_reach, launch_of, run, through_host, within_reach
+from gpushard.movement.execute import (
+    check_runtime,
+    is_out_of_reach,
+    kept_plan,
+    launch_of,
+    new_plan,
+    run,
+    within_reach,
+)
 from gpushard.movement.plan import Plan
 from gpushard.movement.planning.dims import Piece, identity
 from gpushard.movement.planning.reshard import make_plan
@@ -21,32 +26,21 @@ def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = N
     Raises:
       ShardingError: source and destination belong to different runtimes.
     """
-    runtime = source.runtime
-    key = (source.tiling, destination, piece, source.dtype.itemsize, source.root_nbytes)
-    plan: Plan | None = runtime.plans.get(key)
-    return _kept(runtime, key) if plan is None else plan
+    how = source.tiling, destination, piece, source.dtype.itemsize, source.root_nbytes
+    return kept_plan(source.runtime, _plan, *how)
 
 
-_Key: TypeAlias = tuple[Tiling, Tiling, Piece | None, int, int]
-"""Source, destination, piece, bytes of an element, and bytes of the largest root of the source."""
-
-
-def _kept(runtime: Runtime, key: _Key) -> Plan:
-    plan = _planned(runtime, key)
-    runtime.plans.put(key, plan, plan.nbytes)
-    return plan
-
-
-def _planned(runtime: Runtime, key: _Key) -> Plan:
-    source, destination, piece, itemsize, root_nbytes = key
-    if devices_of(destination)[0].runtime is not runtime:
-        raise ShardingError(
-            "the sharding names devices of another runtime than the array's; take both from "
-            "one gpushard.devices()",
-            argument="sharding",
-        )
+def _plan(
+    runtime: Runtime,
+    source: Tiling,
+    destination: Tiling,
+    piece: Piece | None,
+    itemsize: int,
+    root_nbytes: int,
+) -> Plan:
+    check_runtime(runtime, destination)
     settings, readable = runtime.settings, runtime.backend.host_readable
-    plan = make_plan(
+    return make_plan(
         source,
         destination,
         piece or identity(source.shape),
@@ -55,7 +49,6 @@ def _planned(runtime: Runtime, key: _Key) -> Plan:
         relay_bytes=settings.relay_bytes,
         engine_bytes=None if readable else settings.engine_bytes,
     )
-    return through_host(plan, runtime)
 
 
 def move(
@@ -76,8 +69,8 @@ def move(
 
 def move_once(source: ShardedBuffer, destination: Tiling, name: str) -> ShardedBuffer:
     """Reshard an array in a way that will not come again; arguments and errors as for `move`."""
-    key = (source.tiling, destination, None, source.dtype.itemsize, source.root_nbytes)
-    return run(_planned(source.runtime, key), (source,), name)
+    how = source.tiling, destination, None, source.dtype.itemsize, source.root_nbytes
+    return run(new_plan(source.runtime, _plan, *how), (source,), name)
 
 
 class Mover:
@@ -88,8 +81,7 @@ class Mover:
     def __init__(
         self, runtime: Runtime, source: Tiling, destination: Tiling, itemsize: int, name: str
     ) -> None:
-        key = (source, destination, None, itemsize, 0)
-        plan = runtime.plans.get(key) or _kept(runtime, key)
+        plan = kept_plan(runtime, _plan, source, destination, None, itemsize, 0)
         self.nbytes: int = plan.nbytes
         """Bytes that it takes, about."""
         self._destination, self._name = destination, name

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpushard.cache import BoundedCache
 from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_from_indices
+from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.movement.execute import run, run_in_place, through_host, within_reach
+from gpushard.movement.execute import kept_plan, run, run_in_place, within_reach
 from gpushard.movement.host import box_of
 from gpushard.movement.plan import Plan
 from gpushard.movement.planning.dims import Piece
 from gpushard.movement.planning.update import Touched, make_update, touch
 from gpushard.movement.reshard import move
 from gpushard.runtime.backend import HOST_DOMAIN
+from gpushard.runtime.runtime import Runtime
 from gpushard.typing import HostArray
 
 
@@ -62,7 +65,7 @@ def rewrite(
       OutOfMemoryError: a device has no room; nothing has changed.
       ExecutionError: some value is not there; only by the host, who waits for it.
     """
-    plan = _plan_for(base, overlay, in_place=in_place)
+    plan = plan_for(base, overlay, in_place=in_place)
     if in_place:
         run_in_place(plan, (base, *overlay.values), name, overlay.constant)
         return base
@@ -98,36 +101,28 @@ def overlay_of_single(
 
 def touched_by(base: ShardedBuffer, piece: Piece) -> Touched:
     """Return the blocks that a part touches; cached."""
-    key = ("touched", base.tiling, piece, base.dtype.itemsize)
-    touched: Touched | None = base.runtime.plans.get(key)
-    if touched is None:
-        touched = touch(base.tiling, piece, base.dtype.itemsize)
-        base.runtime.plans.put(key, touched, touched.nbytes)
-    return touched
+    how = base.tiling, piece, base.dtype.itemsize
+    plans: BoundedCache[Touched] = base.runtime.plans
+    return plans.get_or_make((touch, *how), touch, *how)
 
 
-def update_for(base: ShardedBuffer, value: ShardedBuffer, piece: Piece) -> Plan:
-    """Return the cached plan of an update that makes new blocks."""
-    return _plan_for(base, overlay_of(base, value, touched_by(base, piece)), in_place=False)
-
-
-def _plan_for(base: ShardedBuffer, overlay: Overlay, *, in_place: bool) -> Plan:
+def plan_for(base: ShardedBuffer, overlay: Overlay, *, in_place: bool = False) -> Plan:
+    """Return the cached plan of an update."""
     value = overlay.values[0].tiling if overlay.values else None
-    key = ("update", base.tiling, value, overlay.touched, base.dtype.itemsize, in_place)
-    plan: Plan | None = base.runtime.plans.get(key)
-    if plan is None:
-        settings, itemsize = base.runtime.settings, base.dtype.itemsize
-        plan = make_update(
-            base.tiling,
-            value,
-            overlay.touched,
-            itemsize,
-            in_place=in_place,
-            relay_bytes=settings.relay_bytes,
-        )
-        plan = through_host(plan, base.runtime)
-        base.runtime.plans.put(key, plan, plan.nbytes)
-    return plan
+    how = base.tiling, value, overlay.touched, base.dtype.itemsize, in_place
+    return kept_plan(base.runtime, _plan, *how)
+
+
+def _plan(
+    runtime: Runtime,
+    base: Tiling,
+    value: Tiling | None,
+    touched: Touched,
+    itemsize: int,
+    in_place: bool,
+) -> Plan:
+    relay_bytes = runtime.settings.relay_bytes
+    return make_update(base, value, touched, itemsize, in_place=in_place, relay_bytes=relay_bytes)
 
 
 def fill_now(base: ShardedBuffer, touched: Touched, value: np.generic) -> None:
