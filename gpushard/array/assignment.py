@@ -156,11 +156,7 @@ def _exported(data: Data) -> tuple[ShardedBuffer, ...]:
 
 
 def _try_in_place(
-    x: Handle,
-    touched: Touched,
-    write: Callable[[ShardedBuffer], object],
-    *,
-    at_once: bool = False,
+    x: Handle, touched: Touched, write: Callable[[ShardedBuffer], object], *, at_once: bool = False
 ) -> bool:
     """Write an array's blocks if nobody else can see them, and say whether that was so.
 

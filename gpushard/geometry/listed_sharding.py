@@ -16,12 +16,7 @@ from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.op_sharding import OpSharding
 from gpushard.geometry.partition_spec import PartitionSpec
 from gpushard.geometry.sharding import GridSharding, Sharding
-from gpushard.geometry.sharding_spec import (
-    Replicated,
-    ShardedAxis,
-    ShardingSpec,
-    Unstacked,
-)
+from gpushard.geometry.sharding_spec import Replicated, ShardedAxis, ShardingSpec, Unstacked
 from gpushard.geometry.tiling import Assignment, Tiling
 from gpushard.typing import Device, Shape, shown_as
 
@@ -243,11 +238,7 @@ class GSPMDSharding(ListedSharding):
     """
 
     def __init__(
-        self,
-        devices: Any,
-        op_sharding: OpSharding | str,
-        *,
-        memory_kind: str | None = None,
+        self, devices: Any, op_sharding: OpSharding | str, *, memory_kind: str | None = None
     ) -> None:
         if isinstance(op_sharding, str):
             op_sharding = OpSharding.from_string(op_sharding)

@@ -35,11 +35,7 @@ from gpushard.legacy.device_array import (
 )
 from gpushard.legacy.global_device_array import GlobalDeviceArray, mesh
 from gpushard.legacy.shard_args import shard_args, shard_aval
-from gpushard.placement.per_device import (
-    device_put_replicated,
-    device_put_sharded,
-    replicate,
-)
+from gpushard.placement.per_device import device_put_replicated, device_put_sharded, replicate
 
 # fmt: off
 __all__ = [

@@ -19,15 +19,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.errors import RaceError
-from gpushard.runtime.backend import (
-    Backend,
-    Claiming,
-    Committing,
-    Item,
-    Memories,
-    Pace,
-    Tasks,
-)
+from gpushard.runtime.backend import Backend, Claiming, Committing, Item, Memories, Pace, Tasks
 from gpushard.runtime.checking.shadow import Access, Shadow, caller_place, raise_to
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
