@@ -36,34 +36,22 @@ class Targets:
 
     values: list[LocalArray]
     claims: list[Claim]
-    inline: bool
-    """Whether the caller runs the steps; otherwise they were given to streams."""
+    inline: bool  # whether the caller runs the steps; otherwise they were given to streams
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
     """What a runtime has to say to a plan; kept with it."""
 
-    places: Sequence[Place]
-    """The devices of the result, or the memories beside them."""
-
+    places: Sequence[Place]  # the devices of the result, or the memories beside them
+    # Whether the host makes the copies, as no stream can reach the memory on one side.
     by_host: bool
-    """Whether the host makes the copies, as no stream can reach the memory on one side."""
-
-    within: bool
-    """Whether all is the same kind of memory."""
-
-    streams: dict[int, Stream]
-    """The stream that writes each memory domain."""
-
-    staged: bool
-    """Whether some step reads what its domain cannot reach."""
-
-    few: bool
-    """Whether the caller runs the steps, if what they read is there."""
-
+    within: bool  # whether all is the same kind of memory
+    streams: dict[int, Stream]  # the stream that writes each memory domain
+    staged: bool  # whether some step reads what its domain cannot reach
+    few: bool  # whether the caller runs the steps, if what they read is there
+    # Counts all blocks, where they are so small that each owns its bytes.
     claim: Callable[[], Claim] | None
-    """Counts all blocks, where they are so small that each owns its bytes."""
 
 
 def launch_of(plan: Plan) -> Launch:

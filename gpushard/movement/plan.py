@@ -65,27 +65,17 @@ class Copied(Protocol):
 class Step:
     """What is written in one memory domain: one item of its copy stream."""
 
-    domain: int
-    """The memory domain."""
-
-    part: int
-    """0 for the first step that writes its blocks, more for those that add to them."""
-
+    domain: int  # the memory domain
+    part: int  # 0 for the first step that writes its blocks, more for those that add to them
+    # What gets the constant, after what the phases write; what these read is not among it.
     fills: tuple[Fill, ...]
-    """What gets the constant, after what the phases write; what these read is not among it."""
-
+    # They run one after the other; a later one may use what an earlier one wrote.
     phases: tuple[Phase, ...]
-    """They run one after the other; a later one may use what an earlier one wrote."""
-
-    reads: tuple[int, ...]
-    """Operands that must be there: shards, and blocks that other steps write."""
-
-    writes: tuple[int, ...]
-    """Operands that it writes."""
-
+    reads: tuple[int, ...]  # operands that must be there: shards, and blocks that other steps write
+    writes: tuple[int, ...]  # operands that it writes
+    # (operand, step) for each block of another domain that it reads: what it reads of it is there
+    # after that step of the plan; later ones may add to it.
     after: tuple[tuple[int, int], ...] = ()
-    """(operand, step) for each block of another domain that it reads: what it reads of it is there
-    after that step of the plan; later ones may add to it."""
 
 
 @dataclass(frozen=True)
@@ -96,17 +86,10 @@ class Staging:
     more chunks than slots these are used in rounds.
     """
 
-    slots: int
-    """How many slots there are."""
-
-    slot_bytes: int
-    """Bytes of each."""
-
-    chunk_bytes: int
-    """Bytes of the largest chunk: no more, unless a slot cannot be as small."""
-
-    chunks: int
-    """How many chunks there are at least."""
+    slots: int  # how many slots there are
+    slot_bytes: int  # bytes of each
+    chunk_bytes: int  # bytes of the largest chunk: no more, unless a slot cannot be as small
+    chunks: int  # how many chunks there are at least
 
     @property
     def nbytes(self) -> int:
@@ -509,8 +492,7 @@ class _Group:
 
     phases: dict[int, list[Copy]]
     reads: set[int]
-    others: dict[int, int]
-    """Blocks of other domains that are read, with these domains."""
+    others: dict[int, int]  # blocks of other domains that are read, with these domains
 
 
 def _make_steps(plan: Plan) -> tuple[Step, ...]:

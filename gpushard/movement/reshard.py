@@ -82,8 +82,7 @@ class Mover:
         self, runtime: Runtime, source: Tiling, destination: Tiling, itemsize: int, name: str
     ) -> None:
         plan = kept_plan(runtime, _plan, source, destination, None, itemsize, 0)
-        self.nbytes: int = plan.nbytes
-        """Bytes that it takes, about."""
+        self.nbytes: int = plan.nbytes  # bytes that it takes, about
         self._destination, self._name = destination, name
         self._plan: Plan | None = None if plan.kept.by_roots else plan
 

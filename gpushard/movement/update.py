@@ -28,14 +28,10 @@ from gpushard.typing import HostArray
 class Overlay:
     """New values for a part of an array, which lie where they can be written from."""
 
-    touched: Touched
-    """The blocks that the part touches."""
-
+    touched: Touched  # the blocks that the part touches
+    # The new values, or one element in every domain of the blocks; none for a constant.
     values: tuple[ShardedBuffer, ...] = ()
-    """The new values, or one element in every domain of the blocks; none for a constant."""
-
-    constant: np.generic | None = None
-    """The constant."""
+    constant: np.generic | None = None  # the constant
 
 
 def update(

@@ -24,11 +24,8 @@ from gpushard.typing import Shape
 class OverMesh:
     """New data goes to a mesh."""
 
-    mesh: Mesh
-    """Which one."""
-
-    spec: PartitionSpec | None
-    """How data is split; None for whatever suits its shape."""
+    mesh: Mesh  # which one
+    spec: PartitionSpec | None  # how data is split; None for whatever suits its shape
 
 
 _default: contextvars.ContextVar[Device | OverMesh | None] = contextvars.ContextVar(

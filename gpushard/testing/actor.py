@@ -64,8 +64,7 @@ class Actor:
         self._steps = steps
         self._mine: list[Known] = []
         self._exported: list[tuple[HostArray, HostArray]] = []
-        self.failures = 0
-        """Steps that ran out of memory or read what had failed."""
+        self.failures = 0  # steps that ran out of memory or read what had failed
 
     def run(self) -> None:
         """Do everything, then read what is left."""
@@ -383,11 +382,9 @@ class Known:
 
     array: Array
     value: HostArray
-    fails: bool = False
-    """Whether the work that makes it was meant to fail."""
-
+    fails: bool = False  # whether the work that makes it was meant to fail
+    # What an assignment that an interrupt cut short would have made of the value, or has.
     pending: HostArray | None = None
-    """What an assignment that an interrupt cut short would have made of the value, or has."""
 
     @contextlib.contextmanager
     def changing_to(self, value: HostArray) -> Iterator[None]:

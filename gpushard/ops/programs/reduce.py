@@ -234,8 +234,8 @@ class Between:
         boxes = [box for _, box in block.wanting]
         wanted = sum(int(reduced.result.volumes[home]) for home in block.wanting.values())
         once = len(set(boxes)) == len(boxes) and wanted == int(reduced.natural.volumes[homes[0]])
+        # Whether every domain merges just what it wants, which no other one does.
         self.scatters = once and len(boxes) > 1
-        """Whether every domain merges just what it wants, which no other one does."""
         self._name = reduced.case.row.name
         self._dtypes = reduced.dtypes
         self._members: list[Any] = [reduced.natural.devices[home] for home in homes]
@@ -318,8 +318,8 @@ class Merge:
         taken = zip(reduced.case.avals, reduced.operands, strict=True)
         blocks = [(aval.dtype, tiling) for aval, tiling in taken]
         self._local = launched(work, blocks) or LocalCalls(work, threaded=row.threaded)
+        # The operand's blocks that are states as they are, and these states' shapes.
         self._views: list[tuple[int, Shape]] = []
-        """The operand's blocks that are states as they are, and these states' shapes."""
         if (
             reduced.strategy.plain
             and set(counts) == {1}

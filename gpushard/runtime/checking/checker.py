@@ -37,8 +37,7 @@ class Checker:
         self.backend = backend
         self.name = backend.name
         self.platform = backend.platform
-        self.checks = 0
-        """How many uses of memory were checked."""
+        self.checks = 0  # how many uses of memory were checked
         self._mutex = threading.RLock()
         self._inside = threading.local()
         self.reset()
