@@ -62,11 +62,7 @@ def rows_of(
 def all_gather(
     rows: ShardedBuffer, devices: Sequence[Place] | None = None, name: str = "all_gather"
 ) -> ShardedBuffer:
-    """Return the rows of all members on each device; by default on each member.
-
-    Raises:
-      OutOfMemoryError: a device has no room; nothing has changed. So it is with all collectives.
-    """
+    """Return the rows of all members on each device; by default on each member."""
     everywhere = tiling_over(devices or devices_of(rows.tiling), rows.tiling.shape, None)
     return move(rows, everywhere, name=name)
 

@@ -138,9 +138,6 @@ def from_host(
 
     `read` is called once for every distinct box that is not empty; of what it gave at most
     `batch_nbytes` are held before they are copied.
-
-    Raises:
-      OutOfMemoryError: a device has no room.
     """
     blocks = blocks_of(tiling)
     staged = _is_staged(runtime, tiling, blocks.total * dtype.itemsize)
@@ -164,9 +161,6 @@ def alias_host(
     """Make shards refer to host data where it is dense and aligned, and copy the rest.
 
     The data must not change while the result lives.
-
-    Raises:
-      OutOfMemoryError: a device has no room for the rest.
     """
     blocks = blocks_of(tiling)
     boxes = [box_of(source, index) for index in blocks.indices]
@@ -301,9 +295,6 @@ class HostRead:
         A fetch that is stuck behind fetches of values that are still to be computed is left alone
         and the value read directly: a read never waits for work that it does not depend on. So is
         one that failed.
-
-        Raises:
-          ExecutionError: the work that should have written it failed.
         """
         self._source.wait()
         if self._memory is None:
@@ -345,9 +336,6 @@ def read_host(buffer: ShardedBuffer) -> HostArray:
 
     Every element is copied once; a value that lies whole on a device that the host can read
     is not copied at all.
-
-    Raises:
-      ExecutionError: the work that should have written it failed.
     """
     buffer.wait()
     runtime, tiling = buffer.runtime, buffer.tiling

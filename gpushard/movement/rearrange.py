@@ -30,12 +30,7 @@ def rearrange(
     name: str = "rearrange",
     fill: Any = 0,
 ) -> ShardedBuffer:
-    """Put an array together from parts of others.
-
-    Raises:
-      OutOfMemoryError: a device has no room; nothing has changed.
-      ShardingError: the sources and the destination belong to different runtimes.
-    """
+    """Put an array together from parts of others."""
     if how.piece is not None:
         return move(sources[0], destination, how.piece, name)
     if how.along is not None and (joined := _join(sources, how, destination, name)) is not None:

@@ -21,11 +21,7 @@ from gpushard.runtime.runtime import Runtime
 
 
 def plan_for(source: ShardedBuffer, destination: Tiling, piece: Piece | None = None) -> Plan:
-    """Return the cached plan that moves `source` to `destination`.
-
-    Raises:
-      ShardingError: source and destination belong to different runtimes.
-    """
+    """Return the cached plan that moves `source` to `destination`."""
     how = source.tiling, destination, piece, source.dtype.itemsize, source.root_nbytes
     return kept_plan(source.runtime, _plan, *how)
 
@@ -54,12 +50,7 @@ def _plan(
 def move(
     source: ShardedBuffer, destination: Tiling, piece: Piece | None = None, name: str = "reshard"
 ) -> ShardedBuffer:
-    """Return an array in another layout, or a part of it; in whichever kinds of memory.
-
-    Raises:
-      OutOfMemoryError: a device has no room; nothing has changed.
-      ShardingError: source and destination belong to different runtimes.
-    """
+    """Return an array in another layout, or a part of it; in whichever kinds of memory."""
     plan = plan_for(source, destination, piece)
     if piece is not None and is_out_of_reach(plan):  # what goes by the host goes there as it lies
         source = within_reach(source, destination)

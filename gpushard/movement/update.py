@@ -37,12 +37,7 @@ class Overlay:
 def update(
     base: ShardedBuffer, value: ShardedBuffer, piece: Piece, name: str = "update"
 ) -> ShardedBuffer:
-    """Return the data of `base` with a part replaced; `base` itself stays as it is.
-
-    Raises:
-      OutOfMemoryError: a device has no room; nothing has changed.
-      ExecutionError: some value is not there; only by the host, who waits for it.
-    """
+    """Return the data of `base` with a part replaced; `base` itself stays as it is."""
     return rewrite(base, overlay_of(base, value, touched_by(base, piece)), name)
 
 
@@ -51,15 +46,11 @@ def rewrite(
 ) -> ShardedBuffer:
     """Write a part of an array, `in_place` where `ownership` allows that.
 
-    If that raises then what is below, nothing has changed; after anything else nobody knows what is
-    in it.
+    If that raises `OutOfMemoryError` or `ExecutionError`, nothing has changed; after anything else
+    nobody knows what is in it.
 
     Returns:
       The new data: `base` itself if it was written.
-
-    Raises:
-      OutOfMemoryError: a device has no room; nothing has changed.
-      ExecutionError: some value is not there; only by the host, who waits for it.
     """
     plan = plan_for(base, overlay, in_place=in_place)
     if in_place:
@@ -72,10 +63,6 @@ def overlay_of(base: ShardedBuffer, value: ShardedBuffer, touched: Touched) -> O
     """Return new values of a part, where the copies of an update can read them.
 
     Of `base` it matters only how it is laid out.
-
-    Raises:
-      OutOfMemoryError: a device has no room.
-      ExecutionError: some value is not there; only by the host, who waits for it.
     """
     return Overlay(touched, (within_reach(value, base.tiling),) if touched.blocks else ())
 
@@ -83,12 +70,7 @@ def overlay_of(base: ShardedBuffer, value: ShardedBuffer, touched: Touched) -> O
 def overlay_of_single(
     base: ShardedBuffer, touched: Touched, value: ShardedBuffer, name: str
 ) -> Overlay:
-    """Return the one element of an array for a whole part; every domain receives it once.
-
-    Raises:
-      OutOfMemoryError: a device has no room.
-      ExecutionError: the value is not there; only by the host, who waits for it.
-    """
+    """Return the one element of an array for a whole part; every domain receives it once."""
     homes = [base.tiling.devices[block.home] for block in touched.blocks]
     whole = tuple(slice(0, 1) for _ in value.tiling.shape)
     everywhere = tiling_from_indices(value.tiling.shape, dict.fromkeys(homes, whole))
