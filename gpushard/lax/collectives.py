@@ -31,12 +31,10 @@ from gpushard.transforms.named_dims import (
 )
 from gpushard.transforms.signature import check_axis, check_leaf
 
-# fmt: off
 __all__ = [
     "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin",
     "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes",
-]
-# fmt: on
+]  # fmt: skip
 
 AxisName: TypeAlias = Hashable
 """The name of an axis, or a tuple of names."""

@@ -32,12 +32,10 @@ from gpushard.ops.bind import bind
 from gpushard.ops.row import Row
 from gpushard.ops.table import fft as rows
 
-# fmt: off
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift",
     "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
-]
-# fmt: on
+]  # fmt: skip
 
 
 _NORMS = (None, "backward", "ortho", "forward")

@@ -31,15 +31,13 @@ from gpushard.numpy.public import public, public_array
 from gpushard.numpy.ranges import arange, linspace
 from gpushard.placement.device_put import device_put
 
-# fmt: off
 __all__ = [
     "argwhere", "c_", "choose", "compress", "diag_indices", "diag_indices_from", "extract",
     "fill_diagonal", "flatnonzero", "index_exp", "ix_", "mgrid", "nonzero", "ogrid", "place",
     "put", "put_along_axis", "putmask", "r_", "ravel_multi_index", "s_", "select", "take",
     "take_along_axis", "tril_indices", "tril_indices_from", "triu_indices", "triu_indices_from",
     "unravel_index",
-]
-# fmt: on
+]  # fmt: skip
 
 take = public_array(indexing.take)
 take_along_axis = public_array(indexing.take_along_axis)

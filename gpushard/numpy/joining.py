@@ -22,12 +22,10 @@ from gpushard.ops.axes import one_from_end
 from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
 
-# fmt: off
 __all__ = [
     "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack",
     "hsplit", "hstack", "split", "stack", "unstack", "vsplit", "vstack",
-]
-# fmt: on
+]  # fmt: skip
 
 _joining = public(
     tup="a sequence of arrays.",

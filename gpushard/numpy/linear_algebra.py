@@ -27,12 +27,10 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table.contractions import DOT, EINSUM, LETTERS, OUTER, TENSORDOT, VECDOT
 from gpushard.typing import Shape
 
-# fmt: off
 __all__ = [
     "cross", "dot", "einsum", "einsum_path", "inner", "kron", "matmul", "matrix_transpose",
     "matvec", "outer", "tensordot", "trace", "vdot", "vecdot", "vecmat",
-]
-# fmt: on
+]  # fmt: skip
 
 matmul = public_array(products.matmul, operands=2)
 dot = public_array(products.dot, operands=2)

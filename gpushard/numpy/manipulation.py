@@ -22,14 +22,12 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table import movement
 from gpushard.typing import Shape
 
-# fmt: off
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes",
     "broadcast_to", "diagonal", "expand_dims", "flip", "fliplr", "flipud", "moveaxis", "ndim",
     "permute_dims", "ravel", "repeat", "reshape", "roll", "rollaxis", "rot90", "shape", "size",
     "squeeze", "swapaxes", "tile", "transpose",
-]
-# fmt: on
+]  # fmt: skip
 
 
 _ARRAYS = {"*xs": "the arrays."}

@@ -19,12 +19,10 @@ from gpushard.ops.table import random_keys
 from gpushard.ops.table.packed_keys import PACK, UNPACK
 from gpushard.random.placing import bind_at, new_data
 
-# fmt: off
 __all__ = [
     "PRNGKey", "clone", "fold_in", "key", "key_data", "key_dtype", "key_impl", "split",
     "wrap_key_data",
-]
-# fmt: on
+]  # fmt: skip
 
 _IMPLEMENTATIONS = ("threefry2x32", "fry")
 

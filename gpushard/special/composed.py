@@ -20,12 +20,10 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table.special import LOGSUMEXP, ZETA
 from gpushard.special.ufuncs import binom, digamma, gamma, gammaln
 
-# fmt: off
 __all__ = [
     "comb", "factorial", "log_softmax", "logsumexp", "multigammaln", "polygamma", "sinc", "softmax",
     "zeta",
-]
-# fmt: on
+]  # fmt: skip
 
 
 @described()

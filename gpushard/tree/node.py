@@ -11,11 +11,9 @@ from typing import Any, TypeAlias
 from gpushard.errors import TreeError
 from gpushard.frozen import dataclass
 
-# fmt: off
 __all__ = [
     "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "SequenceKey", "keystr",
-]
-# fmt: on
+]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,12 +10,10 @@ from gpushard.numpy.public import public
 from gpushard.ops.bind import bind
 from gpushard.ops.table import linalg as rows
 
-# fmt: off
 __all__ = [
     "EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "eig", "eigh", "eigvals",
     "eigvalsh", "qr", "svd", "svdvals",
-]
-# fmt: on
+]  # fmt: skip
 
 
 class QRResult(NamedTuple):

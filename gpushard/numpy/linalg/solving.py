@@ -30,12 +30,10 @@ from gpushard.ops.bind import bind
 from gpushard.ops.table import linalg as rows
 from gpushard.typing import Shape
 
-# fmt: off
 __all__ = [
     "SlogdetResult", "det", "inv", "lstsq", "pinv", "slogdet", "solve", "tensorinv",
     "tensorsolve",
-]
-# fmt: on
+]  # fmt: skip
 
 
 class SlogdetResult(NamedTuple):
