@@ -66,18 +66,18 @@ def _check_axis_types(axis_types: Any, names: tuple[str, ...]) -> None:
     """
     if axis_types is None:
         return
-    given = (axis_types,) if isinstance(axis_types, AxisType) else tuple(axis_types)
-    if not all(isinstance(kind, AxisType) for kind in given):
+    kinds = (axis_types,) if isinstance(axis_types, AxisType) else tuple(axis_types)
+    if not all(isinstance(kind, AxisType) for kind in kinds):
         raise ArgumentTypeError.refusing(
-            "axis_types", given, "must be of gpushard.sharding.AxisType, one for each axis"
+            "axis_types", kinds, "must be of gpushard.sharding.AxisType, one for each axis"
         )
-    if len(given) != len(names):
+    if len(kinds) != len(names):
         raise MeshError(
-            f"axis_types={given!r} has {len(given)} types for the {len(names)} axes {names}; give "
+            f"axis_types={kinds!r} has {len(kinds)} types for the {len(names)} axes {names}; give "
             "one per axis",
             argument="axis_types",
             names=names,
-            axis_types=given,
+            axis_types=kinds,
         )
 
 

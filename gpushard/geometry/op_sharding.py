@@ -257,8 +257,8 @@ def _iota(devices: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]] | None:
     slowest_first = sorted(axes, reverse=True) or [(1, 1)]
     grid = tuple(size for _, size in slowest_first)
     order = tuple(slowest_first.index(axis) for axis in reversed(axes)) or (0,)
-    made = np.arange(n).reshape(grid).transpose(order).ravel()
-    return (grid, order) if made.tolist() == list(devices) else None
+    numbers = np.arange(n).reshape(grid).transpose(order).ravel()
+    return (grid, order) if numbers.tolist() == list(devices) else None
 
 
 _TOKENS = re.compile(r"\s*(?:\d+|<=|[{}\[\](),=]|[A-Za-z_]\w*)")
@@ -285,20 +285,20 @@ class _Parser:
     def _next(self) -> str:
         """Go on, and return the token that was passed."""
         passed = self.token
-        found = _TOKENS.match(self.text, self.at)
-        if found is None and self.text[self.at :].strip():
+        match = _TOKENS.match(self.text, self.at)
+        if match is None and self.text[self.at :].strip():
             self.token = self.text[self.at :].lstrip()[0]
             self.start = self.text.index(self.token, self.at)
             raise self._error("a word, a number or punctuation")
-        self.token = found.group().lstrip() if found else ""
-        self.at = found.end() if found else len(self.text)
+        self.token = match.group().lstrip() if match else ""
+        self.at = match.end() if match else len(self.text)
         self.start = self.at - len(self.token)
         return passed
 
     def _error(self, wanted: str) -> ParseError:
-        found = repr(self.token) if self.token else "the end"
+        token = repr(self.token) if self.token else "the end"
         return ParseError(
-            f"text={self.text!r} has {found} at position {self.start}, where {wanted} should be",
+            f"text={self.text!r} has {token} at position {self.start}, where {wanted} should be",
             argument="text",
             position=self.start,
             text=self.text,

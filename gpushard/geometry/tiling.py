@@ -102,8 +102,8 @@ class Assignment:
     @functools.cached_property
     def replicas(self) -> list[int]:
         """The same as Python's integers."""
-        found: list[int] = self.replica_ids.tolist()
-        return found
+        ids: list[int] = self.replica_ids.tolist()
+        return ids
 
 
 def replica_numbers(keys: IntArray) -> IntArray:

@@ -69,8 +69,8 @@ def astype(
       device: where the result goes; by default it stays.
       out_sharding: the same.
     """
-    found = as_value(x, "astype").astype(dtype, copy=copy)
-    return settle(settle(found, device, "device"), out_sharding)
+    converted = as_value(x, "astype").astype(dtype, copy=copy)
+    return settle(settle(converted, device, "device"), out_sharding)
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> builtins.bool:

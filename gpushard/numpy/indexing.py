@@ -81,9 +81,9 @@ def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: An
                 argument="condlist",
                 dtype=one.dtype,
             )
-    given = [x if is_value(x) or is_number(x) else np.asarray(x) for x in [*choices, default]]
-    dtype = result_type(*given)
-    *values, result = [as_value(x, "select").astype(dtype) for x in given]
+    operands = [x if is_value(x) or is_number(x) else np.asarray(x) for x in [*choices, default]]
+    dtype = result_type(*operands)
+    *values, result = [as_value(x, "select").astype(dtype) for x in operands]
     for condition, value in zip(conditions[::-1], values[::-1], strict=True):
         result = ew.where(condition, value, result)
     return settle(result, out_sharding)

@@ -61,7 +61,7 @@ def _from_end(
     if axis is None:
         return tuple(range(-ndim, 0))
     axes = axis if isinstance(axis, tuple) else (axis,)
-    found = []
+    positions = []
     for one in axes:
         if not -ndim <= one < ndim:
             raise AxisError(
@@ -71,9 +71,9 @@ def _from_end(
                 axis=one,
                 ndim=ndim,
             )
-        found.append(one if one < 0 else one - ndim)
-    if len(set(found)) != len(found):
+        positions.append(one if one < 0 else one - ndim)
+    if len(set(positions)) != len(positions):
         raise ArgumentError.refusing(
             argument, axes, "names an axis twice; name each once", name, axis=axes, ndim=ndim
         )
-    return tuple(found)
+    return tuple(positions)

@@ -200,12 +200,12 @@ def faults(
     >>> [point.kind for point in found.points]
     ['room', 'copy', 'room', 'copy']
     """
-    found = Faults(fail_at, lasting)
-    replaced = list(found.replacements(runtime))
+    passed = Faults(fail_at, lasting)
+    replaced = list(passed.replacements(runtime))
     for owner, name, method in replaced:
         setattr(owner, name, method)
     try:
-        yield found
+        yield passed
     finally:
         for owner, name, _ in replaced:
             delattr(owner, name)

@@ -326,10 +326,10 @@ class Merge:
             and reduced.case.avals[0].dtype == dtypes[0]
         ):
             self._views = [(call.home, call.shapes[0]) for call in calls]
-        found = _find(reduced, of_device)
+        sources = _find(reduced, of_device)
         own = [counts[call.home] for call in calls]
-        self._across = [Between(reduced, block, calls, own) for block in found.across]
-        self._last = _last(reduced, found, own, [a.scatters for a in self._across])
+        self._across = [Between(reduced, block, calls, own) for block in sources.across]
+        self._last = _last(reduced, sources, own, [a.scatters for a in self._across])
 
     def run(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]]

@@ -205,8 +205,8 @@ class Checker:
         self._watch(sources, targets, run)
 
     def _shadows_of(self, memories: Sequence[Memory]) -> dict[int, Shadow]:
-        found = {id(memory.raw): self._shadows.get(id(memory.raw)) for memory in memories}
-        return {name: shadow for name, shadow in found.items() if shadow is not None}
+        shadows = {id(memory.raw): self._shadows.get(id(memory.raw)) for memory in memories}
+        return {name: shadow for name, shadow in shadows.items() if shadow is not None}
 
     def _watch(
         self, reads: dict[int, Shadow], writes: dict[int, Shadow], run: Callable[[], None]
