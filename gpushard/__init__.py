@@ -135,11 +135,7 @@ if TYPE_CHECKING:
     from gpushard.interop import from_dlpack as from_dlpack
     from gpushard.interop.map_shards import map_shards as map_shards
     from gpushard.placement.npy import load, save
-    from gpushard.placement.per_device import (
-        device_put_replicated,
-        device_put_sharded,
-        replicate,
-    )
+    from gpushard.placement.per_device import device_put_replicated, device_put_sharded, replicate
     from gpushard.placement.prefetch import empty_cache, prefetch
     from gpushard.transforms.pmap import pmap as pmap
     from gpushard.transforms.pmap import soft_pmap as soft_pmap

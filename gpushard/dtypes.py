@@ -159,10 +159,8 @@ def check_casting(casting: Any) -> None:
       ArgumentError: it has not.
     """
     if casting not in _CASTINGS:
-        raise ArgumentError(
-            f"casting={casting!r} is unknown; use one of {', '.join(_CASTINGS)}",
-            argument="casting",
-            value=casting,
+        raise ArgumentError.refusing(
+            "casting", casting, f"is unknown; use one of {', '.join(_CASTINGS)}"
         )
 
 

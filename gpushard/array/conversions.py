@@ -66,11 +66,7 @@ class Conversions(abc.ABC):
           ArgumentError: it is none of these.
         """
         if order not in ("C", "F", "A", "K", None):
-            raise ArgumentError(
-                f'tobytes: order={order!r} is unknown; use "C" or "F"',
-                argument="order",
-                order=order,
-            )
+            raise ArgumentError.refusing("order", order, 'is unknown; use "C" or "F"', "tobytes")
         return concrete(self, "x.tobytes()", explicit=False).tobytes(order)
 
     def __buffer__(self, flags: int, /) -> memoryview:

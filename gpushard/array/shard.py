@@ -32,11 +32,7 @@ class Shard(Generic[A]):
     __slots__ = ("_data", "_device", "_index", "_made", "_replica_id")
 
     def __init__(
-        self,
-        device: Device,
-        index: Index,
-        replica_id: int,
-        data: A | Callable[[], A] | None,
+        self, device: Device, index: Index, replica_id: int, data: A | Callable[[], A] | None
     ) -> None:
         self._device = device
         self._index = index

@@ -10,11 +10,7 @@ from gpushard.array.aval import ShapeDtypeStruct
 from gpushard.array.data import Data, is_gone
 from gpushard.errors import ArgumentTypeError, DeletedShardsError, ShardingError
 from gpushard.geometry.listed_sharding import PmapSharding
-from gpushard.geometry.sharding_spec import (
-    ShardingSpec,
-    pmap_sharding_spec,
-    spec_to_indices,
-)
+from gpushard.geometry.sharding_spec import ShardingSpec, pmap_sharding_spec, spec_to_indices
 from gpushard.legacy.face import Face, Kind
 from gpushard.placement.make_array import make_array_from_single_device_arrays
 from gpushard.runtime.runtime import Device
@@ -84,10 +80,8 @@ class ShardedDeviceArray(Face, metaclass=Kind):
             sharding_spec, device_buffers = None, sharding_spec
         _check_aval(aval)
         if not isinstance(device_buffers, Sequence):
-            raise ArgumentTypeError(
-                f"device_buffers={device_buffers!r} must be a list with an Array for each device",
-                argument="device_buffers",
-                type=type(device_buffers),
+            raise ArgumentTypeError.refusing(
+                "device_buffers", device_buffers, "must be a list with an Array for each device"
             )
         spec = _rows(aval) if sharding_spec is None else sharding_spec
         devices = [_device_of(n, buffer) for n, buffer in enumerate(device_buffers)]
@@ -224,11 +218,7 @@ def make_sharded_device_array(
 
 def _check_aval(aval: Any) -> None:
     if not isinstance(aval, ShapeDtypeStruct):
-        raise ArgumentTypeError(
-            f"aval={aval!r} must be a ShapeDtypeStruct(shape, dtype)",
-            argument="aval",
-            type=type(aval),
-        )
+        raise ArgumentTypeError.refusing("aval", aval, "must be a ShapeDtypeStruct(shape, dtype)")
 
 
 def _rows(aval: ShapeDtypeStruct) -> ShardingSpec:

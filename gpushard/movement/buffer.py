@@ -24,32 +24,16 @@ class ShardedBuffer:
     Every shard is dense in row-major order and aligned to 16 bytes.
     """
 
-    tiling: Tiling
-    """Which device holds what."""
-
-    dtype: np.dtype[Any]
-    """Type of the elements."""
-
-    values: list[LocalArray]
-    """Local array of each device."""
-
-    claims: list[Claim]
-    """Claim on the memory of each local array."""
-
-    settled: bool = False
-    """Whether everything is known to be there; a shortcut for `is_ready`."""
-
-    root: int = -1
-    """What `root_nbytes` gave, or -1: it does not change, as shards do not."""
-
+    tiling: Tiling  # which device holds what
+    dtype: np.dtype[Any]  # type of the elements
+    values: list[LocalArray]  # local array of each device
+    claims: list[Claim]  # claim on the memory of each local array
+    settled: bool = False  # whether everything is known to be there; a shortcut for `is_ready`
+    root: int = -1  # what `root_nbytes` gave, or -1: it does not change, as shards do not
+    # The array of another library whose address was handed out, and which keeps the memory.
     lent: Any = None
-    """The array of another library whose address was handed out, and which keeps the memory."""
-
-    apart: bool | None = None
-    """What `are_apart` gave; None if nobody asked."""
-
-    ever_lent: ClassVar[bool] = False
-    """Whether any buffer's was, in this process."""
+    apart: bool | None = None  # what `are_apart` gave; None if nobody asked
+    ever_lent: ClassVar[bool] = False  # whether any buffer's was, in this process
 
     @property
     def runtime(self) -> Runtime:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.errors import ExecutionError, OutOfMemoryError
+from gpushard.errors import ExecutionError, OutOfMemoryError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.geometry.free_boxes import tiling_of_boxes
 from gpushard.geometry.tiling import Tiling
@@ -37,8 +37,7 @@ class Targets:
 
     values: list[LocalArray]
     claims: list[Claim]
-    inline: bool
-    """Whether the caller runs the steps; otherwise they were given to streams."""
+    inline: bool  # whether the caller runs the steps; otherwise they were given to streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +67,15 @@ class Shared:
 class Launch:
     """What a runtime has to say to a plan; kept with it."""
 
-    places: Sequence[Place]
-    """The devices of the result, or the memories beside them."""
-
+    places: Sequence[Place]  # the devices of the result, or the memories beside them
+    # Whether the host makes the copies, as no stream can reach the memory on one side.
     by_host: bool
-    """Whether the host makes the copies, as no stream can reach the memory on one side."""
-
-    within: bool
-    """Whether all is the same kind of memory."""
-
-    streams: dict[int, Stream]
-    """The stream that writes each memory domain."""
-
-    staged: bool
-    """Whether some step reads what its domain cannot reach."""
-
-    few: bool
-    """Whether the caller runs the steps, if what they read is there."""
-
+    within: bool  # whether all is the same kind of memory
+    streams: dict[int, Stream]  # the stream that writes each memory domain
+    staged: bool  # whether some step reads what its domain cannot reach
+    few: bool  # whether the caller runs the steps, if what they read is there
+    # Counts all blocks, where they are so small that each owns its bytes.
     claim: Callable[[], Claim] | None
-    """Counts all blocks, where they are so small that each owns its bytes."""
 
     shared: Shared | None
     """The memory of all blocks, where these are small and streams write them, in one domain."""
@@ -139,10 +127,30 @@ def _shared(plan: Plan, places: Sequence[Place], streams: dict[int, Stream]) -> 
     return Shared(first.domain.pool, charges, shapes, starts, nbytes, streams[first.memory_domain])
 
 
-def through_host(plan: Plan, runtime: Runtime) -> Plan:
-    """Let a plan know which domains reach one another, and what there is for those that do not."""
+def kept_plan(runtime: Runtime, make: Callable[..., Plan], *how: Any) -> Plan:
+    """Return what a planner makes of the runtime and `how`; kept by the runtime."""
+    plan: Plan | None = runtime.plans.get((make, *how))
+    if plan is None:
+        plan = new_plan(runtime, make, *how)
+        runtime.plans.put((make, *how), plan, plan.nbytes)
+    return plan
+
+
+def new_plan(runtime: Runtime, make: Callable[..., Plan], *how: Any) -> Plan:
+    """Make a plan, and tell it which domains reach one another, and what there is for others."""
+    plan = make(runtime, *how)
     plan.reaches, plan.pinned_bytes = runtime.backend.reaches, runtime.settings.pinned_bytes
     return plan
+
+
+def check_runtime(runtime: Runtime, *tilings: Tiling) -> None:
+    """Check that all arrays are on devices of one runtime."""
+    if any([devices_of(tiling)[0].runtime is not runtime for tiling in tilings]):
+        raise ShardingError(
+            "the arrays and the sharding name devices of different runtimes; take all from one "
+            "gpushard.devices()",
+            argument="sharding",
+        )
 
 
 def run(

@@ -207,11 +207,8 @@ def _distinct(group: Sequence[Move[Memory]]) -> list[Memory]:
 class Slots:
     """Page-locked memory through which others read one domain; they use it in turns."""
 
-    nbytes: int
-    """Bytes of the largest chunk."""
-
-    turns: Iterator[Claim]
-    """One slot after the other, again and again."""
+    nbytes: int  # bytes of the largest chunk
+    turns: Iterator[Claim]  # one slot after the other, again and again
 
 
 def claim_slots(runtime: Runtime, plan: Plan) -> dict[int, Slots]:
@@ -248,16 +245,13 @@ class Staged:
 
     runtime: Runtime
     step: Step
-    stream: Stream
-    """The stream that writes the step's blocks."""
-
+    stream: Stream  # the stream that writes the step's blocks
     name: str
     operands: Sequence[LocalArray]
     memories: Sequence[Memory]
     until: Mapping[Memory, int]
     slots: dict[int, Slots]
-    far: set[int]
-    """The domains that it reads and cannot reach."""
+    far: set[int]  # the domains that it reads and cannot reach
 
     def submit(self, writes: Sequence[Memory]) -> int:
         """Give the copies of the step to streams; inside `commit`; return the tick of the last one.

@@ -45,12 +45,10 @@ _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
 
 _WITH_CORE_DIMS = ("matmul", "vecdot", "matvec", "vecmat")
 
-# fmt: off
 _ON_HOST = (
     "array2string", "array_repr", "array_str", "copyto", "may_share_memory", "save", "savetxt",
     "savez", "savez_compressed", "shares_memory",
-)
-# fmt: on
+)  # fmt: skip
 """Functions whose business is the host: they take the value there, like `numpy.asarray`."""
 
 _DEFAULTS: dict[str, tuple[Any, ...]] = {

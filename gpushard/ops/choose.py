@@ -121,8 +121,8 @@ def _all(rule: Rule, axes: Sequence[str]) -> Iterator[Splits]:
         groups.pop(None, None)
         orders = [itertools.permutations(names) for names in groups.values()]
         for order in itertools.product(*orders):
-            found = rule.pins | dict(zip(groups, order, strict=True))
-            yield tuple(found.get(f, ()) for f in range(len(rule.sizes)))
+            splits = rule.pins | dict(zip(groups, order, strict=True))
+            yield tuple(splits.get(f, ()) for f in range(len(rule.sizes)))
 
 
 def _placed(rule: Rule, places: dict[str, set[int]]) -> Iterator[Splits]:

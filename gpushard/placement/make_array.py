@@ -63,10 +63,8 @@ def make_array_from_callback(
     tiling = place_tiling(sharding, sizes)
     wanted = None if dtype is None else as_dtype(dtype)
     if not callable(data_callback):
-        raise ArgumentTypeError(
-            f"data_callback={data_callback!r} must be a function from slices to their data",
-            argument="data_callback",
-            type=type(data_callback),
+        raise ArgumentTypeError.refusing(
+            "data_callback", data_callback, "must be a function from slices to their data"
         )
     check_transfer(HOST_TO_DEVICE, "make_array_from_callback(...)", explicit=True)
     blocks = blocks_of(tiling.local)
@@ -373,9 +371,8 @@ def _by_device(tiling: Tiling, arrays: Sequence[Array]) -> list[Array]:
 
 def _checked_sharding(sharding: Any) -> Sharding:
     if not isinstance(sharding, Sharding):
-        raise ArgumentTypeError(
-            f"sharding={sharding!r} must be a Sharding, such as NamedSharding(mesh, P('x'))",
-            argument="sharding",
+        raise ArgumentTypeError.refusing(
+            "sharding", sharding, "must be a Sharding, such as NamedSharding(mesh, P('x'))"
         )
     return sharding
 

@@ -203,8 +203,6 @@ def _checked_path(file: Any) -> Path:
     try:
         return Path(file)
     except TypeError:
-        raise ArgumentTypeError(
-            f"file={file!r} must be a path: a str or a pathlib.Path",
-            argument="file",
-            type=type(file),
+        raise ArgumentTypeError.refusing(
+            "file", file, "must be a path: a str or a pathlib.Path"
         ) from None

@@ -22,14 +22,9 @@ Tag = TypeVar("Tag")
 class Move(Generic[Tag]):
     """A box on its way."""
 
-    target: LocalArray
-    """Where it goes."""
-
-    source: LocalArray
-    """Where it comes from; of the same shape and type."""
-
-    tag: Tag
-    """What its parts keep."""
+    target: LocalArray  # where it goes
+    source: LocalArray  # where it comes from; of the same shape and type
+    tag: Tag  # what its parts keep
 
     def parts(self, limit: int) -> Iterator[Move[Tag]]:
         """Cut it into boxes of at most `limit` bytes, which is no less than one element."""

@@ -34,14 +34,9 @@ class Phase:
     A dim of what is read may have stride 0: then one element is copied to many.
     """
 
-    moves: tuple[Copy, ...]
-    """The copies."""
-
-    itemsize: int
-    """Bytes of an element."""
-
-    shapes: Sequence[Shape]
-    """Of the operands."""
+    moves: tuple[Copy, ...]  # the copies
+    itemsize: int  # bytes of an element
+    shapes: Sequence[Shape]  # of the operands
 
     @functools.cached_property
     def kept(self) -> dict[Any, Any]:

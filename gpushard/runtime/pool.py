@@ -54,10 +54,9 @@ class _Shelf:
     __slots__ = ("idle", "waiting")
 
     def __init__(self) -> None:
-        self.idle: dict[int, Memory] = {}
-        """Those known to be used by nothing any more."""
+        self.idle: dict[int, Memory] = {}  # those known to be used by nothing any more
+        # The others, by the stream that wrote them last, which looks there first.
         self.waiting: dict[Stream | None, dict[int, Memory]] = {}
-        """The others, by the stream that wrote them last, which looks there first."""
 
     def numbers(self) -> Iterator[int]:
         """Yield the numbers of all of them in order."""
@@ -83,14 +82,11 @@ class Pool:
         self._waiting: dict[int, Memory] = {}  # what is free and not known to be idle
         self._waited_for = 0  # bytes of those
         self._releases = 0
+        # How often a free block was asked whether its users are done: what searches cost.
         self.looks = 0
-        """How often a free block was asked whether its users are done: what searches cost."""
-        self.total = 0
-        """Bytes of all blocks."""
-        self.free = 0
-        """Bytes of the free ones."""
-        self.peak = 0
-        """The most bytes that were in use at once."""
+        self.total = 0  # bytes of all blocks
+        self.free = 0  # bytes of the free ones
+        self.peak = 0  # the most bytes that were in use at once
 
     def take(self, nbytes: int, account: Account | None, stream: Stream | None) -> Memory:
         """Return memory for `stream`, or else the host, to write; an account may pay for it.

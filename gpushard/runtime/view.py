@@ -13,9 +13,7 @@ from gpushard.typing import LocalArray, Shape
 class View(NamedTuple):
     """A strided part of an operand."""
 
-    offset: int
-    """Bytes from the operand's first element."""
-
+    offset: int  # bytes from the operand's first element
     shape: Shape
     strides: tuple[int, ...]
 

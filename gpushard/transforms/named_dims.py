@@ -174,10 +174,8 @@ def find(axis: Any, function: str) -> Names:
                 axis=name,
             )
         if own[0] in found:
-            raise ArgumentError(
-                f"{function}: axis_name={axis!r} names {name!r} twice; give each once",
-                argument="axis_name",
-                axis=name,
+            raise ArgumentError.refusing(
+                "axis_name", axis, f"names {name!r} twice; give each once", function, axis=name
             )
         found += own
     return tuple(found)

@@ -99,10 +99,10 @@ class Computation:
             if end.tiling is not x.tiling
         ]
         alone = not (self._scalars or self._before or self._after)
+        # Runs it.
         self.run: Callable[[Sequence[Any], Sequence[Any]], list[ShardedBuffer]] = (
             work.run if alone else self._run_between
         )
-        """Runs it."""
 
     @property
     def nbytes(self) -> int:

@@ -52,15 +52,15 @@ def _totals(xp: Any, number: Any, counts: Any, weights: Any, length: int, dtype:
 def _tallied(xp: Any, number: Any, weights: Any, length: int, dtype: Dtype) -> Any:
     """Return the same by kernels of the backend, where numbers out of bounds do not count."""
     own = own_kernels(xp)
-    made = xp.empty(length, dtype if weights is not None else _COUNT)
+    counts = xp.empty(length, dtype if weights is not None else _COUNT)
     if weights is not None and dtype.kind == "c":
-        for part, of in ((made.real, weights.real), (made.imag, weights.imag)):
+        for part, of in ((counts.real, weights.real), (counts.imag, weights.imag)):
             own.tally(number, length, of, part)
     elif weights is not None and dtype != _SUM:
         return _tallied(xp, number, weights, length, _SUM).astype(dtype)
     else:
-        own.tally(number, length, weights, made)
-    return made.astype(dtype, copy=False)
+        own.tally(number, length, weights, counts)
+    return counts.astype(dtype, copy=False)
 
 
 def _counting(name: str, rule: RuleMaker, make: Any, whole: str = "") -> Row:

@@ -324,12 +324,12 @@ def _part_row(name: str, part: str) -> Row:
             return xp.where(on_left if part == "left" else ~on_left, x, zero)
 
         def cut(site: Site, x: Any, out: Any = None) -> Any:
-            made = xp.empty(x.shape, x.dtype) if out is None else out
+            result = xp.empty(x.shape, x.dtype) if out is None else out
             if own is None:
-                _cut_rows(x, edge_of(site), part, made)
+                _cut_rows(x, edge_of(site), part, result)
             else:
-                own.triangle(x, edge_of(site), part, made)
-            return made
+                own.triangle(x, edge_of(site), part, result)
+            return result
 
         whole = writing(small)
 

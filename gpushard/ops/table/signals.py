@@ -35,9 +35,9 @@ def _interp(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         if xp is not np:  # CuPy's takes no booleans
             x, xs = x.astype(_DOUBLE, copy=False), xs.astype(_DOUBLE, copy=False)
             ys = ys if ys.dtype.kind in "fc" else ys.astype(_DOUBLE)
-        given = iter(outside)
-        low = next(given) if left else None
-        high = next(given) if right else None
+        numbers = iter(outside)
+        low = next(numbers) if left else None
+        high = next(numbers) if right else None
         return xp.interp(x, xs, ys, low, high, period)
 
     return writing(interp)
@@ -120,12 +120,12 @@ def _division(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     quotient = _infer_division(avals, params)[0]
 
     def divide(u: Any, v: Any) -> tuple[Any, Any]:
-        found, rest = xp.zeros(quotient.shape, quotient.dtype), u.astype(quotient.dtype)
+        quotients, rest = xp.zeros(quotient.shape, quotient.dtype), u.astype(quotient.dtype)
         scale = 1 / v[0]
         for k in range(u.shape[0] - v.shape[0] + 1):
-            found[k] = scale * rest[k]
-            rest[k : k + v.shape[0]] -= found[k] * v
-        return found, rest
+            quotients[k] = scale * rest[k]
+            rest[k : k + v.shape[0]] -= quotients[k] * v
+        return quotients, rest
 
     return writing(divide)
 
@@ -146,11 +146,11 @@ def _product(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     many, dtype = avals[0].shape[0], avals[0].dtype
 
     def product(roots: Any) -> Any:
-        found = xp.zeros(many + 1, dtype)
-        found[0] = 1
+        coefficients = xp.zeros(many + 1, dtype)
+        coefficients[0] = 1
         for n in range(many):
-            found[1 : n + 2] -= roots[n] * found[: n + 1]
-        return found
+            coefficients[1 : n + 2] -= roots[n] * coefficients[: n + 1]
+        return coefficients
 
     return writing(product)
 

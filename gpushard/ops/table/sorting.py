@@ -102,16 +102,16 @@ def sort(xp: Any, x: LocalArray, axis: int, stable: bool) -> LocalArray:
     known = x.dtype.kind in "biu" or (x.dtype.kind == "f" and x.dtype.itemsize <= 8)
     if x.size < _FEW or (stable and not known):
         return np.sort(x, axis, kind="stable")
-    found: LocalArray = np.sort(x, axis)
+    ordered: LocalArray = np.sort(x, axis)
     if x.dtype.kind != "f":
-        return found
-    last = found.take(-1, axis)
+        return ordered
+    last = ordered.take(-1, axis)
     if (last != last).any():
         missing = x[x != x]
         if stable and (_bits(missing) != _bits(missing)[0]).any():
             return np.sort(x, axis, kind="stable")
-        found[found != found] = missing[0]  # NumPy's are not those of the operand
-    return np.sort(x, axis, kind="stable") if stable and _has_both_zeros(found) else found
+        ordered[ordered != ordered] = missing[0]  # NumPy's are not those of the operand
+    return np.sort(x, axis, kind="stable") if stable and _has_both_zeros(ordered) else ordered
 
 
 def _bits(x: LocalArray) -> LocalArray:

@@ -38,14 +38,9 @@ so that several can be loaded; as threadpoolctl has them."""
 class Library:
     """The functions of a library that say how many threads it uses."""
 
-    get: Callable[[], int]
-    """Returns the number."""
-
-    set: Callable[[int], object]
-    """Changes it."""
-
-    per_thread: bool
-    """Whether every thread that calls the library has a number of its own."""
+    get: Callable[[], int]  # returns the number
+    set: Callable[[int], object]  # changes it
+    per_thread: bool  # whether every thread that calls the library has a number of its own
 
 
 def library_in(symbols: Any) -> Library | None:

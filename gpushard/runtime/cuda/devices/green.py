@@ -22,11 +22,8 @@ LEAST_DRIVER = 12040
 class Group:
     """Multiprocessors of a GPU that no other group of the same split has."""
 
-    multiprocessors: int
-    """How many."""
-
-    resource: Any = None
-    """CUDA's own description of them."""
+    multiprocessors: int  # how many
+    resource: Any = None  # CUDA's own description of them
 
 
 Split: TypeAlias = Callable[[int, int], Sequence[Group]]

@@ -34,11 +34,8 @@ Dim = tuple[int, int, int]
 class Allocation:
     """Memory that a box must not leave."""
 
-    address: int
-    """Its first byte."""
-
-    nbytes: int
-    """How many there are."""
+    address: int  # its first byte
+    nbytes: int  # how many there are
 
     def check(self, low: int, high: int) -> None:
         """Check that the bytes from `low` up to `high` lie inside.
@@ -60,14 +57,10 @@ def batch_type(name: str, entry: np.dtype[np.void], count: int) -> np.dtype[np.v
 class Batch:
     """The work of one launch: entries of a table, and the blocks dealt out to them."""
 
-    table: npt.NDArray[np.void]
-    """The entries."""
-
-    first: npt.NDArray[np.uint32]
-    """The first block of each entry, and the number of all blocks."""
-
+    table: npt.NDArray[np.void]  # the entries
+    first: npt.NDArray[np.uint32]  # the first block of each entry, and the number of all blocks
+    # The struct that holds a few, to travel as the launch's argument; made by `batch_type`.
     argument: ClassVar[np.dtype[np.void]]
-    """The struct that holds a few, to travel as the launch's argument; made by `batch_type`."""
 
     @functools.cached_property
     def blocks(self) -> int:

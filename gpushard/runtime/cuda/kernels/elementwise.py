@@ -60,20 +60,11 @@ extern "C" __global__ void elementwise(const __grid_constant__ Batch batch) {
 class Signature:
     """What a kernel takes and gives."""
 
-    operands: tuple[Dtype, ...]
-    """Types of its operands."""
-
-    scalars: tuple[int, ...]
-    """Which of them are numbers, not blocks."""
-
-    results: tuple[Dtype, ...]
-    """Types of its results."""
-
-    calls: int
-    """How many calls a launch makes at most."""
-
-    wide: bool
-    """Whether a block may have 2**31 elements and more."""
+    operands: tuple[Dtype, ...]  # types of its operands
+    scalars: tuple[int, ...]  # which of them are numbers, not blocks
+    results: tuple[Dtype, ...]  # types of its results
+    calls: int  # how many calls a launch makes at most
+    wide: bool  # whether a block may have 2**31 elements and more
 
     @property
     def arrays(self) -> int:
@@ -101,17 +92,10 @@ class Signature:
 class Statement:
     """What is done with each element: `out0 = in0 + in1`."""
 
-    text: str
-    """The statement in C++; the operands are in0, in1, ..., the results out0, out1, ..."""
-
-    preamble: str
-    """What stands before the kernel."""
-
-    operands: tuple[Dtype, ...]
-    """The types that it works in."""
-
-    results: tuple[Dtype, ...]
-    """The types of what it gives."""
+    text: str  # the statement in C++; the operands are in0, in1, ..., the results out0, out1,
+    preamble: str  # what stands before the kernel
+    operands: tuple[Dtype, ...]  # the types that it works in
+    results: tuple[Dtype, ...]  # the types of what it gives
 
 
 def can_be(statement: Statement, signature: Signature) -> bool:

@@ -60,20 +60,11 @@ LONG_RUN = 4 * WIDEST
 class Filling:
     """A strided box and the value that all its elements get."""
 
-    target: int
-    """Address of its first element."""
-
-    strides: Sequence[int]
-    """Bytes per step of each dim; may be negative."""
-
-    memory: Allocation
-    """Where it lies."""
-
-    shape: Shape
-    """Elements of each dim."""
-
-    value: bytes
-    """An element: 1, 2, 4, 8 or 16 bytes."""
+    target: int  # address of its first element
+    strides: Sequence[int]  # bytes per step of each dim; may be negative
+    memory: Allocation  # where it lies
+    shape: Shape  # elements of each dim
+    value: bytes  # an element: 1, 2, 4, 8 or 16 bytes
 
 
 class Fills(Batch):

@@ -137,17 +137,10 @@ def draw(
 class Along:
     """A dim that is indexed, of a block."""
 
-    size: int
-    """Length of the dim of the whole array."""
-
-    start: int
-    """Where the block starts in it."""
-
-    length: int
-    """How long that is."""
-
-    step: int
-    """Bytes from one position to the next."""
+    size: int  # length of the dim of the whole array
+    start: int  # where the block starts in it
+    length: int  # how long that is
+    step: int  # bytes from one position to the next
 
 
 def _offset(types: Sequence[str]) -> tuple[list[str], str]:

@@ -84,29 +84,14 @@ that which is in the target."""
 class Box:
     """A strided copy of a box."""
 
-    target: int
-    """Address of its first element in the target."""
-
-    target_strides: Sequence[int]
-    """Bytes per step of each dim in the target."""
-
-    target_memory: Allocation
-    """Where it lies."""
-
-    source: int
-    """Address of its first element in the source."""
-
-    source_strides: Sequence[int]
-    """Bytes per step of each dim in the source; may be negative."""
-
-    source_memory: Allocation
-    """Where that lies."""
-
-    shape: Shape
-    """Elements of each dim."""
-
-    itemsize: int
-    """Bytes of an element."""
+    target: int  # address of its first element in the target
+    target_strides: Sequence[int]  # bytes per step of each dim in the target
+    target_memory: Allocation  # where it lies
+    source: int  # address of its first element in the source
+    source_strides: Sequence[int]  # bytes per step of each dim in the source; may be negative
+    source_memory: Allocation  # where that lies
+    shape: Shape  # elements of each dim
+    itemsize: int  # bytes of an element
 
 
 class Pieces(Batch):
