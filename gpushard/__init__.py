@@ -118,6 +118,12 @@ _FROM = {
     "shard_map": "gpushard.transforms.shard_map",
     "soft_pmap": "gpushard.transforms.pmap",
     "vmap": "gpushard.transforms.vmap",
+    "clear_caches": "gpushard.transforms.jit",
+    "disable_jit": "gpushard.transforms.jit",
+    "eval_shape": "gpushard.transforms.jit",
+    "jit": "gpushard.transforms.jit",
+    "log_compiles": "gpushard.transforms.jit",
+    "make_jaxpr": "gpushard.transforms.jit",
 }
 """Where names are that few programs use."""
 

@@ -219,7 +219,7 @@ def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number:
     way = _way(mesh, frame.axis, sizes, shape, lead, axis, none)
     if not isinstance(x, Array):
         x = device_put(x, way.whole)
-    elif x._held().tiling is not way.whole_tiling and x.sharding != way.outside:
+    elif x._held().tiling is not way.whole_tiling and x._sharding != way.outside:
         x = x._moved(way.whole, "pmap")
     value = relabel(x, way.named_tiling, way.named, inside=True)
     return mapped(value, outer + names, frame, source)
@@ -257,7 +257,7 @@ def _elements(value: Any, ahead: int, mesh: Mesh) -> Splits:
 
     Others are brought together.
     """
-    own = value.sharding
+    own = value._sharding
     found: list[tuple[str, ...]] = []
     for dim in range(ahead, value.ndim):
         axes = own.spec.axes(dim) if isinstance(own, NamedSharding) and own.mesh is mesh else ()
