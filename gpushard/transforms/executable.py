@@ -7,6 +7,7 @@ from typing import Any
 
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.transforms.graph import Graph, Run, Var
+from gpushard.transforms.regions import fused
 
 
 class Executable:
@@ -17,7 +18,7 @@ class Executable:
     """
 
     def __init__(self, graph: Graph) -> None:
-        steps = graph.needed()
+        steps = fused(graph)
         places: dict[Var, int] = {}
 
         def place(x: Any) -> int:

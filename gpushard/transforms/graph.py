@@ -68,6 +68,7 @@ class Step:
     operands: tuple[Var | HostArray, ...]  # values, and data of the host that it is given
     results: tuple[Var, ...]  # what it makes
     numbers: tuple[Any, ...] = ()  # Python numbers that it is given
+    scalars: tuple[int, ...] = ()  # where these are among all that the operation takes
     row: Row | None = None  # the operation, where it is one of the table's
     params: Params = ()  # its parameters
     kept: bool = False  # whether it is done even if nobody needs its results

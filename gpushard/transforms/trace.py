@@ -239,6 +239,7 @@ class Trace:
         operands: list[Operand] = []
         values: list[Any] = []
         numbers: list[Any] = []
+        scalars: list[int] = []
         key: list[Any] = [row, params, out_sharding]
         runtime: Runtime | None = None
         first: Any = None
@@ -258,6 +259,7 @@ class Trace:
                 runtime = runtime or devices_of(var.tiling)[0].runtime
             elif row.takes_numbers and (type(arg) in KINDS or isinstance(arg, np.generic)):
                 numbers.append(arg)
+                scalars.append(len(operands))
                 kind = type(arg)
                 operands.append(
                     Scalar(KINDS[kind] if kind in KINDS else Aval((), np.asarray(arg).dtype))
@@ -288,7 +290,7 @@ class Trace:
             results[0].turned = values[0], params[0]
         return self.record(
             first, row.name, program.run, values, results,
-            numbers=tuple(numbers), row=row, params=params,
+            numbers=tuple(numbers), scalars=tuple(scalars), row=row, params=params,
         )  # fmt: skip
 
     def _create(self, row: Row, args: Sequence[Any], params: Params, sharding: Sharding) -> Any:
