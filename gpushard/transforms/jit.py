@@ -22,7 +22,6 @@ from gpushard.array.key_array import KeyArray, is_keys
 from gpushard.cache import BoundedCache
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.frozen import dataclass
-from gpushard.geometry.sharding import Sharding
 from gpushard.placement.defaults import default_sharding, surroundings
 from gpushard.placement.device_put import as_sharding, device_put
 from gpushard.transforms.executable import Executable
@@ -275,7 +274,7 @@ class Jitted:
 def _joined(args: Any, kwargs: Any, statics: dict[Any, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Return arguments with those that are static in their places."""
     whole = list(args)
-    for name in sorted((n for n in statics if isinstance(n, int))):
+    for name in sorted(n for n in statics if isinstance(n, int)):
         whole.insert(name, statics[name])
     named = {name: value for name, value in statics.items() if isinstance(name, str)}
     return whole, {**kwargs, **named}

@@ -11,6 +11,7 @@ needs is made by that group or earlier ones: so no group ever needs a later one.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,9 +25,14 @@ from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Row
 from gpushard.ops.rule import elementwise, reduction
 from gpushard.ops.scalars import KINDS, converter
+from gpushard.transforms.c_kernels import c_kernel
 from gpushard.transforms.graph import Graph, Step, Var
 from gpushard.transforms.tiles import Part, tile_kernel
 from gpushard.typing import Shape
+
+_LARGE = 1 << 14
+"""Elements of a domain from which on a kernel is compiled. It is that of the whole array, so that
+results do not depend on how it is split."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -152,9 +158,7 @@ def _joins(step: Step, domain: tuple[Tiling, tuple[int, ...]], region: Region) -
 
 
 def _reduced_shape(region: Region) -> Shape:
-    return tuple(
-        1 if dim in region.reduced else n for dim, n in enumerate(region.tiling.shape)
-    )
+    return tuple(1 if dim in region.reduced else n for dim, n in enumerate(region.tiling.shape))
 
 
 def _done(group: Region | Step, groups: Sequence[Any], graph: Graph) -> list[Step]:
@@ -164,10 +168,7 @@ def _done(group: Region | Step, groups: Sequence[Any], graph: Graph) -> list[Ste
     made = {x for step in group.steps for x in step.results}
     outside = list(
         dict.fromkeys(
-            x
-            for step in group.steps
-            for x in step.operands
-            if isinstance(x, Var) and x not in made
+            x for step in group.steps for x in step.operands if isinstance(x, Var) and x not in made
         )
     )
     shapes = [x.shape for x in outside]
@@ -205,17 +206,24 @@ def _one(region: Region, operands: list[Var], results: list[Var]) -> Step:
         (result,) = step.results
         places[result] = len(places)
         lead = len(region.tiling.shape) - len(result.shape)
-        small = lead == 0 and result.shape != region.tiling.shape
-        parts.append(Part(kernel, tuple(given), places[result], result.dtype, bool(small)))
+        small = bool(region.reduced) and (lead > 0 or result.shape != region.tiling.shape)
+        reduces = len(row.strategies) > 1
+        types = tuple(row.loop(avals)[: len(avals)] if row.loop else [a.dtype for a in inside])
+        parts.append(
+            Part(
+                kernel, tuple(given), places[result], result.dtype, small,
+                row.name, step.params, types, reduces,
+            )
+        )  # fmt: skip
     name = "fused " + " ".join(step.name for step in region.steps)
-    kernel = tile_kernel(
-        parts,
-        len(operands),
-        [places[x] for x in results],
-        len(region.tiling.shape),
-        len(region.reduced),
-    )
-    runtime = devices_of(region.tiling)[0].runtime
+    runtime, ends = devices_of(region.tiling)[0].runtime, [places[x] for x in results]
+    ndim, reduced = len(region.tiling.shape), len(region.reduced)
+    kernel = tile_kernel(parts, len(operands), ends, ndim, reduced)
+    if math.prod(region.tiling.shape) >= _LARGE:
+        taken = [(x.shape, x.dtype) for x in operands]
+        compiler = runtime.settings.compiler
+        shape = region.tiling.shape
+        kernel = c_kernel(compiler, parts, taken, ends, shape, reduced) or kernel
     read = [(x.tiling, x.dtype.itemsize) for x in operands]
     tilings = [x.tiling for x in results]
     calls, of_device = calls_of(_REGION, read, tilings)

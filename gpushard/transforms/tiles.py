@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.ops.aval import Dtype
-from gpushard.ops.row import Kernel
+from gpushard.ops.row import Kernel, Params
 from gpushard.typing import LocalArray, Shape
 
 _TILE = 1 << 18
@@ -28,9 +28,13 @@ class Part:
     place: int  # of its result
     dtype: Dtype  # of its result
     reduced: bool  # whether that has length 1 along the dims that the region reduces
+    name: str = ""  # of the operation
+    params: Params = ()  # its parameters
+    types: tuple[Dtype, ...] = ()  # of the operands, when it sees them
+    reduces: bool = False  # whether it is what reduces
 
 
-class _Scratch(threading.local):
+class Scratch(threading.local):
     """Memory of one thread for what is between operations."""
 
     def __init__(self) -> None:
@@ -46,7 +50,7 @@ class _Scratch(threading.local):
         return self.slots[slot][:nbytes].view(dtype).reshape(shape)
 
 
-_scratch = _Scratch()
+scratch = Scratch()
 
 
 def tile_kernel(
@@ -71,7 +75,10 @@ def tile_kernel(
         small = (*shape[: ndim - reduced], *(1,) * reduced)
         if out is None:
             outs = [
-                np.empty(small if parts[place - operands].reduced else shape, parts[place - operands].dtype)
+                np.empty(
+                    small if parts[place - operands].reduced else shape,
+                    parts[place - operands].dtype,
+                )
                 for place in results
             ]
         else:
@@ -97,7 +104,7 @@ def tile_kernel(
                     to = targets[at_result[place]]
                 else:
                     own = one if part.reduced else whole
-                    to = _scratch.array(slots[place], own, part.dtype)
+                    to = scratch.array(slots[place], own, part.dtype)
                 part.kernel(
                     *[number if at is None else held[at] for at, number in part.operands], out=to
                 )
