@@ -85,6 +85,8 @@ def _domain(step: Step) -> tuple[Tiling, tuple[int, ...]] | None:
     shapes = [x.shape for x in arrays]
     rule = row.rule_for(_avals(step), step.params)
     if len(row.strategies) == 1:
+        if any(len(shape) > len(result.shape) for shape in shapes):
+            return None
         full = elementwise([aval.shape for aval in _avals(step)], result.shape)
         same = rule.operands == full.operands and rule.results == full.results
         if same and not rule.whole and all(_fits(x, result.tiling) for x in arrays):
