@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from gpushard.array.array import Array, ConcreteArray
+from gpushard.array.aval import KeyDType
+from gpushard.array.data import Data, handle
+from gpushard.array.key_array import KeyArray
 from gpushard.movement.buffer import ShardedBuffer
 from gpushard.transforms.graph import Graph, Run, Var
 from gpushard.transforms.regions import fused
@@ -72,3 +78,40 @@ class Executable:
             for at in ended:
                 held[at] = None
         return [held[at] for at in self._results]
+
+
+_KEY: Any = KeyDType()
+_ELEMENT = np.dtype(np.uint64)
+
+
+def var_of(x: Any, sharding: Any = None) -> Var:
+    """Return the value of a graph that stands for an array, or for what has a shape and a type.
+
+    Args:
+      x: an array, or what has a shape and a dtype.
+      sharding: where it lies, unless it says so itself.
+    """
+    dtype = _ELEMENT if isinstance(x.dtype, KeyDType) else np.dtype(x.dtype)
+    if isinstance(x, Array):
+        return Var(dtype, x._held().tiling, x._sharding, x._committed, x._weak_type)
+    chosen = getattr(x, "sharding", None)
+    lies, weak = chosen or sharding, bool(getattr(x, "weak_type", False))
+    return Var(dtype, lies.tiling(x.shape), lies, chosen is not None, weak)
+
+
+def array_of(buffer: ShardedBuffer, var: Var, *, keys: bool) -> ConcreteArray:
+    """Return an array of what a graph made."""
+    runtime = buffer.runtime
+    array = handle(
+        KeyArray if keys else ConcreteArray,
+        Data(buffer, runtime),
+        var.tiling.shape,
+        _KEY if keys else var.dtype,
+        var.sharding,
+        var.committed,
+        var.weak,
+    )
+    if runtime.settings.enable_checks:
+        buffer.check()
+    runtime.register(array)
+    return array

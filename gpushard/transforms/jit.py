@@ -17,15 +17,14 @@ import numpy as np
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.array.aval import KeyDType, ShapeDtypeStruct
-from gpushard.array.data import Data, handle
-from gpushard.array.key_array import KeyArray, is_keys
+from gpushard.array.key_array import is_keys
 from gpushard.cache import BoundedCache
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.frozen import dataclass
 from gpushard.placement.defaults import default_sharding, surroundings
 from gpushard.placement.device_put import as_sharding, device_put
-from gpushard.transforms.executable import Executable
-from gpushard.transforms.graph import Graph, Var
+from gpushard.transforms.executable import Executable, array_of, var_of
+from gpushard.transforms.graph import Graph
 from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.signature import check_function, check_leaf, labelled, title
 from gpushard.transforms.trace import Trace, Tracer, tracing
@@ -33,7 +32,6 @@ from gpushard.transforms.trace import Trace, Tracer, tracing
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _KEY: Any = KeyDType()
-_ELEMENT = np.dtype(np.uint64)
 _LEAF = tree.structure(0)
 
 _log = logging.getLogger("gpushard.jit")
@@ -80,20 +78,7 @@ class Compiled:
             if id(buffer) in seen or var in self.graph.constants:
                 buffer = copy.copy(buffer)
             seen.add(id(buffer))
-            runtime = buffer.runtime
-            array = handle(
-                KeyArray if keys else ConcreteArray,
-                Data(buffer, runtime),
-                var.tiling.shape,
-                _KEY if keys else var.dtype,
-                var.sharding,
-                var.committed,
-                var.weak,
-            )
-            if runtime.settings.enable_checks:
-                buffer.check()
-            runtime.register(array)
-            arrays.append(array)
+            arrays.append(array_of(buffer, var, keys=keys))
         if self.structure is None:
             return arrays[0]
         return tree.unflatten(self.structure, arrays)
@@ -152,7 +137,7 @@ class Jitted:
         key: list[Any] = [structure, *surroundings()]
         for number, x in enumerate(leaves):
             kind = type(x)
-            if kind is not ConcreteArray and kind is not KeyArray:
+            if kind is not ConcreteArray and not is_keys(x):
                 check_leaf(x, self._what, label(number))
                 x = leaves[number] = device_put(x)
             key += (x._held().tiling, x._dtype, x._committed, x._weak_type)
@@ -195,7 +180,10 @@ class Jitted:
         """Call the function with values that have no data, and return what it does."""
         structure, statics, label = call
         trace = Trace(self._what, label)
-        inside = [trace.input(_var_of(x), keys=isinstance(x.dtype, KeyDType)) for x in leaves]
+        inside = [
+            trace.input(var_of(x, default_sharding(x.shape)), keys=isinstance(x.dtype, KeyDType))
+            for x in leaves
+        ]
         args, kwargs = tree.unflatten(structure, inside)
         args, kwargs = _joined(args, kwargs, statics)
         with trace.entered():
@@ -426,17 +414,6 @@ def _abstract(fun: Any, args: Any, kwargs: Any) -> tuple[Graph, Any, tuple[bool,
     leaves = [x if hasattr(x, "shape") and hasattr(x, "dtype") else device_put(x) for x in leaves]
     own = Jitted(fun, Options(((), ()), ((), ()), None, None))
     return own._trace(leaves, (structure, {}, labelled(fun, args, kwargs)))
-
-
-def _var_of(x: Any) -> Var:
-    """Return the value of a graph that stands for an array, or for what has a shape and a type."""
-    dtype = _ELEMENT if isinstance(x.dtype, KeyDType) else np.dtype(x.dtype)
-    if isinstance(x, ConcreteArray):
-        return Var(dtype, x._held().tiling, x._sharding, x._committed, x._weak_type)
-    chosen = getattr(x, "sharding", None)
-    sharding = chosen or default_sharding(x.shape)
-    weak = bool(getattr(x, "weak_type", False))
-    return Var(dtype, sharding.tiling(x.shape), sharding, chosen is not None, weak)
 
 
 def make_jaxpr(fun: Callable[..., Any]) -> Callable[..., str]:

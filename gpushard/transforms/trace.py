@@ -32,11 +32,11 @@ from gpushard.ops.row import Params, Row
 from gpushard.ops.scalars import KINDS
 from gpushard.placement.device_put import device_put
 from gpushard.runtime.runtime import Runtime
+from gpushard.transforms.executable import var_of
 from gpushard.transforms.graph import Graph, Step, Var
 from gpushard.transforms.traced import Traced, user_line
 from gpushard.typing import HostArray
 
-_ELEMENT = np.dtype(np.uint64)
 _KEY: Any = KeyDType()
 
 
@@ -160,9 +160,10 @@ class Trace:
         return _tracer(var, self, len(self.graph.inputs) - 1, keys=keys)
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Have operations without operands in this trace."""
-        inside, around = _innermost.set(self), creating.set(self)
+    def entered(self, *, mapped: bool = False) -> Iterator[None]:
+        """Have operations without operands in this trace, unless the function is mapped, too."""
+        inside = _innermost.set(self)
+        around = creating.set(creating.get() if mapped else self)
         try:
             yield
         finally:
@@ -198,12 +199,7 @@ class Trace:
         known = self._lifted.get(key)
         if known is not None:
             return known[1]
-        if isinstance(like, Var):
-            var = Var(like.dtype, like.tiling, like.sharding, like.committed, like.weak)
-        else:
-            dtype = _ELEMENT if is_keys(x) else x.dtype
-            tiling = x._held().tiling
-            var = Var(dtype, tiling, x._sharding, x._committed, x._weak_type)
+        var = var_of(x)
         self._lifted[key] = (like if isinstance(like, Var) else x._held(), var)
         self.graph.constants[var] = x.__copy__()
         return var

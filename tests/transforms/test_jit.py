@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard import errors, testing
+from gpushard import testing
 from tests.share import examples, some
 from tests.transforms.test_functions import NAMES, called
 
