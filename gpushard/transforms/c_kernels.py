@@ -125,7 +125,8 @@ def _written(
     uses = _levels(parts, values)
     for part in parts:
         here = values[part.place] = uses[part.place]
-        given, types_of = [], list(part.types)
+        given: list[str] = []
+        types_of = list(part.types)
         for at, number in part.operands:
             t = types_of[len(given)]
             if at is None:
@@ -174,16 +175,7 @@ def _written(
             body.append(f"*r{n} = {values[place].text};")
         elif not values[place].full:
             body.append(f"for (int64_t j = 0; j < n{last}; j++) r{n}[j] = {values[place].text};")
-    head = []
-    for n, t in enumerate(types):
-        name, fixed = ("a", "const ") if n < operands else ("r", "")
-        at = _start(groups, n)
-        head.append(f"{fixed}{TYPES[t]} *restrict {name}{n} = ({fixed}{TYPES[t]} *)p[{n}] + {at};")
-        if n < operands and not groups[last][n]:
-            head.append(f"const {TYPES[t]} s{n} = *a{n};")
-    for place, slot in rows.items():
-        t = TYPES[values[place].dtype]
-        head.append(f"{t} *restrict w{slot} = ({t} *)(rows + {slot} * n{last} * 8);")
+    head = _head(groups, types, operands, {slot: values[at].dtype for at, slot in rows.items()})
     opened = [f"for (int64_t i{n} = 0; i{n} < n{n}; i{n}++) {{" for n in range(last)]
     sizes = [f"const int64_t n{n} = n[{n}];" for n in range(len(groups))]
     lines = [
@@ -193,11 +185,31 @@ def _written(
     return PRELUDE + "\n".join(lines) + "\n", len(rows), counts
 
 
+def _head(
+    groups: Sequence[tuple[bool, ...]],
+    types: Sequence[Dtype],
+    operands: int,
+    rows: dict[int, Dtype],
+) -> list[str]:
+    """Return where arrays are, outside of the innermost loops; `rows` are those between loops."""
+    last, head = len(groups) - 1, []
+    for n, own in enumerate(types):
+        name, fixed = ("a", "const ") if n < operands else ("r", "")
+        t, at = TYPES[own], _start(groups, n)
+        head.append(f"{fixed}{t} *restrict {name}{n} = ({fixed}{t} *)p[{n}] + {at};")
+        if n < operands and not groups[last][n]:
+            head.append(f"const {t} s{n} = *a{n};")
+    for slot, own in rows.items():
+        t = TYPES[own]
+        head.append(f"{t} *restrict w{slot} = ({t} *)(rows + {slot} * n{last} * 8);")
+    return head
+
+
 _REDUCTIONS = ("sum", "mean", "max", "min")
 
 
 def _levels(parts: Sequence[Part], values: dict[int, _Value]) -> dict[int, _Value]:
-    """Return each value that is made: which innermost loop makes it, and whether it differs there."""
+    """Return each value: which innermost loop makes it, and whether it differs along that."""
     found = dict(values)
     for part in parts:
         known = [found[at] for at, _ in part.operands if at is not None]
@@ -282,7 +294,11 @@ def c_kernel(
 
     Args:
       compiler: its name; empty for none.
-      parts: as for `c_source`, and so are all others.
+      parts: as for `c_source`, and so are the others.
+      operands: likewise.
+      results: likewise.
+      shape: likewise.
+      reduced: likewise.
     """
     path = shutil.which(compiler) if compiler else None
     written = c_source(parts, operands, results, shape, reduced) if path else None

@@ -316,7 +316,7 @@ def _chosen(name: str, which: Value, branches: tuple[Any, ...], operands: Any) -
     for body, what in zip(bodies, whats, strict=True):
         _check_same(what, body.results, body.structure, first.results, first.structure, "another")
     wanted = _common([body.results for body in bodies])
-    if which.names or any(body.results != wanted for body in bodies):
+    if which.names or any(body.results != tuple(wanted) for body in bodies):
         finish = functools.partial(_all_like, wanted)
         bodies = [
             _traced(branch, form, values, what, finish)
@@ -528,7 +528,7 @@ def scan(
     frame, what = innermost(), title("scan", f)
     leaves, form = tree.flatten(init)
     values = [_value(x, "scan: init", frame) for x in leaves]
-    parts, parted = tree.flatten(xs)
+    parts = tree.leaves(xs)
     arrays = [_value(x, "scan: xs", frame) for x in parts]
     count = _length(arrays, length, what)
     slices = [_abstract_part(x) for x in arrays]
@@ -602,7 +602,7 @@ def _length(arrays: Sequence[Value], length: int | None, what: str) -> int:
             "elements, make them with gpushard.numpy.zeros",
             argument="xs",
         )
-    return int(count)  # type: ignore[arg-type]
+    return int(count)
 
 
 def _part(x: Any, dim: int, i: int) -> Any:

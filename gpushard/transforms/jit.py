@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -97,10 +97,8 @@ class Jitted:
         self._what = title("jit", fun)
         self._cache: BoundedCache[Compiled] = BoundedCache(_CACHE_BYTES)
         self._plain = not (any(options.static) or any(options.donated) or options.in_shardings)
-        try:
+        with contextlib.suppress(TypeError):  # which cannot be referred to weakly
             _caches.setdefault(fun, []).append(self._cache)
-        except TypeError:  # cannot be referred to weakly
-            pass
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -466,7 +464,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return shapes[0] if structure is None else tree.unflatten(structure, shapes)
 
 
-@contextmanager
+@contextlib.contextmanager
 def disable_jit(disable: bool = True) -> Iterator[None]:
     """Call functions as they are within a `with` block, as if `jit` were not there.
 
@@ -480,7 +478,7 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
         _disabled.reset(token)
 
 
-@contextmanager
+@contextlib.contextmanager
 def log_compiles(log: bool = True) -> Iterator[None]:
     """Log what is traced within a `with` block, to the logger "gpushard.jit".
 

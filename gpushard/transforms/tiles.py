@@ -1,4 +1,4 @@
-"""Kernels of regions from NumPy's functions, tile by tile, so that what is between them is in cache."""
+"""Kernels of regions from NumPy's functions, tile by tile: what is between them stays in cache."""
 
 from __future__ import annotations
 

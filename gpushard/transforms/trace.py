@@ -49,19 +49,12 @@ class Tracer(Traced):
       source: the number of the argument that it comes from, if any.
     """
 
-    __slots__ = ("_source", "_trace", "_var", "interpreter")
+    __slots__ = ("_committed", "_sharding", "_source", "_trace", "_var", "interpreter")
 
+    interpreter: Trace
     _var: Var
     _trace: Trace
     _source: int | None
-
-    @property
-    def _sharding(self) -> Sharding:
-        return self._var.sharding
-
-    @property
-    def _committed(self) -> bool:
-        return self._var.committed
 
     def _origin(self) -> tuple[str, str]:
         what = self._trace.what
@@ -81,6 +74,7 @@ class Tracer(Traced):
 
     def _become(self, new: Any) -> None:
         self._var = new._var
+        self._sharding, self._committed = new._sharding, new._committed
         self._weak_type = False
 
     def _held(self) -> Any:
@@ -128,6 +122,8 @@ def _tracer(var: Var, trace: Trace, source: int | None, *, keys: bool = False) -
     made._var = var
     made._trace = made.interpreter = trace
     made._source = source
+    made._sharding = var.sharding
+    made._committed = var.committed
     made._shape = var.tiling.shape
     made._dtype = _KEY if keys else var.dtype
     made._weak_type = var.weak
@@ -147,7 +143,7 @@ class Trace:
 
     def __init__(self, what: str, label: Callable[[int], str]) -> None:
         outer = _innermost.get()
-        self.level = 5 if outer is None else outer.level + 1e-3
+        self.level: float = 5 if outer is None else outer.level + 1e-3
         self.what = what
         self.label = label
         self.graph = Graph(what.partition(" of ")[2], [], {}, [], [])
@@ -190,17 +186,14 @@ class Trace:
             return x._var
         if isinstance(x, Tracer):
             x._trace.check_open(x)
-            like, key = x._var, id(x._var)
-        elif isinstance(x, ConcreteArray):
-            like, key = x, id(x._held())
-        else:
+        elif not isinstance(x, ConcreteArray):
             x = device_put(x)
-            like, key = x, id(x)
-        known = self._lifted.get(key)
+        held = x._held()
+        known = self._lifted.get(id(held))
         if known is not None:
             return known[1]
         var = var_of(x)
-        self._lifted[key] = (like if isinstance(like, Var) else x._held(), var)
+        self._lifted[id(held)] = held, var
         self.graph.constants[var] = x.__copy__()
         return var
 

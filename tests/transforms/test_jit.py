@@ -97,7 +97,7 @@ def programs(draw: Any) -> list[tuple[str, int, int]]:
     for n in range(count):
         name = draw(st.sampled_from([*UNARY, *BINARY, *BINARY]))
         at = st.integers(max(0, n - 4), n)
-        found.append((name if name in UNARY or draw(st.booleans()) else name, draw(at), draw(at)))
+        found.append((name, draw(at), draw(at)))
     return found
 
 
