@@ -83,7 +83,7 @@ def move_once(source: ShardedBuffer, destination: Tiling, name: str) -> ShardedB
 class Mover:
     """Reshards arrays that are laid out alike, as a program does with an operand at every call."""
 
-    __slots__ = ("_destination", "_name", "_plan", "nbytes")
+    __slots__ = ("_destination", "_name", "_plan", "bytes_received", "nbytes")
 
     def __init__(
         self, runtime: Runtime, source: Tiling, destination: Tiling, itemsize: int, name: str
@@ -92,6 +92,8 @@ class Mover:
         plan = runtime.plans.get(key) or _kept(runtime, key)
         self.nbytes: int = plan.nbytes
         """Bytes that it takes, about."""
+        self.bytes_received: int = plan.bytes_received
+        """Bytes that devices receive from others, each time."""
         self._destination, self._name = destination, name
         self._plan: Plan | None = None if plan.kept.by_roots else plan
 

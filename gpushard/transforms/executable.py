@@ -12,7 +12,7 @@ from gpushard.array.aval import KeyDType
 from gpushard.array.data import Data, handle
 from gpushard.array.key_array import KeyArray
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.transforms.graph import Graph, Run, Var
+from gpushard.transforms.graph import Graph, Run, Var, lines
 from gpushard.transforms.regions import fused
 
 
@@ -24,7 +24,9 @@ class Executable:
     """
 
     def __init__(self, graph: Graph) -> None:
-        steps = fused(graph)
+        self.steps = steps = fused(graph)
+        """Operations, regions as one each."""
+        self._graph = graph
         places: dict[Var, int] = {}
 
         def place(x: Any) -> int:
@@ -57,6 +59,10 @@ class Executable:
         self._hosted = hosted[::-1]  # the last places, counted from the end
         self.launches = len(calls)
         """How many operations it is."""
+
+    def text(self) -> str:
+        """Return what is run, a line each."""
+        return "\n".join(lines(self._graph, self.steps, shardings=True))
 
     def run(self, inputs: Sequence[ShardedBuffer]) -> list[ShardedBuffer]:
         """Run it.

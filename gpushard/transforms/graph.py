@@ -10,11 +10,16 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from gpushard.geometry.sharding import Sharding
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer
-from gpushard.ops.aval import Dtype
+from gpushard.ops.aval import Aval, Dtype
+from gpushard.ops.programs.local import Local
+from gpushard.ops.programs.reduce import Reduce
 from gpushard.ops.row import Params, Row
+from gpushard.ops.scalars import KINDS
 from gpushard.typing import HostArray, Shape
 
 Run: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Sequence[ShardedBuffer]]
@@ -71,8 +76,27 @@ class Step:
     scalars: tuple[int, ...] = ()  # where these are among all that the operation takes
     row: Row | None = None  # the operation, where it is one of the table's
     params: Params = ()  # its parameters
+    moved: int = 0  # bytes that devices receive so that operands and results lie where they do
     kept: bool = False  # whether it is done even if nobody needs its results
     bodies: tuple[Graph, ...] = ()  # graphs that it runs, for the text
+
+    def avals(self) -> list[Aval]:
+        """Return shapes and types of all that the operation takes, numbers among it."""
+        found: list[Aval] = []
+        operands, numbers = iter(self.operands), iter(self.numbers)
+        for at in range(len(self.operands) + len(self.numbers)):
+            if at in self.scalars:
+                number = next(numbers)
+                found.append(KINDS.get(type(number)) or Aval((), np.asarray(number).dtype))
+            else:
+                x = next(operands)
+                found.append(Aval(x.shape, x.dtype, isinstance(x, Var) and x.weak))
+        return found
+
+    @property
+    def moves(self) -> bool:
+        """Whether it only moves elements."""
+        return self.row is None or not isinstance(self.row.strategies[-1], Local | Reduce)
 
 
 @dataclasses.dataclass(eq=False)
@@ -94,8 +118,11 @@ class Graph:
                 wanted.update(x for x in step.operands if isinstance(x, Var))
         return found[::-1]
 
-    def text(self) -> str:
+    def text(self, *, shardings: bool = False) -> str:
         """Return the operations, a line each.
+
+        Args:
+          shardings: whether to say where values lie.
 
         >>> import gpushard as gs
         >>> print(gs.make_jaxpr(lambda x: x * 2 + 1)(gs.numpy.zeros(3)))
@@ -104,7 +131,7 @@ class Graph:
             c:float64[3] = add b 1
           in (c,) }
         """
-        return "\n".join(_lines(self, _names()))
+        return "\n".join(lines(self, self.needed(), shardings=shardings))
 
 
 def _names() -> Iterator[str]:
@@ -117,28 +144,47 @@ def _names() -> Iterator[str]:
         yield name
 
 
-def _lines(graph: Graph, fresh: Iterator[str]) -> Iterator[str]:
+def lines(
+    graph: Graph,
+    steps: Sequence[Step],
+    *,
+    shardings: bool = False,
+    fresh: Iterator[str] | None = None,
+) -> Iterator[str]:
+    """Yield what operations of a graph are, as text.
+
+    Args:
+      graph: the graph.
+      steps: the operations.
+      shardings: whether to say where values lie.
+      fresh: gives names for values.
+    """
     names: dict[Var, str] = {}
+    fresh = _names() if fresh is None else fresh
 
     def typed(values: Iterable[Var]) -> str:
-        return " ".join(f"{names.setdefault(x, '') or _new(x)}:{x!r}" for x in values)
+        return " ".join(f"{named(x)}:{x!r}{placed(x)}" for x in values)
 
-    def _new(x: Var) -> str:
-        names[x] = next(fresh)
+    def placed(x: Var) -> str:
+        return f"@{x.sharding}" if shardings else ""
+
+    def named(x: Var) -> str:
+        if x not in names:
+            names[x] = next(fresh)
         return names[x]
 
     def said(x: Any) -> str:
         if isinstance(x, Var):
-            return names.get(x) or _new(x)
+            return named(x)
         return repr(x) if not hasattr(x, "shape") or not x.shape else f"{x.dtype}{list(x.shape)}"
 
-    steps = graph.needed()
     constants = [x for x in graph.constants if any(x in step.operands for step in steps)]
     yield f"{{ lambda {typed(constants)}; {typed(graph.inputs)}. let"
     for step in steps:
         operands = [said(x) for x in (*step.operands, *step.numbers)]
         yield f"    {typed(step.results)} = {' '.join([step.name.replace(' ', '_'), *operands])}"
         for body in step.bodies:
-            yield from ("      " + line for line in _lines(body, fresh))
+            inside = lines(body, body.needed(), shardings=shardings, fresh=fresh)
+            yield from ("      " + line for line in inside)
     results = [said(x) for x in graph.results]
     yield f"  in ({', '.join(results)}{',' * (len(results) == 1)}) }}"

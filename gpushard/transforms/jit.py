@@ -27,6 +27,7 @@ from gpushard.transforms.executable import Executable, array_of, var_of
 from gpushard.transforms.graph import Graph
 from gpushard.transforms.named_dims import innermost
 from gpushard.transforms.signature import check_function, check_leaf, labelled, title
+from gpushard.transforms.stages import Lowered, Signature, Traced
 from gpushard.transforms.trace import Trace, Tracer, tracing
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -120,7 +121,8 @@ class Jitted:
         result = compiled.call(leaves)
         if any(self._options.donated):
             for x in self._donated(args, kwargs):
-                x.delete()
+                if isinstance(x, Array):
+                    x.delete()
         return result
 
     def _prepared(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Any]:
@@ -246,7 +248,36 @@ class Jitted:
         numbers, names = self._options.donated
         given = [args[n] for n in numbers if -len(args) <= n < len(args)]
         given += [kwargs[name] for name in names if name in kwargs]
-        return [x for x in tree.leaves(given) if isinstance(x, Array)]
+        return [x for x in tree.leaves(given) if hasattr(x, "shape")]
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Trace the function for arguments; of these a shape and a dtype are enough."""
+        own_args, own_kwargs, statics = self._split(args, kwargs)
+        leaves, structure = tree.flatten((own_args, own_kwargs))
+        label = labelled(self._fun, own_args, own_kwargs)
+        if self._options.in_shardings is not None:
+            leaves = self._placed(leaves, own_args, own_kwargs, label)
+        leaves = [
+            x if hasattr(x, "shape") and hasattr(x, "dtype") else device_put(x) for x in leaves
+        ]
+        graph, out, keys = self._trace(leaves, (structure, statics, label))
+        donated = {id(x) for x in self._donated(args, kwargs)}
+        return Traced(
+            Signature(
+                self._what,
+                graph,
+                structure,
+                _LEAF if out is None else out,
+                tuple(isinstance(x.dtype, KeyDType) for x in leaves),
+                keys,
+                tuple(id(x) in donated for x in tree.leaves((own_args, own_kwargs))),
+                lambda args, kwargs: self._split(args, kwargs)[:2],
+            )
+        )
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Trace the function for arguments, and return the stage after that."""
+        return self.trace(*args, **kwargs).lower()
 
     def clear_cache(self) -> None:
         """Forget what was traced."""

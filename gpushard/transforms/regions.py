@@ -24,7 +24,7 @@ from gpushard.ops.programs.calls import LocalCalls, Work, calls_of
 from gpushard.ops.programs.local import Local
 from gpushard.ops.row import Row
 from gpushard.ops.rule import elementwise, reduction
-from gpushard.ops.scalars import KINDS, converter
+from gpushard.ops.scalars import converter
 from gpushard.transforms.c_kernels import c_kernel
 from gpushard.transforms.graph import Graph, Step, Var
 from gpushard.transforms.tiles import Part, tile_kernel
@@ -83,11 +83,11 @@ def _domain(step: Step) -> tuple[Tiling, tuple[int, ...]] | None:
     if result.sharding.memory_kind != "device":
         return None
     shapes = [x.shape for x in arrays]
-    rule = row.rule_for(_avals(step), step.params)
+    rule = row.rule_for(step.avals(), step.params)
     if len(row.strategies) == 1:
         if any(len(shape) > len(result.shape) for shape in shapes):
             return None
-        full = elementwise([aval.shape for aval in _avals(step)], result.shape)
+        full = elementwise([aval.shape for aval in step.avals()], result.shape)
         same = rule.operands == full.operands and rule.results == full.results
         if same and not rule.whole and all(_fits(x, result.tiling) for x in arrays):
             return result.tiling, ()
@@ -101,22 +101,6 @@ def _domain(step: Step) -> tuple[Tiling, tuple[int, ...]] | None:
     if dims != tuple(range(len(x.shape) - len(dims), len(x.shape))):
         return None
     return (x.tiling, dims) if _fits(result, x.tiling) and _whole(x.tiling, dims) else None
-
-
-def _avals(step: Step) -> list[Aval]:
-    """Return shapes and types of the operands of a row, numbers among them."""
-    found: list[Aval] = []
-    given = iter([x for x in step.operands if isinstance(x, Var)])
-    numbers = iter(step.numbers)
-    for at in range(len(step.operands) + len(step.numbers)):
-        if at in step.scalars:
-            number = next(numbers)
-            kind = KINDS.get(type(number))
-            found.append(Aval((), np.asarray(number).dtype) if kind is None else kind)
-        else:
-            x = next(given)
-            found.append(Aval(x.shape, x.dtype, x.weak))
-    return found
 
 
 def _fits(x: Var, tiling: Tiling) -> bool:
@@ -190,7 +174,7 @@ def _one(region: Region, operands: list[Var], results: list[Var]) -> Step:
     places: dict[Var, int] = {x: n for n, x in enumerate(operands)}
     parts = []
     for step in region.steps:
-        row, avals = step.row, _avals(step)
+        row, avals = step.row, step.avals()
         assert row is not None
         found = row.infer(avals, step.params)
         inside = avals if row.loop is None else [

@@ -91,8 +91,9 @@ class Tracer(Traced):
             )
         mover = Mover(runtime, var.tiling, to, var.dtype.itemsize, "reshard")
         return self._trace.record(
-            self, "reshard", lambda given, _: [mover(given[0])], (var,), (moved,)
-        )
+            self, "reshard", lambda given, _: [mover(given[0])], (var,), (moved,),
+            moved=mover.bytes_received,
+        )  # fmt: skip
 
     def _relabelled(self, tiling: Tiling, sharding: Sharding) -> Any:
         """Return an array whose devices hold the same elements in blocks of other shapes."""
@@ -280,6 +281,7 @@ class Trace:
         return self.record(
             first, row.name, program.run, values, results,
             numbers=tuple(numbers), scalars=tuple(scalars), row=row, params=params,
+            moved=getattr(program, "bytes_received", 0),
         )  # fmt: skip
 
     def _create(self, row: Row, args: Sequence[Any], params: Params, sharding: Sharding) -> Any:
