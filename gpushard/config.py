@@ -119,6 +119,10 @@ class Settings:
     """An operation that moves more bytes than this because the shardings of its operands disagree
     is what `gather_guard` watches for."""
 
+    compiler: str = "cc"
+    """The C compiler for kernels of traced functions on the host; they are NumPy's functions, in
+    tiles, where it is empty, or there is none of that name."""
+
     check: bool = False
     """Watch every use of memory and raise `RaceError` where two are not ordered; slow."""
 

@@ -53,6 +53,8 @@ class Array(Shards, Conversions, Protocols, Methods):
     _shape: Shape
     _dtype: np.dtype[Any]
     _weak_type: bool
+    _sharding: Sharding
+    _committed: bool
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
         """Make an array that has its data, as `pathlib.Path` makes paths of a platform."""

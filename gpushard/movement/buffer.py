@@ -189,6 +189,21 @@ def _checked_devices(tiling: Tiling) -> tuple[Place, ...]:
     return devices
 
 
+def relabelled(buffer: ShardedBuffer, tiling: Tiling) -> ShardedBuffer:
+    """Return the same elements on the same devices, in blocks of other shapes, without a copy."""
+    values, claims, own = buffer.values, buffer.claims, buffer.tiling
+    if tiling is own:
+        return buffer
+    if tiling.devices != own.devices:  # the same ones in another order
+        at = {device: position for position, device in enumerate(own.devices)}
+        order = [at[device] for device in tiling.devices]
+        values, claims = [values[n] for n in order], [claims[n] for n in order]
+    values = [
+        value.reshape(shape) for value, shape in zip(values, tiling.shard_shapes, strict=True)
+    ]
+    return ShardedBuffer(tiling, buffer.dtype, values, claims, buffer.settled)
+
+
 def claim_nothing(device: Place) -> Claim:
     """Return a claim for a shard without elements, which must keep no memory from being freed.
 

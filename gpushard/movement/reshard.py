@@ -67,13 +67,14 @@ def move_once(source: ShardedBuffer, destination: Tiling, name: str) -> ShardedB
 class Mover:
     """Reshards arrays that are laid out alike, as a program does with an operand at every call."""
 
-    __slots__ = ("_destination", "_name", "_plan", "nbytes")
+    __slots__ = ("_destination", "_name", "_plan", "bytes_received", "nbytes")
 
     def __init__(
         self, runtime: Runtime, source: Tiling, destination: Tiling, itemsize: int, name: str
     ) -> None:
         plan = kept_plan(runtime, _plan, source, destination, None, itemsize, 0)
         self.nbytes: int = plan.nbytes  # bytes that it takes, about
+        self.bytes_received: int = plan.bytes_received  # by devices from others, each time
         self._destination, self._name = destination, name
         self._plan: Plan | None = None if plan.kept.by_roots else plan
 
@@ -107,7 +108,7 @@ def move_window(
         if plan is None:
             own = started(piece, starts, window.at)
             whole = source.tiling, window.destination, own, source.dtype.itemsize, roots
-            plan = _planned(runtime, whole)
+            plan = new_plan(runtime, _plan, *whole)
             nbytes = plan.nbytes
         runtime.plans.put(key, plan, nbytes)
     return run(plan, (source,), name)

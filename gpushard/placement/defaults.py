@@ -162,6 +162,11 @@ def use_mesh(mesh: Mesh, spec: PartitionSpec | str = _REPLICATED) -> Iterator[Me
         _default.reset(token)
 
 
+def surroundings() -> tuple[Any, ...]:
+    """Return what decides where new data goes, and which mesh a bare spec means; hashable."""
+    return _default.get(), current_mesh(), get_mesh()
+
+
 def default_mesh() -> Mesh | None:
     """Return the mesh that new data goes to, or None where it goes to a device."""
     default = _default.get()

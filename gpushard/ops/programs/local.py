@@ -85,6 +85,8 @@ class Computation:
         self.runtime = case.runtime
         self.results = call.ends
         self.committed = is_committed(case.operands)
+        self.bytes_received = 0 if call.choice is None else call.choice.nbytes
+        """Bytes that devices receive from others, each time."""
         self._work = work
         self._scalars = [
             (position, converter(row, case.results, case.avals, position))
