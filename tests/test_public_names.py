@@ -78,6 +78,7 @@ NAMES = [
 
 
 MODULES = {
+    "stages",
     "lax",
     "debug",
     "legacy",
