@@ -79,15 +79,15 @@ __all__ = [
     "PartitionSpec", "Plan", "Settings", "ShapeDtypeStruct", "Shard", "Sharding",
     "SingleDeviceSharding", "block_until_ready", "clear_caches", "configure", "create_device_mesh",
     "default_backend", "default_device", "device_count", "device_get", "device_put",
-    "device_put_replicated", "device_put_sharded", "devices", "disable_jit", "empty_cache",
-    "errors", "eval_shape", "from_dlpack", "gather_guard", "get_mesh", "jit", "live_arrays", "load",
-    "local_device_count", "local_devices", "log_compiles", "make_array_from_callback",
-    "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr",
-    "make_mesh", "map_shards", "num_addressable_indices",
-    "pmap", "prefetch", "process_count", "process_index", "register_placeable", "replicate",
-    "reshard", "save", "set_mesh", "shard_map", "soft_pmap", "transfer_guard",
-    "transfer_guard_device_to_device", "transfer_guard_device_to_host",
-    "transfer_guard_host_to_device", "tree", "use_mesh", "vmap",
+    "device_put_replicated", "device_put_sharded", "devices", "disable_jit", "effects_barrier",
+    "empty_cache", "errors", "eval_shape", "from_dlpack", "gather_guard", "get_mesh", "io_callback",
+    "jit", "live_arrays", "load", "local_device_count", "local_devices", "log_compiles",
+    "make_array_from_callback", "make_array_from_process_local_data",
+    "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh", "map_shards",
+    "num_addressable_indices", "pmap", "prefetch", "process_count", "process_index",
+    "pure_callback", "register_placeable", "replicate", "reshard", "save", "set_mesh", "shard_map",
+    "soft_pmap", "transfer_guard", "transfer_guard_device_to_device",
+    "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "use_mesh", "vmap",
 ]
 # fmt: on
 
@@ -108,11 +108,14 @@ _MODULES = (
 _FROM = {
     "device_put_replicated": "gpushard.placement.per_device",
     "device_put_sharded": "gpushard.placement.per_device",
+    "effects_barrier": "gpushard.transforms.callbacks",
     "empty_cache": "gpushard.placement.prefetch",
     "from_dlpack": "gpushard.interop",
+    "io_callback": "gpushard.transforms.callbacks",
     "load": "gpushard.placement.npy",
     "map_shards": "gpushard.interop",
     "prefetch": "gpushard.placement.prefetch",
+    "pure_callback": "gpushard.transforms.callbacks",
     "replicate": "gpushard.placement.per_device",
     "save": "gpushard.placement.npy",
     "pmap": "gpushard.transforms.pmap",
@@ -144,6 +147,9 @@ if TYPE_CHECKING:
     from gpushard.placement.npy import load, save
     from gpushard.placement.per_device import device_put_replicated, device_put_sharded, replicate
     from gpushard.placement.prefetch import empty_cache, prefetch
+    from gpushard.transforms.callbacks import effects_barrier as effects_barrier
+    from gpushard.transforms.callbacks import io_callback as io_callback
+    from gpushard.transforms.callbacks import pure_callback as pure_callback
     from gpushard.transforms.jit import clear_caches as clear_caches
     from gpushard.transforms.jit import disable_jit as disable_jit
     from gpushard.transforms.jit import eval_shape as eval_shape

@@ -172,6 +172,13 @@ class ExecutionError(GpushardError, RuntimeError):
     """Work that an array's value depends on failed; the cause is chained."""
 
 
+class CallbackError(GpushardError, RuntimeError):
+    """A callback failed, or gave what it was not to give; what it raised is chained.
+
+    `others` has the errors of callbacks that failed before, where one barrier is for several.
+    """
+
+
 class DeviceLostError(ExecutionError):
     """A GPU failed in a way after which the process cannot use it; start a new process."""
 

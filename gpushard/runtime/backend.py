@@ -11,6 +11,7 @@ import numpy as np
 
 from gpushard.config import Settings
 from gpushard.frozen import dataclass
+from gpushard.runtime.callbacks import Caller
 from gpushard.runtime.memory import Claim, Memory
 from gpushard.runtime.phase import BoxCopy, Phase
 from gpushard.runtime.pool import Store
@@ -406,6 +407,9 @@ class Backend(Store, Protocol):
         Raises:
           Exception: what a call raised, when none runs any more.
         """
+
+    def new_caller(self) -> Caller:
+        """Make what calls callbacks: a thread, which starts with the first one."""
 
     def prefetch(self, read: Callable[[], object]) -> None:
         """Perhaps call a function soon, on a thread of the backend's, or never."""

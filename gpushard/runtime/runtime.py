@@ -15,6 +15,7 @@ from gpushard.errors import ReentrantCallError
 from gpushard.frozen import dataclass
 from gpushard.geometry.memory_kind import MEMORY_KINDS, checked_kind
 from gpushard.runtime.backend import HOST_DOMAIN, Backend, DeviceInfo, Item
+from gpushard.runtime.callbacks import Callbacks
 from gpushard.runtime.chunks import LEAST_SLOT
 from gpushard.runtime.domain import Domain
 from gpushard.runtime.memory import Account, Claim, Claims, Memory
@@ -233,6 +234,8 @@ class Runtime:
         self.devices: tuple[Device, ...] = self._make_devices()
         # Host memory for values that were read back.
         self.host_pool = Pool(backend, HOST_DOMAIN, None)
+        # Functions of users that are called once work is done.
+        self.callbacks = Callbacks(backend.new_caller())
         backend.serve(self._claim_temporary, self._borrow, self.commit)
 
     def _make_devices(self) -> tuple[Device, ...]:
@@ -567,6 +570,7 @@ class Runtime:
 
         What arrays still hold is given back when they are gone.
         """
+        self.callbacks.close()
         self.backend.close()
         self.plans.clear()  # their tilings, as keys of weak tables, would keep this runtime
         self._trim_pools()

@@ -88,7 +88,7 @@ class Frame:
       label: gives the name of an argument by its number, for errors.
     """
 
-    __slots__ = ("bound", "brings", "depth", "is_open", "label", "mesh", "outer", "what")
+    __slots__ = ("bound", "brings", "depth", "dims", "is_open", "label", "mesh", "outer", "what")
 
     brings: bool
     depth: int
@@ -102,6 +102,8 @@ class Frame:
         self.label = label
         self.bound: dict[Hashable, Names] = {}
         """The named dims that collectives find: one for a name, or several, major to minor."""
+        self.dims: Names = ()
+        """All named dims of this call."""
         self.is_open = True
         self.brings = self.outer is not None and self.outer.brings
         """Whether values may lie on another mesh than that of the call, and have to be brought."""
@@ -115,6 +117,7 @@ class Frame:
     ) -> NamedDim:
         """Make a named dim of this call, which collectives find; the last one of several."""
         made = NamedDim(name, size, next(_orders), axes, self.mesh, place)
+        self.dims = (*self.dims, made)
         if name is not None:
             self.bound[name] = (*self.bound.get(name, ()), made)
         return made

@@ -14,6 +14,7 @@ import numpy as np
 
 from gpushard.config import Settings
 from gpushard.runtime.backend import Item, Memories, Pace, T, Tasks
+from gpushard.runtime.callbacks import CallingThread
 from gpushard.runtime.chunks import Move
 from gpushard.runtime.host.linear_algebra import Limits, numpy_library
 from gpushard.runtime.host.store import NumpyStore
@@ -152,6 +153,10 @@ class HostBackend(NumpyStore):
         for to, target, of, source, _ in others:
             target.of(operands[to])[...] = source.of(operands[of])
         self._traffic.add(domain, phase.links)
+
+    def new_caller(self) -> CallingThread:
+        """Make what calls callbacks."""
+        return CallingThread("gpushard-callbacks")
 
     def close(self) -> None:
         """End the worker threads."""
