@@ -73,17 +73,16 @@ def relabel(x: Any, tiling: Tiling, sharding: Sharding, *, inside: bool = False)
     none of the arrays that users have.
     """
     held = x._held()
-    buffer, runtime = held.buffer, held.runtime
-    if tiling is not buffer.tiling:
-        values, claims = buffer.values, buffer.claims
-        if tiling.devices != buffer.tiling.devices:  # the same ones in another order
-            at = {device: position for position, device in enumerate(buffer.tiling.devices)}
-            order = [at[device] for device in tiling.devices]
-            values, claims = [values[n] for n in order], [claims[n] for n in order]
-        values = [
-            value.reshape(shape) for value, shape in zip(values, tiling.shard_shapes, strict=True)
-        ]
-        buffer = ShardedBuffer(tiling, buffer.dtype, values, claims, buffer.settled)
+    data, runtime = held.buffer, held.runtime
+    values, claims = data.values, data.claims
+    if tiling.devices != data.tiling.devices:  # the same ones in another order
+        at = {device: position for position, device in enumerate(data.tiling.devices)}
+        order = [at[device] for device in tiling.devices]
+        values, claims = [values[n] for n in order], [claims[n] for n in order]
+    values = [
+        value.reshape(shape) for value, shape in zip(values, tiling.shard_shapes, strict=True)
+    ]
+    buffer = ShardedBuffer(tiling, data.dtype, values, claims, data.settled)
     made = handle(
         type(x), Data(buffer, runtime), tiling.shape, x._dtype, sharding, True, x._weak_type
     )
@@ -155,7 +154,7 @@ def left(x: Mapped, spec: PartitionSpec, names: Sequence[Any], frame: Frame) -> 
     kept = _kept(value, len(x._names), mesh, axes, value._shape, P())
     way = labels(mesh, axes, spec, value._shape[: len(outer)] + tuple(sizes), lead, kept)
     value = _placed(value, way.named, way.named_tiling)
-    if split or value.sharding != way.whole:
+    if split or value._sharding != way.whole:
         value = relabel(value, way.whole_tiling, way.whole)
     if frame.outer is None:
         return value

@@ -248,9 +248,9 @@ def _ahead(
             continue
         own = gridded(lies)
         first, *ahead = own.mesh.axis_sizes
-        if first == size and own.spec.axes(dim) == ("pmap 0",):
-            if tuple(lies.devices.flat) == devices[: lies.num_devices]:
-                return tuple(ahead)
+        fits = first == size and own.spec.axes(dim) == ("pmap 0",)
+        if fits and tuple(lies.devices.flat) == devices[: lies.num_devices]:
+            return tuple(ahead)
     return ()
 
 
