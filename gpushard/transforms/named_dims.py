@@ -205,7 +205,7 @@ class Mapped(Traced):
         varies = ", ".join(map(repr, self._names))
         value = f"is one for each of {varies}" if varies else "has not been computed"
         if self._source is None:
-            return "no argument", value
+            return "axis_index or a collective" if varies else "no argument", value
         frame, number = self._source
         return f"{frame.label(number)} of the {frame.what}", value
 
@@ -369,6 +369,7 @@ class NamedDims:
 NAMED_DIMS = NamedDims()
 
 Mapped.interpreter = NAMED_DIMS  # type: ignore[attr-defined]
+Mapped.__name__ = "Array"  # in messages of Python's own
 
 
 def _wrapped(made: Any, names: Names, frame: Frame, source: Source) -> Any:

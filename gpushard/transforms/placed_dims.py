@@ -148,7 +148,7 @@ def left(x: Mapped, spec: PartitionSpec, names: Sequence[Any], frame: Frame) -> 
     kept = _kept(value, len(x._names), mesh, axes, value._shape, P())
     way = labels(mesh, axes, spec, value._shape[: len(outer)] + tuple(sizes), lead, kept)
     value = _placed(value, way.named, way.named_tiling)
-    if split or value.sharding != way.whole:
+    if split or value._sharding != way.whole:
         value = relabel(value, way.whole_tiling, way.whole)
     if frame.outer is None:
         return value

@@ -186,9 +186,7 @@ def mapped_leaves(
         ):
             return list(args), list(in_axes), _alone
     leaves, structure = tree.flatten((args, kwargs))
-    axes = tree.broadcast_prefix(
-        in_axes, args, lambda x: x is None, names=("in_axes", "the arguments")
-    )
+    axes = tree.broadcast_prefix(in_axes, args, lambda x: x is None, names=("in_axes", "args"))
     axes += [0] * (len(leaves) - len(axes))
     return leaves, axes, lambda inside: tree.unflatten(structure, inside)
 
@@ -203,7 +201,7 @@ def each_result(out: Any, out_axes: Any, outside: Callable[[Any, Any, str], Any]
         return outside(out, out_axes, "the result")
     leaves, structure = tree.flatten(out)
     axes = tree.broadcast_prefix(
-        out_axes, out, lambda x: x is None, names=("out_axes", "the results")
+        out_axes, out, lambda x: x is None, names=("out_axes", "the result")
     )
     paths = ["".join(map(str, path)) for path in structure.leaf_paths()]
     made = [
