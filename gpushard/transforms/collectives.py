@@ -201,8 +201,15 @@ def broadcast(x: Mapped, names: Names, source: int) -> Mapped:
     return element_along(spread(x, merged(x._names, names)), names, source)
 
 
-def numbers(name: NamedDim) -> Mapped:
-    """Return the number of each element of a named dim."""
+def numbers(names: Names) -> Any:
+    """Return the number of each element of some names, in row-major order."""
+    total: Any = np.int32(0)
+    for name in names:
+        total = total * np.int32(name.size) + _numbers(name)
+    return total
+
+
+def _numbers(name: NamedDim) -> Mapped:
     frame = innermost()
     assert frame is not None
     sharding: Any = default_sharding((name.size,))
