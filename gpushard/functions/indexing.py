@@ -142,7 +142,8 @@ def positions(
             at.append(array)
         else:
             at.append(inside(array, shape[dim], mode))
-    indexed = parsed.indexed if mode is None or mode == "wrap" else parsed.unchecked
+    in_bounds = mode in (None, "clip", "wrap")
+    indexed = parsed.indexed if in_bounds else parsed.unchecked
     if len(at) > 1:
         selected_shape(indexed, parsed.shape, at)
     return at, indexed

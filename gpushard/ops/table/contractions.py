@@ -19,7 +19,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.in_order import InOrder
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, only
+from gpushard.ops.row import Kernel, Params, Row, Stack, only
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import common_dtype
 from gpushard.typing import LocalArray, Shape
@@ -131,20 +131,21 @@ def _product(name: str) -> Row:
 
 
 @functools.lru_cache(maxsize=1024)
-def _stacked(params: Params, dims: tuple[tuple[int, ...], ...]) -> Params:
+def _stacked(
+    params: Params, shapes: tuple[Shape, ...], dims: tuple[tuple[int, ...], ...], lead: int
+) -> Stack:
     """Return the parameters for operands that have some of several dims in front.
 
-    >>> _stacked(("ab,bc->ac",), ((0, 1), (1,)))
+    >>> _stacked(("ab,bc->ac",), (), ((0, 1), (1,)), 2).params
     ('ABab,Bbc->ABac',)
     """
     left, right = params[0].split("->")
-    count = 1 + max(dim for own in dims for dim in own)
-    free = sorted(set(LETTERS) - set(params[0]))[:count]
+    free = sorted(set(LETTERS) - set(params[0]))[:lead]
     names = (
         "".join(free[dim] for dim in own) + letters
         for own, letters in zip(dims, left.split(","), strict=True)
     )
-    return (f"{','.join(names)}->{''.join(free)}{right}",)
+    return Stack((f"{','.join(names)}->{''.join(free)}{right}",), (None,) * len(dims))
 
 
 @functools.lru_cache(maxsize=1024)

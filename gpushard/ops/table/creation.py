@@ -17,7 +17,7 @@ from gpushard import dtypes
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row, Site, by_factors
+from gpushard.ops.row import Kernel, Params, Row, Site, broadcasting, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.select import BITS
 from gpushard.ops.table.elementwise import writing
@@ -340,7 +340,7 @@ def _part_row(name: str, part: str) -> Row:
         return kept
 
     infer = by_factors(rule_of, lambda avals, params: avals[0].dtype)
-    return Row(name, infer, rule_of, kernel, (Local(),), positional=True)
+    return Row(name, infer, rule_of, kernel, (Local(),), positional=True, stacked=broadcasting)
 
 
 TRIL = _part_row("tril", "left")

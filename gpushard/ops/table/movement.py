@@ -21,7 +21,7 @@ from gpushard.ops.bind import bind
 from gpushard.ops.indexing import Entry, index_piece, open_index, open_starts
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.move import Move
-from gpushard.ops.row import Kernel, Params, Row
+from gpushard.ops.row import Kernel, Params, Row, beside_others
 from gpushard.ops.rule import Dims, Rule, Splits
 from gpushard.ops.table.elementwise import writing
 from gpushard.typing import Shape
@@ -271,6 +271,8 @@ REPEAT_EACH = Row(
     _repeat_rule,
     _repeat_kernel,
     (Local("where an element goes depends on the counts of all before it"),),
+    stacked=beside_others(0),
+    each="elements of other counts go elsewhere",
     beside_keys=frozenset([1]),
 )
 """Operands: an array, and a count for each element along a dim, which are not negative. Parameters:

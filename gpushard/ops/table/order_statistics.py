@@ -17,11 +17,11 @@ from gpushard.errors import ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row, broadcasting
+from gpushard.ops.row import Kernel, Params, Row, Stack, broadcasting
 from gpushard.ops.rule import Dims, Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.ops.table.reductions import check_not_empty, reduced_shape
-from gpushard.typing import LocalArray
+from gpushard.typing import LocalArray, Shape
 
 CONTINUOUS: dict[str, tuple[float, float]] = {
     "interpolated_inverted_cdf": (0, 1),
@@ -236,7 +236,7 @@ def _quantile_row(
         return (Aval((*q.shape, *shape), dtype),)
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
-        axes, keepdims, method, weak = params
+        axes, keepdims, method, weak, *front = params
         dtype = _typed(name, avals[0].dtype, avals[1].dtype, weak, method)
         find = make(xp, params, dtype, skips)
 
@@ -246,16 +246,35 @@ def _quantile_row(
             flat = q.ravel()
             if q.dtype.kind != "f":
                 flat = flat.astype(np.float64)
-            quantiles = xp.moveaxis(find(x, flat, *weights), -1, 0)
-            return quantiles.reshape((*q.shape, *shape)).astype(dtype, order="C")
+            lead = sum(front)
+            quantiles = xp.moveaxis(find(x, flat, *weights), -1, lead)
+            shape = (*shape[:lead], *q.shape, *shape[lead:])
+            return quantiles.reshape(shape).astype(dtype, order="C")
 
         return writing(quantile)
 
-    return in_single(Row(name, infer, _rule, kernel, (_WHOLE,)))
+    def stacked(
+        params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
+    ) -> Stack | None:
+        everywhere = frozenset({0, 2} & {*range(len(dims))})
+        between = (0, None, 0)[: len(dims)]
+        return None if dims[1] else Stack((*params, lead), between, everywhere)
+
+    return in_single(
+        Row(
+            name,
+            infer,
+            _rule,
+            kernel,
+            (_WHOLE,),
+            stacked=stacked,
+            each="quantiles are the same for all rows",
+        )
+    )
 
 
 def _equal_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callable[..., Any]:
-    axes, _, method, _ = params
+    axes, _, method, *_ = params
 
     def find(x: Any, q: Any) -> Any:
         rows = _sorted_rows(xp, x, axes)

@@ -11,7 +11,7 @@ import numpy as np
 from gpushard.ops.aval import Aval
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, Site, by_factors
+from gpushard.ops.row import Kernel, Params, Row, Site, broadcasting, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.ops.table.reductions import reduced_rule
@@ -89,6 +89,7 @@ NONZERO = Row(
     _nonzero,
     (Local("where an element goes depends on all before it; a byte for each is moved"),),
     positional=True,
+    each="how many there are differs between elements, and so where they go",
 )
 """Parameters: (how many positions, what those get that are too many, one for each dim). The mask is
 whole, of one byte per element; the positions are split as they are wanted."""
@@ -133,6 +134,7 @@ FURTHEST = Row(
         ),
         Local(),
     ),
+    stacked=broadcasting,
 )
 """The position that needs the longest dim to be in bounds. Parameters: (axes counted from the end,
 keepdims)."""

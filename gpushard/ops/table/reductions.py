@@ -87,7 +87,7 @@ def _row(
         kernel,
         (reduction, Local()),
         positional=positional,
-        stacked=None if positional else broadcasting,
+        stacked=broadcasting,
     )
 
 

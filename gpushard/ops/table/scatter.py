@@ -25,11 +25,12 @@ from gpushard.ops.index_arrays import (
     part_shape,
     scatter_rule,
     spread,
+    stacked,
 )
 from gpushard.ops.indexing import index_piece, open_starts
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.move import Replace
-from gpushard.ops.row import Kernel, Params, Row, Site
+from gpushard.ops.row import Kernel, Params, Row, Site, Stack
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import ufunc_row, writing
 from gpushard.ops.table.movement import index_of
@@ -132,6 +133,19 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         return result if axis == -x.ndim else xp.ascontiguousarray(result)
 
     return writing(scatter)
+
+
+def _stacked(
+    params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
+) -> Stack:
+    """Make all updates at once, of an array for each element of dims in front."""
+    indexed, ufunc = params
+    count = len(part_shape(indexed, shapes[0], tuple(shapes[2:])))
+    between: list[int | None] = [None] * len(shapes[2:])
+    if any(dims[2:]):
+        indexed, own = stacked(indexed, shapes[0], shapes[2:], lead)
+        between = [own - len(shape) for shape in shapes[2:]]
+    return Stack((indexed, ufunc), (0, count - len(shapes[1]), *between), frozenset([0]))
 
 
 _CODES: dict[np.ufunc | None, str] = {
@@ -276,6 +290,7 @@ SCATTER = Row(
     _kernel,
     (Local("updates may be for any block: positions and values come to each, the array stays"),),
     positional=True,
+    stacked=_stacked,
     steps=8,
     beside_keys=frozenset(range(2, 64)),
 )

@@ -18,7 +18,7 @@ from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
 from gpushard.ops.programs.reduce import Reduce
-from gpushard.ops.row import Kernel, Params, Row, by_factors
+from gpushard.ops.row import Kernel, Params, Row, beside_others, by_factors
 from gpushard.ops.rule import Rule
 from gpushard.ops.search import search
 from gpushard.ops.table.elementwise import writing
@@ -102,6 +102,8 @@ SEARCHSORTED = in_single(
             ),
             Local("a sorter takes elements from everywhere"),
         ),
+        stacked=beside_others(1),
+        each="NumPy looks up in one vector",
     )
 )
 """Operands: what is sorted, what is looked for, and maybe what sorts the first; with that the first
@@ -170,6 +172,8 @@ ISIN = in_single(
             ),
             Local(),
         ),
+        stacked=beside_others(0),
+        each="NumPy looks up in one vector",
     )
 )
 """Operands: elements, and a vector of members. Parameters: (whether the others are true,)."""

@@ -177,6 +177,7 @@ UNIQUE = in_single(
         _rule,
         _kernel,
         (Local("equal elements may lie anywhere; they are found by sorting all"),),
+        each="how many are equal differs between elements, and so where they go",
     )
 )
 """Operands: a vector, or a matrix whose rows are the elements; maybe which elements count, and what

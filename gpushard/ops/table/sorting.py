@@ -17,7 +17,7 @@ from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
-from gpushard.ops.row import Kernel, Params, Row, broadcasting
+from gpushard.ops.row import Kernel, Params, Row, broadcasting, broadcasting_whole
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 from gpushard.typing import LocalArray, LocalArrays
@@ -221,5 +221,7 @@ def _lexsort_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(lambda *keys: lexsort(xp, keys, params[0]))
 
 
-LEXSORT = in_single(Row("lexsort", _infer_lexsort, _rule, _lexsort_kernel, (_WHOLE,)))
+LEXSORT = in_single(
+    Row("lexsort", _infer_lexsort, _rule, _lexsort_kernel, (_WHOLE,), stacked=broadcasting_whole)
+)
 """Operands: keys, the last one first. Parameters: (axis,)."""
