@@ -519,9 +519,9 @@ class Runtime:
           Its tick in the stream.
         """
         waits = _waits(stream, reads, () if part else writes, until)
-        tick, memories = stream.issued + 1, (tuple(reads), tuple(writes))
-        ordered = tuple(waits.items())
-        item = Item(name, run, stream, tick, ordered, *memories, part, until, effect, scoped)
+        tick, ordered = stream.issued + 1, tuple(waits.items())
+        read, written = tuple(reads), tuple(writes)
+        item = Item(name, run, stream, tick, ordered, read, written, part, until, effect, scoped)
         stream.issued = tick
         for memory in reads:
             memory.used[stream] = tick
