@@ -102,8 +102,7 @@ class Staging:
         return -(-self.chunks // self.slots)
 
 
-_SLOTS = 4
-"""So many slots of a domain keep packing and unpacking apart."""
+_SLOTS = 4  # so many slots of a domain keep packing and unpacking apart
 
 
 @dataclasses.dataclass(eq=False, repr=False)

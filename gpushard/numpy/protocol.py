@@ -60,8 +60,7 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
 }
 """Keywords of ufuncs that are fine as long as they say what holds anyway."""
 
-_NAMES = {"a_min": "min", "a_max": "max"}
-"""NumPy's names of arguments that have others here."""
+_NAMES = {"a_min": "min", "a_max": "max"}  # NumPy's names of arguments that have others here
 
 
 def namespace_of(module: ModuleType, api_version: str | None) -> ModuleType:

@@ -15,12 +15,8 @@ __all__ = ["IsLeaf", "TreeDef"]
 MAX_DEPTH = 10_000
 """Levels after which a tree is taken for endless."""
 
-_CYCLE_CHECK = 25
-"""Levels between two looks for a container that holds itself."""
-
-_SHOWN = 200
-"""Characters of a structure that fit into an error message."""
-
+_CYCLE_CHECK = 25  # levels between two looks for a container that holds itself
+_SHOWN = 200  # characters of a structure that fit into an error message
 IsLeaf: TypeAlias = Callable[[Any], bool]
 
 _Entry: TypeAlias = tuple[type, Any, int]

@@ -22,11 +22,8 @@ from gpushard.runtime.cuda.kernels.elementwise import cuda_name
 from gpushard.runtime.cuda.kernels.sources import kernel_header
 from gpushard.typing import Dtype, LocalArray, LocalArrays, Shape
 
-_OPTIONS = ("--fmad=false",)
-"""Products and sums are rounded one by one, as on the host."""
-
-_LETTERS = "ABCDEFGH"
-"""Names for types of operands, which CuPy wants to be one letter long."""
+_OPTIONS = ("--fmad=false",)  # products and sums are rounded one by one, as on the host
+_LETTERS = "ABCDEFGH"  # names for types of operands, which CuPy wants to be one letter long
 
 
 def _type(operand: Any, letter: str) -> str:
