@@ -31,9 +31,7 @@ EXTENSIONS = {
 
 _STRIDE_TRICKS = "lib.stride_tricks", "gpushard.numpy.lib.stride_tricks"
 
-VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
-"""Versions of the Array API."""
-
+VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # versions of the Array API
 _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: statistical.sum,
     np.multiply: statistical.prod,

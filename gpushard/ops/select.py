@@ -13,9 +13,7 @@ import numpy as np
 
 from gpushard.ops.aval import Dtype
 
-BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
-"""Integers of as many bytes."""
-
+BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}  # integers of as many bytes
 _LEAST = 1 << 12  # fewer elements take less time one by one
 _PIECE = 1 << 17
 """Elements that are worked on at a time, so that what that takes stays in cache. Before each call

@@ -226,8 +226,7 @@ def _updating(operation: str, work: str, value: str, given: str, ndim: int, is_s
     )
 
 
-FEW = 1 << 10
-"""So many updates look at one another before they are sorted."""
+FEW = 1 << 10  # so many updates look at one another before they are sorted
 
 
 def update(
