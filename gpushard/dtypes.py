@@ -42,9 +42,7 @@ _EXAMPLES: tuple[tuple[str, Any], ...] = (
     ("f", np.float32),
     ("c", np.complex64),
 )
-_ORDER = "buifc"
-"""Kinds, each of which becomes the ones after it."""
-
+_ORDER = "buifc"  # kinds, each of which becomes the ones after it
 _NUMBERS = (bool, int, float, complex)
 
 

@@ -13,8 +13,7 @@ from gpushard.errors import ArgumentError, ArrayIndexError, ExportError
 from gpushard.functions.concrete import concrete
 from gpushard.movement.buffer import ShardedBuffer
 
-_WRITABLE = 1
-"""What `inspect.BufferFlags.WRITABLE` is in Python 3.12."""
+_WRITABLE = 1  # what `inspect.BufferFlags.WRITABLE` is in Python 3.12
 
 
 class Conversions(abc.ABC):

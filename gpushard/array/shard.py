@@ -13,8 +13,7 @@ from gpushard.functions.values import Value
 from gpushard.geometry.memory_kind import device_of
 from gpushard.typing import Device, Index
 
-A = TypeVar("A")
-"""The class of the array."""
+A = TypeVar("A")  # the class of the array
 
 
 class Shard(Generic[A]):

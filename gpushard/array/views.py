@@ -24,12 +24,8 @@ from gpushard.ops.table.movement import INDEX, RESHAPE, TRANSPOSE, index_of
 from gpushard.ops.table.movement import index as index_part
 from gpushard.typing import HostArray, Shape
 
-LIBRARIES = ("scipy", "sklearn")
-"""Packages whose code counts on views."""
-
-_DEEPEST = 16
-"""So many steps are remembered from an array to what it was taken from."""
-
+LIBRARIES = ("scipy", "sklearn")  # packages whose code counts on views
+_DEEPEST = 16  # so many steps are remembered from an array to what it was taken from
 _KNOWS_COPY = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 """Whether this NumPy has 2.1's way to reshape without a copy; from 2.5 on the older one is gone."""
 

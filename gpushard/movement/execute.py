@@ -147,8 +147,8 @@ def check_runtime(runtime: Runtime, *tilings: Tiling) -> None:
     """Check that all arrays are on devices of one runtime."""
     if any([devices_of(tiling)[0].runtime is not runtime for tiling in tilings]):
         raise ShardingError(
-            "the arrays and the sharding name devices of different runtimes; take all from one "
-            "gpushard.devices()",
+            "the sharding names devices of another runtime than the array's, and arrays of "
+            "different runtimes do not mix; take all from one gpushard.devices()",
             argument="sharding",
         )
 

@@ -30,11 +30,8 @@ from gpushard.runtime.runtime import Runtime
 from gpushard.runtime.stream import Stream
 from gpushard.typing import HostArray, LocalArray
 
-PARTS_PER_STEP = 1 << 20
-"""More than the parts in which one step is written."""
-
-IN_FLIGHT = 2
-"""How many chunks of each domain are on their way while the host copies another one."""
+PARTS_PER_STEP = 1 << 20  # more than the parts in which one step is written
+IN_FLIGHT = 2  # how many chunks of each domain are on their way while the host copies another one
 
 
 def chunk_bytes(runtime: Runtime) -> int:

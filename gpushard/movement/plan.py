@@ -39,9 +39,7 @@ Table = tuple[int, StridedCopies]
 Fill = tuple[int, View]
 """(wanted pair, or operand; the part of it that gets the constant)."""
 
-FLAT = 4
-"""A view that no index of its dims selects."""
-
+FLAT = 4  # a view that no index of its dims selects
 Slot = tuple[int, int, Any]
 """(ALIAS, VIEW, COPY, EMPTY or FLAT; the operand, or the number of a new block; for a view, its
 index in the operand, or the slice of its elements in a row)."""
@@ -102,8 +100,7 @@ class Staging:
         return -(-self.chunks // self.slots)
 
 
-_SLOTS = 4
-"""So many slots of a domain keep packing and unpacking apart."""
+_SLOTS = 4  # so many slots of a domain keep packing and unpacking apart
 
 
 @dataclasses.dataclass(eq=False, repr=False)

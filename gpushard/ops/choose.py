@@ -24,8 +24,7 @@ from gpushard.geometry.tiling import Tiling
 from gpushard.ops.rule import Dims, Rule, Splits
 from gpushard.typing import IntArray, Shape
 
-MOST = 4096
-"""How many assignments are priced at most."""
+MOST = 4096  # how many assignments are priced at most
 
 
 @dataclass(frozen=True, eq=False)

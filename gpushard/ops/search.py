@@ -13,12 +13,8 @@ import numpy as np
 
 _Side: TypeAlias = Literal["left", "right"]
 
-_PIECE = 1 << 15
-"""Values that are worked on at a time, so that what that takes stays in cache."""
-
-_LEAST = 1 << 12
-"""Fewer values are searched for one by one."""
-
+_PIECE = 1 << 15  # values that are worked on at a time, so that what that takes stays in cache
+_LEAST = 1 << 12  # fewer values are searched for one by one
 _FALLS = 16
 """Branches are guessed right where less than one in so many values is smaller than the one before:
 NumPy goes on from the position of that."""

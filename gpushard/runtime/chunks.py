@@ -9,12 +9,8 @@ from typing import Generic, TypeVar
 from gpushard.frozen import dataclass
 from gpushard.typing import HostArray, LocalArray
 
-ALIGNMENT = 16
-"""Bytes that every box in a buffer is aligned to."""
-
-LEAST_SLOT = 64
-"""Bytes of the smallest buffer in page-locked memory."""
-
+ALIGNMENT = 16  # bytes that every box in a buffer is aligned to
+LEAST_SLOT = 64  # bytes of the smallest buffer in page-locked memory
 Tag = TypeVar("Tag")
 
 

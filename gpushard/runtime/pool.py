@@ -16,11 +16,8 @@ from gpushard.runtime.stream import Stream, Tick
 
 _CLASSES_PER_DOUBLING = 8
 
-_MOST_LOOKS = 16
-"""So many blocks that are waited for are looked at before a pool grows."""
-
-_MOST_EMPTY = 64
-"""So many sizes are remembered though there are no free blocks of some."""
+_MOST_LOOKS = 16  # so many blocks that are waited for are looked at before a pool grows
+_MOST_EMPTY = 64  # so many sizes are remembered though there are no free blocks of some
 
 
 class Store(Protocol):

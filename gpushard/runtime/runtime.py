@@ -30,8 +30,7 @@ _ALL: Mapping[Memory, int] = {}
 _MOST_DEAD = 1000
 """So many arrays that are gone, beside as many as are there, are not yet forgotten."""
 
-_MOST_QUEUED = 64
-"""So many claims that began or ended wait for the next submission."""
+_MOST_QUEUED = 64  # so many claims that began or ended wait for the next submission
 
 
 class Device:

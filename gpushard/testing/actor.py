@@ -31,9 +31,7 @@ from gpushard.runtime.backend import HOST_DOMAIN
 from gpushard.testing.deferred import deferred
 from gpushard.typing import HostArray, Shape
 
-_LARGE = 400
-"""Elements from which arrays do not grow further."""
-
+_LARGE = 400  # elements from which arrays do not grow further
 _SHAPES = ((7, 9), (1, 5), (4, 4), (3, 8))
 
 

@@ -25,20 +25,11 @@ from gpushard.runtime.stream import Stream
 P = ParamSpec("P")
 T = TypeVar("T")
 
-ROOM = "room"
-"""A pool gives memory, or counts it; the fault is a quota that leaves no room."""
-
-MEMORY = "memory"
-"""The backend makes a raw buffer; the fault is a device without room."""
-
-ITEM = "item"
-"""A stream is given an item; the fault is that the item raises when it runs."""
-
-COPY = "copy"
-"""The caller runs a batch of copies or fills itself; the fault is that it raises."""
-
-CALLBACK = "callback"
-"""The library calls a function of the user; the fault is that it raises."""
+ROOM = "room"  # a pool gives memory, or counts it; the fault is a quota that leaves no room
+MEMORY = "memory"  # the backend makes a raw buffer; the fault is a device without room
+ITEM = "item"  # a stream is given an item; the fault is that the item raises when it runs
+COPY = "copy"  # the caller runs a batch of copies or fills itself; the fault is that it raises
+CALLBACK = "callback"  # the library calls a function of the user; the fault is that it raises
 
 
 class InjectedError(Exception):

@@ -16,8 +16,7 @@ __all__ = [
     "leaves_with_path", "map", "map_with_path", "reduce", "structure", "transpose", "unflatten",
 ]  # fmt: skip
 
-_NOTHING: Final = object()
-"""Stands for an argument that is not given."""
+_NOTHING: Final = object()  # stands for an argument that is not given
 
 
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:

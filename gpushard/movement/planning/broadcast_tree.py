@@ -23,9 +23,7 @@ from gpushard.movement.planning.dims import cut_dim, cut_rows
 from gpushard.movement.planning.holders import Overlap, within
 from gpushard.typing import IntArray
 
-_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16)
-"""Into how many chunks what is relayed may be cut."""
-
+_CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16)  # into how many chunks what is relayed may be cut
 _ENOUGH_ROWS = 256
 """A dim this long is cut rather than a longer, later one, whose rows are shorter in memory."""
 

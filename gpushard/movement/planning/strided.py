@@ -65,8 +65,7 @@ def concatenated(tables: Sequence[StridedCopies]) -> StridedCopies:
     )
 
 
-FEW = 64
-"""So many copies are not worth the search."""
+FEW = 64  # so many copies are not worth the search
 
 
 def joined(copies: StridedCopies, axis: int) -> StridedCopies:

@@ -35,8 +35,7 @@ PART = 64 << 10
 """What is taken is split only into parts of so many bytes: what follows on smaller ones costs more
 calls than it saves bytes."""
 
-_STEPS = 8
-"""Such calls find owners, sort by them, take from each and put what they took in order."""
+_STEPS = 8  # such calls find owners, sort by them, take from each and put what they took in order
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from gpushard.ops.row import Kernel, Params, Row, broadcasting
 from gpushard.ops.rule import Rule
 from gpushard.ops.table.elementwise import writing
 
-_OF_CUPY = {"add": "cumsum", "multiply": "cumprod"}
-"""CuPy's functions of what CuPy can accumulate."""
+_OF_CUPY = {"add": "cumsum", "multiply": "cumprod"}  # CuPy's functions of what CuPy can accumulate
 
 
 @functools.lru_cache(maxsize=256)

@@ -92,8 +92,7 @@ def _sorted_rows(xp: Any, x: Any, axes: Sequence[int]) -> Any:
     return xp.sort(rows, axis=-1)
 
 
-_FEW = 1 << 12
-"""Fewer elements are sorted: a partition is the first of several steps."""
+_FEW = 1 << 12  # fewer elements are sorted: a partition is the first of several steps
 
 
 def _medians(rows: Any, dtype: Dtype) -> Any:

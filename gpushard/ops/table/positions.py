@@ -20,8 +20,7 @@ from gpushard.typing import LocalArray
 
 _INDEX = np.dtype(np.int64)
 
-_STRIP = 1 << 14
-"""Elements of a mask that are counted together."""
+_STRIP = 1 << 14  # elements of a mask that are counted together
 
 
 def _nonzero_rule(avals: Sequence[Aval], params: Params) -> Rule:

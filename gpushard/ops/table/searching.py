@@ -132,8 +132,7 @@ def _isin_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(isin)
 
 
-_FEW = 16
-"""So many members are compared with all elements one after the other, on the host."""
+_FEW = 16  # so many members are compared with all elements one after the other, on the host
 
 
 def _is_one_of(x: LocalArray, members: LocalArray) -> LocalArray:

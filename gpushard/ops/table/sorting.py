@@ -48,9 +48,7 @@ def argsort(xp: Any, x: LocalArray, axis: int = -1, stable: bool = True) -> Loca
     return np.ascontiguousarray(_ranked(x.swapaxes(axis, -1)).swapaxes(axis, -1))
 
 
-_FEW = 1 << 10
-"""Fewer elements are sorted by NumPy's stable sort, which takes no steps besides."""
-
+_FEW = 1 << 10  # fewer elements are sorted by NumPy's stable sort, which takes no steps besides
 _HALF_WORD = np.int64(32)
 
 

@@ -14,8 +14,7 @@ from gpushard.errors import ConfigurationError
 from gpushard.frozen import dataclass
 from gpushard.runtime.cuda.devices.probe import version_text
 
-LEAST_DRIVER = 12040
-"""The first driver that has green contexts, that of CUDA 12.4."""
+LEAST_DRIVER = 12040  # the first driver that has green contexts, that of CUDA 12.4
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,7 @@ extern "C" __global__ void nothing() {}
 """
 """Includes of CUDA's headers what every kernel of CuPy does."""
 
-_ARCHITECTURE = "80"
-"""One that every NVRTC of CUDA 12 and 13 compiles for; nothing is run."""
-
+_ARCHITECTURE = "80"  # one that every NVRTC of CUDA 12 and 13 compiles for; nothing is run
 _compiles: Any = None
 """The CuPy that has compiled in this process, and need not show it again."""
 

@@ -14,15 +14,9 @@ from gpushard.frozen import dataclass
 from gpushard.runtime.host.views import address
 from gpushard.typing import HostArray, Shape
 
-THREADS = 256
-"""Threads of a block; `kThreads` of the kernels."""
-
-DIMS = 4
-"""Dims of what a kernel is given."""
-
-MOST_UNITS = 1 << 30
-"""Units of a part, so that the kernel counts them with 32 bits."""
-
+THREADS = 256  # threads of a block; `kThreads` of the kernels
+DIMS = 4  # dims of what a kernel is given
+MOST_UNITS = 1 << 30  # units of a part, so that the kernel counts them with 32 bits
 LONGEST_STEP = (1 << 31) - 1
 """Bytes per step of a dim, so that the kernel counts them with 32 bits and a sign."""
 

@@ -12,12 +12,8 @@ from __future__ import annotations
 from gpushard.frozen import dataclass
 from gpushard.typing import Dtype
 
-MOST_CALLS = 64
-"""So many blocks a launch works on at most: its argument must stay below 4 KiB."""
-
-SCALAR_BYTES = 16
-"""Bytes that a number has in the argument, whatever its type."""
-
+MOST_CALLS = 64  # so many blocks a launch works on at most: its argument must stay below 4 KiB
+SCALAR_BYTES = 16  # bytes that a number has in the argument, whatever its type
 NAMES = {
     "b1": "bool",
     **{f"i{n}": name for n, name in ((1, "signed char"), (2, "short"), (4, "int"))},

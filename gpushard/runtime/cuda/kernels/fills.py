@@ -44,14 +44,10 @@ FILL = np.dtype(
 INLINE_FILLS = 44
 """How many entries travel as an argument of the launch; `kInlineFills` of the kernel."""
 
-FILL_BATCH = batch_type("fills", FILL, INLINE_FILLS)
-"""`struct FillBatch` of the kernel."""
-
+FILL_BATCH = batch_type("fills", FILL, INLINE_FILLS)  # `struct FillBatch` of the kernel
 UNITS_PER_BLOCK = 8 * THREADS
 
-WIDEST = 16
-"""Bytes of the largest unit, and of a pattern."""
-
+WIDEST = 16  # bytes of the largest unit, and of a pattern
 LONG_RUN = 4 * WIDEST
 """Bytes of a run from which on it pays to fill its unaligned ends by themselves."""
 

@@ -44,29 +44,19 @@ PIECE = np.dtype(
 INLINE_PIECES = 40
 """How many pieces travel as an argument of the launch; `kInlinePieces` of the kernel."""
 
-BATCH = batch_type("pieces", PIECE, INLINE_PIECES)
-"""`struct Batch` of the kernel."""
-
+BATCH = batch_type("pieces", PIECE, INLINE_PIECES)  # `struct Batch` of the kernel
 MOST_OPERANDS = 448
 """How many operands the pieces of a table may copy between; `kMostOperands` of the kernel."""
 
-ENDS = np.dtype([("target", np.uint32), ("source", np.uint32)])
-"""`struct Ends` of the kernel."""
-
-BASES = np.dtype([("at", np.uint64, MOST_OPERANDS)])
-"""`struct Bases` of the kernel."""
-
+ENDS = np.dtype([("target", np.uint32), ("source", np.uint32)])  # `struct Ends` of the kernel
+BASES = np.dtype([("at", np.uint64, MOST_OPERANDS)])  # `struct Bases` of the kernel
 UNITS_PER_BLOCK = 8 * THREADS
 
 TILES = 8
 """The form of a transposed piece; `kTiles` of the kernel. That of rows is 1, 2 or 4: their dims."""
 
-WORDS = 9
-"""The form of a transposed piece in whole words; `kWords` of the kernel."""
-
-WORD = 4
-"""Bytes of such a word."""
-
+WORDS = 9  # the form of a transposed piece in whole words; `kWords` of the kernel
+WORD = 4  # bytes of such a word
 SIDES = {
     (TILES, 1): (64, 64),
     (TILES, 2): (64, 64),

@@ -11,8 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-GRANULE = 512
-"""Bytes that every range is a multiple of, and aligned to."""
+GRANULE = 512  # bytes that every range is a multiple of, and aligned to
 
 
 class Slab:
