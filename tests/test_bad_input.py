@@ -4495,7 +4495,7 @@ MAPPED: dict[str, Case] = {
     ),
     "in_specs that is no prefix": refused(
         lambda w: gs.shard_map(abs, w.mesh, (gs.P(), gs.P()), gs.P())(w.x),
-        TreeError, ValueError, "in_specs", "the arguments",
+        TreeError, ValueError, "in_specs", "args is",
     ),
     "dim that axes do not divide": refused(
         mapped(lambda a: a, (None, "x")),
@@ -4527,7 +4527,7 @@ MAPPED: dict[str, Case] = {
     ),
     "out_specs that is no prefix": refused(
         lambda w: gs.shard_map(lambda x: (x, x), w.mesh, gs.P("x"), (gs.P("x"),))(w.x),
-        TreeError, ValueError, "out_specs", "the results",
+        TreeError, ValueError, "out_specs", "the result is",
     ),
     "shard_map over axes that are mapped already": refused(
         mapped(lambda x: gs.shard_map(abs, None, gs.P(), gs.P())(x)),

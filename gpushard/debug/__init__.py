@@ -3,9 +3,11 @@
 callbacks  what values are, from within mapped functions
 visualize  which devices hold which block
 terminal   how that is drawn with characters
+traffic    what memories received from one another
 """
 
 from gpushard.debug.callbacks import callback, print
+from gpushard.debug.traffic import Traffic, count_traffic
 from gpushard.debug.visualize import (
     inspect_array_sharding,
     visualize_array_sharding,
@@ -14,7 +16,8 @@ from gpushard.debug.visualize import (
 
 # fmt: off
 __all__ = [
-    "callback", "inspect_array_sharding", "print", "visualize_array_sharding",
+    "Traffic", "callback", "count_traffic", "inspect_array_sharding", "print",
+    "visualize_array_sharding",
     "visualize_sharding",
 ]
 # fmt: on

@@ -245,6 +245,10 @@ class CudaBackend:
             return self._pageable.view(raw, shape, dtype)
         return self._stores[raw.owner].view(raw, shape, dtype)
 
+    def views(self, raw: Any, starts: Sequence[int], kinds: Kinds) -> LocalArrays:
+        """Return parts of a raw buffer that streams can reach as dense arrays."""
+        return self._stores[raw.owner].views(raw, starts, kinds)
+
     def empty(self, domain: int, shape: Shape, dtype: Any) -> LocalArray:
         """Return an array without elements."""
         return self._store(domain).empty(shape, dtype)
@@ -407,7 +411,7 @@ class CudaBackend:
         queue.returned.clear()
 
     def _execute(self, queue: Queue, item: Item) -> None:
-        if isinstance(item.run, Direct):
+        if type(item.run) is Direct:
             raised = item.execute()
         else:
             inside = self._inside
@@ -418,12 +422,14 @@ class CudaBackend:
                 inside.queue = None
                 if queue.spare:
                     self._drop_spare(queue)
+        if raised is None:
+            return
         if isinstance(raised, KeyboardInterrupt):
             try:
                 raise raised
             finally:
                 del raised  # a frame and its error that hold each other keep memory alive
-        if raised is not None and (noted := self._health.note(raised)) is not raised:
+        if (noted := self._health.note(raised)) is not raised:
             item.fail(noted)
 
     def _record_head(self, stream: Stream, queue: Queue) -> None:

@@ -23,9 +23,7 @@ from gpushard.testing.sim.threads import SimLock, Threads
 from gpushard.testing.topology import Topology, nvlink, pcie, two_hosts
 from gpushard.typing import HostArray
 
-POISON = 0xA5
-"""What memory is filled with that holds nothing."""
-
+POISON = 0xA5  # what memory is filled with that holds nothing
 TURNS = 1_000_000
 """How often the host may call between two restarts; who needs more goes round in circles."""
 

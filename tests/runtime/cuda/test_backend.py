@@ -70,9 +70,11 @@ def test_many_boxes_go_by_one_table_for_each_stream() -> None:
         gc.collect()
         runtime.run_locked(runtime.domains[0].pool.trim)
         runtime.backend._launches.collect()
+        events = len(runtime.backend._events.free[0])
         driver.synchronize_gpu(0)
         runtime.backend._launches.collect()
         assert used.free == used.total, "a table is never given back"
+        assert len(runtime.backend._events.free[0]) > events, "nor the event behind its last launch"
 
 
 def test_one_launch_for_each_receiving_gpu() -> None:
