@@ -70,8 +70,8 @@ def shard_map(
     """
     how = (mesh, in_specs, out_specs, check_rep if check_vma is None else check_vma)
     if mesh is not None and not isinstance(mesh, Mesh | AbstractMesh):
-        raise ArgumentTypeError(
-            f"shard_map: mesh={mesh!r} must be a Mesh or an AbstractMesh", argument="mesh"
+        raise ArgumentTypeError.refusing(
+            "mesh", mesh, "must be a Mesh or an AbstractMesh", "shard_map"
         )
     if mesh is not None:
         check_axes(mesh, auto, axis_names)

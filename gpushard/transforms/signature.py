@@ -21,10 +21,8 @@ def check_function(f: Any, name: str) -> None:
       ArgumentTypeError: it is none, or a class.
     """
     if not callable(f) or isinstance(f, type):
-        raise ArgumentTypeError(
-            f"{name}: f={f!r} must be a function; wrap a class as lambda *args: C(*args)",
-            argument="f",
-            value=f,
+        raise ArgumentTypeError.refusing(
+            "f", f, "must be a function; wrap a class as lambda *args: C(*args)", name
         )
 
 
@@ -102,10 +100,8 @@ def check_axis(axis: Any, ndim: int, what: str, argument: str, arg: str) -> int:
       ArgumentError: the array has no such axis.
     """
     if not isinstance(axis, int | np.integer) or isinstance(axis, bool):
-        raise ArgumentTypeError(
-            f"{what}: {argument}={axis!r} for {arg} must be an integer or None",
-            argument=argument,
-            value=axis,
+        raise ArgumentTypeError.refusing(
+            argument, axis, f"for {arg} must be an integer or None", what
         )
     if not -ndim <= axis < ndim:
         hint = "pass None for what is not mapped" if not ndim else "count from 0, or from -1 back"

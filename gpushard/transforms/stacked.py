@@ -248,8 +248,8 @@ def _ahead(
             continue
         own = gridded(lies)
         first, *ahead = own.mesh.axis_sizes
-        fits = first == size and own.spec.axes(dim) == ("pmap 0",)
-        if fits and tuple(lies.devices.flat) == devices[: lies.num_devices]:
+        there = tuple(lies.devices.flat) == devices[: lies.num_devices]
+        if there and first == size and own.spec.axes(dim) == ("pmap 0",):
             return tuple(ahead)
     return ()
 
@@ -280,7 +280,7 @@ def stacked(x: Any, axis: int | None, names: Names, frame: StackedFrame, number:
     way = _way(mesh, frame.axis, sizes, shape, lead, axis, kept)
     if not isinstance(x, Array):
         x = device_put(x, way.whole)
-    elif x._held().tiling is not way.whole_tiling and x.sharding != way.outside:
+    elif x._held().tiling is not way.whole_tiling and x._sharding != way.outside:
         x = x._moved(way.whole, "pmap")
     value = relabel(x, way.named_tiling, way.named, inside=True)
     return mapped(value, outer + names, frame, source)
@@ -321,7 +321,7 @@ def _elements(value: Any, ahead: int, mesh: Mesh) -> Splits:
 
     Others are brought together.
     """
-    own = value.sharding
+    own = value._sharding
     if type(own) is PmapSharding:
         own = gridded(own)
     found: list[tuple[str, ...]] = []

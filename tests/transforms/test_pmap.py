@@ -13,6 +13,7 @@ import gpushard as gs
 from gpushard import testing
 from gpushard.geometry.sharding_spec import Chunked, Unstacked
 from tests.share import some
+from tests.transforms.bodies import Blocks, Lax, random_body
 
 lax = gs.lax
 PmapSharding = gs.sharding.PmapSharding
@@ -38,7 +39,7 @@ BODIES: list[Callable[[Any], Any]] = [
     lambda x: lax.ppermute(x, "i", [(0, 1), (1, 0)]),
     lambda x: lax.pmax(x, "i") - lax.pmin(x, "i"),
     lambda x: gs.numpy.ones(3),
-    lambda x: lax.pbroadcast(x, "i", 1).sum(0),
+    lambda x: lax.pbroadcast(x, "i", 1).sum(0, keepdims=True),
     lambda x: lax.psum_scatter(
         gs.numpy.concatenate([x] * lax.axis_size("i")), "i", tiled=True, scatter_dimension=0
     ),
@@ -88,6 +89,28 @@ def test_soft_pmap_is_vmap_in_chunks() -> None:
     total = gs.soft_pmap(lambda x: lax.psum(x, "i"), "i", 0, None)(np.arange(16.0))
     assert float(total) == 120
     assert int(gs.soft_pmap(lambda x: x * lax.psum(1, "i"), "i")(np.ones(16, int))[3]) == 16
+
+
+def test_random_bodies_are_their_loops() -> None:
+    """Operations and collectives, in groups of elements also where a device has several."""
+    for seed in range(some(60, 600)):
+        rng = np.random.default_rng(seed)
+        size = int(rng.choice([1, 4, 8, 16, 24]))
+        block = rng.choice([1, 2, 4, size], int(rng.integers(1, 3))).tolist()
+        body = random_body(rng, {"i": size}, block, int(rng.integers(1, 5)))
+        value = rng.integers(0, 9, (size, *block)).astype(rng.choice(["f8", "i8", "f4"]))
+        want, steps, oracle = value, Lax(lax, gs.numpy), Blocks({"i": size})
+        for step in body:
+            want = oracle.do(step, want)
+
+        def run(v: Any, body: Any = body, steps: Any = steps) -> Any:
+            for step in body:
+                v = steps.do(step, v)
+            return v
+
+        for way in [gs.soft_pmap, gs.pmap] if size <= 8 else [gs.soft_pmap]:
+            made = np.asarray(way(run, "i")(value))
+            np.testing.assert_allclose(made, want, rtol=1e-5, err_msg=str((seed, body)))
 
 
 index = lax.axis_index
