@@ -13,6 +13,7 @@ from gpushard.debug.terminal import lines_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.geometry.pictures import ColorMap, picture
 from gpushard.geometry.sharding import Sharding
+from gpushard.transforms.named_dims import Mapped, sharding_within
 from gpushard.tree import leaves
 
 __all__ = ["inspect_array_sharding", "visualize_array_sharding", "visualize_sharding"]
@@ -94,11 +95,14 @@ def visualize_array_sharding(arr: Array, **kw: Any) -> None:
             argument="arr",
             type=type(arr),
         )
-    visualize_sharding(arr.shape, arr.sharding, **kw)
+    visualize_sharding(arr.shape, _sharding(arr), **kw)
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -> None:
     """Call a function with the sharding of each array of a tree.
+
+    In a function that is mapped this is how the dims which it sees are laid out: those of a block
+    lie whole on each device, but for axes that `shard_map` does not map over.
 
     Args:
       value: a tree of arrays.
@@ -127,7 +131,11 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -
             type=type(callback),
         )
     for array in arrays:
-        callback(array.sharding)
+        callback(_sharding(array))
+
+
+def _sharding(x: Array) -> Sharding:
+    return sharding_within(x) if isinstance(x, Mapped) else x.sharding
 
 
 def _checked(

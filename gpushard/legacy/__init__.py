@@ -35,6 +35,7 @@ from gpushard.legacy.device_array import (
 )
 from gpushard.legacy.global_device_array import GlobalDeviceArray, mesh
 from gpushard.legacy.shard_args import shard_args, shard_aval
+from gpushard.legacy.vtile import vtile
 from gpushard.placement.per_device import (
     device_put_replicated,
     device_put_sharded,
@@ -48,7 +49,7 @@ __all__ = [
     "ShardingSpec", "Unstacked", "device_put_replicated", "device_put_sharded",
     "make_device_array", "make_sharded_device_array", "mesh", "mesh_sharding_specs",
     "partitioned_sharding_spec", "pmap_sharding_spec", "replicate", "shard_args", "shard_aval",
-    "spec_to_indices", "tile_aval_nd", "untile_aval_nd",
+    "spec_to_indices", "tile_aval_nd", "untile_aval_nd", "vtile",
 ]
 # fmt: on
 

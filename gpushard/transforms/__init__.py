@@ -5,5 +5,6 @@
 - `placed_dims`: how dims of arrays become named dims, and back, without a copy.
 - `collectives`: what moves elements along named dims.
 - `signature`: arguments of functions that are transformed.
+- `stages`: what is known of a call before it is done.
 - `shard_map`, `vmap`, `pmap`, `soft_pmap`: what users call; each says where named dims live.
 """

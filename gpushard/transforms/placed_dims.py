@@ -79,9 +79,8 @@ def relabel(x: Any, tiling: Tiling, sharding: Sharding, *, inside: bool = False)
         at = {device: position for position, device in enumerate(data.tiling.devices)}
         order = [at[device] for device in tiling.devices]
         values, claims = [values[n] for n in order], [claims[n] for n in order]
-    values = [
-        value.reshape(shape) for value, shape in zip(values, tiling.shard_shapes, strict=True)
-    ]
+    reshape = type(values[0]).reshape  # as `map` calls it, in half the time
+    values = list(map(reshape, values, tiling.shard_shapes))
     buffer = ShardedBuffer(tiling, data.dtype, values, claims, data.settled)
     made = handle(
         type(x), Data(buffer, runtime), tiling.shape, x._dtype, sharding, True, x._weak_type

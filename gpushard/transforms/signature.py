@@ -158,7 +158,7 @@ def checked(
                 argument=said[1],
             )
         size = sizes[0][1]
-    if any(n != size for _, n in sizes):
+    if [n for _, n in sizes] != [size] * len(sizes):
         each = "; ".join(f"{n} in dim {found[number]} of {label(number)}" for number, n in sizes)
         raise ArgumentError(
             f"{said[0]}: mapped dims must have one length"

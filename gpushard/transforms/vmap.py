@@ -91,7 +91,7 @@ def vmap(
             for number, (leaf, axis) in enumerate(zip(leaves, axes, strict=True))
         ]
         own_args, own_kwargs = together(inside)
-        with frame.entered():
+        with frame:
             out = fun(*own_args, **own_kwargs)
             return each_result(
                 out, out_axes, lambda x, axis, arg: outer(x, axis, name, frame, fun, arg)
