@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from gpushard.array.array import Array
+from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, TracedValueError, UnboundAxisError
 from gpushard.functions.values import is_value
 from gpushard.geometry.mesh import Mesh
@@ -391,7 +391,7 @@ def as_mapped(x: Any, frame: Frame) -> Mapped:
     if type(x) is Mapped:
         x._check_open()
         return brought(x, frame.mesh) if frame.brings else x
-    if not isinstance(x, Array):
+    if type(x) is not ConcreteArray and not isinstance(x, Array):
         x = device_put(x, None if frame.mesh is None else NamedSharding(frame.mesh, P()))
     return mapped(_lifted(x, frame.mesh), (), frame, None)
 

@@ -353,8 +353,9 @@ def _result(fun: Any, x: Any, axis: Any, names: Names, frame: StackedFrame, arg:
         check_leaf(x, frame.what, arg)
     x = as_mapped(x, frame)
     if axis is not None:
-        at = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
-        return unstacked(x, at, names, frame)
+        if axis != 0 or type(axis) is not int:
+            axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
+        return unstacked(x, axis, names, frame)
     if set(names) & set(x._names):
         raise ArgumentError(
             f"{frame.what} ({place_of(fun)}): out_axes=None for {arg}, which differs between "
