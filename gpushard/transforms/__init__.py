@@ -6,5 +6,6 @@
 - `collectives`: what moves elements along named dims.
 - `callbacks`: functions on the host, called with what mapped functions see.
 - `signature`: arguments of functions that are transformed.
+- `stages`: what is known of a call before it is done.
 - `shard_map`, `vmap`, `pmap`, `soft_pmap`: what users call; each says where named dims live.
 """

@@ -114,7 +114,7 @@ def _wrapped(
         if leaves is not args:
             inside = tree.unflatten(tree.structure(args), inside)
         whole = {key: tree.map(lambda x: as_mapped(x, frame), x) for key, x in kwargs.items()}
-        with frame.entered():
+        with frame:
             out = f(*inside, **whole)
             return _results(f, out, out_specs, dims, frame, check)
 

@@ -11,6 +11,7 @@ import numpy as np
 from gpushard import tree
 from gpushard.array.array import Array, ConcreteArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.transforms.named_dims import Mapped
 from gpushard.transforms.traced import user_line
 
 
@@ -71,8 +72,9 @@ def _names(f: Any, count: int) -> list[str]:
 
 
 def is_array(x: Any) -> bool:
-    """Whether it is an `Array`; quick for the most common kind."""
-    return type(x) is ConcreteArray or isinstance(x, Array)
+    """Whether it is an `Array`; quick for the most common kinds."""
+    kind = type(x)
+    return kind is ConcreteArray or kind is Mapped or isinstance(x, Array)
 
 
 def check_leaf(x: Any, what: str, arg: str) -> None:
@@ -142,10 +144,11 @@ def checked(
         if not is_array(leaf):
             check_leaf(leaf, said[0], label(number))
             leaf = leaves[number] = np.asarray(leaf)
-        if type(axis) is not int or not 0 <= axis < leaf.ndim:
-            axis = check_axis(axis, leaf.ndim, *said, label(number))
+        shape = leaf.shape
+        if type(axis) is not int or not 0 <= axis < len(shape):
+            axis = check_axis(axis, len(shape), *said, label(number))
         found.append(axis)
-        sizes.append((number, leaf.shape[axis]))
+        sizes.append((number, shape[axis]))
     if size is None:
         if not sizes:
             raise ArgumentError(
@@ -154,7 +157,7 @@ def checked(
                 argument=said[1],
             )
         size = sizes[0][1]
-    if any(n != size for _, n in sizes):
+    if [n for _, n in sizes] != [size] * len(sizes):
         each = "; ".join(f"{n} in dim {found[number]} of {label(number)}" for number, n in sizes)
         raise ArgumentError(
             f"{said[0]}: mapped dims must have one length"

@@ -91,7 +91,7 @@ def vmap(
             for number, (leaf, axis) in enumerate(zip(leaves, axes, strict=True))
         ]
         own_args, own_kwargs = together(inside)
-        with frame.entered():
+        with frame:
             out = fun(*own_args, **own_kwargs)
             return each_result(
                 out, out_axes, lambda x, axis, arg: outer(x, axis, name, frame, fun, arg)
@@ -104,8 +104,7 @@ def inner(x: Any, axis: int | None, name: NamedDim, frame: Frame, number: int) -
     """Return what a function sees of an argument."""
     if axis is None and not hasattr(x, "shape"):
         return x
-    source = (frame, number)
-    x = as_mapped(x, frame)
+    x, source = as_mapped(x, frame), (frame, number)
     value, names = x._value, x._names
     if axis is None:
         return mapped(value, names, frame, x._source or source)
@@ -136,7 +135,8 @@ def outer(x: Any, axis: Any, name: NamedDim, frame: Frame, fun: Any, arg: str) -
                 size=name.size,
             )
         return _outside(x._value, x._names, frame, x)
-    axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
+    if axis != 0 or type(axis) is not int:
+        axis = check_axis(axis, len(x._shape) + 1, frame.what, "out_axes", arg)
     if name not in x._names:
         x = spread(x, (*x._names, name))
     value, lead = x._value, len(x._names) - 1
