@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from gpushard.errors import ShardingError
@@ -74,10 +75,19 @@ def move(
     return run(plan, (source,), name)
 
 
-def move_once(source: ShardedBuffer, destination: Tiling, name: str) -> ShardedBuffer:
-    """Reshard an array in a way that will not come again; arguments and errors as for `move`."""
-    key = (source.tiling, destination, None, source.dtype.itemsize, source.root_nbytes)
-    return run(_planned(source.runtime, key), (source,), name)
+def move_once(
+    sources: Sequence[ShardedBuffer], destinations: Sequence[Tiling], name: str
+) -> list[ShardedBuffer]:
+    """Reshard arrays in ways that will not come again; arguments and errors as for `move`."""
+    plans: dict[_Key, Plan] = {}
+    moved = []
+    for source, destination in zip(sources, destinations, strict=True):
+        key = (source.tiling, destination, None, source.dtype.itemsize, source.root_nbytes)
+        plan = plans.get(key)
+        if plan is None:
+            plan = plans[key] = _planned(source.runtime, key)
+        moved.append(run(plan, (source,), name))
+    return moved
 
 
 class Mover:
