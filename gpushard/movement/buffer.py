@@ -24,32 +24,16 @@ class ShardedBuffer:
     Every shard is dense in row-major order and aligned to 16 bytes.
     """
 
-    tiling: Tiling
-    """Which device holds what."""
-
-    dtype: np.dtype[Any]
-    """Type of the elements."""
-
-    values: list[LocalArray]
-    """Local array of each device."""
-
-    claims: list[Claim]
-    """Claim on the memory of each local array."""
-
-    settled: bool = False
-    """Whether everything is known to be there; a shortcut for `is_ready`."""
-
-    root: int = -1
-    """What `root_nbytes` gave, or -1: it does not change, as shards do not."""
-
+    tiling: Tiling  # which device holds what
+    dtype: np.dtype[Any]  # type of the elements
+    values: list[LocalArray]  # local array of each device
+    claims: list[Claim]  # claim on the memory of each local array
+    settled: bool = False  # whether everything is known to be there; a shortcut for `is_ready`
+    root: int = -1  # what `root_nbytes` gave, or -1: it does not change, as shards do not
+    # The array of another library whose address was handed out, and which keeps the memory.
     lent: Any = None
-    """The array of another library whose address was handed out, and which keeps the memory."""
-
-    apart: bool | None = None
-    """What `are_apart` gave; None if nobody asked."""
-
-    ever_lent: ClassVar[bool] = False
-    """Whether any buffer's was, in this process."""
+    apart: bool | None = None  # what `are_apart` gave; None if nobody asked
+    ever_lent: ClassVar[bool] = False  # whether any buffer's was, in this process
 
     @property
     def runtime(self) -> Runtime:
@@ -203,6 +187,21 @@ def _checked_devices(tiling: Tiling) -> tuple[Place, ...]:
             argument="sharding",
         )
     return devices
+
+
+def relabelled(buffer: ShardedBuffer, tiling: Tiling) -> ShardedBuffer:
+    """Return the same elements on the same devices, in blocks of other shapes, without a copy."""
+    values, claims, own = buffer.values, buffer.claims, buffer.tiling
+    if tiling is own:
+        return buffer
+    if tiling.devices != own.devices:  # the same ones in another order
+        at = {device: position for position, device in enumerate(own.devices)}
+        order = [at[device] for device in tiling.devices]
+        values, claims = [values[n] for n in order], [claims[n] for n in order]
+    values = [
+        value.reshape(shape) for value, shape in zip(values, tiling.shard_shapes, strict=True)
+    ]
+    return ShardedBuffer(tiling, buffer.dtype, values, claims, buffer.settled)
 
 
 def claim_nothing(device: Place) -> Claim:

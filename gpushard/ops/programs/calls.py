@@ -100,13 +100,13 @@ class LocalCalls:
             [math.prod(shape) * t.itemsize for shape, t in zip(call.shapes, dtypes, strict=True)]
             for call in calls
         ]
+        # Of each call: where the memory of results comes from, who pays for each and how much.
         self._places = [
             (device.domain.pool, device.stream, tuple((device.account, n) for n in sizes))
             for device, sizes in zip(
                 map(self.devices.__getitem__, self._homes), self._sizes, strict=True
             )
         ]
-        """Of each call: where the memory of results comes from, who pays for each and how much."""
         self._streams = list(dict.fromkeys(self.devices[home].stream for home in self._homes))
         charges = tuple(
             (self.devices[call.home].account, sum(size))
@@ -114,8 +114,8 @@ class LocalCalls:
         )
         pool = self.devices[0].domain.pool
         written = sum(map(sum, self._sizes))
+        # Counts all results.
         self._claim = functools.partial(runtime.claim_at_once, pool, charges, written)
-        """Counts all results."""
         total = written + sum(call.reads for call in calls)
         largest = max((max(size) for size in self._sizes), default=0)
         settings = runtime.settings
