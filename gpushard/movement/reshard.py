@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from gpushard.geometry.tiling import Tiling
 from gpushard.movement.buffer import ShardedBuffer, devices_of
 from gpushard.movement.execute import (
@@ -58,10 +61,19 @@ def move(
     return run(plan, (source,), name)
 
 
-def move_once(source: ShardedBuffer, destination: Tiling, name: str) -> ShardedBuffer:
-    """Reshard an array in a way that will not come again; arguments and errors as for `move`."""
-    how = source.tiling, destination, None, source.dtype.itemsize, source.root_nbytes
-    return run(new_plan(source.runtime, _plan, *how), (source,), name)
+def move_once(
+    sources: Sequence[ShardedBuffer], destinations: Sequence[Tiling], name: str
+) -> list[ShardedBuffer]:
+    """Reshard arrays in ways that will not come again; arguments and errors as for `move`."""
+    plans: dict[Any, Plan] = {}
+    moved = []
+    for source, destination in zip(sources, destinations, strict=True):
+        how = source.tiling, destination, None, source.dtype.itemsize, source.root_nbytes
+        plan = plans.get(how)
+        if plan is None:
+            plan = plans[how] = new_plan(source.runtime, _plan, *how)
+        moved.append(run(plan, (source,), name))
+    return moved
 
 
 class Mover:
