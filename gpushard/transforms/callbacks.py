@@ -21,12 +21,15 @@ from gpushard.array.key_array import KeyArray
 from gpushard.errors import ArgumentError, ArgumentTypeError, CallbackError, UnsupportedError
 from gpushard.functions.checks import as_dtype, as_shape
 from gpushard.functions.concrete import concrete
+from gpushard.functions.values import is_traced
 from gpushard.geometry.named_sharding import NamedSharding
 from gpushard.geometry.partition_spec import P
 from gpushard.geometry.sharding import Sharding
 from gpushard.placement.defaults import default_sharding
 from gpushard.placement.device_put import device_put
 from gpushard.runtime import current
+from gpushard.transforms.executable import array_of, var_of
+from gpushard.transforms.graph import Var
 from gpushard.transforms.named_dims import (
     Mapped,
     NamedDim,
@@ -37,6 +40,7 @@ from gpushard.transforms.named_dims import (
     merged,
 )
 from gpushard.transforms.signature import check_leaf
+from gpushard.transforms.trace import done
 from gpushard.transforms.traced import user_line
 from gpushard.typing import HostArray
 
@@ -78,7 +82,7 @@ class Operands:
         self.device = self._first_device()
 
     def _first_device(self) -> Any:
-        own = (x.sharding for x in self._values if isinstance(x, Array))
+        own = (x._sharding for x in self._values if isinstance(x, Array))
         sharding: Any = next(own, None) or default_sharding(())
         return min(sharding.device_set, key=lambda device: device.id)
 
@@ -89,6 +93,25 @@ class Operands:
             return self.device
         along = {name.axes[0]: at for name, at in position.items() if name.axes is not None}
         return mesh.devices[tuple([along.get(axis, 0) for axis in mesh.axis_names])]
+
+    @property
+    def arrays(self) -> list[Array]:
+        """The arrays among the arguments."""
+        return [x for x in self._values if isinstance(x, Array)]
+
+    def of(self, buffers: Sequence[Any]) -> Operands:
+        """Return these arguments, with the arrays that buffers make."""
+        made = iter(
+            [
+                array_of(buffer, var_of(x), keys=False)
+                for buffer, x in zip(buffers, self.arrays, strict=True)
+            ]
+        )
+        own = copy.copy(self)
+        own._values = [next(made) if isinstance(x, Array) else x for x in self._values]
+        for x in own.arrays:
+            x.copy_to_host_async()
+        return own
 
     def read(self) -> list[Any]:
         """Wait for all values, and return them; arrays of the host are read-only."""
@@ -141,7 +164,8 @@ def _snapshot(x: Any, what: str, path: str, others: bool) -> tuple[Any, Names]:
         )
     if isinstance(x, Array):
         x = copy.copy(x)
-        x.copy_to_host_async()
+        if not is_traced(x):
+            x.copy_to_host_async()
         return x, names
     if others and not hasattr(x, "__array__") and not isinstance(x, bool | int | float | complex):
         return x, ()
@@ -166,7 +190,10 @@ def tap(
     over = (*operands.placed, *reversed(others))
     callbacks, title = current.current().callbacks, f"the function of {what} at {user_line()}"
 
-    def run() -> None:
+    def put(own: Operands) -> None:
+        callbacks.put(title, lambda: run(own))
+
+    def run(operands: Operands) -> None:
         host = operands.read()
         for position in positions(over):
             args = operands.at(host, position)
@@ -174,7 +201,15 @@ def tap(
                 title, functools.partial(function, args, operands.device_at(position))
             )
 
-    callbacks.put(title, run)
+    if any(map(is_traced, operands.arrays)):
+
+        def later(buffers: Sequence[Any]) -> list[Any]:
+            put(operands.of(buffers))
+            return []
+
+        done(what, later, operands.arrays, (), kept=True)
+    else:
+        put(operands)
 
 
 def called(
@@ -186,6 +221,7 @@ def called(
     dims: Names = (),
     how: str = "",
     sharding: Sharding | None = None,
+    pure: bool = False,
 ) -> Any:
     """Call a function now, and return the arrays that it gives.
 
@@ -198,6 +234,7 @@ def called(
       dims: names that are left in the arguments and in the results.
       how: what other arguments get for these.
       sharding: where the arrays go.
+      pure: whether it need not be called if nobody needs the arrays.
 
     Raises:
       CallbackError: the function raised something, or gave something else.
@@ -209,7 +246,7 @@ def called(
     out = [_empty(leaf, names, what, path) for leaf, path in zip(leaves, paths, strict=True)]
     lead = tuple([name.size for name in dims])
 
-    def run() -> None:
+    def run(operands: Operands, out: list[HostArray]) -> None:
         host = operands.read()
         for position in positions(over):
             args = operands.at(host, position, dims, how)
@@ -228,8 +265,36 @@ def called(
                 shape = (*lead, *array.shape[len(names) :])
                 array[at] = _checked(np.asarray(leaf), shape, array.dtype, title, path)
 
-    current.current().callbacks.call(title, run)
-    return tree.unflatten(structure, [_placed(x, names, operands.frame, sharding) for x in out])
+    callbacks, frame = current.current().callbacks, operands.frame
+    if not any(map(is_traced, operands.arrays)):
+        callbacks.call(title, lambda: run(operands, out))
+        made = [device_put(x, _place(names, frame, sharding)) for x in out]
+    else:
+        places = [_place(names, frame, sharding) or default_sharding(x.shape) for x in out]
+        kinds = [
+            (
+                Var(
+                    x.dtype,
+                    to.tiling(x.shape),
+                    to,
+                    frame is not None or sharding is not None,
+                    False,
+                ),
+                False,
+            )
+            for x, to in zip(out, places, strict=True)
+        ]
+
+        def later(buffers: Sequence[Any]) -> list[Any]:
+            own = operands.of(buffers)
+            results = [np.empty_like(x) for x in out]
+            callbacks.call(title, lambda: run(own, results))
+            return [device_put(x, to)._live() for x, to in zip(results, places, strict=True)]
+
+        made = done(what, later, operands.arrays, kinds, kept=not pure)
+    if frame is not None:
+        made = [mapped(x, names, frame, None) for x in made]
+    return tree.unflatten(structure, made)
 
 
 def _empty(leaf: Any, names: Names, what: str, path: str) -> HostArray:
@@ -258,11 +323,11 @@ def _checked(made: HostArray, shape: Any, dtype: Any, title: str, path: str) -> 
     return made
 
 
-def _placed(x: HostArray, names: Names, frame: Any, sharding: Sharding | None) -> Any:
-    if frame is not None and frame.mesh is not None:
-        sharding = NamedSharding(frame.mesh, P(*[name.place or None for name in names]))
-    made = device_put(x, sharding)
-    return made if frame is None else mapped(made, names, frame, None)
+def _place(names: Names, frame: Any, sharding: Sharding | None) -> Sharding | None:
+    """Return where results lie that have names in front; None for nowhere in particular."""
+    if frame is None or frame.mesh is None:
+        return sharding
+    return NamedSharding(frame.mesh, P(*[name.place or None for name in names]))
 
 
 def effects_barrier() -> None:
@@ -341,7 +406,7 @@ def pure_callback(
     over = tuple([name for name in operands.varying if name not in dims])
     return called(
         function, result_shape_dtypes, operands, "pure_callback", over, dims, vmap_method or "",
-        sharding,
+        sharding, pure=True,
     )  # fmt: skip
 
 
