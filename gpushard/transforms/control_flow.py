@@ -553,7 +553,7 @@ def _length(arrays: Sequence[Value], length: int | None, what: str) -> int:
     lengths = {x.shape[0] if x.shape else None for x in arrays}
     lengths |= set() if length is None else {int(length)}
     if len(lengths) != 1 or None in lengths:
-        said = ", ".join(map(repr, arrays)) or "nothing"
+        said = ", ".join([repr(x) for x in arrays]) or "nothing"
         raise ArgumentError(
             f"{what}: xs is {said}, and length={length}; give arrays whose first dims have one "
             "length, or length=",
