@@ -4749,7 +4749,7 @@ MAPPED: dict[str, Case] = {
     ),
     "compiled pmap in a function": refused(
         mapped(lambda a: gs.pmap(lambda b: b).lower(np.ones(4)).compile()(np.ones(4))),
-        errors.MeshError, ValueError, "use vmap here",
+        ArgumentTypeError, TypeError, "lower it", "outside",
     ),
     "tiles that do not divide": refused(
         lambda w: legacy.vtile(lambda a: a, 1, 1, 4)(w.x),
