@@ -499,8 +499,9 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
       `ShapeDtypeStruct`s in the structure of the result.
 
     >>> import gpushard as gs
-    >>> gs.eval_shape(lambda x: x @ x.T, gs.ShapeDtypeStruct((2, 3), "float32"))
-    ShapeDtypeStruct((2, 2), float32)
+    >>> result = gs.eval_shape(lambda x: x @ x.T, gs.ShapeDtypeStruct((2, 3), "float32"))
+    >>> result.shape, result.dtype.name
+    ((2, 2), 'float32')
     """
     check_function(fun, "eval_shape")
     graph, structure, keys = _abstract(fun, args, kwargs)
