@@ -393,10 +393,8 @@ def _nonzero(x: Any, size: Any, fill_value: Any, name: str) -> tuple[Any, ...]:
     except TracedValueError:
         raise
     except TypeError:
-        raise ArgumentTypeError(
-            f"{name}: fill_value={fill_value!r} must be an integer, or a tuple of them",
-            argument="fill_value",
-            value=fill_value,
+        raise ArgumentTypeError.refusing(
+            "fill_value", fill_value, "must be an integer, or a tuple of them", name
         ) from None
     if len(fills) != x.ndim:
         raise ArgumentError(

@@ -116,7 +116,7 @@ def inner(x: Any, axis: int | None, name: NamedDim, frame: Frame, number: int) -
         value = bind(TRANSPOSE, (value,), (tuple([dim - value.ndim for dim in order]),))
     names = (*names, name)
     sharding = None if name.place is None else sharding_of(value, names, frame.mesh)
-    if sharding is not None and value.sharding != sharding:
+    if sharding is not None and value._sharding != sharding:
         value = value._moved(sharding, "vmap")
     return mapped(value, names, frame, source)
 

@@ -11,7 +11,7 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from tests.share import some
-from tests.transforms.bodies import WITH_GROUPS, Blocks, Step, random_body
+from tests.transforms.bodies import Blocks, Step, random_body
 from tests.transforms.test_shard_map import mesh_of, ours
 
 P = gs.P
@@ -28,13 +28,9 @@ def eight_devices() -> Iterator[None]:
         yield
 
 
-def random_levels(
-    rng: np.random.Generator, axes: dict[str, int], body: list[Step], ndims: list[int]
-) -> list[Level]:
+def random_levels(rng: np.random.Generator, axes: dict[str, int], ndims: list[int]) -> list[Level]:
     """Return a map for each axis, the outermost first; devices are those of one kind."""
-    in_groups = any(name in WITH_GROUPS and given[-1] is not None for name, given in body)
-    kinds = ["pmap", "shard_map", "soft_pmap"]  # the last one has no groups: its axis is of two
-    placed = str(rng.choice(kinds[:-1] if in_groups else kinds))
+    placed = str(rng.choice(["pmap", "shard_map", "soft_pmap"]))
     levels = []
     for n, axis in enumerate(axes):
         kind = str(rng.choice(["vmap", placed]))
@@ -75,7 +71,7 @@ def check(seed: int) -> None:
     want = value
     for step in body:
         want = Blocks(axes).do(step, want)
-    levels = random_levels(rng, axes, body, [len(block), want.ndim - len(axes)])
+    levels = random_levels(rng, axes, [len(block), want.ndim - len(axes)])
     given = value
     for n, (_, _, into, _) in reversed(list(enumerate(levels))):
         given = np.moveaxis(given, n, n + into)

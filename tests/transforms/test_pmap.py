@@ -40,7 +40,7 @@ BODIES: list[Callable[[Any], Any]] = [
     lambda x: lax.ppermute(x, "i", [(0, 1), (1, 0)]),
     lambda x: lax.pmax(x, "i") - lax.pmin(x, "i"),
     lambda x: gs.numpy.ones(3),
-    lambda x: lax.pbroadcast(x, "i", 1).sum(0),
+    lambda x: lax.pbroadcast(x, "i", 1).sum(0, keepdims=True),
     lambda x: lax.psum_scatter(
         gs.numpy.concatenate([x] * lax.axis_size("i")), "i", tiled=True, scatter_dimension=0
     ),
@@ -153,6 +153,28 @@ def test_soft_pmap_is_vmap_in_chunks() -> None:
     assert int(gs.soft_pmap(lambda x: x * lax.psum(1, "i"), "i")(np.ones(16, int))[3]) == 16
 
 
+def test_random_bodies_are_their_loops() -> None:
+    """Operations and collectives, in groups of elements also where a device has several."""
+    for seed in range(some(60, 600)):
+        rng = np.random.default_rng(seed)
+        size = int(rng.choice([1, 4, 8, 16, 24]))
+        block = rng.choice([1, 2, 4, size], int(rng.integers(1, 3))).tolist()
+        body = random_body(rng, {"i": size}, block, int(rng.integers(1, 5)))
+        value = rng.integers(0, 9, (size, *block)).astype(rng.choice(["f8", "i8", "f4"]))
+        want, steps, oracle = value, Lax(lax, gs.numpy), Blocks({"i": size})
+        for step in body:
+            want = oracle.do(step, want)
+
+        def run(v: Any, body: Any = body, steps: Any = steps) -> Any:
+            for step in body:
+                v = steps.do(step, v)
+            return v
+
+        for way in [gs.soft_pmap, gs.pmap] if size <= 8 else [gs.soft_pmap]:
+            made = np.asarray(way(run, "i")(value))
+            np.testing.assert_allclose(made, want, rtol=1e-5, err_msg=str((seed, body)))
+
+
 index = lax.axis_index
 
 NESTED: list[Callable[[Any, Any], Any]] = [
@@ -179,6 +201,59 @@ def test_pmap_of_pmap_is_vmap_of_vmap(number: int) -> None:
     if number == 0:
         assert made.sharding.sharding_spec.sharding[:2] == (Unstacked(2), Unstacked(2))
         assert made.sharding.num_devices == 4
+
+
+@pytest.mark.parametrize("number", range(len(NESTED)))
+@pytest.mark.parametrize("deep", [1, 2, 3])
+def test_pmap_of_pmap_takes_arguments_however_they_lie(number: int, deep: int) -> None:
+    value = np.random.default_rng(number).random((2, 2, 2, 3))
+    body = NESTED[number]
+
+    def same(x: Any) -> Any:
+        return x + 0
+
+    for _ in range(deep):
+        same = gs.pmap(same)
+    laid = same(value)
+    assert laid.sharding.num_devices == 2**deep
+    f = gs.pmap(lambda x: body(gs.pmap, x), "i")
+    made, want = f(laid), f(value)
+    equal(made, want)
+    assert made.sharding == want.sharding or deep == 3
+    assert made.sharding.device_set == want.sharding.device_set
+    equal(laid, value)
+
+
+def test_results_lie_on_a_line_where_no_pmap_within_asks_for_more() -> None:
+    value = np.arange(48.0).reshape(2, 2, 2, 6)
+    grid = gs.pmap(gs.pmap(lambda x: x + 0))(value)
+    for f in (
+        gs.pmap(lambda x: x * 2),
+        gs.pmap(lambda x: x[::-1] * 2, out_axes=1),
+        gs.pmap(lambda x: lax.psum(x, "i"), "i", out_axes=None),
+        gs.pmap(lambda x: x.sum((0, 2)), devices=gs.devices()[:2]),
+        gs.pmap(lambda x: x * 2, devices=gs.devices()[2:4]),
+        gs.pmap(gs.pmap(lambda x: x * 2, axis_size=2, in_axes=1)),
+        gs.pmap(lambda x: x + 1, in_axes=1),
+        gs.soft_pmap(lambda x: x + 1),
+    ):
+        made, want = f(grid), f(value)
+        equal(made, want)
+        assert made.sharding == want.sharding
+
+
+def test_results_of_pmap_of_pmap_go_to_the_next_call_without_a_copy() -> None:
+    with testing.runtime(host_devices=8, host_domains=8):
+        f = gs.pmap(gs.pmap(lambda x: x + lax.psum(x.sum(), ("i", "j")), "j"), "i")
+        x = f(np.ones((4, 2, 64)))
+        with gs.debug.count_traffic() as traffic:
+            for _ in range(3):
+                x = f(x)
+        assert traffic.bytes_received == 3 * 2 * 7 * 8
+        same = gs.pmap(gs.pmap(lambda x: x))(x)
+        assert [s.data.unsafe_buffer_pointer() for s in same.addressable_shards] == [
+            s.data.unsafe_buffer_pointer() for s in x.addressable_shards
+        ]
 
 
 def test_maps_of_other_kinds_in_and_around_pmap() -> None:

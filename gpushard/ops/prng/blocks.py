@@ -17,9 +17,7 @@ from gpushard.ops.prng.stream import Stream
 from gpushard.runtime.sharing import share
 from gpushard.typing import Shape
 
-ELEMENTS = 32768
-"""Of a block on the host: what keeps the few arrays of Threefry in the cache."""
-
+ELEMENTS = 32768  # of a block on the host: what keeps the few arrays of Threefry in the cache
 _EVEN = 64
 _LOW = (1 << 32) - 1
 

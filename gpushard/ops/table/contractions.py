@@ -91,7 +91,7 @@ def _product(name: str) -> Row:
 
     def kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         dtype = product_dtype(name, avals)
-        function = made(xp, params[0], avals)
+        function = product_of(xp, params[0], avals)
         single = _in_type(function, avals, wide(dtype), dtype)
         if xp is np or wide(dtype) == dtype or is_custom(dtype):
             return single
@@ -99,7 +99,7 @@ def _product(name: str) -> Row:
 
     def local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         (state,) = states(avals, params)
-        return _in_type(made(xp, params[0], avals), avals, state, state)
+        return _in_type(product_of(xp, params[0], avals), avals, state, state)
 
     def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
         return (wide(product_dtype(name, avals)),)
@@ -111,7 +111,7 @@ def _product(name: str) -> Row:
         dtype = product_dtype(name, avals)
         return only if wide(dtype) == dtype else lambda s, n: s[0].astype(dtype, copy=False)
 
-    def made(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:
+    def product_of(xp: Any, subscripts: str, avals: Sequence[Aval]) -> Kernel:
         own = name == "matmul" and _is_broadcast(subscripts)
         return (_matmul if own else _kernel)(xp, subscripts, avals)
 
@@ -170,12 +170,12 @@ def _in_type(kernel: Kernel, avals: Sequence[Aval], work: Dtype, dtype: Dtype) -
         return kernel
 
     def converted(*operands: Any, out: Any = None) -> Any:
-        given = [x.astype(work, copy=False) for x in operands]
+        typed = [x.astype(work, copy=False) for x in operands]
         if work == dtype:
-            return kernel(*given, out=out)
+            return kernel(*typed, out=out)
         if out is None:
-            return kernel(*given).astype(dtype)
-        out[...] = kernel(*given)
+            return kernel(*typed).astype(dtype)
+        out[...] = kernel(*typed)
         return out
 
     return converted

@@ -78,15 +78,15 @@ def _tallied(xp: Any, number: Any, weights: Any, length: int, dtype: Dtype, lead
         found = _tallied(xp, number, weights, math.prod(rows) * length, dtype, 0)
         return found.reshape(*rows, length)
     own = own_kernels(xp)
-    made = xp.empty(length, dtype if weights is not None else _COUNT)
+    counts = xp.empty(length, dtype if weights is not None else _COUNT)
     if weights is not None and dtype.kind == "c":
-        for part, of in ((made.real, weights.real), (made.imag, weights.imag)):
+        for part, of in ((counts.real, weights.real), (counts.imag, weights.imag)):
             own.tally(number, length, of, part)
     elif weights is not None and dtype != _SUM:
         return _tallied(xp, number, weights, length, _SUM, 0).astype(dtype)
     else:
-        own.tally(number, length, weights, made)
-    return made.astype(dtype, copy=False)
+        own.tally(number, length, weights, counts)
+    return counts.astype(dtype, copy=False)
 
 
 def _counting(

@@ -180,12 +180,7 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
 
 
 def _take_whole(
-    reading: _Reading,
-    fill: Any,
-    site: Site,
-    x: LocalArray,
-    *positions: LocalArray,
-    out: LocalArray,
+    reading: _Reading, fill: Any, site: Site, x: LocalArray, *positions: LocalArray, out: LocalArray
 ) -> LocalArray:
     reading.take_own((0,) * len(reading.sizes), x, positions, out, fill=fill)
     return out

@@ -85,13 +85,13 @@ def _at(axis: int, shapes: Sequence[Shape], more: int = 0) -> int:
 def index_of(form: Sequence[Entry], starts: Sequence[Any] = ()) -> tuple[Any, ...]:
     """Return a parsed index, or an open one with its starts, in the form that NumPy takes."""
     index: list[Any] = []
-    given = iter(starts)
+    numbers = iter(starts)
     for entry in form:
         if isinstance(entry, int):
-            index.append(next(given, entry))
+            index.append(next(numbers, entry))
         elif isinstance(entry, tuple):
             start, step, length = entry
-            start = next(given) if start is None else start
+            start = next(numbers) if start is None else start
             stop = start + step * length
             index.append(slice(start, stop if stop >= 0 else None, step))
         else:
@@ -196,12 +196,12 @@ def _permute(xp: Any, params: Params) -> Callable[..., Any]:
     axes, pairs = params
 
     def permute(x: Any) -> Any:
-        made = xp.zeros_like(x)
+        result = xp.zeros_like(x)
         sizes = tuple(x.shape[axis] for axis in axes)
-        source, target = (xp.moveaxis(each, axes, range(len(axes))) for each in (x, made))
+        source, target = (xp.moveaxis(each, axes, range(len(axes))) for each in (x, result))
         for of, to in pairs:
             target[np.unravel_index(to, sizes)] = source[np.unravel_index(of, sizes)]
-        return made
+        return result
 
     return permute
 

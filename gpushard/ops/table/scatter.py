@@ -124,13 +124,13 @@ def _kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         before, dims, _ = indexed.order(x.ndim)
         room = len(before) + dims.index(x.ndim + axis)
         update_at(xp, view, index, values, ufunc, room)
-        made = work[_without_room(axis)]
+        result = work[_without_room(axis)]
         if wide != x.dtype:  # elements that nothing was added to stay as they are
             touched = xp.zeros(work.shape, bool)
             view, index = indexed.view(xp, touched, places)
             view[index] = True
-            return xp.where(touched[_without_room(axis)], made.astype(x.dtype), x)
-        return made if axis == -x.ndim else xp.ascontiguousarray(made)
+            return xp.where(touched[_without_room(axis)], result.astype(x.dtype), x)
+        return result if axis == -x.ndim else xp.ascontiguousarray(result)
 
     return writing(scatter)
 
@@ -314,9 +314,9 @@ def _update_rule(avals: Sequence[Aval], params: Params) -> Rule:
 
 def _update(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     def update(x: LocalArray, value: Any, *starts: int) -> LocalArray:
-        made = x.copy()
-        made[index_of(params[0], starts)] = value
-        return made
+        result = x.copy()
+        result[index_of(params[0], starts)] = value
+        return result
 
     return writing(update)
 

@@ -81,8 +81,8 @@ def _search_kernel(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         if sorter:
             x1 = x1[sorter[0]]
         x1, x2 = (x.astype(dtype, copy=False) for x in (x1, x2))
-        found: LocalArray = search(xp, x1, x2, side, out)
-        return found
+        places: LocalArray = search(xp, x1, x2, side, out)
+        return places
 
     return find
 
@@ -132,15 +132,14 @@ def _isin_local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return writing(isin)
 
 
-_FEW = 16
-"""So many members are compared with all elements one after the other, on the host."""
+_FEW = 16  # so many members are compared with all elements one after the other, on the host
 
 
 def _is_one_of(x: LocalArray, members: LocalArray) -> LocalArray:
-    found: LocalArray = x == members[0]
+    same: LocalArray = x == members[0]
     for member in members[1:]:
-        found |= x == member
-    return found
+        same |= x == member
+    return same
 
 
 def _are_near(x: LocalArray, members: LocalArray) -> bool:

@@ -43,9 +43,9 @@ def _interp(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         if xp is not np:  # CuPy's takes no booleans
             x, xs = x.astype(_DOUBLE, copy=False), xs.astype(_DOUBLE, copy=False)
             ys = ys if ys.dtype.kind in "fc" else ys.astype(_DOUBLE)
-        given = iter(outside)
-        low = next(given) if left else None
-        high = next(given) if right else None
+        numbers = iter(outside)
+        low = next(numbers) if left else None
+        high = next(numbers) if right else None
         return xp.interp(x, xs, ys, low, high, period)
 
     return writing(interp)
@@ -132,13 +132,13 @@ def _division(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     (many,), dtype = quotient.shape, quotient.dtype
 
     def divide(u: Any, v: Any) -> tuple[Any, Any]:
-        found = xp.zeros((*u.shape[:-1], many), dtype)
+        quotients = xp.zeros((*u.shape[:-1], many), dtype)
         rest = u.astype(dtype, order="C")
         scale = 1 / v[..., :1]
         for k in range(u.shape[-1] - v.shape[-1] + 1):
-            found[..., k : k + 1] = scale * rest[..., k : k + 1]
-            rest[..., k : k + v.shape[-1]] -= found[..., k : k + 1] * v
-        return found, rest
+            quotients[..., k : k + 1] = scale * rest[..., k : k + 1]
+            rest[..., k : k + v.shape[-1]] -= quotients[..., k : k + 1] * v
+        return quotients, rest
 
     return writing(divide)
 
@@ -168,11 +168,11 @@ def _product(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     many, dtype = avals[0].shape[-1], avals[0].dtype
 
     def product(roots: Any) -> Any:
-        found = xp.zeros((*roots.shape[:-1], many + 1), dtype)
-        found[..., 0] = 1
+        coefficients = xp.zeros((*roots.shape[:-1], many + 1), dtype)
+        coefficients[..., 0] = 1
         for n in range(many):
-            found[..., 1 : n + 2] -= roots[..., n : n + 1] * found[..., : n + 1]
-        return found
+            coefficients[..., 1 : n + 2] -= roots[..., n : n + 1] * coefficients[..., : n + 1]
+        return coefficients
 
     return writing(product)
 

@@ -48,9 +48,7 @@ def argsort(xp: Any, x: LocalArray, axis: int = -1, stable: bool = True) -> Loca
     return np.ascontiguousarray(_ranked(x.swapaxes(axis, -1)).swapaxes(axis, -1))
 
 
-_FEW = 1 << 10
-"""Fewer elements are sorted by NumPy's stable sort, which takes no steps besides."""
-
+_FEW = 1 << 10  # fewer elements are sorted by NumPy's stable sort, which takes no steps besides
 _HALF_WORD = np.int64(32)
 
 
@@ -102,16 +100,16 @@ def sort(xp: Any, x: LocalArray, axis: int, stable: bool) -> LocalArray:
     known = x.dtype.kind in "biu" or (x.dtype.kind == "f" and x.dtype.itemsize <= 8)
     if x.size < _FEW or (stable and not known):
         return np.sort(x, axis, kind="stable")
-    found: LocalArray = np.sort(x, axis)
+    ordered: LocalArray = np.sort(x, axis)
     if x.dtype.kind != "f":
-        return found
-    last = found.take(-1, axis)
+        return ordered
+    last = ordered.take(-1, axis)
     if (last != last).any():
         missing = x[x != x]
         if stable and (_bits(missing) != _bits(missing)[0]).any():
             return np.sort(x, axis, kind="stable")
-        found[found != found] = missing[0]  # NumPy's are not those of the operand
-    return np.sort(x, axis, kind="stable") if stable and _has_both_zeros(found) else found
+        ordered[ordered != ordered] = missing[0]  # NumPy's are not those of the operand
+    return np.sort(x, axis, kind="stable") if stable and _has_both_zeros(ordered) else ordered
 
 
 def _bits(x: LocalArray) -> LocalArray:
