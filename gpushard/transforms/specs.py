@@ -158,8 +158,8 @@ def check_spec(spec: Any, mesh: Mesh, manual: Sequence[str], what: str, argument
         )
     if PartitionSpec.UNCONSTRAINED in spec:
         raise ArgumentError(
-            f"{what}: {argument} has {spec}, and a function sees blocks of one shape; name the axes "
-            "that split each dim, or None",
+            f"{what}: {argument} has {spec}, and a function sees blocks of one shape; name the "
+            "axes that split each dim, or None",
             argument=argument,
             spec=spec,
         )
