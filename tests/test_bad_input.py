@@ -4486,6 +4486,10 @@ MAPPED: dict[str, Case] = {
     "in_specs with an axis twice": refused(
         mapped(lambda a: a, ("x", "x")), ArgumentError, ValueError, "'x', 2 times", "each once"
     ),
+    "in_specs with a dim that is left open": refused(
+        mapped(lambda a: a, (gs.P.UNCONSTRAINED,)),
+        ArgumentError, ValueError, "in_specs has PartitionSpec(UNCONSTRAINED)", "or None",
+    ),
     "in_specs with an auto axis": refused(
         mapped(lambda a: a, ("y",), auto={"y"}), ArgumentError, ValueError, "'y', which is in auto"
     ),
