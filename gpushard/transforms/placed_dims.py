@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpushard.array.array import Array
@@ -79,8 +80,11 @@ def relabel(x: Any, tiling: Tiling, sharding: Sharding, *, inside: bool = False)
         at = {device: position for position, device in enumerate(data.tiling.devices)}
         order = [at[device] for device in tiling.devices]
         values, claims = [values[n] for n in order], [claims[n] for n in order]
-    reshape = type(values[0]).reshape  # as `map` calls it, in half the time
-    values = list(map(reshape, values, tiling.shard_shapes))
+    shapes = tiling.shard_shapes
+    if values and shapes.count(shapes[0]) == len(shapes):  # they had one shape, too
+        values = list(map(_reshape(values[0].shape, shapes[0]), values))
+    else:
+        values = [value.reshape(shape) for value, shape in zip(values, shapes, strict=True)]
     buffer = ShardedBuffer(tiling, data.dtype, values, claims, data.settled)
     made = handle(
         type(x), Data(buffer, runtime), tiling.shape, x._dtype, sharding, True, x._weak_type
@@ -88,6 +92,20 @@ def relabel(x: Any, tiling: Tiling, sharding: Sharding, *, inside: bool = False)
     if not inside:
         runtime.register(made)
     return made
+
+
+@functools.lru_cache(maxsize=1024)
+def _reshape(old: Shape, new: Shape) -> Callable[[Any], Any]:
+    """Return what gives a block another shape: for dims of one element in front that is an index.
+
+    An index takes a third less time than a reshape.
+    """
+    more = len(new) - len(old)
+    if new == (1,) * more + old:
+        return operator.itemgetter((*(None,) * more, ...))
+    if old == (1,) * -more + new:
+        return operator.itemgetter((*(0,) * -more, ...))
+    return operator.methodcaller("reshape", new)
 
 
 def _placed(x: Any, sharding: Sharding, tiling: Tiling) -> Any:

@@ -7,6 +7,7 @@ module knows. A call does not know of calls within it, which bring what they mee
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -44,6 +45,9 @@ from gpushard.transforms.signature import (
 )
 from gpushard.typing import Shape
 
+_CHUNKS = "soft_pmap"
+"""What begins the names of axes on which devices have chunks, be it of one element each."""
+
 
 class StackedFrame(Frame):
     """One call of a function that is mapped over devices.
@@ -72,17 +76,17 @@ class StackedFrame(Frame):
         super().__init__(what, None, label)
         around = [frame for frame in self._around() if isinstance(frame, StackedFrame)]
         self.pool = around[0].pool if around else tuple(devices)
-        self.axis = f"pmap {len(around)}"
-        before: tuple[int, ...] = ()
+        self.axis = f"{_CHUNKS if chunked else 'pmap'} {len(around)}"
+        before: tuple[tuple[str, int], ...] = ()
         if around and around[0].mesh is not None:
-            before = around[0].mesh.axis_sizes[: len(around)]
+            before = tuple(around[0].mesh.shape.items())[: len(around)]
         elif self.mesh is not None:
             raise MeshError(
                 f"{what}: the function around it is mapped over the mesh {dict(self.mesh.shape)}, "
                 "whose devices have their work; use vmap here",
                 argument="fun",
             )
-        self.mesh = _grid(self.pool, (*before, size), what, chunked)
+        self.mesh = _grid(self.pool, before, self.axis, size, what, chunked)
         for frame in self._around() if around else ():
             frame.mesh = self.mesh
             frame.brings = True
@@ -103,10 +107,16 @@ class StackedFrame(Frame):
 
 
 @functools.lru_cache(maxsize=256)
-def _grid(devices: tuple[Any, ...], sizes: Shape, what: str, chunked: bool) -> Mesh:
-    """Return the first devices in a grid."""
-    *before, size = sizes
-    count = int(np.prod(before, dtype=int))
+def _grid(
+    devices: tuple[Any, ...],
+    before: tuple[tuple[str, int], ...],
+    axis: str,
+    size: int,
+    what: str,
+    chunked: bool,
+) -> Mesh:
+    """Return the first devices in a grid that has one axis more."""
+    count = math.prod(n for _, n in before)
     most = len(devices) // count
     if chunked and size > most:
         if not most or size % most:
@@ -127,8 +137,9 @@ def _grid(devices: tuple[Any, ...], sizes: Shape, what: str, chunked: bool) -> M
             size=size,
             devices=len(devices),
         )
-    grid = np.array(devices[: count * size], object).reshape((*before, size))
-    return Mesh(grid, tuple(f"pmap {n}" for n in range(len(sizes))))
+    sizes, names = [n for _, n in before], [name for name, _ in before]
+    grid = np.array(devices[: count * size], object).reshape((*sizes, size))
+    return Mesh(grid, (*names, axis))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +188,7 @@ def _way(
 
 
 def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
-    """Return how an array over the grid lies, as a list of devices: dims of one element each go."""
+    """Return how an array over the grid lies, as a list of devices: dims that `pmap` maps go."""
     cuts: dict[str, int] = {}
     dims: list[Any] = []
     for dim, n in enumerate(shape):
@@ -187,7 +198,8 @@ def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
             continue
         (axis,) = axes
         cuts[axis] = len(cuts)
-        dims.append(Unstacked(n) if n == mesh.shape[axis] else Chunked(mesh.shape[axis]))
+        elements = n == mesh.shape[axis] and not axis.startswith(_CHUNKS)
+        dims.append(Unstacked(n) if elements else Chunked(mesh.shape[axis]))
     spec = ShardingSpec(
         dims,
         [
