@@ -4715,6 +4715,13 @@ MAPPED: dict[str, Case] = {
         lambda w: gs.pmap(lambda a: a, out_axes=None)(w.x),
         ArgumentError, ValueError, "differs between devices", HERE,
     ),
+    "shard_map whose specs are longer than the ranks of several": refused(
+        lambda w: gs.shard_map(
+            lambda a, b, c: a, w.mesh, (gs.P("x", None, None), gs.P("x"), gs.P("x", "y")), gs.P("x")
+        )(w.x, w.x, w.small),
+        ArgumentError, ValueError, "argument a of shape (8, 6)", "argument c of shape (8,)",
+        "one entry per dim",
+    ),
     "pmap of a static argument given by name": refused(
         lambda w: gs.pmap(lambda a, k: a, static_broadcasted_argnums=1)(w.x, k=2),
         ArgumentError, ValueError, "static_broadcasted_argnums has 1", "by its position",

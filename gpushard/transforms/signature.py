@@ -136,19 +136,18 @@ def checked(
       The arguments, the dim of each or None, and how long these are.
     """
     found: list[int | None] = []
-    sizes: list[tuple[int, int]] = []
-    for number, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
-        if axis is None:
-            found.append(None)
-            continue
-        if not is_array(leaf):
-            check_leaf(leaf, said[0], label(number))
-            leaf = leaves[number] = np.asarray(leaf)
-        shape = leaf.shape
-        if type(axis) is not int or not 0 <= axis < len(shape):
-            axis = check_axis(axis, len(shape), *said, label(number))
+    sizes: list[int] = []
+    for number, axis in enumerate(axes):
+        if axis is not None:
+            leaf = leaves[number]
+            if not is_array(leaf):
+                check_leaf(leaf, said[0], label(number))
+                leaf = leaves[number] = np.asarray(leaf)
+            shape = leaf.shape
+            if type(axis) is not int or not 0 <= axis < len(shape):
+                axis = check_axis(axis, len(shape), *said, label(number))
+            sizes.append(shape[axis])
         found.append(axis)
-        sizes.append((number, shape[axis]))
     if size is None:
         if not sizes:
             raise ArgumentError(
@@ -156,14 +155,18 @@ def checked(
                 "axis_size=",
                 argument=said[1],
             )
-        size = sizes[0][1]
-    if [n for _, n in sizes] != [size] * len(sizes):
-        each = "; ".join(f"{n} in dim {found[number]} of {label(number)}" for number, n in sizes)
+        size = sizes[0]
+    if sizes.count(size) != len(sizes):
+        mapped = [(number, axis) for number, axis in enumerate(found) if axis is not None]
+        each = "; ".join(
+            f"{n} in dim {axis} of {label(number)}"
+            for n, (number, axis) in zip(sizes, mapped, strict=True)
+        )
         raise ArgumentError(
             f"{said[0]}: mapped dims must have one length"
-            + f"{'' if size == sizes[0][1] else f', and axis_size={size}'}: {each}",
+            + f"{'' if size == sizes[0] else f', and axis_size={size}'}: {each}",
             argument=said[1],
-            sizes=tuple(n for _, n in sizes),
+            sizes=tuple(sizes),
         )
     return leaves, found, size
 

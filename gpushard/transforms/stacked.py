@@ -56,6 +56,9 @@ from gpushard.transforms.signature import (
 )
 from gpushard.typing import Shape
 
+_CHUNKS = "soft_pmap"
+"""What begins the names of axes on which devices have chunks, be it of one element each."""
+
 
 class StackedFrame(Frame):
     """One call of a function that is mapped over devices.
@@ -87,13 +90,13 @@ class StackedFrame(Frame):
         super().__init__(what, None, label)
         around = [frame for frame in self._around() if isinstance(frame, StackedFrame)]
         self.pool = around[0].pool if around else tuple(devices)
-        self.axis = f"pmap {len(around)}"
+        self.axis = f"{_CHUNKS if chunked else 'pmap'} {len(around)}"
         self.used = 1
-        before: tuple[int, ...] = ()
+        before: tuple[tuple[str, int], ...] = ()
         if around and around[0].mesh is not None:
-            grid = around[0].mesh.axis_sizes
-            before, after = grid[: len(around)], grid[len(around) :]
-            ahead = after[1:] if after[:1] == (size,) else ()
+            grid = tuple(around[0].mesh.shape.items())
+            before, after = grid[: len(around)], [n for _, n in grid[len(around) :]]
+            ahead = tuple(after[1:]) if after[:1] == [size] else ()
             around[-1].used = max(around[-1].used, len(around) + 1)
         elif self.mesh is not None:
             raise MeshError(
@@ -101,7 +104,7 @@ class StackedFrame(Frame):
                 "whose devices have their work; use vmap here",
                 argument="fun",
             )
-        self.mesh = _grid(self.pool, before, size, ahead, what, chunked)
+        self.mesh = _grid(self.pool, before, self.axis, size, ahead, what, chunked)
         for frame in self._around() if around else ():
             frame.mesh = self.mesh
             frame.brings = True
@@ -123,10 +126,16 @@ class StackedFrame(Frame):
 
 @functools.lru_cache(maxsize=256)
 def _grid(
-    devices: tuple[Any, ...], before: Shape, size: int, ahead: Shape, what: str, chunked: bool
+    devices: tuple[Any, ...],
+    before: tuple[tuple[str, int], ...],
+    axis: str,
+    size: int,
+    ahead: Shape,
+    what: str,
+    chunked: bool,
 ) -> Mesh:
-    """Return the first devices in a grid."""
-    count = int(np.prod(before, dtype=int))
+    """Return the first devices in a grid that has an axis after others, and maybe some more."""
+    count = math.prod(n for _, n in before)
     most = len(devices) // count
     if chunked and size > most:
         if not most or size % most:
@@ -147,12 +156,12 @@ def _grid(
             size=size,
             devices=len(devices),
         )
-    return _mesh(devices, (*before, size, *ahead))
+    return _mesh(devices, (*[n for _, n in before], size, *ahead), (*[x for x, _ in before], axis))
 
 
-def _mesh(devices: tuple[Any, ...], sizes: Shape) -> Mesh:
+def _mesh(devices: tuple[Any, ...], sizes: Shape, names: tuple[str, ...] = ()) -> Mesh:
     grid = np.array(devices[: math.prod(sizes)], object).reshape(sizes)
-    return Mesh(grid, tuple(f"pmap {n}" for n in range(len(sizes))))
+    return Mesh(grid, (*names, *[f"pmap {n}" for n in range(len(names), len(sizes))]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +210,7 @@ def _way(
 
 
 def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
-    """Return how an array over the grid lies, as a list of devices: dims of one element each go."""
+    """Return how an array over the grid lies, as a list of devices: dims that `pmap` maps go."""
     cuts: dict[str, int] = {}
     dims: list[Any] = []
     for dim, n in enumerate(shape):
@@ -211,7 +220,8 @@ def listed(mesh: Mesh, sharding: NamedSharding, shape: Shape) -> PmapSharding:
             continue
         (axis,) = axes
         cuts[axis] = len(cuts)
-        dims.append(Unstacked(n) if n == mesh.shape[axis] else Chunked(mesh.shape[axis]))
+        elements = n == mesh.shape[axis] and not axis.startswith(_CHUNKS)
+        dims.append(Unstacked(n) if elements else Chunked(mesh.shape[axis]))
     spec = ShardingSpec(
         dims,
         [
@@ -295,7 +305,8 @@ def unstacked(x: Mapped, axis: int | None, names: Names, frame: StackedFrame) ->
     ahead = len(outer) + (0 if axis is None else len(names))
     kept = _elements(value, ahead, mesh)
     if frame.outer is None and frame.used < len(mesh.axis_names):
-        mesh = _mesh(frame.pool, mesh.axis_sizes[: frame.used])
+        used = frame.used
+        mesh = _mesh(frame.pool, mesh.axis_sizes[:used], mesh.axis_names[:used])
         kept = tuple([axes if set(axes) <= set(mesh.axis_names) else () for axes in kept])
     lead = tuple([name.place or () for name in outer])
     if axis is None:

@@ -330,18 +330,18 @@ def test_stages() -> None:
         memory = compiled.memory_analysis()
         assert memory.peak_memory_in_bytes >= memory.argument_size_in_bytes == 64
         with pytest.raises(errors.ArgumentTypeError, match="shapes or types"):
-            compiled(gnp.ones((2, 2), "float32"), 2)
+            compiled(gnp.ones((2, 2), "float32"))
         with pytest.raises(errors.ArgumentTypeError, match="structure"):
-            compiled({"x": x}, 2)
+            compiled({"x": x})
         with pytest.raises(errors.ShardingError, match="elsewhere"):
-            compiled(gs.device_put(x, NS(mesh, P())), 2)
+            compiled(gs.device_put(x, NS(mesh, P())))
         with pytest.raises(errors.ArgumentTypeError, match="traced or mapped"):
-            gs.jit(lambda x: compiled(x, 2))(x)
+            gs.jit(lambda x: compiled(x))(x)
         with pytest.raises(errors.ArgumentError, match="dialect"):
             lowered.as_text("stablehlo")
         with pytest.raises(errors.ArgumentError, match="compiler_options"):
             lowered.compile({"fast": True})
-        made = compiled(x, 2)
+        made = compiled(x)
         assert made.sharding == NS(mesh, P("y", "x")) and x.is_deleted()
         np.testing.assert_array_equal(np.asarray(made), np.full((4, 4), 8.0))
 
