@@ -331,7 +331,7 @@ def test_stages() -> None:
         assert memory.peak_memory_in_bytes >= memory.argument_size_in_bytes == 64
         with pytest.raises(errors.ArgumentTypeError, match="shapes or types"):
             compiled(gnp.ones((2, 2), "float32"))
-        with pytest.raises(errors.ArgumentTypeError, match="structure"):
+        with pytest.raises(errors.ArgumentTypeError, match="compiled for"):
             compiled({"x": x})
         with pytest.raises(errors.ShardingError, match="elsewhere"):
             compiled(gs.device_put(x, NS(mesh, P())))
