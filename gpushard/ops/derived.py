@@ -142,26 +142,29 @@ class _InFront:
             dataclasses.replace(aval, shape=shape)
             for aval, shape in zip(avals, shapes, strict=True)
         ]
-        body, sites = make(xp, aligned, stack.params), int(self._row.positional)
-        ranked = [front for front, aval in zip(fronts, avals, strict=True) if aval.shape]
+        body = make(xp, aligned, stack.params)
 
-        def kernel(*given: Any, **out: Any) -> Any:
-            site, operands = given[:sites], given[sites:]
-            if site:
-                starts = iter(ranked)
-                found = [start and _in_front(next(starts), start, 0) for start in site[0].operands]
-                site = (dataclasses.replace(site[0], operands=tuple(found)),)
-            views = [
+        def views(operands: Sequence[Any]) -> list[Any]:
+            found = [
                 x if front is None else x.reshape(_in_front(front, x.shape, 1))
                 for x, front in zip(operands, fronts, strict=True)
             ]
             if whole:
                 shapes = self._shapes(fronts, whole, [np.shape(x) for x in operands])
                 for number in whole:
-                    views[number] = xp.broadcast_to(views[number], shapes[number])
-            return body(*site, *views, **out)
+                    found[number] = xp.broadcast_to(found[number], shapes[number])
+            return found
 
-        return kernel
+        if not self._row.positional:
+            return lambda *operands, **out: body(*views(operands), **out)
+        ranked = [front for front, aval in zip(fronts, avals, strict=True) if aval.shape]
+
+        def placed(site: Site, *operands: Any, **out: Any) -> Any:
+            of = iter(ranked)
+            starts = tuple([start and _in_front(next(of), start, 0) for start in site.operands])
+            return body(Site(starts, site.result, site.shape), *views(operands), **out)
+
+        return placed
 
     def _shapes(
         self, fronts: Sequence[_Front | None], whole: Sequence[int], shapes: Sequence[Shape]
