@@ -142,32 +142,35 @@ class _InFront:
             dataclasses.replace(aval, shape=shape)
             for aval, shape in zip(avals, shapes, strict=True)
         ]
-        body, sites = make(xp, aligned, stack.params), int(self._row.positional)
-        ranked = [front for front, aval in zip(fronts, avals, strict=True) if aval.shape]
+        body = make(xp, aligned, stack.params)
         indices = [None if front is None else _index(front) for front in fronts]
 
-        def kernel(*given: Any, **out: Any) -> Any:
-            site, operands = given[:sites], given[sites:]
-            if site:
-                starts = iter(ranked)
-                found = [start and _in_front(next(starts), start, 0) for start in site[0].operands]
-                site = (dataclasses.replace(site[0], operands=tuple(found)),)
-            views = [
+        def views(operands: Sequence[Any]) -> list[Any]:
+            found = [
                 x if index is None else x[index] for x, index in zip(operands, indices, strict=True)
             ]
             if whole:
                 shapes = self._shapes(fronts, whole, [np.shape(x) for x in operands])
                 for number in whole:
-                    views[number] = xp.broadcast_to(views[number], shapes[number])
-            return body(*site, *views, **out)
+                    found[number] = xp.broadcast_to(found[number], shapes[number])
+            return found
 
         def of_two(x: Any, y: Any, **out: Any) -> Any:  # as most are, and in half the time
             return body(x if first is None else x[first], y if second is None else y[second], **out)
 
-        if len(indices) != 2 or sites or whole:
-            return kernel
-        first, second = indices
-        return of_two
+        if len(indices) == 2 and not (whole or self._row.positional):
+            first, second = indices
+            return of_two
+        if not self._row.positional:
+            return lambda *operands, **out: body(*views(operands), **out)
+        ranked = [front for front, aval in zip(fronts, avals, strict=True) if aval.shape]
+
+        def placed(site: Site, *operands: Any, **out: Any) -> Any:
+            of = iter(ranked)
+            starts = tuple([start and _in_front(next(of), start, 0) for start in site.operands])
+            return body(Site(starts, site.result, site.shape), *views(operands), **out)
+
+        return placed
 
     def _shapes(
         self, fronts: Sequence[_Front | None], whole: Sequence[int], shapes: Sequence[Shape]
