@@ -83,6 +83,15 @@ def wide(dtype: Dtype) -> Dtype:
     return _SINGLE if kind_of(dtype) == "f" and dtype.itemsize < 4 else dtype
 
 
+def real_of(dtype: Dtype) -> Dtype:
+    """Return the type of the parts of a complex type; others as they are.
+
+    >>> real_of(np.dtype("complex64")), real_of(np.dtype("int8"))
+    (dtype('float32'), dtype('int8'))
+    """
+    return np.empty((), dtype).real.dtype
+
+
 def summed(dtype: Dtype) -> Dtype | None:
     """Return the type that small integers of others are summed in; None where NumPy knows."""
     if not is_custom(dtype):

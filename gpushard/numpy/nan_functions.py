@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.dtypes import finfo, kind_of
+from gpushard.dtypes import finfo, kind_of, real_of
 from gpushard.functions.checks import as_dtype, correction_of, number_of, refuse_out
 from gpushard.functions.statistical import all_take_part, extreme, in_type, variance_of
 from gpushard.numpy import elementwise as ew
@@ -198,7 +198,7 @@ def nan_to_num(
     """
     if kind_of(x.dtype) not in "fc":
         return x
-    own = np.empty(0, x.dtype).real.dtype
+    own = real_of(x.dtype)
     most = finfo(own)
     replaced = [("nan", nan, 0), ("posinf", posinf, most.max), ("neginf", neginf, most.min)]
     values = tuple(

@@ -98,6 +98,9 @@ def test_a_split_dim_stays_split() -> None:
     assert gnp.diff(x).sharding.spec == gs.P("x")
     assert gnp.interp(x, [0, 1], [2, 3]).sharding.spec == gs.P("x")
     assert gnp.convolve(x, [1, 2, 1]).sharding.spec == gs.P("x")
+    assert gnp.convolve(x, np.ones(64)).sharding.spec == gs.P("x")  # the first of equal lengths
+    assert gnp.convolve(np.ones(65), x).sharding.spec == gs.P()  # the longer one
+    assert gnp.convolve(x, np.ones(64), "valid").sharding.spec == gs.P()  # a single element
 
 
 @pytest.mark.parametrize("dtype", ["l", "f", "d", "D"])

@@ -196,3 +196,22 @@ def test_vdot_of_other_shapes() -> None:
     same(gnp.vdot(put(a, "x"), put(b, "y")), np.vdot(a, b), exact=False)
     same(gnp.vdot(put(a, "x"), put(2 * a, "y")), np.vdot(a, 2 * a), exact=False)
     same(gnp.vdot(3.0, 2.0), np.vdot(3.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    "subscripts", ["ij,jk->ik", "bij,bjk->bik", "ij,j->i", "ijk,jkl->il", "ij,ij->"]
+)
+def test_products_of_matrices_call_no_einsum(
+    subscripts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (value((4,) * len(names), "d") for names in subscripts.split("->")[0].split(","))
+    expected = np.einsum(subscripts, one, two)
+    monkeypatch.setattr(np, "einsum", None)
+    same(gnp.einsum(subscripts, put(one), put(two)), expected, exact=False)
+
+
+@pytest.mark.parametrize("subscripts", ["ij,jj->i", "jj,ij->i", "ij,jjk->ik", "iij,jk->ik"])
+def test_letters_twice_in_an_operand_are_diagonals(subscripts: str) -> None:
+    one, two = (value((4,) * len(names), "d") for names in subscripts.split("->")[0].split(","))
+    expected = np.einsum(subscripts, one, two)
+    same(gnp.einsum(subscripts, put(one), put(two)), expected, exact=False)

@@ -121,6 +121,13 @@ def test_membership(dtype: str, layout: str) -> None:
     same(gnp.isin(x, [0.75, 2]), np.isin(data, [0.75, 2]))
 
 
+@pytest.mark.parametrize("apart", [126, 127, 128, 129, 255])
+def test_members_as_far_apart_as_their_type_allows_and_further(apart: int) -> None:
+    data = np.arange(-128, 128, dtype=np.int8).repeat(3)
+    members = np.linspace(-128, apart - 128, 20).astype(np.int8)
+    same(gnp.isin(put(data, "x"), members), np.isin(data, members))
+
+
 @pytest.mark.parametrize("first", ["even", "uneven", "replicated", "empty"])
 @pytest.mark.parametrize("second", ["joined", "empty"])
 @pytest.mark.parametrize("name", SETS)

@@ -20,7 +20,7 @@ from gpushard.ops.programs.move import Move
 from gpushard.ops.programs.owners import FromOwners
 from gpushard.ops.row import Row, Site
 from gpushard.ops.rule import Rule
-from gpushard.ops.table import contractions
+from gpushard.ops.table import contractions, linalg
 from gpushard.ops.table.scatter import UPDATE
 from tests.ops.cases import (
     AXES,
@@ -259,6 +259,14 @@ def test_factors_are_as_long_as_the_dims_that_have_them(row: Row) -> None:
             assert known or (factor in given and whole)
             assert factor in given or whole or row.positional  # which knows what it makes
         assert rule.whole.issubset(range(len(rule.sizes)))
+
+
+def test_columns_of_right_sides_need_not_be_whole() -> None:
+    matrices, right = Aval((2, 4, 4), np.dtype("d")), Aval((2, 4, 8), np.dtype("d"))
+    rule = linalg.SOLVE.rule_for([matrices, right], ())
+    columns = rule.operands[1][-1]
+    assert rule.results == ((*rule.operands[0][:1], rule.results[0][1], columns),)
+    assert columns not in rule.whole and rule.whole.issuperset(rule.operands[0][1:])
 
 
 def test_dims_that_an_update_replaces_as_a_whole_pass_through() -> None:

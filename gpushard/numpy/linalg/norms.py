@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpushard.array import Array
-from gpushard.dtypes import kind_of, wide
+from gpushard.dtypes import kind_of, real_of, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.functions.checks import check_dims
 from gpushard.numpy import elementwise as ew
@@ -118,7 +118,7 @@ def _inexact(x: Any) -> tuple[Any, np.dtype[Any]]:
     """Return an array in the type that norms are worked out in, and the type that they have."""
     if kind_of(x.dtype) not in "fc":
         x = x.astype(np.float64)
-    return _of_type(x, wide(x.dtype)), np.empty(0, x.dtype).real.dtype
+    return _of_type(x, wide(x.dtype)), real_of(x.dtype)
 
 
 def _of_type(x: Any, dtype: np.dtype[Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.dtypes import is_custom, result_type, wide
+from gpushard.dtypes import is_custom, real_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
@@ -249,7 +249,7 @@ def common_dtype(avals: Sequence[Aval], who: str = "") -> Dtype:
 
 
 def _real(avals: Sequence[Aval], params: Params) -> Dtype:
-    return np.empty(0, avals[0].dtype).real.dtype
+    return real_of(avals[0].dtype)
 
 
 def _rounded(avals: Sequence[Aval], params: Params) -> Dtype:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.dtypes import real_of
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
 from gpushard.ops.programs.local import Local
@@ -21,10 +22,6 @@ from gpushard.runtime.namespace import own_kernels
 from gpushard.typing import LocalArray, Shape
 
 _COUNT = np.dtype(np.int64)
-
-
-def _real(dtype: Dtype) -> Dtype:
-    return np.empty(0, dtype).real.dtype
 
 
 def _own_kernels(xp: Any, dtype: Dtype) -> Any:
@@ -99,7 +96,7 @@ def _mean(xp: Any, state: State, dtype: Any) -> Any:
     own = _own_kernels(xp, total.dtype)
     if own is not None:
         return own.quotient(total, count)
-    return xp.where(count > 0, total / xp.maximum(count, 1).astype(_real(total.dtype)), xp.nan)
+    return xp.where(count > 0, total / xp.maximum(count, 1).astype(real_of(total.dtype)), xp.nan)
 
 
 NANMEAN = in_single(
@@ -168,8 +165,8 @@ def _spread_row(name: str, closing: Any) -> Row:
     return in_single(
         _row(
             name,
-            lambda own, correction: _real(own),
-            lambda own, correction: (_COUNT, own, _real(own)),
+            lambda own, correction: real_of(own),
+            lambda own, correction: (_COUNT, own, real_of(own)),
             _moments,
             _chan,
             closing,

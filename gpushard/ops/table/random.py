@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard.dtypes import real_of
 from gpushard.ops.aval import Dtype
 from gpushard.ops.prng.blocks import evenly
 from gpushard.ops.prng.distribution import Domain, distribution, doubles, floats
@@ -25,7 +26,7 @@ def _own(dtype: Dtype) -> Dtype:
 
 
 def _real(dtype: Dtype) -> Dtype:
-    return floats(np.empty(0, dtype).real.dtype)
+    return floats(real_of(dtype))
 
 
 def _complex_normal(stream: Stream, dtype: Dtype) -> Any:
@@ -37,27 +38,27 @@ def _truncated_normal(stream: Stream, dtype: Dtype, low: Any, high: Any, into: D
     xp, root = stream.xp, dtype.type(math.sqrt(2))
     u = stream.uniform(dtype, erf(xp, low / root), erf(xp, high / root))
     numbers = root * erfinv(xp, u)
-    return xp.clip(numbers, _beyond(xp, low, into, 1), _beyond(xp, high, into, -1))
+    return xp.clip(numbers, _beyond(xp, low, into, up=True), _beyond(xp, high, into, up=False))
 
 
 _FAR = np.float32(100)  # further out than any normal number
 
 
-def _beyond(xp: Any, bound: Any, dtype: Dtype, sign: int) -> Any:
+def _beyond(xp: Any, bound: Any, dtype: Dtype, *, up: bool) -> Any:
     """Return the number of a dtype next to a bound, above it or below it."""
     if dtype.isbuiltin != 1:  # some of these have no infinity
         bound = xp.clip(bound, -_FAR, _FAR)
     near = bound.astype(dtype)
-    passed = near > bound if sign > 0 else near < bound
-    return xp.where(passed, near, _next(xp, near, sign)).astype(bound.dtype)
+    passed = near > bound if up else near < bound
+    return xp.where(passed, near, _next(xp, near, up=up)).astype(bound.dtype)
 
 
-def _next(xp: Any, x: Any, sign: int) -> Any:
+def _next(xp: Any, x: Any, *, up: bool) -> Any:
     """Return the next numbers above or below, by bits: CuPy has no nextafter of all types."""
     bits = x.view(f"u{x.dtype.itemsize}")
     one = bits.dtype.type(1)
-    smallest = one | bits.dtype.type(sign < 0) << bits.dtype.type(8 * x.dtype.itemsize - 1)
-    inwards = (x < 0) if sign > 0 else (x > 0)
+    smallest = one | bits.dtype.type(not up) << bits.dtype.type(8 * x.dtype.itemsize - 1)
+    inwards = (x < 0) if up else (x > 0)
     moved = xp.where(x == 0, smallest, xp.where(inwards, bits - one, bits + one))
     return xp.where(inwards | xp.isfinite(x), moved, bits).view(x.dtype)
 

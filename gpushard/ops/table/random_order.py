@@ -150,11 +150,10 @@ def _take_rule(avals: Sequence[Aval], params: Params) -> Rule:
     axis = len(x.shape) + params[0]
     shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
     many = len(index.shape)
-    own = [d if d < axis else d + many - 1 for d in range(len(x.shape))]
-    own[axis] = len(shape)
-    dims = tuple(range(len(shape)))
+    dims, taken = tuple(range(len(shape))), len(shape)
+    own = (*dims[:axis], taken, *dims[axis + many :])
     sizes = (*shape, x.shape[axis])
-    return Rule((tuple(own), dims[axis : axis + many]), (dims,), sizes, frozenset([len(shape)]))
+    return Rule((own, dims[axis : axis + many]), (dims,), sizes, frozenset([taken]))
 
 
 TAKE = Row(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.dtypes import kind_of, summed
+from gpushard.dtypes import kind_of, real_of, summed
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.ops import rule
 from gpushard.ops.aval import Aval, Dtype
@@ -243,7 +243,7 @@ MEAN = in_single(
 
 
 def _var_dtype(own: Dtype, correction: float) -> Dtype:
-    return np.empty(0, _mean_dtype(own, None)).real.dtype
+    return real_of(_mean_dtype(own, None))
 
 
 def squared(apart: Any) -> Any:
@@ -335,7 +335,7 @@ def _spread_row(name: str, *, root: bool) -> Row:
 
     def states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
         wide = _mean_dtype(avals[0].dtype, None)
-        return wide, np.empty(0, wide).real.dtype
+        return wide, real_of(wide)
 
     return in_single(_row(name, _var_dtype, kernel, Reduce(states, _moments, _chan, make)))
 

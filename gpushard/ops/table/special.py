@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard.dtypes import result_type, wide
+from gpushard.dtypes import real_of, result_type, wide
 from gpushard.errors import ArgumentTypeError
 from gpushard.ops.aval import Aval, Dtype
 from gpushard.ops.narrow import in_single
@@ -72,7 +72,7 @@ def _result(avals: Sequence[Aval], params: Params) -> Dtype:
 
 def _states(avals: Sequence[Aval], params: Params) -> tuple[Dtype, ...]:
     dtype = _numbers(avals)
-    return np.empty(0, dtype).real.dtype, dtype
+    return real_of(dtype), dtype
 
 
 def _finite(xp: Any, most: Any) -> Any:

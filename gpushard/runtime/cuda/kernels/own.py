@@ -17,7 +17,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from gpushard.dtypes import kind_of
+from gpushard.dtypes import kind_of, real_of
 from gpushard.runtime.cuda.kernels.elementwise import cuda_name
 from gpushard.runtime.cuda.kernels.sources import kernel_header
 from gpushard.typing import Dtype, LocalArray, LocalArrays, Shape
@@ -468,7 +468,7 @@ def _squaring(count: str, skips: bool, is_complex: bool) -> Any:
 
 def squares(x: LocalArray, total: LocalArray, count: Any, *, skips: bool) -> LocalArray:
     """Return squared distances from means, the totals over counts; NaNs give 0 if it `skips`."""
-    real = np.empty(0, total.dtype).real.dtype
+    real = real_of(total.dtype)
     square = cupy.empty(np.broadcast_shapes(x.shape, total.shape), real)
     kernel = _squaring(_type(count, "C"), skips, total.dtype.kind == "c")
     kernel(x, total, count, square)
