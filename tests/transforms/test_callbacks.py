@@ -338,6 +338,18 @@ def test_values_that_are_late_or_fail() -> None:
             gs.pure_callback(log, None, failing)
 
 
+def test_values_that_have_failed_fail_their_callbacks_and_not_the_program() -> None:
+    with testing.runtime(backend="host", host_devices=8):
+        x = gs.device_put(VALUE, gs.NamedSharding(mesh(), P("x")))
+        failing, gate = testing.gated(x, error=ValueError("planned"))
+        gate.open()
+        with pytest.raises(gs.errors.ExecutionError):
+            failing.block_until_ready()
+        gs.debug.callback(print, failing)
+        with pytest.raises(CallbackError, match="planned"):
+            gs.effects_barrier()
+
+
 def test_callbacks_may_call_callbacks_and_use_arrays() -> None:
     log = Log()
 
