@@ -424,6 +424,12 @@ def test_call_with_device() -> None:
     assert made["n"].tolist() == [0] * 8
 
 
+def twice(v: Any) -> Any:
+    two = gs.numpy.full((), 2.0)
+    assert two.sharding is not None  # it belongs to no mapped function
+    return v * two
+
+
 def test_late_devices_and_several_threads() -> None:
     for seed in seeds(some(30, 300)):
         with testing.simulated(
@@ -442,7 +448,7 @@ def test_late_devices_and_several_threads() -> None:
                 def body(block: Any) -> Any:
                     gs.debug.callback(log, block)
                     block = block + 1
-                    more = gs.pure_callback(lambda v: v * 2, Shape((2, 3), float), block)
+                    more = gs.pure_callback(twice, Shape((2, 3), float), block)
                     block[0] = 0
                     gs.debug.callback(log, block)
                     return more
